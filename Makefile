@@ -1,0 +1,56 @@
+# One command for each thing. Every target makes its own virtual environment when there is none yet,
+# with nothing but Python (3.11 or newer) and make. Another interpreter gets another environment:
+#     make test PYTHON=python3.13
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint types pytest bench clean
+
+PYTHON ?= python3
+PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+ifeq ($(origin PYTHON),file)
+VENV ?= .venv
+else
+VENV ?= .venv-$(PYTHON_VERSION)
+endif
+BIN := $(VENV)/bin
+# The stamp names the interpreter, so that a newer python3 makes the environment anew.
+STAMP := $(VENV)/.installed-$(PYTHON_VERSION)
+
+# The tests run in that many processes; `make pytest ARGS="-k something -x"` passes more to pytest.
+WORKERS ?= 2
+ARGS ?=
+
+help:  ## show this help
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "  (another Python: make test PYTHON=python3.13)"
+
+install: $(STAMP)  ## make the virtual environment: the project with all it needs for development
+
+demo: $(STAMP)  ## watch an operator at work on a local cluster, step by step; nothing else is needed
+	$(BIN)/python examples/ephemeral-volume-claims/demo.py
+
+test: lint types pytest  ## check everything: style, types, the layers of imports, and the tests
+
+lint: $(STAMP)  ## check the style and the layers of imports
+	$(BIN)/ruff check src tests examples benchmarks
+	$(BIN)/lint-imports --no-logo
+
+types: $(STAMP)  ## check the types
+	$(BIN)/mypy
+
+pytest: $(STAMP)  ## run the tests only
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+bench: $(STAMP)  ## measure against the original framework; takes minutes and downloads it
+	$(BIN)/python benchmarks/run.py $(ARGS)
+
+clean:  ## remove the virtual environments and all caches
+	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Python 3.11 or newer is needed, and $(PYTHON) is $(PYTHON_VERSION). Name another: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@if [ -d $(VENV) ] && ! ls $(VENV)/lib/python$(PYTHON_VERSION) >/dev/null 2>&1; then rm -rf $(VENV); fi
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,uvloop,metrics]'
+	@touch $@

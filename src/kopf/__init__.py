@@ -1,0 +1,162 @@
+"""Kopf: a framework to write Kubernetes operators in Python."""
+
+from __future__ import annotations
+
+from kopf import on
+from kopf._client.credentials import AiohttpSession, ConnectionInfo, LoginError
+from kopf._client.kubeconfig import login_with_kubeconfig
+from kopf._client.piggyback import login_via_async_client, login_via_client, login_via_pykube
+from kopf._client.service_account import login_with_service_account
+from kopf._handlers import lifecycles
+from kopf._handlers.errors import (
+    ErrorsMode,
+    HandlerRetriesError,
+    HandlerTimeoutError,
+    PermanentError,
+    TemporaryError,
+)
+from kopf._handlers.filters import ABSENT, PRESENT, all_, any_, none_, not_
+from kopf._handlers.lifecycles import get_default_lifecycle, set_default_lifecycle
+from kopf._handlers.registry import OperatorRegistry, get_default_registry, set_default_registry
+from kopf._kits.hierarchies import (
+    adjust_namespace,
+    adopt,
+    append_owner_reference,
+    harmonize_naming,
+    label,
+    remove_owner_reference,
+)
+from kopf._operator.running import operator, run, run_tasks, spawn_tasks
+from kopf._reactor.memos import Memo
+from kopf._reactor.posting import event, exception, info, warn
+from kopf._reactor.subhandling import execute
+from kopf._settings.diffbase import (
+    AnnotationsDiffBaseStorage,
+    DiffBaseStorage,
+    MultiDiffBaseStorage,
+    StatusDiffBaseStorage,
+)
+from kopf._settings.logs import LocalObjectLogger, LogFormat, Logger, ObjectLogger, configure
+from kopf._settings.progress import (
+    AnnotationsProgressStorage,
+    MultiProgressStorage,
+    ProgressRecord,
+    ProgressStorage,
+    SmartProgressStorage,
+    StatusProgressStorage,
+)
+from kopf._settings.settings import OperatorSettings
+from kopf._values.bodies import (
+    Annotations,
+    Body,
+    BodyEssence,
+    Labels,
+    Meta,
+    RawBody,
+    RawEvent,
+    RawEventType,
+    Spec,
+    Status,
+)
+from kopf._values.diffs import Diff, DiffItem, DiffOperation
+from kopf._values.fields import FieldPath, FieldSpec
+from kopf._values.ids import HandlerId
+from kopf._values.patches import Patch, PatchFn
+from kopf._values.reasons import Reason
+from kopf._values.references import (
+    ObjectReference,
+    OwnerReference,
+    build_object_reference,
+    build_owner_reference,
+)
+from kopf._values.resources import Resource
+from kopf._values.selectors import EVERYTHING
+from kopf.on import register, subhandler
+
+__all__ = [
+    "ABSENT",
+    "EVERYTHING",
+    "PRESENT",
+    "AiohttpSession",
+    "Annotations",
+    "AnnotationsDiffBaseStorage",
+    "AnnotationsProgressStorage",
+    "Body",
+    "BodyEssence",
+    "ConnectionInfo",
+    "Diff",
+    "DiffBaseStorage",
+    "DiffItem",
+    "DiffOperation",
+    "ErrorsMode",
+    "FieldPath",
+    "FieldSpec",
+    "HandlerId",
+    "HandlerRetriesError",
+    "HandlerTimeoutError",
+    "Labels",
+    "LocalObjectLogger",
+    "LogFormat",
+    "Logger",
+    "LoginError",
+    "Memo",
+    "Meta",
+    "MultiDiffBaseStorage",
+    "MultiProgressStorage",
+    "ObjectLogger",
+    "ObjectReference",
+    "OperatorRegistry",
+    "OperatorSettings",
+    "OwnerReference",
+    "Patch",
+    "PatchFn",
+    "PermanentError",
+    "ProgressRecord",
+    "ProgressStorage",
+    "RawBody",
+    "RawEvent",
+    "RawEventType",
+    "Reason",
+    "Resource",
+    "SmartProgressStorage",
+    "Spec",
+    "Status",
+    "StatusDiffBaseStorage",
+    "StatusProgressStorage",
+    "TemporaryError",
+    "adjust_namespace",
+    "adopt",
+    "all_",
+    "any_",
+    "append_owner_reference",
+    "build_object_reference",
+    "build_owner_reference",
+    "configure",
+    "event",
+    "exception",
+    "execute",
+    "get_default_lifecycle",
+    "get_default_registry",
+    "harmonize_naming",
+    "info",
+    "label",
+    "lifecycles",
+    "login_via_async_client",
+    "login_via_client",
+    "login_via_pykube",
+    "login_with_kubeconfig",
+    "login_with_service_account",
+    "none_",
+    "not_",
+    "on",
+    "operator",
+    "register",
+    "remove_owner_reference",
+    "run",
+    "run_tasks",
+    "set_default_lifecycle",
+    "set_default_registry",
+    "spawn_tasks",
+    "subhandler",
+    "warn",
+]

@@ -1,0 +1,1 @@
+"""The only door to Kubernetes: credentials, connections, retries, discovery, listing & watching, patching."""

@@ -1,0 +1,168 @@
+"""
+Errors of the Kubernetes API as typed exceptions: the status decides on the class, the text says what was
+refused.
+
+The server explains its refusals in a ``Status`` object (Kubernetes API conventions, "Response Status Kind");
+its ``reason`` is the machine-readable cause, and ``message`` is for humans. Whatever is not a ``Status``
+(proxies and load balancers have their own pages) is quoted as text, shortened.
+"""
+
+from __future__ import annotations
+
+import http
+from collections.abc import Mapping
+from typing import Any
+
+from kopf._values import codec
+
+_TEXT_LIMIT = 300
+
+
+class APINetworkError(ConnectionError):
+    """
+    The request has got no response: the connection cannot be made, was broken, or has timed out.
+
+    Whether the server has performed the request is unknown. The original error is in ``__cause__``.
+    """
+
+
+class APIError(Exception):
+    """
+    The API has responded with an error.
+
+    ``status`` is the HTTP status; ``reason``, ``message``, ``code``, ``details`` are of the ``Status`` object
+    (the message is the shortened text of the response if there is no such object); ``headers`` are of the
+    response, case-insensitive; ``method`` & ``path`` are of the request.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        status: int,
+        method: str = "",
+        path: str = "",
+        reason: str | None = None,
+        code: int | None = None,
+        details: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.method = method
+        self.path = path
+        self.reason = reason
+        self.code = code
+        self.details: Mapping[str, Any] = details or {}
+        self.headers: Mapping[str, str] = headers or {}
+
+    def __str__(self) -> str:
+        request = f"{self.method} {self.path}: ".lstrip() if self.method or self.path else ""
+        reason = self.reason or _get_phrase(self.status)
+        outcome = f"{self.status} {reason}".rstrip()
+        return f"{request}{outcome}: {self.message}" if self.message else f"{request}{outcome}"
+
+
+class APIClientError(APIError):
+    """HTTP 4xx: the request is wrong, and repeating it does not help."""
+
+
+class APIServerError(APIError):
+    """HTTP 5xx: the server, or something on the way to it, has failed; it can be better next time."""
+
+
+class APIUnauthorizedError(APIClientError):
+    """HTTP 401: the credentials are not accepted."""
+
+
+class APIForbiddenError(APIClientError):
+    """HTTP 403: the credentials are accepted, but they do not permit this."""
+
+
+class APINotFoundError(APIClientError):
+    """HTTP 404: no such object, or no such resource."""
+
+
+class APIConflictError(APIClientError):
+    """HTTP 409: the object already exists, or was changed in the meantime."""
+
+
+class APIGoneError(APIClientError):
+    """
+    HTTP 410: the requested resource version or the continuation of the listing is not available anymore.
+    """
+
+
+class APIPayloadTooLargeError(APIClientError):
+    """HTTP 413: the object or the request is too large to be stored."""
+
+
+class APIUnsupportedMediaTypeError(APIClientError):
+    """HTTP 415: this kind of patch is not supported for this resource."""
+
+
+class APIUnprocessableError(APIClientError):
+    """HTTP 422: the object would be invalid, or a JSON-patch does not apply (e.g. its test fails)."""
+
+
+class APITooManyRequestsError(APIClientError):
+    """HTTP 429: the server asks to slow down."""
+
+
+_CLASSES: Mapping[int, type[APIError]] = {
+    401: APIUnauthorizedError,
+    403: APIForbiddenError,
+    404: APINotFoundError,
+    409: APIConflictError,
+    410: APIGoneError,
+    413: APIPayloadTooLargeError,
+    415: APIUnsupportedMediaTypeError,
+    422: APIUnprocessableError,
+    429: APITooManyRequestsError,
+}
+
+
+def make_error(
+    *,
+    status: int,
+    method: str = "",
+    path: str = "",
+    headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
+) -> APIError:
+    """Make the error of the most specific class for an error response (status 400 and up)."""
+    cls = _CLASSES.get(status) or (APIServerError if status >= 500 else APIClientError)
+    content = _parse_status(body)
+    if content is None:
+        return cls(_shorten(body), status=status, method=method, path=path, headers=headers)
+    return cls(
+        str(content.get("message") or ""),
+        status=status,
+        method=method,
+        path=path,
+        reason=content.get("reason") or None,
+        code=content.get("code"),
+        details=content.get("details"),
+        headers=headers,
+    )
+
+
+def _parse_status(body: bytes) -> Mapping[str, Any] | None:
+    try:
+        content = codec.decode(body)
+    except ValueError:  # not JSON: it does not come from Kubernetes, and the text is shown as it is
+        return None
+    return content if isinstance(content, dict) and content.get("kind") == "Status" else None
+
+
+def _shorten(body: bytes) -> str:
+    text = " ".join(body.decode("utf-8", errors="replace").split())
+    return text if len(text) <= _TEXT_LIMIT else f"{text[:_TEXT_LIMIT]}…"
+
+
+def _get_phrase(status: int) -> str:
+    try:
+        return http.HTTPStatus(status).phrase
+    except ValueError:  # a non-standard status has no phrase
+        return ""

@@ -1,0 +1,92 @@
+"""
+Paged listings (Kubernetes API concepts, "Retrieving large results sets in chunks").
+
+All pages of one listing are of the same snapshot. Each page is handed over as it arrives, and is freed as
+soon as its objects are processed: memory is needed for one page, not for all objects twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+
+import msgspec
+
+from kopf._client.api import APIClient
+from kopf._settings.settings import OperatorSettings
+from kopf._values.objects import KubeObject
+from kopf._values.resources import Resource
+
+DEFAULT_PAGE_SIZE = 500
+
+_HEADERS = {"Accept-Encoding": "gzip"}
+
+
+class ListPage(msgspec.Struct, gc=False):
+    """
+    A page of a listing: some objects, and the version of the snapshot, the same for all pages of the listing.
+    """
+
+    objects: list[KubeObject]
+    version: str
+
+
+class _ListMeta(msgspec.Struct, gc=False):
+    resourceVersion: str = ""
+    continue_: str | None = msgspec.field(name="continue", default=None)
+
+
+class _List(msgspec.Struct, gc=False):
+    metadata: _ListMeta
+    apiVersion: str | None = None
+    kind: str | None = None
+    items: list[msgspec.Raw] | None = None
+
+
+_decode_list = msgspec.json.Decoder(_List).decode
+
+
+async def list_pages(
+    api: APIClient,
+    settings: OperatorSettings,
+    resource: Resource,
+    namespace: str | None = None,
+    *,
+    paged: bool = True,
+) -> AsyncGenerator[ListPage, None]:
+    """
+    List all objects of the resource in the namespace (in the whole cluster if ``None``), page by page.
+
+    The page is of ``settings.watching.chunk_size`` objects, 500 by default; with ``paged=False``, it is one
+    page. Only the objects that match the server-side selectors of the settings are listed, if those are set.
+
+    Raises :class:`APIGoneError` if it takes so long (minutes) that the snapshot is not available anymore: the
+    listing must be started anew. Raises other errors as requests do, and :class:`ValueError` if the response
+    is not a listing.
+    """
+    path = resource.get_url(namespace=namespace)
+    params = get_selectors(settings, resource)
+    if paged:
+        params["limit"] = str(settings.watching.chunk_size or DEFAULT_PAGE_SIZE)
+    while True:
+        listing = _decode_list(await api.get(path, params=params, headers=_HEADERS))
+        kind = listing.kind.removesuffix("List") if listing.kind else resource.kind
+        # Copies of raw objects let the page go: otherwise, each of them would keep the whole page in memory.
+        objects = [
+            KubeObject.from_json(bytes(raw), api_version=listing.apiVersion, kind=kind)
+            for raw in listing.items or ()
+        ]
+        token, version = listing.metadata.continue_, listing.metadata.resourceVersion
+        del listing
+        yield ListPage(objects, version)
+        if not token:
+            return
+        params["continue"] = token
+
+
+def get_selectors(settings: OperatorSettings, resource: Resource) -> dict[str, str]:
+    """Get the server-side restrictions for the resource as the parameters of requests."""
+    selectors: list[tuple[str, Mapping[str, str]]] = [
+        ("labelSelector", settings.watching.label_selectors),
+        ("fieldSelector", settings.watching.field_selectors),
+    ]
+    return {param: values[resource.name] for param, values in selectors if resource.name in values}

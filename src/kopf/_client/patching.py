@@ -1,0 +1,59 @@
+"""Patching: the desired changes of an object, sent by the fewest API requests."""
+
+from __future__ import annotations
+
+import logging
+
+from kopf._client.api import AnyLogger, APIClient
+from kopf._client.errors import APIConflictError, APINotFoundError, APIUnprocessableError
+from kopf._values.objects import KubeObject
+from kopf._values.patches import Patch, PatchRequest, compose
+from kopf._values.resources import Resource
+
+
+class PatchConflict(Exception):
+    """A guarded patch was refused: most probably, the object has changed meanwhile. The cause is the API's error."""
+
+
+async def patch_object(
+    api: APIClient,
+    resource: Resource,
+    obj: KubeObject,
+    patch: Patch,
+    *,
+    finalizers: list[str] | None = None,
+    logger: AnyLogger,
+) -> KubeObject | None:
+    """
+    Apply the patch and the new list of finalizers (if any) to the object.
+
+    Returns the new state of the object (the same one if there was nothing to change), or ``None`` if it is gone.
+    Raises :class:`PatchConflict` if the patch was based on an outdated state, or :class:`APIError`.
+    """
+    requests = compose(patch, obj, finalizers=finalizers, status_subresource="status" in resource.subresources)
+    for request in requests:
+        _log(request, logger)
+        path = resource.get_url(namespace=obj.head.namespace, name=obj.head.name, subresource=request.subresource)
+        try:
+            response = await api.patch(
+                path,
+                payload=request.payload(obj.head.resourceVersion),
+                content_type=request.content_type,
+                logger=logger,
+            )
+        except APINotFoundError:
+            return None
+        except (APIConflictError, APIUnprocessableError) as e:
+            if request.guarded:
+                raise PatchConflict(str(e)) from e
+            raise
+        obj = KubeObject.from_json(response, api_version=obj.api_version, kind=obj.kind)
+    return obj
+
+
+def _log(request: PatchRequest, logger: AnyLogger) -> None:
+    if logger.isEnabledFor(logging.DEBUG):
+        kind = "JSON-patching" if request.guarded else "Merge-patching"
+        logger.debug("%s the %s with: %r", kind, request.subresource or "resource", request.changes)
+
+

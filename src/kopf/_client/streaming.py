@@ -1,0 +1,38 @@
+"""
+Lines out of a stream of bytes: a watch stream is JSON documents separated by newlines, of any length.
+
+The chunks of the network know nothing of lines: a line of megabytes comes in hundreds of chunks, and a chunk
+has dozens of small lines. Each byte is copied a constant number of times in either case.
+"""
+
+from __future__ import annotations
+
+
+class LineSplitter:
+    """
+    Accumulates chunks, and gives the complete lines as soon as they are complete; bytes are never decoded
+    here.
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Take the next chunk, give the lines completed by it, with no newlines; empty lines are dropped."""
+        if b"\n" not in chunk:
+            self._parts.append(chunk)
+            return []
+        lines = chunk.split(b"\n")
+        tail = lines.pop()
+        if self._parts:
+            self._parts.append(lines[0])
+            lines[0] = b"".join(self._parts)
+        self._parts = [tail] if tail else []
+        return [line for line in lines if line]
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether there is an incomplete line at the moment: if the stream is over, it was cut."""
+        return any(self._parts)

@@ -1,0 +1,182 @@
+"""
+The watcher's state machine: what is known of the objects, and what an arrival means. No I/O, no waiting, no
+clocks.
+
+::
+
+    EMPTY ──begin_listing──▶ LISTING ──finish_listing──▶ WATCHING ──expire──▶ EXPIRED ──begin_listing──▶ …
+                             │     ▲
+                             └─────┘ begin_listing: again, as the listing has failed half-way
+
+Guarantees to those who consume the events:
+
+* Every object that exists is reported at least once, every change of it that the server reports is reported
+  once.
+* An object that vanishes is always reported as ``DELETED``, even if it happened while nobody was watching:
+  what was known before a repeated listing and is absent in it, gets a synthetic ``DELETED`` event, with the
+  identity of the object only.
+* An object recreated under the same name is reported as ``DELETED`` (the old one), then as a new one.
+* A repeated listing reports only what is new (``ADDED``) or has changed (``MODIFIED``). The type ``None`` is
+  only for the initial listing. Every listing ends with a :data:`LISTED` event.
+
+The memory is spared: for every object, only its name and one string with its identity & version are kept.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from kopf._values.bodies import RawEventType
+from kopf._values.objects import KubeObject
+from kopf._values.resources import Resource
+
+
+class State(enum.Enum):
+    """What the watcher should do next."""
+
+    EMPTY = "nothing is known yet: list"
+    LISTING = "the listing is in progress"
+    WATCHING = "everything is known up to the version: watch from it"
+    EXPIRED = "the version is too old to be watched from: list again"
+
+
+class WatchEvent(msgspec.Struct, gc=False):
+    """
+    Something that has happened to an object.
+
+    The type is ``None`` for the objects of the initial listing, as they existed before.
+    """
+
+    type: RawEventType
+    object: KubeObject
+
+
+LISTED = WatchEvent(None, KubeObject.from_dict({}))
+"""
+The mark that the initial listing or a repeated one is complete; of no object. It is to be compared by ``is``.
+"""
+
+
+class WatchMachine:
+    """
+    The state of watching over one resource in one namespace or in the cluster.
+
+    Methods that take something in append the resulting events to the list passed: in the order they came.
+    """
+
+    __slots__ = (
+        "_api_version",
+        "_is_initial",
+        "_kind",
+        "_known",
+        "_listed_version",
+        "_unseen",
+        "state",
+        "version",
+    )
+
+    def __init__(self, resource: Resource) -> None:
+        self._api_version = resource.api_version
+        self._kind = resource.kind
+        self.state = State.EMPTY
+        self.version: str | None = None
+        """The version up to which everything is known: where to watch from."""
+        # The keys are "namespace/name", the values are "uid version": strings are invisible for the GC.
+        self._known: dict[str, str] = {}
+        self._unseen: set[str] = set()
+        self._listed_version: str | None = None
+        self._is_initial = True
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def begin_listing(self) -> None:
+        """Start the initial listing, or a repeated one, or the same again after a failure half-way."""
+        self._expect(State.EMPTY, State.EXPIRED, State.LISTING)
+        self.state = State.LISTING
+        self._unseen = set(self._known)
+        self._listed_version = None
+
+    def take_page(self, objects: list[KubeObject], version: str, events: list[WatchEvent]) -> None:
+        """Take the next page of the listing; ``version`` is that of the listing."""
+        self._expect(State.LISTING)
+        if self._listed_version is None:
+            self._listed_version = version
+        for obj in objects:
+            key = f"{obj.head.namespace or ''}/{obj.head.name}"
+            self._unseen.discard(key)
+            self._take(key, obj, None, events)
+
+    def finish_listing(self, events: list[WatchEvent]) -> None:
+        """Conclude that the listing is complete: what was not in it, is not there anymore."""
+        self._expect(State.LISTING)
+        for key in sorted(self._unseen):
+            self._forget(key, events)
+        self._unseen = set()
+        self.version = self._listed_version
+        self.state = State.WATCHING
+        self._is_initial = False
+        events.append(LISTED)
+
+    def take_object(self, type_: RawEventType, obj: KubeObject, events: list[WatchEvent]) -> None:
+        """Take an event of the watch stream."""
+        self._expect(State.WATCHING)
+        head = obj.head
+        key = f"{head.namespace or ''}/{head.name}"
+        if type_ == "DELETED":
+            known = self._known.get(key)
+            if known is None or known.startswith(f"{head.uid} "):
+                self._known.pop(key, None)
+            events.append(WatchEvent(type_, obj))
+        else:
+            self._take(key, obj, type_, events)
+        self.version = head.resourceVersion
+
+    def take_bookmark(self, version: str) -> None:
+        """Take a bookmark: nothing has happened, but the version has moved."""
+        self._expect(State.WATCHING)
+        self.version = version
+
+    def expire(self) -> None:
+        """Accept that watching cannot be continued from the last version; what is known remains known."""
+        self._expect(State.WATCHING, State.EXPIRED)
+        self.state = State.EXPIRED
+        self.version = None
+
+    def _expect(self, *states: State) -> None:
+        if self.state not in states:
+            raise RuntimeError(f"The watcher is in a wrong state: {self.state}, expected {states}.")
+
+    def _take(
+        self,
+        key: str,
+        obj: KubeObject,
+        type_: RawEventType,
+        events: list[WatchEvent],
+    ) -> None:
+        head = obj.head
+        identity = f"{head.uid} {head.resourceVersion}"
+        known = self._known.get(key)
+        if known == identity:
+            return  # the same state of the same object again: e.g. unchanged since the previous listing
+        if known is not None and not known.startswith(f"{head.uid} "):
+            self._forget(key, events)
+            known = None
+        self._known[key] = identity
+        if type_ is None and not self._is_initial:
+            type_ = "ADDED" if known is None else "MODIFIED"
+        events.append(WatchEvent(type_, obj))
+
+    def _forget(self, key: str, events: list[WatchEvent]) -> None:
+        """Report a synthetic deletion: nothing but the identity is known of the object."""
+        namespace, _, name = key.partition("/")
+        uid, _, version = self._known.pop(key).partition(" ")
+        metadata = {"name": name, "namespace": namespace or None, "uid": uid, "resourceVersion": version}
+        content = {
+            "apiVersion": self._api_version,
+            "kind": self._kind,
+            "metadata": {field: value for field, value in metadata.items() if value is not None},
+        }
+        events.append(WatchEvent("DELETED", KubeObject.from_dict(content)))

@@ -1,0 +1,275 @@
+"""
+The Kubernetes API: from a request to its answer or stream, with every refusal raised as a status.
+
+Everything is synchronous; only streams go on afterwards.
+"""
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from . import codec, patches, statuses
+from .discovery import Discovery, need_kind
+from .kinds.kind import Kind, Obj
+from .kinds.registry import Registry
+from .openapi import OpenAPI
+from .reading import Reader
+from .representations import negotiate
+from .requests import Answer, Call, Request, Stream
+from .storage import Record, Store
+from .writing import DeleteOptions, WriteOptions, Writer
+
+VERSION: Final = {
+    "major": "1", "minor": "36", "gitVersion": "v1.36.0+local", "gitCommit": "", "gitTreeState": "clean",
+    "buildDate": "2026-01-01T00:00:00Z", "goVersion": "", "compiler": platform.python_implementation(),
+    "platform": f"{platform.system().lower()}/{platform.machine()}",
+}
+_HEALTH: Final = ("healthz", "livez", "readyz")
+_JSON_TYPES: Final = ("application/json", "")
+_YAML_TYPES: Final = ("application/yaml", "application/x-yaml", "text/yaml")
+_BODY_TYPES: Final = ("application/json", "application/yaml")
+_UNSUPPORTED_SUBRESOURCES: Final[Mapping[str, frozenset[str]]] = {
+    "pods": frozenset({"log", "exec", "attach", "portforward", "proxy", "binding", "eviction",
+                       "ephemeralcontainers", "resize"}),
+    "services": frozenset({"proxy"}),
+    "nodes": frozenset({"proxy"}),
+    "serviceaccounts": frozenset({"token"}),
+    "namespaces": frozenset({"finalize"}),
+}
+_SCALABLE: Final = frozenset({"deployments", "replicasets", "statefulsets", "replicationcontrollers"})
+
+
+class API:
+    """All that is served under the Kubernetes paths."""
+
+    def __init__(self, store: Store, registry: Registry, writer: Writer, *, address: str,
+                 bookmark_interval: float) -> None:
+        super().__init__()
+        self._registry = registry
+        self._writer = writer
+        self._reader = Reader(store, bookmark_interval)
+        self._discovery = Discovery(registry)
+        self._openapi = OpenAPI(registry)
+        self._address = address
+
+    def answer(self, call: Call, request: Request) -> Answer | Stream:
+        """Do what is asked, or raise the status with which it is refused."""
+        if not call.plural:
+            return self._answer_path(request)
+        kind = need_kind(self._registry, call.group, call.version, call.plural)
+        self._check_scope(kind, call)
+        if call.subresource:
+            self._check_subresource(kind, call)
+        match call.verb:
+            case "get":
+                return self._reader.get(kind, call, request)
+            case "list":
+                return self._reader.list_page(kind, call, request)
+            case "watch":
+                return self._reader.watch(kind, call, request)
+            case "create":
+                return self._create(kind, call, request)
+            case "update":
+                return self._update(kind, call, request)
+            case "patch":
+                return self._patch(kind, call, request)
+            case "delete":
+                return self._delete(kind, call, request)
+            case "deletecollection":
+                return self._delete_collection(kind, call, request)
+        raise statuses.method_not_allowed()
+
+    def _answer_path(self, request: Request) -> Answer:
+        answer = self._discovery.answer(request, self._address) or self._openapi.answer(request)
+        if answer is None and request.path == ("version",):
+            answer = Answer(200, codec.encode(VERSION))
+        elif answer is None and request.path and request.path[0] in _HEALTH:
+            answer = Answer(200, b"ok", "text/plain")
+        elif answer is None and not request.path:
+            answer = Answer(200, codec.encode({"paths": self._paths()}))
+        if answer is None:
+            raise statuses.unknown_path()
+        if request.method not in ("GET", "HEAD"):
+            raise statuses.method_not_allowed()
+        return answer
+
+    def _paths(self) -> list[str]:
+        paths = ["/api", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+        for group in self._registry.groups():
+            versions = self._registry.versions(group)
+            paths += [f"/apis/{group}/{version}" if group else f"/api/{version}" for version in versions]
+            paths += [f"/apis/{group}"] if group else []
+        return sorted(paths)
+
+    @staticmethod
+    def _check_scope(kind: Kind, call: Call) -> None:
+        """Objects of namespaced kinds are only in namespaces; those of cluster-wide kinds are never there."""
+        if kind.namespaced:
+            if call.namespace is None and (call.name is not None or call.verb == "create"):
+                raise statuses.method_not_allowed() if call.name is None else statuses.unknown_path()
+        elif call.namespace is not None:
+            raise statuses.unknown_path()
+
+    @staticmethod
+    def _check_subresource(kind: Kind, call: Call) -> None:
+        if call.subresource not in kind.subresources:
+            name = call.subresource.partition("/")[0]
+            if not kind.custom and name in _UNSUPPORTED_SUBRESOURCES.get(kind.plural, ()):
+                raise statuses.not_implemented(f"the subresource {kind.plural}/{name}")
+            if name == "scale" and not kind.custom and kind.plural in _SCALABLE:
+                raise statuses.not_implemented(f"the subresource {kind.plural}/scale")
+            raise statuses.unknown_path()
+        if call.verb not in ("get", "update", "patch"):
+            raise statuses.method_not_allowed()
+
+    def _create(self, kind: Kind, call: Call, request: Request) -> Answer:
+        if call.name is not None:
+            raise statuses.method_not_allowed()
+        if kind.bucket in self._registry.terminating:
+            raise statuses.method_not_allowed("create not allowed while custom resource definition is terminating")
+        options = _write_options(request)
+        body = _read_object(kind, request)
+        record = self._writer.create(kind, call.namespace or "", body, options)
+        return self._written(201, kind, record, request, options)
+
+    def _update(self, kind: Kind, call: Call, request: Request) -> Answer:
+        if call.name is None:
+            raise statuses.method_not_allowed()
+        options = _write_options(request)
+        body = _read_object(kind, request)
+        metadata = body.get("metadata")
+        named = metadata.get("name") if isinstance(metadata, dict) else None
+        if named != call.name:
+            raise statuses.bad_request(f"the name of the object ({named or ''}) does not match "
+                                       f"the name on the URL ({call.name})")
+        record = self._writer.update(
+            kind, (call.namespace or "", call.name), lambda old: body,
+            subresource=call.subresource, need_version=not kind.unconditional_update, options=options)
+        return self._written(200, kind, record, request, options)
+
+    def _patch(self, kind: Kind, call: Call, request: Request) -> Answer:
+        if call.name is None:
+            raise statuses.method_not_allowed()
+        options = _write_options(request)
+        apply = {patches.MERGE: patches.merge_patch, patches.JSON: patches.json_patch}
+        if not kind.custom:
+            apply[patches.STRATEGIC] = patches.strategic_patch
+        if request.content_type == patches.APPLY:
+            raise statuses.not_implemented("server-side apply")
+        if request.content_type not in apply:
+            raise statuses.unsupported_media([*apply, patches.APPLY])
+        patch = _decode_patch(request.body)
+        if request.content_type != patches.JSON and not isinstance(patch, dict):
+            raise statuses.bad_request("error decoding patch: json: cannot unmarshal the body into a JSON object")
+        function = apply[request.content_type]
+        record = self._writer.update(
+            kind, (call.namespace or "", call.name), lambda old: function(old, patch),
+            subresource=call.subresource, options=options)
+        return self._written(200, kind, record, request, options)
+
+    def _delete(self, kind: Kind, call: Call, request: Request) -> Answer:
+        record, gone = self._writer.delete(kind, (call.namespace or "", call.name or ""), _delete_options(request))
+        if not gone:
+            return Answer(200, kind.head + record.data)
+        details = {"name": record.key[1], "group": kind.group, "kind": kind.plural, "uid": record.uid}
+        return Answer(200, codec.encode({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+            "details": {key: value for key, value in details.items() if value},
+        }))
+
+    def _delete_collection(self, kind: Kind, call: Call, request: Request) -> Answer:
+        options = _delete_options(request)
+        selection = self._reader.select(kind, call, request)
+        records = [self._writer.delete(kind, record.key, options)[0]
+                   for record in self._reader.selected(kind, selection)]
+        form = negotiate(request.accept)
+        return Answer(200, form.many(kind, records, {"resourceVersion": str(self._reader.revision)}),
+                      form.content_type)
+
+    def _written(self, status: int, kind: Kind, record: Record, request: Request, options: WriteOptions) -> Answer:
+        form = negotiate(request.accept)
+        headers = {"Warning": ", ".join(f'299 - "{_escape(text)}"' for text in options.warnings)} \
+            if options.warnings else {}
+        return Answer(status, form.one(kind, record), form.content_type, headers)
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _write_options(request: Request) -> WriteOptions:
+    validation = request.query.get("fieldValidation") or "Warn"
+    if validation not in ("Ignore", "Warn", "Strict"):
+        raise statuses.bad_request(f'invalid value for the parameter fieldValidation: "{validation}"')
+    return WriteOptions(
+        dry_run=_is_dry_run(request.query.get("dryRun")),
+        strict=validation == "Strict",
+        warnings=[] if validation == "Warn" else None,
+    )
+
+
+def _is_dry_run(value: str | None) -> bool:
+    if value not in (None, "", "All"):
+        raise statuses.bad_request(f'invalid value for the parameter dryRun: "{value}"')
+    return value == "All"
+
+
+def _delete_options(request: Request) -> DeleteOptions:
+    """Read the options from the body and the query; the query is for what the body does not say."""
+    raw = {**request.query, **(_decode_body(request, "DeleteOptions") if request.body else {})}
+    if isinstance(raw.get("dryRun"), str):
+        raw["dryRun"] = ["All"] if _is_dry_run(raw["dryRun"]) else []
+    try:
+        options = msgspec.convert(raw, DeleteOptions, strict=False)
+    except msgspec.ValidationError as error:
+        raise statuses.bad_request(f"DeleteOptions cannot be decoded: {error}") from None
+    if options.propagationPolicy not in (None, "Foreground", "Background", "Orphan"):
+        raise statuses.bad_request(f'invalid propagationPolicy: "{options.propagationPolicy}"')
+    return options
+
+
+def _read_object(kind: Kind, request: Request) -> Obj:
+    """Decode the object of a creation or an update, and check that it is of the right kind."""
+    body = _decode_body(request, kind.kind)
+    if not body.get("kind"):
+        raise _unrecognized(kind.kind, "Object 'Kind' is missing in '%s'" % request.body.decode(errors="replace")[:200])
+    if not body.get("apiVersion"):
+        raise _unrecognized(kind.kind, "couldn't get version/kind; 'apiVersion' is missing")
+    if body["apiVersion"] != kind.api_version:
+        raise statuses.bad_request(f"the API version in the data ({body['apiVersion']}) does not match "
+                                   f"the expected API version ({kind.api_version})")
+    if body["kind"] != kind.kind:
+        raise statuses.bad_request(f'{body["kind"]} in version "{kind.version}" cannot be handled as a {kind.kind}: '
+                                   "the kind in the data does not match the expected kind")
+    return body
+
+
+def _unrecognized(what: str, why: str) -> statuses.APIStatus:
+    return statuses.bad_request(f"the object provided is unrecognized (must be of type {what}): {why}")
+
+
+def _decode_body(request: Request, what: str) -> dict[str, Any]:
+    try:
+        if request.content_type in _JSON_TYPES:
+            body = codec.decode(request.body)
+        elif request.content_type in _YAML_TYPES:
+            body = codec.decode(codec.encode(yaml.safe_load(request.body)))
+        else:
+            raise statuses.unsupported_media(_BODY_TYPES)
+    except (codec.DecodeError, yaml.YAMLError, TypeError, RecursionError) as error:
+        excerpt = request.body[:30].hex() + (" ..." if len(request.body) > 30 else "")
+        raise _unrecognized(what, f"couldn't get version/kind; json parse error: {error} ({excerpt})") from None
+    if not isinstance(body, dict):
+        raise _unrecognized(what, "couldn't get version/kind; json parse error: not a JSON object")
+    return body
+
+
+def _decode_patch(body: bytes) -> Any:
+    try:
+        return codec.decode(body)
+    except (codec.DecodeError, RecursionError) as error:
+        raise statuses.bad_request(f"error decoding patch: {error}") from None

@@ -1,0 +1,3 @@
+"""
+Control loops: what the server does on its own after objects have changed.
+"""

@@ -1,0 +1,51 @@
+"""
+The queue of what the control loops have to do: one piece after another, soon after the change that has caused it.
+"""
+from __future__ import annotations
+
+import asyncio
+import collections
+import logging
+from collections.abc import Callable, Hashable
+from typing import Final
+
+from .. import statuses
+
+logger = logging.getLogger("kopf.cluster")
+
+# How many pieces are done in a row before the others on the event loop get their turn.
+_TURN: Final = 20
+
+
+class WorkQueue:
+    """Pieces of work in the order of arrival; a piece that already waits is not queued twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pieces: collections.OrderedDict[Hashable, Callable[[], None]] = collections.OrderedDict()
+        self._wakeup = asyncio.Event()
+
+    def add(self, name: Hashable, piece: Callable[[], None]) -> None:
+        self._pieces.setdefault(name, piece)
+        self._wakeup.set()
+
+    async def run(self) -> None:
+        """Do the work until cancelled."""
+        while True:
+            await self._wakeup.wait()
+            for _ in range(_TURN):
+                if not self._pieces:
+                    self._wakeup.clear()
+                    break
+                name, piece = self._pieces.popitem(last=False)
+                self._do(name, piece)
+            await asyncio.sleep(0)
+
+    @staticmethod
+    def _do(name: Hashable, piece: Callable[[], None]) -> None:
+        try:
+            piece()
+        except statuses.APIStatus as error:
+            logger.warning("A control loop was refused at %r: %s", name, error.message)
+        except Exception:  # the other pieces must be done anyway
+            logger.exception("A control loop has failed at %r", name)

@@ -1,0 +1,241 @@
+"""
+The HTTP side: connections, authentication, limits, faults, and counters around an application that knows no HTTP.
+
+One catch-all handler serves all paths, as the application resolves them itself. Whatever happens inside, a client
+gets a `Status` and never a traceback.
+"""
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import hmac
+import logging
+import ssl
+import urllib.parse
+from collections.abc import AsyncGenerator
+from typing import Any, Final, Protocol
+
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_parser import RawRequestMessage
+from aiohttp.streams import StreamReader
+from aiohttp.web_protocol import RequestHandler
+
+from . import codec, statuses
+from .faults import FaultRule, Faults, WatchControl
+from .requests import Answer, Call, Request, Stream, resolve
+
+logger = logging.getLogger("kopf.cluster")
+
+MAX_BODY: Final = 3 * 1024 * 1024
+
+# All times are of the loop's clock, which may run much faster than the real one. So, nothing that takes
+# real time may be limited in it: neither handshakes nor idle connections.
+_UNLIMITED: Final = 10 * 365 * 24 * 3600.0
+
+_OPEN_PATHS: Final = frozenset({"/healthz", "/livez", "/readyz", "/version"})
+
+
+class Application(Protocol):
+    """What answers the requests."""
+
+    def answer(self, call: Call, request: Request) -> Answer | Stream: ...
+
+
+class HTTPServer:
+    """Serves the application over TLS on one address."""
+
+    def __init__(self, application: Application, *, token: str, faults: Faults) -> None:
+        super().__init__()
+        self._application = application
+        self._token = f"Bearer {token}".encode()
+        self._faults = faults
+        self._changed = asyncio.Event()
+        self._streams: dict[asyncio.Task[Any], asyncio.Transport | None] = {}
+        self._ending: set[asyncio.Task[Any]] = set()
+        self._watch_timer: asyncio.TimerHandle | None = None
+        self._server: web.Server | None = None
+        self._listener: asyncio.Server | None = None
+        self.counters: collections.Counter[tuple[str, str, int]] = collections.Counter()
+        """How many requests were answered, by verb, resource, and code."""
+
+    async def start(self, host: str, port: int, context: ssl.SSLContext, control: WatchControl) -> int:
+        """Begin to listen; give the port."""
+        loop = asyncio.get_running_loop()
+        self._server = web.Server(
+            self._handle, request_factory=self._make_request, handler_cancellation=True, access_log=None,
+            keepalive_timeout=_UNLIMITED, lingering_time=0.0, logger=logger)
+        self._listener = await loop.create_server(
+            self._server, host, port, ssl=context, ssl_handshake_timeout=_UNLIMITED, ssl_shutdown_timeout=1.0,
+            backlog=1024)
+        self._faults.bind(WatchControl(
+            cut=lambda clean: _call_soon(loop, self._cut, clean),
+            compact=lambda: _call_soon(loop, control.compact),
+            changed=lambda: _call_soon(loop, self._apply_faults)))
+        self._apply_faults()
+        return int(self._listener.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Stop listening, end all streams, close all connections."""
+        self._faults.bind(None)
+        if self._watch_timer is not None:
+            self._watch_timer.cancel()
+        if self._listener is not None:
+            self._listener.close()
+        for task in list(self._streams):
+            task.cancel()
+        if self._server is not None:
+            connections = [handler.transport for handler in self._server.connections]
+            await self._server.shutdown(0)
+            for transport in connections:
+                if transport is not None:
+                    transport.abort()
+        if self._listener is not None:
+            await self._listener.wait_closed()
+        # The transports report their ends to the loop in its next iterations.
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    def _make_request(
+            self,
+            message: RawRequestMessage,
+            payload: StreamReader,
+            protocol: RequestHandler,
+            writer: AbstractStreamWriter,
+            task: asyncio.Task[None],
+    ) -> web.BaseRequest:
+        loop = asyncio.get_running_loop()
+        return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)
+
+    async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        call = Call(http.method.lower())
+        try:
+            request = await self._read(http)
+            call = resolve(request)
+            rule = self._faults.decide(call, http.method, http.path) if self._faults.rules else None
+            if rule is not None:
+                await self._disturb(rule, http)
+            while self._faults.paused:
+                await self._changed.wait()
+            answer = self._application.answer(call, request)
+            if rule is not None and rule.action == "lose-answer":
+                _disconnect(http)
+            if not isinstance(answer, Answer):
+                self._count(call, 200)
+                return await self._send_stream(http, answer)
+        except statuses.APIStatus as status:
+            answer = _refuse(status)
+        except Exception:
+            logger.exception("The local cluster has failed to handle %s %s", http.method, http.path)
+            answer = _refuse(statuses.internal("unexpected failure of the local cluster, see its logs"))
+        self._count(call, answer.status)
+        return web.Response(status=answer.status, body=b"" if http.method == "HEAD" else answer.body,
+                            headers={"Content-Type": answer.content_type, **answer.headers})
+
+    async def _read(self, http: web.BaseRequest) -> Request:
+        """Take the whole request in, authenticated."""
+        raw_path, _, raw_query = http.raw_path.partition("?")
+        if not hmac.compare_digest(http.headers.get("Authorization", "").encode(), self._token):
+            if raw_path not in _OPEN_PATHS:
+                raise statuses.unauthorized()
+        body = b""
+        if http.can_read_body:
+            try:
+                body = await http.read()
+            except web.HTTPRequestEntityTooLarge:
+                raise statuses.too_large(f"Request entity too large: limit is {MAX_BODY}") from None
+        path = tuple(urllib.parse.unquote(part) for part in raw_path.strip("/").split("/")) \
+            if raw_path.strip("/") else ()
+        if "" in path:
+            raise statuses.unknown_path()
+        query = dict(urllib.parse.parse_qsl(raw_query)) if raw_query else {}
+        content_type = http.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        return Request(http.method, path, query, http.headers.get("Accept", ""), content_type, body)
+
+    async def _disturb(self, rule: FaultRule, http: web.BaseRequest) -> None:
+        if rule.latency:
+            await asyncio.sleep(rule.latency)
+        if rule.action == "answer":
+            raise rule.make_status()
+        if rule.action == "disconnect":
+            _disconnect(http)
+
+    async def _send_stream(self, http: web.BaseRequest, stream: Stream) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": stream.content_type, "Cache-Control": "no-cache, private"})
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a request is handled outside of a task")
+        self._streams[task] = http.transport
+        try:
+            await response.prepare(http)
+            async with contextlib.aclosing(stream.chunks()) as chunks:
+                await self._pump(chunks, response)
+        except asyncio.CancelledError:
+            if task not in self._ending:
+                raise
+            task.uncancel()  # ended on demand, properly: the last chunk is still to be sent
+        except ConnectionError:
+            pass  # the client has gone, which is the usual end of a watch
+        finally:
+            self._streams.pop(task, None)
+            self._ending.discard(task)
+        with contextlib.suppress(ConnectionError):
+            await response.write_eof()
+        return response
+
+    async def _pump(self, chunks: AsyncGenerator[bytes, None], response: web.StreamResponse) -> None:
+        async for chunk in chunks:
+            while self._faults.silent:
+                await self._changed.wait()
+            if chunk:
+                await response.write(chunk)
+
+    def _count(self, call: Call, code: int) -> None:
+        self.counters[call.verb, call.resource, code] += 1
+
+    def _apply_faults(self) -> None:
+        """Take notice of changed faults: wake up those that are held, plan the next cut of the watches."""
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+        if self._watch_timer is not None:
+            self._watch_timer.cancel()
+            self._watch_timer = None
+        if self._faults.watch_lifetime is not None:
+            loop = asyncio.get_running_loop()
+            self._watch_timer = loop.call_later(self._faults.watch_lifetime, self._cut_periodically)
+
+    def _cut_periodically(self) -> None:
+        self._cut(False)
+        self._apply_faults()
+
+    def _cut(self, clean: bool) -> None:
+        for task, transport in list(self._streams.items()):
+            if clean:
+                self._ending.add(task)
+                task.cancel()
+            elif transport is not None:
+                transport.abort()
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, function: Any, *args: Any) -> None:
+    """Call at once if it is the current loop, or from the other thread as soon as possible."""
+    try:
+        current = asyncio.get_running_loop()
+    except RuntimeError:
+        current = None
+    if current is loop:
+        function(*args)
+    else:
+        loop.call_soon_threadsafe(function, *args)
+
+
+def _disconnect(http: web.BaseRequest) -> None:
+    """Break the connection. The handler is cancelled by the server when it notices."""
+    if http.transport is not None:
+        http.transport.abort()
+    raise asyncio.CancelledError
+
+
+def _refuse(status: statuses.APIStatus) -> Answer:
+    return Answer(status.code, codec.encode(status.as_object()), headers=status.headers)

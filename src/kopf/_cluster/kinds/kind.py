@@ -1,0 +1,92 @@
+"""
+One kind of objects as served in one version: its names, scope, abilities, and rules.
+"""
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from .. import jsonpaths, schemas, statuses
+
+Obj: TypeAlias = dict[str, Any]
+
+ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+STATUS_VERBS: Final = ("get", "patch", "update")
+
+#: Completes a new state of an object in place, knowing the old one if any, and tells what is wrong with it.
+Strategy: TypeAlias = Callable[[Obj, Obj | None], list[statuses.FieldError]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the Table output."""
+
+    name: str
+    type: str
+    description: str
+    cell: Callable[[Obj], Any]
+    format: str = ""
+    priority: int = 0
+
+    def as_definition(self) -> Obj:
+        return {"name": self.name, "type": self.type, "format": self.format,
+                "description": self.description, "priority": self.priority}
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind in one version. Versions of one kind share the bucket with their objects."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    singular: str
+    namespaced: bool
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    has_status: bool = False
+    """Whether the status is a subresource, i.e. isolated from the rest of the object."""
+    has_generation: bool = True
+    custom: bool = False
+    unconditional_update: bool = True
+    """Whether an update (PUT) is accepted with no resource version in it."""
+    loose_names: bool = False
+    """Whether names are limited only by what fits in a URL (as of roles), not to DNS subdomains."""
+    cleanup_finalizer: str = ""
+    """What is added to every object on its deletion, so that a control loop cleans up before it is gone."""
+    columns: tuple[Column, ...] = ()
+    fields: Mapping[str, jsonpaths.Path] = dataclasses.field(default_factory=dict)
+    """The fields that can be selected by, besides the name and the namespace."""
+    schema: schemas.Schema | None = None
+    strategy: Strategy | None = None
+    list_kind: str = ""
+
+    @functools.cached_property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @functools.cached_property
+    def bucket(self) -> str:
+        return statuses.group_resource(self)
+
+    @functools.cached_property
+    def head(self) -> bytes:
+        """How the JSON of each object begins. The objects are stored without it, as it depends on the version."""
+        return b'{"apiVersion":"%s","kind":"%s",' % (self.api_version.encode(), self.kind.encode())
+
+    @functools.cached_property
+    def list_head(self) -> bytes:
+        list_kind = self.list_kind or f"{self.kind}List"
+        return b'{"apiVersion":"%s","kind":"%s","metadata":' % (self.api_version.encode(), list_kind.encode())
+
+    @functools.cached_property
+    def item_head(self) -> bytes:
+        """How each item of a list begins: items of built-in kinds carry no kind of their own, as in reality."""
+        return self.head if self.custom else b"{"
+
+    @property
+    def subresources(self) -> tuple[str, ...]:
+        return ("status",) if self.has_status else ()

@@ -1,0 +1,92 @@
+"""
+All kinds that are served now, found by what stands in a URL.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from .kind import Kind
+
+CORE_VERSION: Final = "v1"
+
+
+class Registry:
+    """The served kinds, by group, version, and plural name; versions are kept in the order of preference."""
+
+    def __init__(self, kinds: Iterable[Kind] = ()) -> None:
+        super().__init__()
+        self.terminating: set[str] = set()
+        """The buckets of the kinds that are going away: they accept no new objects."""
+        self._groups: dict[str, dict[str, dict[str, Kind]]] = {}
+        for kind in kinds:
+            self.add(kind)
+
+    def add(self, kind: Kind) -> None:
+        """Serve the kind; another definition of the same kind and version is replaced."""
+        versions = self._groups.setdefault(kind.group, {})
+        versions.setdefault(kind.version, {})[kind.plural] = kind
+        ordered = sorted(versions, key=_version_priority)
+        self._groups[kind.group] = {version: versions[version] for version in ordered}
+
+    def discard(self, group: str, plural: str) -> None:
+        """Stop serving the kind in all versions; empty versions and groups disappear too."""
+        versions = self._groups.get(group, {})
+        for version in list(versions):
+            versions[version].pop(plural, None)
+            if not versions[version]:
+                del versions[version]
+        if not versions:
+            self._groups.pop(group, None)
+
+    def find(self, group: str, version: str, plural: str) -> Kind | None:
+        return self._groups.get(group, {}).get(version, {}).get(plural)
+
+    def find_by_kind(self, group: str, version: str, kind: str) -> Kind | None:
+        for candidate in self._groups.get(group, {}).get(version, {}).values():
+            if candidate.kind == kind:
+                return candidate
+        return None
+
+    def find_any_version(self, group: str, plural: str) -> Kind | None:
+        """Find the kind in its most preferred version."""
+        for kinds in self._groups.get(group, {}).values():
+            if plural in kinds:
+                return kinds[plural]
+        return None
+
+    def groups(self) -> list[str]:
+        """All groups, the core group (an empty string) included."""
+        return list(self._groups)
+
+    def versions(self, group: str) -> list[str]:
+        """The versions of the group, the preferred one first; nothing if there is no such group."""
+        return list(self._groups.get(group, ()))
+
+    def kinds(self, group: str, version: str) -> list[Kind]:
+        return list(self._groups.get(group, {}).get(version, {}).values())
+
+    def unique_kinds(self) -> Iterator[Kind]:
+        """Give every kind once, in its most preferred version."""
+        seen: set[str] = set()
+        for versions in list(self._groups.values()):
+            for kinds in list(versions.values()):
+                for kind in list(kinds.values()):
+                    if kind.bucket not in seen:
+                        seen.add(kind.bucket)
+                        yield kind
+
+
+def _version_priority(version: str) -> tuple[int, int, int, str]:
+    """Order versions as Kubernetes does: GA, beta, alpha, each by numbers downwards; then all others by name."""
+    name, major, stage, minor = version, 0, "", 0
+    if name.startswith("v"):
+        digits = name[1:]
+        for word in ("alpha", "beta"):
+            head, found, tail = digits.partition(word)
+            if found and head.isdigit() and tail.isdigit():
+                major, stage, minor = int(head), word, int(tail)
+                return {"beta": 1, "alpha": 2}[stage], -major, -minor, ""
+        if digits.isdigit():
+            return 0, -int(digits), 0, ""
+    return 3, 0, 0, version

@@ -1,0 +1,241 @@
+"""
+A versioned store of opaque records with a log of their changes: what etcd is to a real cluster.
+
+The store knows buckets, keys, revisions, and bytes; it knows nothing of Kubernetes kinds or HTTP.
+Every write takes the next revision of one counter shared by all buckets, so that revisions order
+everything that ever happened. Each bucket remembers its recent changes, so that a reader can go on
+from any revision it has seen, or look at the past; a revision older than what is remembered
+is refused with `Compacted`.
+
+Nothing here awaits: a write is atomic for everyone on the event loop. Records are never modified,
+only replaced, so they are shared freely by readers, watchers, and the log.
+"""
+from __future__ import annotations
+
+import bisect
+import collections
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+Key: TypeAlias = tuple[str, str]
+"""The namespace (empty for cluster-wide objects) and the name."""
+
+ChangeType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED"]
+
+#: How many bytes of changed objects are remembered before the oldest changes are forgotten.
+DEFAULT_HISTORY: Final = 32 * 1024 * 1024
+
+# What a remembered change takes besides the encoded object.
+_OVERHEAD: Final = 512
+
+# Forgotten entries are cut off the list in slabs, as cutting them one by one is quadratic.
+_SLAB: Final = 512
+
+
+class Compacted(Exception):
+    """The history before the requested revision has been forgotten."""
+
+    def __init__(self, requested: int, oldest: int) -> None:
+        super().__init__(f"revision {requested} is older than the oldest remembered one, {oldest}")
+        self.requested = requested
+        self.oldest = oldest
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One state of one object: its bytes, and the few facts by which objects are selected and linked."""
+
+    key: Key
+    revision: int
+    data: bytes
+    uid: str
+    labels: Mapping[str, str]
+    fields: Mapping[str, str]
+    owners: tuple[str, ...]
+    finalizers: tuple[str, ...] = ()
+    deleting: bool = False
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One entry of the log. For a deletion, the record is the object's last state at the new revision."""
+
+    type: ChangeType
+    record: Record
+    previous: Record | None
+
+    @property
+    def weight(self) -> int:
+        """How much memory it takes to remember this change, roughly, in bytes."""
+        return len(self.record.data) + _OVERHEAD
+
+
+class Bucket:
+    """All objects of one kind, ordered by key, with the log of their recent changes."""
+
+    def __init__(self, compacted: int) -> None:
+        super().__init__()
+        self.records: dict[Key, Record] = {}
+        self.compacted = compacted
+        self.closed = False
+        self.listeners: set[Callable[[], None]] = set()
+        self._keys: list[Key] = []
+        self._log: list[Change] = []
+        self._dropped = 0  # how many changes were cut off the log's list
+        self._forgotten = 0  # how many of the log's first changes are forgotten but not yet cut off
+
+    def select(self, namespace: str | None = None, after: Key | None = None) -> Iterator[Record]:
+        """Give the current records in the order of keys, of one namespace or of all, after the given key."""
+        for key in self._range(self._keys, namespace, after):
+            yield self.records[key]
+
+    def snapshot(self, revision: int, namespace: str | None = None, after: Key | None = None) -> Iterator[Record]:
+        """Give the records as they were at the revision. It costs time for every change made since then."""
+        if revision < self.compacted:
+            raise Compacted(revision, self.compacted)
+        past: dict[Key, Record | None] = {}
+        for change in reversed(self._log[self.position(revision) - self._dropped:]):
+            past[change.record.key] = change.previous
+        if not past:
+            yield from self.select(namespace, after)
+            return
+        gone = [key for key in past if key not in self.records]
+        keys = sorted(self._keys + gone) if gone else self._keys
+        for key in self._range(keys, namespace, after):
+            record = past[key] if key in past else self.records[key]
+            if record is not None:
+                yield record
+
+    def count(self, namespace: str | None = None, after: Key | None = None) -> int:
+        """Count the current records of one namespace or of all, after the given key."""
+        return len(self._range(self._keys, namespace, after))
+
+    @staticmethod
+    def _range(keys: list[Key], namespace: str | None, after: Key | None) -> list[Key]:
+        first = 0 if namespace is None else bisect.bisect_left(keys, (namespace, ""))
+        last = len(keys) if namespace is None else bisect.bisect_left(keys, (namespace + "\0", ""))
+        if after is not None:
+            first = max(first, bisect.bisect_right(keys, after))
+        return keys[first:last]
+
+    def position(self, revision: int) -> int:
+        """Find the log position of the first change that is newer than the revision."""
+        if revision < self.compacted:
+            raise Compacted(revision, self.compacted)
+        index = bisect.bisect_right(self._log, revision, lo=self._forgotten, key=lambda c: c.record.revision)
+        return self._dropped + index
+
+    def read(self, position: int, limit: int) -> list[Change]:
+        """Give the changes from the log position on, at most so many."""
+        start = position - self._dropped
+        if start < self._forgotten:
+            raise Compacted(position, self.compacted)
+        return self._log[start:start + limit]
+
+    def append(self, change: Change) -> None:
+        key = change.record.key
+        if change.type == "DELETED":
+            del self.records[key]
+            del self._keys[bisect.bisect_left(self._keys, key)]
+        else:
+            if change.type == "ADDED":
+                bisect.insort(self._keys, key)
+            self.records[key] = change.record
+        self._log.append(change)
+        self.notify()
+
+    def remembered(self) -> Iterator[Change]:
+        """Give all changes that are not forgotten yet, the oldest first."""
+        yield from self._log[self._forgotten:]
+
+    def forget_oldest(self) -> Change:
+        change = self._log[self._forgotten]
+        self._forgotten += 1
+        self.compacted = change.record.revision
+        if self._forgotten >= _SLAB and self._forgotten * 2 >= len(self._log):
+            self._cut_off()
+        return change
+
+    def forget_all(self, revision: int) -> None:
+        self._forgotten = len(self._log)
+        self.compacted = revision
+        self._cut_off()
+
+    def _cut_off(self) -> None:
+        del self._log[:self._forgotten]
+        self._dropped += self._forgotten
+        self._forgotten = 0
+
+    def close(self) -> None:
+        self.closed = True
+        self.notify()
+
+    def notify(self) -> None:
+        for listener in self.listeners:
+            listener()
+
+
+class Store:
+    """All buckets and the revision counter they share."""
+
+    def __init__(self, history: int = DEFAULT_HISTORY) -> None:
+        super().__init__()
+        self.revision = 1
+        self.compacted = 0
+        self.observers: list[Callable[[str, Change], None]] = []
+        self._buckets: dict[str, Bucket] = {}
+        self._history = history
+        self._remembered = 0
+        self._order: collections.deque[Bucket] = collections.deque()
+
+    @property
+    def next_revision(self) -> int:
+        """The revision that the next written record must carry."""
+        return self.revision + 1
+
+    def bucket(self, name: str) -> Bucket:
+        """Find the bucket; a bucket exists as soon as somebody asks for it."""
+        try:
+            return self._buckets[name]
+        except KeyError:
+            return self._buckets.setdefault(name, Bucket(self.compacted))
+
+    def put(self, bucket: str, record: Record) -> None:
+        """Add or replace the record under its key."""
+        previous = self.bucket(bucket).records.get(record.key)
+        self._append(bucket, Change("ADDED" if previous is None else "MODIFIED", record, previous))
+
+    def remove(self, bucket: str, record: Record) -> None:
+        """Remove what is under the record's key; the record itself is the last state to tell to others."""
+        previous = self.bucket(bucket).records[record.key]
+        self._append(bucket, Change("DELETED", record, previous))
+
+    def _append(self, name: str, change: Change) -> None:
+        if change.record.revision != self.next_revision:
+            raise ValueError(f"the record is for revision {change.record.revision}, not {self.next_revision}")
+        self.revision = change.record.revision
+        bucket = self.bucket(name)
+        bucket.append(change)
+        self._order.append(bucket)
+        self._remembered += change.weight
+        while self._remembered > self._history and len(self._order) > 1:
+            self._remembered -= self._order.popleft().forget_oldest().weight
+        for observer in self.observers:
+            observer(name, change)
+
+    def drop(self, name: str) -> None:
+        """Forget an (empty) bucket; whoever listens to it is told that it is closed."""
+        bucket = self._buckets.pop(name, None)
+        if bucket is not None:
+            self._remembered -= sum(change.weight for change in bucket.remembered())
+            self._order = collections.deque(other for other in self._order if other is not bucket)
+            bucket.close()
+
+    def compact(self) -> None:
+        """Forget the history: only the current states remain."""
+        self.compacted = self.revision
+        for bucket in self._buckets.values():
+            bucket.forget_all(self.revision)
+            bucket.notify()
+        self._order.clear()
+        self._remembered = 0

@@ -1,0 +1,332 @@
+"""
+Writes: create, update (of which a patch is one), and delete, with the rules that apply to all kinds.
+
+Every write is synchronous: what it has read is still so when it writes, thus no transactions and no retries.
+The rules are those of the Kubernetes "API Concepts" and "API conventions": generations, finalizers,
+preconditions, isolation of the status, immutable metadata.
+"""
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from . import ages, codec, objects, schemas, statuses
+from .kinds.kind import Kind, Obj
+from .kinds.registry import Registry
+from .storage import Key, Record, Store
+
+Transform: TypeAlias = Callable[[Obj], Any]
+
+FOREGROUND: Final = "foregroundDeletion"
+ORPHAN: Final = "orphan"
+
+_SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"  # as in Kubernetes: no vowels, no look-alikes
+_HEAD_FIELDS: Final = ("apiVersion", "kind", "metadata")
+# What only the server decides: the values are taken from the previous state whatever the client says.
+_SERVER_FIELDS: Final = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+
+
+class Preconditions(msgspec.Struct):
+    """What must be so for a deletion to happen."""
+
+    uid: str | None = None
+    resourceVersion: str | None = None
+
+
+class DeleteOptions(msgspec.Struct):
+    """The options of a deletion, as in `meta/v1`."""
+
+    gracePeriodSeconds: int | None = None
+    preconditions: Preconditions | None = None
+    orphanDependents: bool | None = None
+    propagationPolicy: str | None = None
+    dryRun: list[str] | None = None
+
+    @property
+    def finalizer(self) -> str | None:
+        """The finalizer by which the garbage collector knows what to do with the dependents."""
+        if self.propagationPolicy == "Foreground":
+            return FOREGROUND
+        if self.propagationPolicy == "Orphan" or self.orphanDependents:
+            return ORPHAN
+        return None
+
+
+class WriteOptions(msgspec.Struct, frozen=True):
+    """How to write: for real or not, and what to do about unknown fields."""
+
+    dry_run: bool = False
+    strict: bool = False
+    warnings: list[str] | None = None
+    """Where to add the warnings about unknown fields; absent if nobody wants them."""
+
+
+_DEFAULT_OPTIONS: Final = WriteOptions()
+
+
+class Writer:
+    """All writes to the store, for clients and for control loops."""
+
+    def __init__(self, store: Store, registry: Registry) -> None:
+        super().__init__()
+        self._store = store
+        self._registry = registry
+        self._random = random.Random()
+
+    def create(self, kind: Kind, namespace: str, body: Obj, options: WriteOptions = _DEFAULT_OPTIONS) -> Record:
+        """Create the object, or raise the error with which the API refuses it."""
+        metadata = self._read_metadata(kind, body.get("metadata"))
+        if metadata.get("resourceVersion"):
+            raise statuses.unknown_error("resourceVersion should not be set on objects to be created")
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata["name"] = self._generate_name(kind, namespace, metadata["generateName"])
+        self._settle_namespace(kind, namespace, metadata)
+        for field in (*_SERVER_FIELDS, "resourceVersion"):
+            metadata.pop(field, None)
+        metadata["uid"] = str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+        metadata["creationTimestamp"] = ages.now()
+        if kind.has_generation or kind.custom:
+            metadata["generation"] = 1
+        new = self._compose(kind, body, metadata)
+        if kind.has_status:
+            new.pop("status", None)
+        errors = list(objects.require_name(kind, metadata)) + list(objects.validate_metadata(metadata, None))
+        errors += self._settle_body(kind, new, None, options)
+        if errors:
+            raise statuses.invalid(kind, metadata.get("name", ""), errors)
+        self._check_namespace_accepts(kind, namespace, metadata["name"])
+        if (namespace, metadata["name"]) in self._store.bucket(kind.bucket).records:
+            raise statuses.already_exists(kind, metadata["name"])
+        return self._put(kind, new, options)
+
+    def update(
+            self,
+            kind: Kind,
+            key: Key,
+            transform: Transform,
+            *,
+            subresource: str = "",
+            need_version: bool = False,
+            options: WriteOptions = _DEFAULT_OPTIONS,
+    ) -> Record:
+        """Replace the object with what the function makes of it; nothing is written if nothing changes.
+
+        The function must not modify what it gets.
+        """
+        record = self.need(kind, key)
+        old = objects.open_record(kind, record)
+        new = transform(old)
+        if not isinstance(new, dict):
+            raise statuses.unprocessable()
+        if subresource == "status":
+            new = self._take_status(old, new)
+        new = self._compose(kind, new, self._update_metadata(kind, old, new, need_version))
+        if subresource != "status" and kind.has_status:
+            _copy_field(old, new, "status")
+        return self._replace(kind, record, old, new, options)
+
+    def need(self, kind: Kind, key: Key) -> Record:
+        """Find the object's current state or raise "not found"."""
+        record = self._store.bucket(kind.bucket).records.get(key)
+        if record is None:
+            raise statuses.not_found(kind, key[1])
+        return record
+
+    def delete(self, kind: Kind, key: Key, options: DeleteOptions | None = None) -> tuple[Record, bool]:
+        """Delete the object, or mark it as being deleted if something must happen before.
+
+        Give the last known state, and whether the object has gone.
+        """
+        options = options or DeleteOptions()
+        record = self.need(kind, key)
+        _check_preconditions(kind, record, options.preconditions)
+        old = objects.open_record(kind, record)
+        metadata = dict(old["metadata"])
+        finalizers = list(metadata.get("finalizers") or [])
+        if not metadata.get("deletionTimestamp"):
+            if options.finalizer is not None and options.finalizer not in finalizers:
+                finalizers.append(options.finalizer)
+            if kind.cleanup_finalizer and kind.cleanup_finalizer not in finalizers:
+                finalizers.append(kind.cleanup_finalizer)
+            metadata["finalizers"] = finalizers
+            metadata["deletionTimestamp"] = ages.now()
+            metadata["deletionGracePeriodSeconds"] = 0
+            if "generation" in metadata:
+                metadata["generation"] += 1
+        held = bool(finalizers) or _is_held_by_spec(kind, old)
+        if options.dryRun:
+            return record, not held
+        if not held:
+            return self._remove(kind, old), True
+        new = {**old, "metadata": {name: value for name, value in metadata.items() if value != []}}
+        if kind.bucket == "namespaces":
+            new["status"] = {**(old.get("status") or {}), "phase": "Terminating"}
+        return (record if new == old else self._put(kind, new, _DEFAULT_OPTIONS)), False
+
+    def _replace(self, kind: Kind, record: Record, old: Obj, new: Obj, options: WriteOptions) -> Record:
+        metadata = new["metadata"]
+        errors = list(objects.validate_metadata(metadata, old["metadata"]))
+        if not _is_same_body(old, new):
+            errors += self._settle_body(kind, new, old, options)
+        if errors:
+            raise statuses.invalid(kind, record.key[1], errors)
+        if "generation" in metadata and _is_new_generation(kind, old, new):
+            metadata["generation"] += 1
+        finished = metadata.get("deletionTimestamp") and not metadata.get("finalizers")
+        if finished and not _is_held_by_spec(kind, new) and not options.dry_run:
+            return self._remove(kind, new)
+        return record if new == old else self._put(kind, new, options)
+
+    def _put(self, kind: Kind, obj: Obj, options: WriteOptions) -> Record:
+        record = objects.seal(kind, obj, self._store.next_revision)
+        if len(record.data) > objects.MAX_OBJECT:
+            raise statuses.unknown_error("etcdserver: request is too large")
+        if not options.dry_run:
+            self._store.put(kind.bucket, record)
+        return record
+
+    def _remove(self, kind: Kind, obj: Obj) -> Record:
+        record = objects.seal(kind, obj, self._store.next_revision)
+        self._store.remove(kind.bucket, record)
+        return record
+
+    def _read_metadata(self, kind: Kind, raw: Any) -> Obj:
+        try:
+            return objects.settle_metadata(raw)
+        except ValueError as error:
+            raise statuses.bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as '
+                                       f"a {kind.kind}: {error}") from None
+
+    def _generate_name(self, kind: Kind, namespace: str, prefix: str) -> str:
+        taken = self._store.bucket(kind.bucket).records
+        while True:
+            name = prefix[:58] + "".join(self._random.choices(_SUFFIX_LETTERS, k=5))
+            if (namespace, name) not in taken:
+                return name
+
+    @staticmethod
+    def _settle_namespace(kind: Kind, namespace: str, metadata: Obj) -> None:
+        if kind.namespaced:
+            if metadata.setdefault("namespace", namespace) != namespace:
+                raise statuses.bad_request("the namespace of the provided object does not match "
+                                           "the namespace sent on the request")
+        else:
+            metadata.pop("namespace", None)
+
+    def _check_namespace_accepts(self, kind: Kind, namespace: str, name: str) -> None:
+        if not kind.namespaced:
+            return
+        namespaces = self._registry.find("", "v1", "namespaces")
+        if namespaces is None:
+            raise LookupError("the registry has no namespaces")
+        record = self.need(namespaces, ("", namespace))
+        if record.deleting:
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            causes = [{"reason": "NamespaceTerminating", "field": "metadata.namespace",
+                       "message": f"namespace {namespace} is being terminated"}]
+            raise statuses.forbidden(kind, name, why, causes)
+
+    @staticmethod
+    def _compose(kind: Kind, body: Obj, metadata: Obj) -> Obj:
+        rest = {key: value for key, value in body.items() if key not in _HEAD_FIELDS}
+        return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **rest}
+
+    @staticmethod
+    def _take_status(old: Obj, new: Obj) -> Obj:
+        """Only the status is taken from an update of the status, with the version it is based on."""
+        metadata = dict(old["metadata"])
+        wanted = new.get("metadata")
+        if isinstance(wanted, dict):
+            metadata["resourceVersion"] = wanted.get("resourceVersion")
+            metadata["uid"] = wanted.get("uid") or metadata["uid"]
+        result = {**old, "metadata": metadata}
+        _copy_field(new, result, "status")
+        return result
+
+    def _update_metadata(self, kind: Kind, old: Obj, new: Obj, need_version: bool) -> Obj:
+        """Take the client's metadata with all that it may not decide on, or refuse a conflict."""
+        known, name = old["metadata"], old["metadata"]["name"]
+        if new.get("apiVersion", kind.api_version) != kind.api_version or new.get("kind", kind.kind) != kind.kind:
+            raise statuses.bad_request(
+                f"the API version in the data ({new.get('apiVersion')}) and the kind ({new.get('kind')}) do not match "
+                f"the expected API version ({kind.api_version}) and the kind ({kind.kind})")
+        metadata = self._read_metadata(kind, new.get("metadata"))
+        if metadata.setdefault("uid", known["uid"]) != known["uid"]:
+            raise statuses.conflict(kind, name, f"Precondition failed: UID in precondition: {metadata['uid']}, "
+                                                f"UID in object meta: {known['uid']}")
+        if need_version and "resourceVersion" not in metadata:
+            raise statuses.invalid(kind, name, [statuses.FieldError(
+                "metadata.resourceVersion", "FieldValueInvalid", "Invalid value: 0x0: must be specified for an update")])
+        if metadata.setdefault("resourceVersion", known["resourceVersion"]) != known["resourceVersion"]:
+            raise statuses.modified(kind, name)
+        errors = [statuses.invalid_value(f"metadata.{field}", metadata.get(field), "field is immutable")
+                  for field in ("name", "namespace")
+                  if metadata.setdefault(field, known.get(field)) != known.get(field)]
+        if errors:
+            raise statuses.invalid(kind, name, errors)
+        for field in _SERVER_FIELDS:
+            _copy_field(known, metadata, field)
+        return {field: value for field, value in metadata.items() if value is not None}
+
+    @staticmethod
+    def _settle_body(kind: Kind, new: Obj, old: Obj | None, options: WriteOptions) -> list[statuses.FieldError]:
+        errors: list[statuses.FieldError] = []
+        if kind.schema is not None:
+            body = codec.decode(codec.encode(
+                {key: value for key, value in new.items() if key not in _HEAD_FIELDS}))
+            unknown = list(schemas.prune(body, kind.schema, "", root=True))
+            _report_unknown(unknown, options)
+            schemas.fill_defaults(body, kind.schema)
+            errors += schemas.validate(body, kind.schema, "", root=True)
+            for key in [key for key in new if key not in _HEAD_FIELDS]:
+                del new[key]
+            new.update(body)
+        if kind.strategy is not None:
+            errors += kind.strategy(new, old)
+        return errors
+
+
+def _report_unknown(unknown: list[str], options: WriteOptions) -> None:
+    if unknown and options.strict:
+        fields = ", ".join(f'unknown field "{path}"' for path in unknown)
+        raise statuses.bad_request(f"strict decoding error: {fields}")
+    if options.warnings is not None:
+        options.warnings.extend(f'unknown field "{path}"' for path in unknown)
+
+
+def _copy_field(source: Obj, target: Obj, field: str) -> None:
+    if source.get(field) is None:
+        target.pop(field, None)
+    else:
+        target[field] = source[field]
+
+
+def _is_same_body(old: Obj, new: Obj) -> bool:
+    return all(old.get(key) == new.get(key) for key in {*old, *new} if key != "metadata")
+
+
+def _is_new_generation(kind: Kind, old: Obj, new: Obj) -> bool:
+    """Anything but the metadata counts, and the status counts only where it is not isolated."""
+    ignored = ("metadata", "status") if kind.has_status else ("metadata",)
+    return any(old.get(key) != new.get(key) for key in {*old, *new} if key not in ignored)
+
+
+def _is_held_by_spec(kind: Kind, obj: Obj) -> bool:
+    """Namespaces have one more list of finalizers, in the spec."""
+    return kind.bucket == "namespaces" and bool((obj.get("spec") or {}).get("finalizers"))
+
+
+def _check_preconditions(kind: Kind, record: Record, wanted: Preconditions | None) -> None:
+    if wanted is None:
+        return
+    name = record.key[1]
+    if wanted.uid is not None and wanted.uid != record.uid:
+        raise statuses.conflict(kind, name, f"Precondition failed: UID in precondition: {wanted.uid}, "
+                                            f"UID in object meta: {record.uid}")
+    if wanted.resourceVersion is not None and wanted.resourceVersion != str(record.revision):
+        raise statuses.conflict(kind, name, "Precondition failed: ResourceVersion in precondition: "
+                                            f"{wanted.resourceVersion}, ResourceVersion in object meta: {record.revision}")

@@ -1,0 +1,128 @@
+"""
+Causes: why handlers are called, with all that they get as kwargs.
+
+The kwargs that are common for all handlers of a cause are made once, when they are first needed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from kopf._handlers.handlers import Handler, ResourceHandler
+from kopf._settings.logs import Logger
+from kopf._settings.settings import OperatorSettings
+from kopf._values.bodies import Body, BodyEssence
+from kopf._values.diffs import EMPTY, Diff, diff
+from kopf._values.events import LazyEvent
+from kopf._values.fields import resolve
+from kopf._values.patches import Patch
+from kopf._values.reasons import Activity, Reason
+from kopf._values.resources import Resource
+
+Kwargs = dict[str, Any]
+
+
+@dataclasses.dataclass(kw_only=True)
+class Cause:
+    """What every handler gets."""
+
+    logger: Logger
+    memo: Any
+    indices: Mapping[str, Any]
+    _kwargs: Kwargs | None = dataclasses.field(default=None, init=False, repr=False)
+
+    @property
+    def kwargs(self) -> Kwargs:
+        """The kwargs for all handlers of this cause, made once; they must not be modified."""
+        if self._kwargs is None:
+            self._kwargs = self._make_kwargs()
+            self._kwargs.update(self.indices)  # the indices have precedence over all kwargs, present and future
+        return self._kwargs
+
+    def _make_kwargs(self) -> Kwargs:
+        return {"logger": self.logger, "memo": self.memo}
+
+    def kwargs_for(self, handler: Handler) -> Kwargs:
+        """The kwargs for the handler, before it is known which attempt of it is executed."""
+        return {**self.kwargs, "param": handler.param}
+
+
+@dataclasses.dataclass(kw_only=True)
+class ActivityCause(Cause):
+    """Something happens to the operator."""
+
+    activity: Activity
+    settings: OperatorSettings
+
+    def _make_kwargs(self) -> Kwargs:
+        return {**super()._make_kwargs(), "activity": self.activity, "settings": self.settings}
+
+
+@dataclasses.dataclass(kw_only=True)
+class ResourceCause(Cause):
+    """Something happens to an object."""
+
+    resource: Resource
+    body: Body
+    patch: Patch
+
+    def _make_kwargs(self) -> Kwargs:
+        body = self.body
+        head = body.object.head
+        meta = body.metadata
+        return {
+            "logger": self.logger,
+            "memo": self.memo,
+            "resource": self.resource,
+            "patch": self.patch,
+            "body": body,
+            "spec": body.spec,
+            "meta": meta,
+            "status": body.status,
+            "uid": head.uid,
+            "name": head.name,
+            "namespace": head.namespace,
+            "labels": meta.labels,
+            "annotations": meta.annotations,
+        }
+
+
+@dataclasses.dataclass(kw_only=True)
+class WatchingCause(ResourceCause):
+    """A raw event has arrived."""
+
+    event: LazyEvent
+
+    def _make_kwargs(self) -> Kwargs:
+        return {**super()._make_kwargs(), "event": self.event, "type": self.event["type"]}
+
+
+@dataclasses.dataclass(kw_only=True)
+class ChangingCause(ResourceCause):
+    """The object was created, essentially changed, marked for deletion, or seen for the first time."""
+
+    reason: Reason
+    initial: bool = False
+    """Whether the object existed before the operator started, and its resuming is not handled yet."""
+    old: BodyEssence | None = None
+    new: BodyEssence | None = None
+    diff: Diff = EMPTY
+
+    def _make_kwargs(self) -> Kwargs:
+        return {
+            **super()._make_kwargs(),
+            "reason": self.reason,
+            "old": self.old,
+            "new": self.new,
+            "diff": self.diff,
+        }
+
+    def kwargs_for(self, handler: Handler) -> Kwargs:
+        kwargs = super().kwargs_for(handler)
+        if isinstance(handler, ResourceHandler) and handler.field:
+            old, new = resolve(self.old, handler.field), resolve(self.new, handler.field)
+            kwargs.update({"old": old, "new": new, "diff": diff(old, new)})
+            kwargs.update(self.indices)
+        return kwargs

@@ -1,0 +1,43 @@
+"""Errors that handlers raise to say what to do next, and the modes of treating all other errors."""
+
+from __future__ import annotations
+
+import enum
+
+DEFAULT_RETRY_DELAY = 60.0
+
+
+class ErrorsMode(enum.Enum):
+    """How arbitrary exceptions are treated, i.e. neither temporary nor permanent ones."""
+
+    IGNORED = 1
+    TEMPORARY = 2
+    PERMANENT = 3
+
+
+class PermanentError(Exception):
+    """A fatal error: the handler will never succeed, so it is not retried."""
+
+
+class TemporaryError(Exception):
+    """
+    A recoverable error: the handler is to be retried after the ``delay`` (seconds; the default is 60).
+
+    With a delay of ``None`` or 0, it is retried at once.
+    """
+
+    def __init__(self, msg: object = None, /, delay: float | None = DEFAULT_RETRY_DELAY) -> None:
+        super().__init__(*(() if msg is None else (msg,)))
+        self.delay = delay
+
+
+class HandlerTimeoutError(PermanentError):
+    """The handler did not succeed within its timeout."""
+
+
+class HandlerRetriesError(PermanentError):
+    """The handler did not succeed within its number of retries."""
+
+
+class HandlerChildrenRetry(TemporaryError):
+    """Some sub-handlers are not finished yet, so their parent is to be called again."""

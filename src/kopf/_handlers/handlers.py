@@ -1,0 +1,87 @@
+"""Handlers: what users have declared with the decorators, as immutable records."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kopf._handlers.errors import ErrorsMode
+from kopf._handlers.filters import MetaFilter, ValueFilter, WhenFilter
+from kopf._values.fields import FieldPath
+from kopf._values.ids import HandlerId
+from kopf._values.reasons import Activity, Reason
+from kopf._values.selectors import Selector
+
+HandlerFn = Callable[..., Any]
+
+
+def is_async(fn: HandlerFn) -> bool:
+    """Tell if the function (a partial, a callable instance) is to be awaited rather than run in a thread."""
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Handler:
+    """What all kinds of handlers have in common: a function, and how to retry it."""
+
+    id: HandlerId
+    fn: HandlerFn
+    param: Any = None
+    errors: ErrorsMode | None = None
+    timeout: float | None = None
+    retries: int | None = None
+    backoff: float | None = None
+    is_async: bool = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_async", is_async(self.fn))
+
+    def __str__(self) -> str:
+        return f"Handler {self.id!r}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class ActivityHandler(Handler):
+    """A handler of the operator's own life: startup, cleanup, login, probes."""
+
+    activity: Activity
+
+    def __str__(self) -> str:
+        return f"Activity {self.id!r}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class ResourceHandler(Handler):
+    """A handler of objects, with filters for them."""
+
+    selector: Selector | None
+    labels: Mapping[str, MetaFilter] | None = None
+    annotations: Mapping[str, MetaFilter] | None = None
+    when: WhenFilter | None = None
+    field: FieldPath = ()
+    value: ValueFilter = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class WatchingHandler(ResourceHandler):
+    """A handler of the raw watch-events."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class ChangingHandler(ResourceHandler):
+    """A handler of the detected changes."""
+
+    reason: Reason | None
+    """Which reason it reacts to; ``None`` for any (fields, sub-handlers)."""
+    initial: bool = False
+    """Whether it is for the objects that existed before the operator started (resuming)."""
+    deleted: bool = False
+    """For the resuming handlers: whether it is also for the objects being deleted."""
+    requires_finalizer: bool = False
+    """Whether the objects are blocked from deletion until it is done."""
+    field_needs_change: bool = False
+    """Whether the field must have been affected (updates) or just be there (all else)."""
+    old: ValueFilter = None
+    new: ValueFilter = None

@@ -1,0 +1,139 @@
+"""
+Outcomes: one attempt of one handler, with all the ways in which it can end.
+
+The errors are logged here, where it is known what happens next; what to do with the outcome is up to the caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import datetime
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from kopf._handlers.errors import (
+    ErrorsMode,
+    HandlerChildrenRetry,
+    HandlerRetriesError,
+    HandlerTimeoutError,
+    PermanentError,
+    TemporaryError,
+)
+from kopf._handlers.handlers import Handler
+from kopf._settings.logs import Logger
+
+
+@dataclasses.dataclass(frozen=True)
+class Attempt:
+    """How often the handler was tried before, and since when."""
+
+    retry: int
+    """The number of the attempt, beginning with 0."""
+    started: datetime.datetime
+    """When the first attempt began (with a time zone)."""
+    runtime: datetime.timedelta
+    """How much time has passed since then."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How an attempt has ended."""
+
+    final: bool
+    """Whether the handler is done, for good or bad."""
+    delay: float | None = None
+    """If not final, when to try again (seconds from now); ``None`` is for at once."""
+    result: Any = None
+    exception: BaseException | None = None
+
+
+async def execute_once(
+    handler: Handler,
+    attempt: Attempt,
+    call: Callable[[], Awaitable[Any]],
+    *,
+    logger: Logger,
+    default_backoff: float,
+    default_errors: ErrorsMode = ErrorsMode.TEMPORARY,
+) -> Outcome:
+    """
+    Try the handler once, with ``call`` being the actual call of its function.
+
+    Only cancellation and the exits of the interpreter go through as exceptions.
+    """
+    try:
+        _check_limits(handler, attempt)
+        logger.debug("%s is invoked.", handler)
+        result = await _call_in_time(handler, attempt, call)
+    except HandlerChildrenRetry as e:
+        logger.debug("%s has unfinished sub-handlers. Will retry soon.", handler)
+        return Outcome(final=False, delay=e.delay, exception=e)
+    except TemporaryError as e:
+        if limit := _get_exceeded_limit(handler, attempt, e.delay or 0):
+            logger.error("%s failed permanently (%s): %s", handler, limit, _describe(e))
+            return Outcome(final=True, exception=e)
+        logger.error("%s failed temporarily: %s", handler, _describe(e))
+        return Outcome(final=False, delay=e.delay, exception=e)
+    except PermanentError as e:
+        logger.error("%s failed permanently: %s", handler, _describe(e))
+        return Outcome(final=True, exception=e)
+    except Exception as e:
+        mode = handler.errors or default_errors
+        backoff = default_backoff if handler.backoff is None else handler.backoff
+        return _treat_arbitrary_error(handler, attempt, e, logger=logger, mode=mode, backoff=backoff)
+    logger.info("%s succeeded.", handler)
+    return Outcome(final=True, result=result)
+
+
+def _check_limits(handler: Handler, attempt: Attempt) -> None:
+    """The limits could be exceeded while the operator was down, or be reduced in its new version."""
+    if handler.timeout is not None and attempt.runtime.total_seconds() >= handler.timeout:
+        raise HandlerTimeoutError(f"{handler} has timed out after {attempt.runtime}.")
+    if handler.retries is not None and attempt.retry >= handler.retries:
+        raise HandlerRetriesError(f"{handler} has exceeded {attempt.retry} retries.")
+
+
+async def _call_in_time(handler: Handler, attempt: Attempt, call: Callable[[], Awaitable[Any]]) -> Any:
+    if handler.timeout is None or not handler.is_async:  # threads cannot be interrupted
+        return await call()
+    scope = asyncio.timeout(handler.timeout - attempt.runtime.total_seconds())
+    try:
+        async with scope:
+            return await call()
+    except TimeoutError as e:
+        if not scope.expired():
+            raise  # the handler's own one
+        raise HandlerTimeoutError(f"{handler} has timed out after {handler.timeout} seconds.") from e
+
+
+def _treat_arbitrary_error(
+    handler: Handler, attempt: Attempt, e: Exception, *, logger: Logger, mode: ErrorsMode, backoff: float
+) -> Outcome:
+    match mode:
+        case ErrorsMode.IGNORED:
+            logger.exception("%s failed with an exception and will be ignored: %s", handler, _describe(e))
+            return Outcome(final=True)
+        case ErrorsMode.PERMANENT:
+            logger.exception("%s failed with an exception and will stop now: %s", handler, _describe(e))
+            return Outcome(final=True, exception=e)
+    if limit := _get_exceeded_limit(handler, attempt, backoff):
+        logger.exception("%s failed with an exception and will stop now (%s): %s", handler, limit, _describe(e))
+        return Outcome(final=True, exception=e)
+    logger.exception(
+        "%s failed with an exception and will try again in %s seconds: %s", handler, backoff, _describe(e)
+    )
+    return Outcome(final=False, delay=backoff, exception=e)
+
+
+def _get_exceeded_limit(handler: Handler, attempt: Attempt, delay: float) -> str | None:
+    """Tell if there is no sense in sleeping, as the next attempt would be refused anyway."""
+    if handler.retries is not None and attempt.retry + 1 >= handler.retries:
+        return f"it would exceed {handler.retries} retries on the next attempt"
+    if handler.timeout is not None and attempt.runtime.total_seconds() + delay >= handler.timeout:
+        return f"it would exceed the timeout of {handler.timeout} seconds on the next attempt"
+    return None
+
+
+def _describe(e: BaseException) -> str:
+    return str(e) or type(e).__name__

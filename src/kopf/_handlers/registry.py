@@ -1,0 +1,129 @@
+"""
+Registries: all handlers that are declared for one operator, and how they are spread over the actual resources.
+
+There is a default registry, which the decorators fill as the modules of the operator are imported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from kopf._handlers.handlers import ActivityHandler, ChangingHandler, Handler, ResourceHandler, WatchingHandler
+from kopf._values.fields import FieldPath
+from kopf._values.reasons import Activity
+from kopf._values.resources import Resource
+from kopf._values.selectors import Selector
+
+_ESSENTIAL_METADATA = frozenset({"labels", "annotations"})
+
+
+class OperatorRegistry:
+    """All handlers of an operator, in the order of their declaration."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.activities: list[ActivityHandler] = []
+        self.resources: list[ResourceHandler] = []
+
+    def append(self, handler: Handler) -> None:
+        """Add a handler."""
+        match handler:
+            case ActivityHandler():
+                self.activities.append(handler)
+            case ResourceHandler():
+                self.resources.append(handler)
+
+    def __bool__(self) -> bool:
+        return bool(self.activities or self.resources)
+
+    def get_activities(self, activity: Activity) -> list[ActivityHandler]:
+        """The handlers of one activity."""
+        return [handler for handler in self.activities if handler.activity == activity]
+
+    def get_selectors(self) -> set[Selector]:
+        """What the handlers are declared for."""
+        return {handler.selector for handler in self.resources if handler.selector is not None}
+
+    def get_ambiguities(self, resources: Collection[Resource]) -> Mapping[Selector, Collection[Resource]]:
+        """The selectors that name one resource but match several; those are not served."""
+        selections = {
+            selector: selector.select(resources) for selector in self.get_selectors() if selector.is_specific
+        }
+        return {selector: selection for selector, selection in selections.items() if len(selection) > 1}
+
+    def get_unmatched(self, resources: Collection[Resource]) -> Collection[Selector]:
+        """The selectors that match no resource."""
+        return [selector for selector in self.get_selectors() if not selector.select(resources)]
+
+    def plan(self, resources: Collection[Resource]) -> Mapping[Resource, HandlersOfResource]:
+        """Spread the handlers over the resources they are for; unhandled resources are left out."""
+        selections = {selector: selector.select(resources) for selector in self.get_selectors()}
+        ambiguous = self.get_ambiguities(resources)
+        spread: dict[Resource, list[ResourceHandler]] = {}
+        for handler in self.resources:
+            if handler.selector is not None and handler.selector not in ambiguous:
+                for resource in selections[handler.selector]:
+                    spread.setdefault(resource, []).append(handler)
+        return {resource: HandlersOfResource.build(handlers) for resource, handlers in spread.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class HandlersOfResource:
+    """The handlers of one resource kind, sorted out once, so that events cost nothing to dispatch."""
+
+    watching: tuple[WatchingHandler, ...]
+    changing: tuple[ChangingHandler, ...]
+    extra_fields: frozenset[FieldPath]
+    """The fields that matter for the handlers despite they are not in the essence, e.g. in the status."""
+    uses_finalizers: bool
+    """Whether any of the handlers can block the objects from deletion."""
+
+    @classmethod
+    def build(cls, handlers: Iterable[ResourceHandler]) -> HandlersOfResource:
+        """Sort out the handlers by their kinds."""
+        watching = tuple(handler for handler in handlers if isinstance(handler, WatchingHandler))
+        changing = tuple(handler for handler in handlers if isinstance(handler, ChangingHandler))
+        return cls(
+            watching=watching,
+            changing=changing,
+            extra_fields=frozenset(handler.field for handler in changing if _is_unessential(handler.field)),
+            uses_finalizers=any(handler.requires_finalizer for handler in changing),
+        )
+
+
+def _is_unessential(field: FieldPath) -> bool:
+    match field:
+        case ():
+            return False
+        case ("metadata", child, *_):
+            return child not in _ESSENTIAL_METADATA
+        case (stanza, *_):
+            return stanza in ("status", "apiVersion", "kind")
+
+
+def deduplicate(handlers: Iterable[ChangingHandler]) -> Iterator[ChangingHandler]:
+    """Leave one of those that are the same function under the same id, i.e. of several decorators on a function."""
+    seen: set[tuple[int, str]] = set()
+    for handler in handlers:
+        key = (id(handler.fn), handler.id)
+        if key not in seen:
+            seen.add(key)
+            yield handler
+
+
+_default_registry: OperatorRegistry | None = None
+
+
+def get_default_registry() -> OperatorRegistry:
+    """The registry of the decorators and operators for which no other one is specified."""
+    global _default_registry
+    if _default_registry is None:
+        _default_registry = OperatorRegistry()
+    return _default_registry
+
+
+def set_default_registry(registry: OperatorRegistry) -> None:
+    """Replace the registry of the decorators and operators for which no other one is specified."""
+    global _default_registry
+    _default_registry = registry

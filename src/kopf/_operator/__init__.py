@@ -1,0 +1,1 @@
+"""What runs everything: startup, login, what to watch, supervision, shutdown."""

@@ -1,0 +1,163 @@
+"""
+Observation: which resources exist in the cluster, and which of them to watch where.
+
+The resources are discovered at the start, and again whenever the definitions of custom resources change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+
+from kopf._client.credentials import LoginError
+from kopf._client.discovery import discover
+from kopf._client.errors import APIClientError, APIForbiddenError, APINotFoundError
+from kopf._client.watch_machine import LISTED, WatchEvent
+from kopf._client.watching import watch_batches
+from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
+from kopf._operator.supervision import keep_running
+from kopf._reactor.dispatching import Dispatcher
+from kopf._reactor.environment import Environment
+from kopf._values.resources import CRDS, Resource
+
+logger = logging.getLogger(__name__)
+
+_SETTLING_TIME = 0.2
+"""How long to wait after a definition has changed: they come in bunches, and take a moment to be served."""
+
+_DENIAL_BACKOFF = 60.0
+"""How often to check if a denied resource is permitted now, or if an absent one has appeared."""
+
+
+class Observer:
+    """Keeps the watchers in line with what the cluster has."""
+
+    def __init__(self, env: Environment, registry: OperatorRegistry, namespaces: Collection[str] | None) -> None:
+        self._env = env
+        self._registry = registry
+        self._namespaces = namespaces
+        self._watchers: dict[Resource, ResourceWatcher] = {}
+        self._warned: set[str] = set()
+
+    async def run(self) -> None:
+        """Discover, watch, and discover again when something has changed, forever."""
+        async with asyncio.TaskGroup() as group:
+            await self._update(group)
+            if self._env.settings.scanning.disabled or not self._can_change():
+                return
+            changes = asyncio.Event()
+            group.create_task(
+                keep_running(
+                    "watcher of the resource definitions", lambda: self._watch_definitions(changes), fatal=(LoginError,)
+                )
+            )
+            while True:
+                await changes.wait()
+                await asyncio.sleep(_SETTLING_TIME)
+                changes.clear()
+                await self._update(group)
+
+    def _can_change(self) -> bool:
+        """Built-in groups are never extended at runtime, so there is no need to watch for that."""
+        groups = {selector.group for selector in self._registry.get_selectors()}
+        return any(group is None or "." in group for group in groups)
+
+    async def _watch_definitions(self, changes: asyncio.Event) -> None:
+        listed = False
+        try:
+            async for events in watch_batches(self._env.api, self._env.settings, CRDS):
+                if listed:
+                    changes.set()
+                listed = listed or any(event is LISTED for event in events)
+        except APIForbiddenError as e:
+            logger.warning(
+                "New kinds of custom resources will not be noticed until the restart: %s Permit the verbs 'list' & "
+                "'watch' on %r, or set settings.scanning.disabled = True.", e, CRDS.name,
+            )
+            await asyncio.Event().wait()  # until cancelled
+
+    async def _update(self, group: asyncio.TaskGroup) -> None:
+        discovery = await discover(self._env.api, self._registry.get_selectors())
+        self._warn(discovery.resources)
+        plan = self._registry.plan(discovery.resources)
+        for resource in [*self._watchers.keys() - plan.keys()]:
+            await self._watchers.pop(resource).stop()
+        for resource in plan.keys() - self._watchers.keys():
+            watcher = self._watchers[resource] = ResourceWatcher(self._env, resource, plan[resource])
+            watcher.start(group, self._get_scopes(resource))
+
+    def _get_scopes(self, resource: Resource) -> Collection[str | None]:
+        return [None] if self._namespaces is None or not resource.namespaced else self._namespaces
+
+    def _warn(self, resources: Collection[Resource]) -> None:
+        for selector, found in self._registry.get_ambiguities(resources).items():
+            names = ", ".join(sorted(map(repr, found)))
+            self._warn_once(f"{selector!r} is ambiguous, so it is not served: it can be any of {names}. Add a group.")
+        for selector in self._registry.get_unmatched(resources):
+            self._warn_once(f"No resource is found for {selector!r}. It will be served as soon as it appears.")
+
+    def _warn_once(self, message: str) -> None:
+        if message not in self._warned:
+            self._warned.add(message)
+            logger.warning(message)
+
+    async def stop(self) -> None:
+        """Stop watching and let the current handlers finish."""
+        await asyncio.gather(*(watcher.stop() for watcher in self._watchers.values()))
+        self._watchers.clear()
+
+
+class ResourceWatcher:
+    """Watches one resource in one or several namespaces, or in the whole cluster."""
+
+    def __init__(self, env: Environment, resource: Resource, handlers: HandlersOfResource) -> None:
+        self._env = env
+        self._resource = resource
+        self._dispatcher = Dispatcher(env, resource, handlers)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._restarted: set[str | None] = set()
+
+    def start(self, group: asyncio.TaskGroup, scopes: Collection[str | None]) -> None:
+        """Start the streams in the supervising group."""
+        for namespace in scopes:
+            self._tasks.append(group.create_task(self._supervise(namespace)))
+
+    async def _supervise(self, namespace: str | None) -> None:
+        await keep_running(f"watcher of {self._resource!r}", lambda: self._watch(namespace), fatal=(LoginError,))
+
+    async def _watch(self, namespace: str | None) -> None:
+        while True:
+            try:
+                await self._consume(namespace)
+            except (APIForbiddenError, APINotFoundError) as e:
+                self._explain(e, namespace)
+                await asyncio.sleep(_DENIAL_BACKOFF)
+
+    async def _consume(self, namespace: str | None) -> None:
+        is_restarted = namespace in self._restarted
+        self._restarted.add(namespace)
+        async for events in watch_batches(self._env.api, self._env.settings, self._resource, namespace):
+            self._dispatcher.accept(_as_known(events) if is_restarted else events)
+
+    def _explain(self, error: APIClientError, namespace: str | None) -> None:
+        place = "in the whole cluster" if namespace is None else f"in the namespace {namespace!r}"
+        hint = (
+            f"Permit the verbs 'list', 'watch' & 'patch' on {self._resource.name!r} to the operator."
+            if isinstance(error, APIForbiddenError)
+            else "It is not served anymore."
+        )
+        logger.error("Cannot watch %r %s: %s %s", self._resource, place, error, hint)
+
+    async def stop(self) -> None:
+        """Stop the streams, then the handling."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._dispatcher.stop()
+
+
+def _as_known(events: list[WatchEvent]) -> list[WatchEvent]:
+    """A restarted watcher lists all objects anew, but they are not new to the operator: do not resume them again."""
+    return [event if event is LISTED or event.type else WatchEvent("ADDED", event.object) for event in events]

@@ -1,0 +1,1 @@
+"""What happens to one object: mailbox, cause, execution, patching, posting."""

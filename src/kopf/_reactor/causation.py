@@ -1,0 +1,48 @@
+"""Cause detection: what has happened to the object, judged by its current and its last handled state."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from kopf._settings.settings import PersistenceSettings
+from kopf._values.bodies import Body, BodyEssence
+from kopf._values.diffs import EMPTY, Diff, diff
+from kopf._values.fields import FieldPath
+from kopf._values.reasons import Reason
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Detection:
+    """What was found out about the object."""
+
+    reason: Reason
+    old: BodyEssence | None = None
+    new: BodyEssence | None = None
+    diff: Diff = EMPTY
+
+
+def detect(
+    body: Body, *, initial: bool, extra_fields: Iterable[FieldPath], persistence: PersistenceSettings
+) -> Detection:
+    """
+    Compare the object to its last handled configuration.
+
+    ``initial`` means that it existed before the operator started and is not resumed yet. A deletion is only handled
+    if our finalizer blocks it: otherwise, it was either handled already or there is no need to.
+    """
+    head = body.object.head
+    if head.deletionTimestamp is not None and persistence.finalizer not in (head.finalizers or ()):
+        return Detection(Reason.FREE)
+    old = persistence.diffbase_storage.fetch(body=body)
+    new = persistence.diffbase_storage.build(body=body, extra_fields=extra_fields)
+    new = persistence.progress_storage.clear(essence=new)
+    if old is not None:
+        old = persistence.progress_storage.clear(essence=old)
+    if head.deletionTimestamp is not None:
+        return Detection(Reason.DELETE, old, new, EMPTY if old is None else diff(old, new))
+    if old is None:
+        return Detection(Reason.CREATE, None, new, diff(None, new))
+    if changes := diff(old, new):
+        return Detection(Reason.UPDATE, old, new, changes)
+    return Detection(Reason.RESUME if initial else Reason.NOOP, old, new)

@@ -1,0 +1,353 @@
+"""
+One handling cycle of one object: from its state, through the detected cause and the handlers, to one patch.
+
+The cycle takes the object as it is and gives back the object as it has become, with a hint when to continue. All that
+is to be remembered between the cycles goes to the object itself. Only what could not be saved there (because of
+a conflict, or a failure of the API) is kept in memory, so that handlers are not called again for that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from kopf._client.patching import patch_object
+from kopf._handlers.causes import ChangingCause
+from kopf._handlers.context import SubhandlingContext, executing
+from kopf._handlers.errors import HandlerChildrenRetry
+from kopf._handlers.handlers import ChangingHandler
+from kopf._handlers.invocation import invoke
+from kopf._handlers.outcomes import Outcome, execute_once
+from kopf._handlers.registry import HandlersOfResource
+from kopf._reactor.causation import Detection, detect
+from kopf._reactor.environment import Environment
+from kopf._reactor.progress import HandlerState, Progress
+from kopf._reactor.selection import select_accompanying, select_called, select_subhandlers
+from kopf._settings.logs import ObjectLogger
+from kopf._values import codec
+from kopf._values.bodies import Body, BodyEssence
+from kopf._values.ids import HandlerId
+from kopf._values.objects import KubeObject
+from kopf._values.patches import Patch, thaw
+from kopf._values.reasons import Reason
+from kopf._values.resources import Resource
+
+_TITLES = {
+    Reason.CREATE: "Creation",
+    Reason.UPDATE: "Updating",
+    Reason.DELETE: "Deletion",
+    Reason.RESUME: "Resuming",
+}
+
+
+@dataclasses.dataclass
+class Unsaved:
+    """What the handlers have done, but what is not on the object yet, as it could not be written there."""
+
+    reason: Reason
+    states: Mapping[HandlerId, HandlerState]
+    patch: Patch
+    essence: BodyEssence | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """What has come out of a cycle."""
+
+    obj: KubeObject | None
+    """The object after the cycle; ``None`` if it is gone."""
+    changed: bool = False
+    """Whether the object was changed by the cycle, so that its new state is to be looked at right away."""
+    delay: float | None = None
+    """If not changed, in how many seconds to continue; ``None`` if there is nothing to do until it changes."""
+    resumed: bool = False
+    """Whether the object is known to the operator from now on, i.e. its initial handling is over."""
+
+
+class HandlingFailure(Exception):
+    """The cycle could not be completed; the handlers' outcomes are in ``unsaved``, and why is in the cause."""
+
+    def __init__(self, unsaved: Unsaved) -> None:
+        super().__init__()
+        self.unsaved = unsaved
+
+
+class HandlingCycle:
+    """One pass over one object."""
+
+    def __init__(
+        self,
+        env: Environment,
+        resource: Resource,
+        handlers: HandlersOfResource,
+        obj: KubeObject,
+        *,
+        initial: bool,
+        unsaved: Unsaved | None,
+        user_code: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+    ) -> None:
+        self._env = env
+        self._resource = resource
+        self._handlers = handlers
+        self._obj = obj
+        self._body = Body(obj)
+        self._initial = initial
+        self._unsaved = unsaved
+        self._user_code = user_code
+        self._finalizer = env.settings.persistence.finalizer
+        self._logger = ObjectLogger(body=self._body, settings=env.settings)
+
+    async def run(self) -> Step:
+        """Do what is to be done now. Raises :class:`HandlingFailure` if the object could not be patched."""
+        persistence = self._env.settings.persistence
+        detection = detect(
+            self._body, initial=self._initial, extra_fields=self._handlers.extra_fields, persistence=persistence
+        )
+        if self._unsaved is not None and self._unsaved.reason is not detection.reason:
+            self._unsaved = None  # e.g. a deletion came: what was not saved of the creation does not matter
+        cause = self._make_cause(detection)
+        accompanying = select_accompanying(self._handlers.changing, cause)
+        if detection.reason is Reason.FREE:
+            if accompanying:
+                self._logger.debug("Deletion, but we are done with it, and we do not care.")
+            return Step(self._obj, resumed=True)
+        if not accompanying:
+            return await self._release(cause)
+        return await self._handle(cause, accompanying)
+
+    def _make_cause(self, detection: Detection) -> ChangingCause:
+        patch = Patch(body=self._body) if self._unsaved is None else self._unsaved.patch
+        return ChangingCause(
+            logger=self._logger,
+            memo=self._env.memos.recall(self._obj.head.uid),
+            indices=self._env.indices,
+            resource=self._resource,
+            body=self._body,
+            patch=patch,
+            reason=detection.reason,
+            initial=self._initial,
+            old=detection.old,
+            new=detection.new,
+            diff=detection.diff,
+        )
+
+    @property
+    def _is_blocked(self) -> bool:
+        return self._finalizer in (self._obj.head.finalizers or ())
+
+    @property
+    def _is_deleted(self) -> bool:
+        return self._obj.head.deletionTimestamp is not None
+
+    async def _release(self, cause: ChangingCause) -> Step:
+        """
+        Let go an object that no handler is for: it never was ours, or it does not match the filters anymore.
+
+        Our finalizer can only be there if the handlers use finalizers at all. If not, it belongs to another operator.
+        """
+        if self._is_blocked and self._handlers.uses_finalizers:
+            self._logger.debug("Removing the finalizer, thus allowing the actual deletion.")
+            return await self._save(cause, None, Patch(), finalizers=self._get_other_finalizers(), resumed=True)
+        return Step(self._obj, resumed=True)
+
+    async def _handle(self, cause: ChangingCause, accompanying: Sequence[ChangingHandler]) -> Step:
+        called = select_called(accompanying, cause)
+        finalizers = self._get_new_finalizers(accompanying)
+        if finalizers is not None and not self._is_blocked and called:
+            # Before the first handler is called: if we crash after it, the deletion must not slip through.
+            return await self._save(cause, None, Patch(), finalizers=finalizers)
+        progress = self._load_progress(cause, called)
+        if called:
+            await self._execute_pending(cause, called, progress)
+        delay = progress.get_delay(called, self._env.clock.now())
+        outgoing = self._make_outgoing_patch(cause.patch)
+        if delay is not None:
+            progress.store(outgoing)
+            step = await self._save(cause, progress, outgoing, finalizers=finalizers, delay=delay)
+            if delay > 0 and not step.changed:
+                self._logger.debug("Sleeping for %s seconds for the delayed handlers.", delay)
+            return step
+        return await self._finish(cause, accompanying, called, progress, outgoing, finalizers)
+
+    def _get_new_finalizers(self, accompanying: Sequence[ChangingHandler]) -> list[str] | None:
+        """The new list of the finalizers for an object that is not being deleted, if it has to be changed."""
+        required = any(handler.requires_finalizer for handler in accompanying)
+        if self._is_deleted or required == self._is_blocked:
+            return None
+        if required:
+            self._logger.debug("Adding the finalizer, thus preventing the actual deletion.")
+            return [*(self._obj.head.finalizers or ()), self._finalizer]
+        if self._handlers.uses_finalizers:
+            self._logger.debug("Removing the finalizer, thus allowing the actual deletion.")
+            return self._get_other_finalizers()
+        return None
+
+    def _get_other_finalizers(self) -> list[str]:
+        return [name for name in self._obj.head.finalizers or () if name != self._finalizer]
+
+    def _load_progress(self, cause: ChangingCause, called: Sequence[ChangingHandler]) -> Progress:
+        progress = Progress(
+            storage=self._env.settings.persistence.progress_storage,
+            body=self._body,
+            reason=cause.reason,
+            now=self._env.clock.now(),
+            unsaved={} if self._unsaved is None else self._unsaved.states,
+        )
+        progress.involve(called)
+        return progress
+
+    async def _execute_pending(
+        self, cause: ChangingCause, called: Sequence[ChangingHandler], progress: Progress
+    ) -> None:
+        pending = progress.get_pending(called, self._env.clock.now())
+        if not pending:
+            return
+        if self._logger.isEnabledFor(logging.DEBUG):
+            self._logger.debug("%s is in progress: %r", _TITLES[cause.reason], self._body)
+            if cause.reason is Reason.UPDATE:
+                self._logger.debug("Updating diff: %r", cause.diff)
+        for handler in self._env.lifecycle(pending, state=progress, **cause.kwargs):
+            await self._execute(cause, handler, progress, parent=None)
+
+    async def _execute(
+        self, cause: ChangingCause, handler: ChangingHandler, progress: Progress, parent: SubhandlingContext | None
+    ) -> None:
+        """Make one attempt of the handler, with its sub-handlers if it has them."""
+
+        async def execute_subhandlers(handlers: Sequence[ChangingHandler]) -> None:
+            await self._execute_subhandlers(cause, handlers, progress, context)
+
+        async def call() -> Any:
+            with executing(self._body, context):
+                result = await self._invoke(handler, kwargs)
+                if context.declared:
+                    await execute_subhandlers(context.declared)
+                return result
+
+        context = SubhandlingContext(parent=handler, cause=cause, execute=execute_subhandlers)
+        attempt = progress[handler.id].get_attempt(self._env.clock.now())
+        kwargs = {
+            "retry": attempt.retry,
+            "started": attempt.started,
+            "runtime": attempt.runtime,
+            **cause.kwargs_for(handler),
+        }
+        outcome = await execute_once(
+            handler,
+            attempt,
+            call,
+            logger=self._logger,
+            default_backoff=self._env.settings.execution.default_backoff,
+        )
+        self._deliver_result(cause.patch, handler, outcome)
+        progress.note(handler, outcome, self._env.clock.now(), context.seen)
+        if parent is not None:
+            parent.seen |= context.seen
+
+    async def _invoke(self, handler: ChangingHandler, kwargs: Mapping[str, Any]) -> Any:
+        executor = self._env.settings.execution.executor
+        if not handler.is_async:
+            return await invoke(handler, kwargs, executor=executor)
+        with self._user_code():
+            return await invoke(handler, kwargs, executor=executor)
+
+    async def _execute_subhandlers(
+        self,
+        cause: ChangingCause,
+        handlers: Sequence[ChangingHandler],
+        progress: Progress,
+        context: SubhandlingContext,
+    ) -> None:
+        """Execute some of the sub-handlers, as the lifecycle says; the parent waits until all of them are done."""
+        handlers = select_subhandlers([*handlers], cause)
+        context.declared.clear()
+        context.seen |= {handler.id for handler in handlers}
+        progress.involve(handlers)
+        pending = progress.get_pending(handlers, self._env.clock.now())
+        for handler in self._env.lifecycle(pending, state=progress, **cause.kwargs) if pending else ():
+            await self._execute(cause, handler, progress, parent=context)
+        delay = progress.get_delay(handlers, self._env.clock.now())
+        if delay is not None:
+            raise HandlerChildrenRetry("Some sub-handlers are not finished.", delay=delay)
+
+    def _deliver_result(self, patch: Patch, handler: ChangingHandler, outcome: Outcome) -> None:
+        if outcome.result is None:
+            return
+        try:
+            result = codec.decode(codec.encode(thaw(outcome.result)))
+        except (TypeError, ValueError) as e:
+            self._logger.error("%s has returned a value that cannot be stored in the status as JSON: %s", handler, e)
+        else:
+            patch.status[handler.id] = result
+
+    def _make_outgoing_patch(self, patch: Patch) -> Patch:
+        """Separate what users want from what we add to it, so that it can be composed anew if it cannot be saved."""
+        return Patch(copy.deepcopy(dict(patch)) if patch else None, fns=patch.fns)
+
+    async def _finish(
+        self,
+        cause: ChangingCause,
+        accompanying: Sequence[ChangingHandler],
+        called: Sequence[ChangingHandler],
+        progress: Progress,
+        outgoing: Patch,
+        finalizers: list[str] | None,
+    ) -> Step:
+        """End the handling of this change: all of its handlers are done, or there were none."""
+        if called:
+            counts = progress.count(called)
+            self._logger.info("%s is processed: %d succeeded; %d failed.", _TITLES[cause.reason], *counts)
+        if cause.reason is Reason.DELETE:
+            self._logger.debug("Removing the finalizer, thus allowing the actual deletion.")
+            finalizers = self._get_other_finalizers()
+        if finalizers or not self._is_deleted:  # otherwise, the object disappears with all that is on it
+            progress.purge(accompanying, outgoing)
+        if cause.reason in (Reason.CREATE, Reason.UPDATE):
+            essence = self._get_handled_essence(cause)
+            self._env.settings.persistence.diffbase_storage.store(body=self._body, patch=outgoing, essence=essence)
+        if cause.reason is Reason.NOOP and not outgoing and finalizers is None:
+            self._logger.debug("Something has changed, but we are not interested (the essence is the same).")
+        step = await self._save(cause, progress, outgoing, finalizers=finalizers, resumed=True)
+        if not step.changed:
+            self._logger.debug("Handling cycle is finished, waiting for new changes.")
+        return step
+
+    def _get_handled_essence(self, cause: ChangingCause) -> BodyEssence:
+        """What the handlers have really seen: if it was not saved at once, the object could have changed since then."""
+        if self._unsaved is not None and self._unsaved.essence is not None:
+            return self._unsaved.essence
+        return cause.new or BodyEssence()
+
+    async def _save(
+        self,
+        cause: ChangingCause,
+        progress: Progress | None,
+        outgoing: Patch,
+        *,
+        finalizers: list[str] | None = None,
+        delay: float | None = None,
+        resumed: bool = False,
+    ) -> Step:
+        """Bring the changes to the object. Without any, no API calls are made."""
+        try:
+            obj = await patch_object(
+                self._env.api, self._resource, self._obj, outgoing, finalizers=finalizers, logger=self._logger
+            )
+        except Exception as e:
+            unsaved = Unsaved(
+                reason=cause.reason,
+                states={} if progress is None else progress.unsaved,
+                patch=cause.patch,
+                essence=self._get_handled_essence(cause),
+            )
+            raise HandlingFailure(unsaved) from e
+        if obj is None:
+            self._logger.debug("Patching was skipped: the object does not exist anymore.")
+            return Step(None, resumed=True)
+        is_changed = obj.head.resourceVersion != self._obj.head.resourceVersion
+        return Step(obj, changed=is_changed, delay=delay, resumed=resumed)

@@ -1,0 +1,22 @@
+"""
+The clock of an operator: wall-clock timestamps that advance with the time of the event loop.
+
+So the jumps of the system clock do not affect the delays, and on a fast-forwarded loop the timestamps move along.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+
+
+class Clock:
+    """Tells the time. It belongs to the event loop in which it was made."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._offset = datetime.datetime.now(datetime.UTC).timestamp() - self._loop.time()
+
+    def now(self) -> datetime.datetime:
+        """The current time, with the time zone (UTC)."""
+        return datetime.datetime.fromtimestamp(self._loop.time() + self._offset, tz=datetime.UTC)

@@ -1,0 +1,300 @@
+"""
+Dispatching: from the watch stream of one resource to the mailboxes of its objects, and to the workers.
+
+An object is handled as soon as its event arrives, never by two workers at once. A worker is a task that exists only
+while there is something to do for the object; waiting is an entry in the timers of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from kopf._client.patching import PatchConflict
+from kopf._client.watch_machine import LISTED, WatchEvent
+from kopf._handlers.registry import HandlersOfResource
+from kopf._reactor.changing import HandlingCycle, HandlingFailure, Step
+from kopf._reactor.environment import Environment
+from kopf._reactor.mailbox import Mailbox
+from kopf._reactor.selection import could_match
+from kopf._reactor.watching import handle_raw_event
+from kopf._settings.logs import ObjectLogger
+from kopf._settings.settings import iter_delays
+from kopf._values.objects import KubeObject, ObjectMeta
+from kopf._values.resources import Resource
+
+logger = logging.getLogger(__name__)
+
+_SOFT_LIMIT = 100
+"""How many objects are handled at once if there is no limit in the settings, not counting those in the users' code."""
+
+
+class Dispatcher:
+    """Handles the objects of one resource."""
+
+    def __init__(self, env: Environment, resource: Resource, handlers: HandlersOfResource) -> None:
+        self._env = env
+        self._resource = resource
+        self._handlers = handlers
+        self._finalizer = env.settings.persistence.finalizer
+        self._mailboxes: dict[str, Mailbox] = {}
+        self._news: deque[Mailbox] = deque()
+        self._backlog: deque[Mailbox] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._occupied = 0
+        self._is_stopping = False
+
+    def __len__(self) -> int:
+        return len(self._mailboxes)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether any object is being handled right now, or waits for that."""
+        return bool(self._tasks or self._news or self._backlog)
+
+    def accept(self, events: Iterable[WatchEvent]) -> None:
+        """Take the events in; it never blocks, and nothing is executed here."""
+        for event in events:
+            if event is not LISTED:
+                self._accept(event)
+        self._start_workers()
+
+    def _accept(self, event: WatchEvent) -> None:
+        obj = event.object
+        meta = obj.head
+        mailbox = self._mailboxes.get(meta.uid)
+        if mailbox is None:
+            if not self._is_interesting(event.type == "DELETED", meta):
+                return
+            mailbox = Mailbox(meta.uid, comparable_versions=self._env.comparable_versions)
+            self._mailboxes[meta.uid] = mailbox
+        if self._handlers.watching:
+            mailbox.raw_events.append(event)
+        if event.type == "DELETED":
+            mailbox.gone = True
+            mailbox.stop_timer()
+        elif self._handlers.changing:
+            if event.type is None:
+                mailbox.initial = True
+            if mailbox.writes.is_news(meta.resourceVersion):
+                self._deliver(mailbox, obj)
+            elif mailbox.writes.expecting:
+                self._suspect(mailbox, obj)
+        self._enqueue(mailbox, self._backlog if event.type is None else self._news)
+
+    def _is_interesting(self, is_deleted: bool, meta: ObjectMeta) -> bool:
+        """Tell if an idle object needs a mailbox: is any handler for it, or was any and has left its traces."""
+        if could_match(self._handlers.watching, meta):
+            return True
+        if is_deleted:
+            self._env.memos.forget(meta.uid)
+            return False
+        return could_match(self._handlers.changing, meta) or (
+            self._handlers.uses_finalizers and self._finalizer in (meta.finalizers or ())
+        )
+
+    def _deliver(self, mailbox: Mailbox, obj: KubeObject) -> None:
+        """Put the new state in. It interrupts the waiting for retries, but not after errors, unless it is a deletion."""
+        mailbox.state = obj
+        mailbox.suspect = None
+        mailbox.conflicts = 0
+        is_deletion = obj.head.deletionTimestamp is not None
+        was_deletion = mailbox.known is not None and mailbox.known.head.deletionTimestamp is not None
+        if not mailbox.errors or (is_deletion and not was_deletion):
+            mailbox.stop_timer()
+
+    def _suspect(self, mailbox: Mailbox, obj: KubeObject) -> None:
+        """Keep a state that is probably older than our own write, in case that the write never comes back."""
+        if not self._env.comparable_versions:
+            if mailbox.suspect is None:
+                timeout = self._env.settings.persistence.consistency_timeout
+                asyncio.get_running_loop().call_later(timeout, self._trust, mailbox)
+            mailbox.suspect = obj
+
+    def _trust(self, mailbox: Mailbox) -> None:
+        """The echo of our write did not come in time: the last seen state is presumed to be the actual one."""
+        if mailbox.suspect is not None and self._mailboxes.get(mailbox.uid) is mailbox:
+            mailbox.writes.give_up()
+            self._deliver(mailbox, mailbox.suspect)
+            self._enqueue(mailbox, self._news)
+            self._start_workers()
+
+    def _enqueue(self, mailbox: Mailbox, queue: deque[Mailbox]) -> None:
+        has_work = mailbox.raw_events or mailbox.gone or (mailbox.state is not None and mailbox.timer is None)
+        if has_work and not mailbox.active:
+            mailbox.active = True
+            queue.append(mailbox)
+        elif mailbox.is_idle:
+            self._mailboxes.pop(mailbox.uid, None)
+
+    def _start_workers(self) -> None:
+        """Start as many workers as allowed: for the news first, for the initial listing then."""
+        limit = self._env.settings.queueing.worker_limit
+        if limit is None:
+            limit = _SOFT_LIMIT + (self._env.settings.execution.max_workers or 0)
+        while not self._is_stopping and self._occupied < limit and (self._news or self._backlog):
+            mailbox = (self._news or self._backlog).popleft()
+            self._occupied += 1
+            task = asyncio.create_task(self._work(mailbox), name=f"worker of {self._resource!r}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    @contextlib.contextmanager
+    def _in_user_code(self) -> Iterator[None]:
+        """Let others work while a coroutine of a user waits for something, unless the limit is set explicitly."""
+        if self._env.settings.queueing.worker_limit is not None:
+            yield
+            return
+        self._occupied -= 1
+        self._start_workers()
+        try:
+            yield
+        finally:
+            self._occupied += 1
+
+    async def _work(self, mailbox: Mailbox) -> None:
+        """Handle the object as long as there is something new for it."""
+        try:
+            while True:
+                if mailbox.raw_events:
+                    await self._handle_raw_event(mailbox, mailbox.raw_events.popleft())
+                elif mailbox.gone:
+                    self._forget(mailbox)
+                    return
+                elif mailbox.state is not None and mailbox.timer is None:
+                    await self._handle_state(mailbox, mailbox.state)
+                else:
+                    return
+        finally:
+            mailbox.active = False
+            self._occupied -= 1
+            self._env.memos.relax(mailbox.uid)
+            if mailbox.is_idle:
+                self._mailboxes.pop(mailbox.uid, None)
+            self._start_workers()
+
+    def _forget(self, mailbox: Mailbox) -> None:
+        if self._handlers.changing and mailbox.known is not None:
+            object_logger = ObjectLogger(body=mailbox.known, settings=self._env.settings)
+            object_logger.debug("Deleted, really deleted, and we are notified.")
+        self._env.memos.forget(mailbox.uid)
+        self._mailboxes.pop(mailbox.uid, None)
+
+    async def _handle_raw_event(self, mailbox: Mailbox, event: WatchEvent) -> None:
+        object_logger = ObjectLogger(body=event.object, settings=self._env.settings)
+        try:
+            await handle_raw_event(self._env, self._resource, self._handlers, event, user_code=self._in_user_code)
+        except Exception:
+            # The next events are of the same value for the handlers, so there is no sense in delaying them.
+            object_logger.exception("The event could not be handled, and is skipped.")
+
+    async def _handle_state(self, mailbox: Mailbox, obj: KubeObject) -> None:
+        mailbox.state = None
+        mailbox.known = obj
+        unsaved, mailbox.unsaved = mailbox.unsaved, None
+        mailbox.writes.start()
+        cycle = HandlingCycle(
+            self._env,
+            self._resource,
+            self._handlers,
+            obj,
+            initial=mailbox.initial,
+            unsaved=unsaved,
+            user_code=self._in_user_code,
+        )
+        try:
+            step = await cycle.run()
+        except HandlingFailure as e:
+            mailbox.unsaved = e.unsaved
+            self._postpone(mailbox, obj, e.__cause__ or e)
+        except Exception as e:
+            self._postpone(mailbox, obj, e)
+        else:
+            self._continue(mailbox, obj, step)
+
+    def _continue(self, mailbox: Mailbox, obj: KubeObject, step: Step) -> None:
+        """Decide what is next for the object after a successful cycle."""
+        mailbox.errors = mailbox.conflicts = 0
+        mailbox.last_error = None
+        if step.resumed:
+            mailbox.initial = False
+        if step.obj is None:
+            return  # the stream will tell that it is gone
+        if step.changed:
+            self._follow_own_write(mailbox, obj, step.obj)
+        elif step.delay is not None and mailbox.state is None:
+            self._schedule(mailbox, step.obj, step.delay)
+
+    def _follow_own_write(self, mailbox: Mailbox, before: KubeObject, after: KubeObject) -> None:
+        version = after.head.resourceVersion
+        mailbox.writes.finish(version, previous=before.head.resourceVersion)
+        if mailbox.state is not None and not mailbox.writes.is_superseded(mailbox.state.head.resourceVersion, version):
+            return  # there is something even newer
+        mailbox.state = after
+
+    def _schedule(self, mailbox: Mailbox, obj: KubeObject, delay: float) -> None:
+        mailbox.known = obj
+        mailbox.timer = asyncio.get_running_loop().call_later(delay, self._wake_up, mailbox)
+
+    def _wake_up(self, mailbox: Mailbox) -> None:
+        mailbox.timer = None
+        if mailbox.state is None:
+            mailbox.state = mailbox.known
+        self._enqueue(mailbox, self._news)
+        self._start_workers()
+
+    def _postpone(self, mailbox: Mailbox, obj: KubeObject, error: BaseException) -> None:
+        """Leave the object alone for some time after an error of ours or of the API; the longer the more of them."""
+        object_logger = ObjectLogger(body=obj, settings=self._env.settings)
+        if isinstance(error, PatchConflict) and not mailbox.conflicts:
+            mailbox.conflicts += 1
+            object_logger.debug("The object has changed meanwhile; going on from its fresh state: %s", error)
+            if mailbox.state is None:
+                self._schedule(mailbox, obj, self._get_error_delay(1))
+            return
+        mailbox.errors += 1
+        delay = self._get_error_delay(mailbox.errors)
+        self._report(mailbox, object_logger, error, delay)
+        if mailbox.state is None or not self._is_overtaking(mailbox.state, obj):
+            self._schedule(mailbox, obj, delay)
+
+    def _is_overtaking(self, state: KubeObject, obj: KubeObject) -> bool:
+        return state.head.deletionTimestamp is not None and obj.head.deletionTimestamp is None
+
+    def _get_error_delay(self, errors: int) -> float:
+        delays = iter_delays(self._env.settings.queueing.error_delays)
+        delay = 0.0
+        for delay in itertools.islice(delays, errors):  # noqa: B007  # the last one is used for all the next errors
+            pass
+        return delay
+
+    def _report(self, mailbox: Mailbox, object_logger: ObjectLogger, error: BaseException, delay: float) -> None:
+        """Say it once: the same error again is not worth more than a debug message."""
+        text = f"{type(error).__name__}: {error}"
+        is_known, mailbox.last_error = text == mailbox.last_error, text
+        is_api_error = isinstance(error, PatchConflict | ConnectionError) or hasattr(error, "status")
+        object_logger.log(
+            logging.DEBUG if is_known else logging.ERROR,
+            "The object could not be handled, so it is left alone for %s seconds: %s",
+            delay,
+            error if is_api_error else text,
+            exc_info=None if is_api_error else error,
+        )
+
+    async def stop(self) -> None:
+        """Let the current handlers finish in a reasonable time, start nothing new, and cancel what is left."""
+        self._is_stopping = True
+        for mailbox in self._mailboxes.values():
+            mailbox.stop_timer()
+        self._news.clear()
+        self._backlog.clear()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._env.settings.queueing.exit_timeout)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._env.settings.queueing.exit_timeout)

@@ -1,0 +1,79 @@
+"""A mailbox: what has arrived for one object, and what is remembered of it while there is something to do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from kopf._client.watch_machine import WatchEvent
+from kopf._reactor.changing import Unsaved
+from kopf._reactor.versions import OwnWrites
+from kopf._values.objects import KubeObject
+
+
+class Mailbox:
+    """
+    The mail of one object. It exists only while something is going on with the object.
+
+    Raw events are delivered one by one. Of the states, only the latest one counts: it replaces all that was there.
+    """
+
+    __slots__ = (
+        "active",
+        "conflicts",
+        "errors",
+        "gone",
+        "initial",
+        "known",
+        "last_error",
+        "raw_events",
+        "state",
+        "suspect",
+        "timer",
+        "uid",
+        "unsaved",
+        "writes",
+    )
+
+    def __init__(self, uid: str, *, comparable_versions: bool) -> None:
+        self.uid = uid
+        self.raw_events: deque[WatchEvent] = deque()
+        self.state: KubeObject | None = None
+        """The latest state that is not handled yet."""
+        self.known: KubeObject | None = None
+        """The state as of the last handling, to return to when the timer fires."""
+        self.suspect: KubeObject | None = None
+        """The latest of the states that are presumed to be older than our own write."""
+        self.gone = False
+        """Whether the object does not exist anymore."""
+        self.initial = False
+        """Whether the object existed before the operator started, and is not resumed yet."""
+        self.active = False
+        """Whether it is being handled, or waits in the queue for that."""
+        self.timer: asyncio.TimerHandle | None = None
+        self.writes = OwnWrites(comparable=comparable_versions)
+        self.unsaved: Unsaved | None = None
+        self.errors = 0
+        """How many times in a row the handling has failed because of us or of the API (not of the handlers)."""
+        self.last_error: str | None = None
+        self.conflicts = 0
+        """How many times in a row the patches were refused with nothing new on the stream that would explain it."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to remember."""
+        return not (
+            self.active
+            or self.raw_events
+            or self.state is not None
+            or self.timer is not None
+            or self.writes.expecting
+            or self.unsaved is not None
+            or self.initial
+        )
+
+    def stop_timer(self) -> None:
+        """Forget the scheduled continuation, if there is one."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None

@@ -1,0 +1,65 @@
+"""In-memory containers: arbitrary values that handlers keep for an object or for the whole operator."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+
+class Memo(dict[Any, Any]):
+    """
+    A container of arbitrary values, accessible both as keys and as attributes.
+
+    >>> memo = Memo()
+    >>> memo.field = 100
+    >>> memo['field']
+    100
+    """
+
+    def __getattr__(self, key: str) -> Any:
+        try:
+            return self[key]
+        except KeyError as e:
+            raise AttributeError(f"The memo has no value {key!r}.") from e
+
+    def __setattr__(self, key: str, value: Any) -> None:
+        self[key] = value
+
+    def __delattr__(self, key: str) -> None:
+        try:
+            del self[key]
+        except KeyError as e:
+            raise AttributeError(f"The memo has no value {key!r}.") from e
+
+    def __copy__(self) -> Memo:
+        return type(self)(self)
+
+
+class Memos:
+    """The memos of all objects, made of the memo of the operator when an object is first handled."""
+
+    def __init__(self, operator_memo: Any) -> None:
+        self._origin = operator_memo
+        self._memos: dict[str, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self._memos)
+
+    def recall(self, uid: str) -> Any:
+        """Get the memo of the object: the same one as long as the object exists."""
+        try:
+            return self._memos[uid]
+        except KeyError:
+            memo = self._memos[uid] = copy.copy(self._origin)
+            return memo
+
+    def relax(self, uid: str) -> None:
+        """Drop the memo if nothing was put there, so that idle objects keep nothing in memory."""
+        memo = self._memos.get(uid)
+        # Only for the memos of the known class: who knows what else custom classes do when they are copied.
+        if type(memo) is Memo and type(self._origin) is Memo and memo == self._origin:
+            del self._memos[uid]
+
+    def forget(self, uid: str) -> None:
+        """Drop the memo of an object that exists no more."""
+        self._memos.pop(uid, None)

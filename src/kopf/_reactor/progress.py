@@ -1,0 +1,215 @@
+"""
+Progress: which handlers of the current handling cycle are done, which are to be retried, and when.
+
+It is restored from the object at the beginning of each cycle, and goes back to it with the patch at the end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from kopf._handlers.errors import HandlerChildrenRetry
+from kopf._handlers.handlers import ChangingHandler
+from kopf._handlers.outcomes import Attempt, Outcome
+from kopf._settings.progress import ProgressRecord, ProgressStorage
+from kopf._values.bodies import Body
+from kopf._values.ids import HandlerId
+from kopf._values.patches import Patch
+from kopf._values.reasons import Reason
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HandlerState:
+    """The state of one handler within the current handling cycle."""
+
+    started: datetime.datetime
+    stopped: datetime.datetime | None = None
+    delayed: datetime.datetime | None = None
+    """When to try again; ``None`` is for at once."""
+    purpose: str | None = None
+    retries: int = 0
+    """How many attempts were made."""
+    success: bool = False
+    failure: bool = False
+    message: str | None = None
+    subrefs: tuple[HandlerId, ...] = ()
+    """The sub-handlers (on all levels) that were ever seen under this handler."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the handler is done, for good or bad."""
+        return self.success or self.failure
+
+    def get_delay(self, now: datetime.datetime) -> float:
+        """How many seconds are left until the next attempt."""
+        return 0 if self.delayed is None else max(0.0, (self.delayed - now).total_seconds())
+
+    def get_attempt(self, now: datetime.datetime) -> Attempt:
+        """Describe the attempt that is about to be made."""
+        return Attempt(retry=self.retries, started=self.started, runtime=now - self.started)
+
+    def with_outcome(self, outcome: Outcome, now: datetime.datetime, subrefs: Iterable[HandlerId]) -> HandlerState:
+        """Note how the attempt has ended."""
+        failed = outcome.final and outcome.exception is not None
+        delay = None if outcome.final else outcome.delay
+        return dataclasses.replace(
+            self,
+            stopped=now if outcome.final else None,
+            delayed=now + datetime.timedelta(seconds=delay) if delay else None,
+            retries=self.retries + (0 if isinstance(outcome.exception, HandlerChildrenRetry) else 1),
+            success=outcome.final and not failed,
+            failure=failed,
+            message=None if outcome.exception is None else str(outcome.exception) or type(outcome.exception).__name__,
+            subrefs=tuple(dict.fromkeys([*self.subrefs, *subrefs])),
+        )
+
+    def as_record(self) -> ProgressRecord:
+        """Make the persisted form of it."""
+        return ProgressRecord(
+            started=_format_time(self.started),
+            stopped=_format_time(self.stopped),
+            delayed=_format_time(self.delayed),
+            purpose=self.purpose,
+            retries=self.retries,
+            success=self.success,
+            failure=self.failure,
+            message=self.message,
+            subrefs=list(self.subrefs) or None,
+        )
+
+    @classmethod
+    def from_record(cls, record: ProgressRecord, *, now: datetime.datetime) -> HandlerState:
+        """Restore from the persisted form; what is missing or malformed there is as if it has just begun."""
+        return cls(
+            started=_parse_time(record.get("started")) or now,
+            stopped=_parse_time(record.get("stopped")),
+            delayed=_parse_time(record.get("delayed")),
+            purpose=record.get("purpose"),
+            retries=record.get("retries") or 0,
+            success=bool(record.get("success")),
+            failure=bool(record.get("failure")),
+            message=record.get("message"),
+            subrefs=tuple(record.get("subrefs") or ()),
+        )
+
+
+class Counts(NamedTuple):
+    """How many handlers have ended in which way."""
+
+    succeeded: int
+    failed: int
+
+
+class Progress(Mapping[HandlerId, HandlerState]):
+    """The states of all handlers involved in the current handling cycle, sub-handlers included."""
+
+    def __init__(
+        self,
+        *,
+        storage: ProgressStorage,
+        body: Body,
+        reason: Reason,
+        now: datetime.datetime,
+        unsaved: Mapping[HandlerId, HandlerState],
+    ) -> None:
+        self._storage = storage
+        self._body = body
+        self._reason = reason
+        self._now = now
+        self._states: dict[HandlerId, HandlerState] = dict(unsaved)
+        self._changed: set[HandlerId] = set(unsaved)
+
+    @property
+    def unsaved(self) -> Mapping[HandlerId, HandlerState]:
+        """The states that were changed but are not known to be on the object yet."""
+        return {key: self._states[key] for key in self._changed}
+
+    def __getitem__(self, key: HandlerId) -> HandlerState:
+        return self._states[key]
+
+    def __iter__(self) -> Iterator[HandlerId]:
+        return iter(self._states)
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def involve(self, handlers: Iterable[ChangingHandler]) -> None:
+        """Restore the states of these handlers, or begin anew for those that were not tried for this reason yet."""
+        for handler in handlers:
+            if handler.id not in self._states:
+                self._states[handler.id] = self._restore(handler) or HandlerState(
+                    started=self._now, purpose=self._reason.value
+                )
+
+    def _restore(self, handler: ChangingHandler) -> HandlerState | None:
+        record = self._storage.fetch(key=handler.id, body=self._body)
+        if record is None:
+            return None
+        state = HandlerState.from_record(record, now=self._now)
+        # What was done for another reason does not count: e.g. a function that is for both updates and deletions.
+        # Except for resuming, which is mixed into the handling for any other reason, and happens once.
+        if state.purpose is None or state.purpose == self._reason.value or handler.initial:
+            return dataclasses.replace(state, purpose=self._reason.value)
+        return None
+
+    def note(
+        self, handler: ChangingHandler, outcome: Outcome, now: datetime.datetime, subrefs: Iterable[HandlerId]
+    ) -> None:
+        """Note how an attempt of the handler has ended."""
+        self._states[handler.id] = self._states[handler.id].with_outcome(outcome, now, subrefs)
+        self._changed.add(handler.id)
+
+    def get_pending(self, handlers: Iterable[ChangingHandler], now: datetime.datetime) -> list[ChangingHandler]:
+        """Those of the handlers that can be executed right now."""
+        return [
+            handler
+            for handler in handlers
+            if not (state := self._states[handler.id]).finished and state.get_delay(now) <= 0
+        ]
+
+    def get_delay(self, handlers: Iterable[ChangingHandler], now: datetime.datetime) -> float | None:
+        """How many seconds are left until the next attempt of any of the handlers; ``None`` if all are done."""
+        states = (self._states[handler.id] for handler in handlers)
+        return min((state.get_delay(now) for state in states if not state.finished), default=None)
+
+    def count(self, handlers: Collection[ChangingHandler]) -> Counts:
+        """Sum up the finished handlers."""
+        states = [self._states[handler.id] for handler in handlers]
+        return Counts(
+            succeeded=sum(state.success for state in states), failed=sum(state.failure for state in states)
+        )
+
+    def store(self, patch: Patch) -> None:
+        """Put the changed states to the patch."""
+        for key in sorted(self._changed):
+            self._storage.store(key=key, record=self._states[key].as_record(), body=self._body, patch=patch)
+        self._storage.flush()
+
+    def purge(self, handlers: Iterable[ChangingHandler], patch: Patch) -> None:
+        """Remove everything that is stored for these handlers, the sub-handlers of theirs, and all others involved."""
+        keys = {handler.id for handler in handlers} | self._states.keys()
+        for key in [*keys]:
+            if (record := self._storage.fetch(key=key, body=self._body)) is not None:
+                keys.update(record.get("subrefs") or ())
+        keys.update(subref for state in self._states.values() for subref in state.subrefs)
+        for key in sorted(keys):
+            self._storage.purge(key=key, body=self._body, patch=patch)
+        self._storage.touch(body=self._body, patch=patch, value=None)
+        self._storage.flush()
+
+
+def _format_time(time: datetime.datetime | None) -> str | None:
+    return None if time is None else time.isoformat(timespec="microseconds")
+
+
+def _parse_time(text: str | None) -> datetime.datetime | None:
+    if not text:
+        return None
+    try:
+        time = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return time if time.tzinfo is not None else time.replace(tzinfo=datetime.UTC)

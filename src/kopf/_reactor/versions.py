@@ -1,0 +1,63 @@
+"""
+Own writes: telling the echoes of our own patches and stale states from the news.
+
+A response to a patch carries the new state, so the handling goes on from it at once. The same and older states will
+come on the watch stream later. Resource versions of one resource are comparable since Kubernetes 1.35
+(KEP-5504); with older servers, only the equality is used: everything before the echo is presumed to be stale.
+"""
+
+from __future__ import annotations
+
+
+class OwnWrites:
+    """Tracks the versions of one object: those seen on the stream, and the one that our last write has made."""
+
+    __slots__ = ("_comparable", "_expected", "_last_seen", "_seen")
+
+    def __init__(self, *, comparable: bool) -> None:
+        self._comparable = comparable
+        self._expected: str | None = None
+        self._last_seen = ""
+        self._seen: set[str] = set()
+
+    @property
+    def expecting(self) -> bool:
+        """Whether our last write has not come back yet."""
+        return self._expected is not None
+
+    def start(self) -> None:
+        """A write can be sent from now on. Its echo can come even earlier than its response."""
+        self._seen.clear()
+
+    def finish(self, version: str, *, previous: str) -> None:
+        """The write has made this version out of the previous one (the same one if nothing has changed)."""
+        is_seen = not is_newer(version, self._last_seen) if self._comparable else version in self._seen
+        self._expected = None if is_seen or version == previous else version
+
+    def is_news(self, version: str) -> bool:
+        """Take a version from the stream; tell if it is newer than all that we know."""
+        self._last_seen = version
+        if self._expected is None:
+            if not self._comparable:
+                self._seen.add(version)
+            return True
+        if version == self._expected:
+            self._expected = None
+            return False
+        if self._comparable and is_newer(version, self._expected):
+            self._expected = None
+            return True
+        return False
+
+    def is_superseded(self, version: str, latest: str) -> bool:
+        """Tell if a waiting state is not newer than the state that came with the response to our write."""
+        return version == latest or (self._comparable and not is_newer(version, latest))
+
+    def give_up(self) -> None:
+        """Stop waiting for the echo: trust the stream again."""
+        self._expected = None
+
+
+def is_newer(version: str, other: str) -> bool:
+    """Compare two versions of one resource, as Kubernetes does: as integers of arbitrary length."""
+    return (len(version), version) > (len(other), other)

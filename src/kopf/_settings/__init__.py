@@ -1,0 +1,1 @@
+"""How an operator is configured: settings, persistence storages, logging."""

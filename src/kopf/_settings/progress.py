@@ -1,0 +1,253 @@
+"""
+Where the progress of the handlers is kept: one record a handler, on the object itself by default.
+
+The records are independent of each other, so that several operators can keep theirs on the same object.
+"""
+
+from __future__ import annotations
+
+import abc
+import logging
+from collections.abc import Collection, Mapping
+from typing import Any, TypedDict, cast
+
+from kopf._settings.essences import drop_annotations, drop_field
+from kopf._settings.naming import AnnotationNaming, mark_prefix
+from kopf._values import codec
+from kopf._values.bodies import Body, BodyEssence
+from kopf._values.fields import FieldPath, FieldSpec, ensure, parse_field, resolve
+from kopf._values.ids import HandlerId
+from kopf._values.patches import Patch
+
+logger = logging.getLogger("kopf.persistence")
+
+
+class ProgressRecord(TypedDict, total=False):
+    """The persisted state of one handler. The times are ISO 8601 with microseconds and a time zone."""
+
+    started: str | None
+    stopped: str | None
+    delayed: str | None
+    purpose: str | None
+    retries: int | None
+    success: bool | None
+    failure: bool | None
+    message: str | None
+    subrefs: Collection[HandlerId] | None
+
+
+class ProgressStorage(abc.ABC):
+    """The interface of all storages of the handlers' progress."""
+
+    @abc.abstractmethod
+    def fetch(self, *, key: HandlerId, body: Body) -> ProgressRecord | None:
+        """Get the record of the handler; ``None`` if there is none."""
+
+    @abc.abstractmethod
+    def store(self, *, key: HandlerId, record: ProgressRecord, body: Body, patch: Patch) -> None:
+        """Put the record of the handler to the patch (or elsewhere)."""
+
+    @abc.abstractmethod
+    def purge(self, *, key: HandlerId, body: Body, patch: Patch) -> None:
+        """Remove the record of the handler, if there is one."""
+
+    @abc.abstractmethod
+    def touch(self, *, body: Body, patch: Patch, value: str | None) -> None:
+        """Set or remove (``None``) the dummy field, by which older operators used to wake themselves up."""
+
+    @abc.abstractmethod
+    def clear(self, *, essence: BodyEssence) -> BodyEssence:
+        """Leave the fields of this storage out of the essence."""
+
+    def flush(self) -> None:  # noqa: B027  # optional to override
+        """Write what was cached in memory, if the storage does so; called when a handling cycle ends."""
+
+
+def _compact(record: ProgressRecord) -> ProgressRecord:
+    return cast(ProgressRecord, {key: value for key, value in record.items() if value is not None})
+
+
+class AnnotationsProgressStorage(ProgressStorage):
+    """Keeps the records as JSON in annotations, one for each handler."""
+
+    def __init__(
+        self, *, prefix: str = "kopf.zalando.org", verbose: bool = False, touch_key: str = "touch-dummy", v1: bool = True
+    ) -> None:
+        super().__init__()
+        self.prefix = prefix
+        self.verbose = verbose
+        self.touch_key = touch_key
+        self._naming = AnnotationNaming(prefix=prefix, v1=v1)
+
+    def fetch(self, *, key: HandlerId, body: Body) -> ProgressRecord | None:
+        annotations = body.metadata.annotations
+        for name in self._naming.make_keys(key):
+            if (text := annotations.get(name)) is not None:
+                return self._parse(text, name, body)
+        return None
+
+    def _parse(self, text: str, name: str, body: Body) -> ProgressRecord | None:
+        try:
+            record = codec.decode(text)
+        except ValueError as e:
+            logger.warning(
+                "The annotation %r of %s/%s is malformed, so the handler starts anew: %s",
+                name, body.metadata.namespace or "", body.metadata.name, e,
+            )
+            return None
+        return cast(ProgressRecord, record) if isinstance(record, dict) else None
+
+    def store(self, *, key: HandlerId, record: ProgressRecord, body: Body, patch: Patch) -> None:
+        text = codec.dumps(record if self.verbose else _compact(record))
+        for name in self._naming.make_keys(key):
+            patch.metadata.annotations[name] = text
+        mark_prefix(self.prefix, body=body, patch=patch)
+
+    def purge(self, *, key: HandlerId, body: Body, patch: Patch) -> None:
+        self._remove(self._naming.make_keys(key), body=body, patch=patch)
+
+    def touch(self, *, body: Body, patch: Patch, value: str | None) -> None:
+        names = self._naming.make_keys(self.touch_key)
+        if value is None:
+            self._remove(names, body=body, patch=patch)
+        else:
+            for name in names:
+                patch.metadata.annotations[name] = value
+
+    def _remove(self, names: Collection[str], *, body: Body, patch: Patch) -> None:
+        existing, pending = body.metadata.annotations, patch.metadata.annotations
+        for name in names:
+            if name in existing:
+                pending[name] = None
+            else:
+                pending.pop(name, None)
+
+    def clear(self, *, essence: BodyEssence) -> BodyEssence:
+        return drop_annotations(essence, prefix=self.prefix)
+
+
+class StatusProgressStorage(ProgressStorage):
+    """Keeps the records in a field of the status, keyed by the ids of the handlers."""
+
+    def __init__(
+        self,
+        *,
+        name: str = "kopf",
+        field: FieldSpec = "status.{name}.progress",
+        touch_field: FieldSpec = "status.{name}.dummy",
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self._field = parse_field(field.format(name=name) if isinstance(field, str) else field)
+        self._touch_field = parse_field(touch_field.format(name=name) if isinstance(touch_field, str) else touch_field)
+
+    @property
+    def field(self) -> FieldPath:
+        """The path to the field with the records."""
+        return self._field
+
+    @field.setter
+    def field(self, field: FieldSpec) -> None:
+        self._field = parse_field(field)
+
+    @property
+    def touch_field(self) -> FieldPath:
+        """The path to the dummy field."""
+        return self._touch_field
+
+    @touch_field.setter
+    def touch_field(self, field: FieldSpec) -> None:
+        self._touch_field = parse_field(field)
+
+    def fetch(self, *, key: HandlerId, body: Body) -> ProgressRecord | None:
+        record = resolve(body, (*self.field, key))
+        return cast(ProgressRecord, record) if isinstance(record, Mapping) else None
+
+    def store(self, *, key: HandlerId, record: ProgressRecord, body: Body, patch: Patch) -> None:
+        # Merge-patches keep what is not mentioned, so the absent values of older attempts are to be mentioned.
+        previous = self.fetch(key=key, body=body) or {}
+        absent = dict.fromkeys(name for name in previous if name not in record)
+        ensure(patch, (*self.field, key), {**absent, **record})
+
+    def purge(self, *, key: HandlerId, body: Body, patch: Patch) -> None:
+        self._remove((*self.field, key), body=body, patch=patch)
+
+    def touch(self, *, body: Body, patch: Patch, value: str | None) -> None:
+        if value is None:
+            self._remove(self.touch_field, body=body, patch=patch)
+        else:
+            ensure(patch, self.touch_field, value)
+
+    def _remove(self, path: FieldPath, *, body: Body, patch: Patch) -> None:
+        if resolve(body, path) is not None:
+            ensure(patch, path, None)
+        elif (parent := resolve(patch, path[:-1])) is not None:
+            parent.pop(path[-1], None)
+
+    def clear(self, *, essence: BodyEssence) -> BodyEssence:
+        return drop_field(drop_field(essence, self.field), self.touch_field)
+
+
+class MultiProgressStorage(ProgressStorage):
+    """Keeps the records in several storages; the first one that has a record is used for reading."""
+
+    def __init__(self, storages: Collection[ProgressStorage]) -> None:
+        super().__init__()
+        self.storages = storages
+
+    def fetch(self, *, key: HandlerId, body: Body) -> ProgressRecord | None:
+        found = (storage.fetch(key=key, body=body) for storage in self.storages)
+        return next((record for record in found if record is not None), None)
+
+    def store(self, *, key: HandlerId, record: ProgressRecord, body: Body, patch: Patch) -> None:
+        for storage in self.storages:
+            storage.store(key=key, record=record, body=body, patch=patch)
+
+    def purge(self, *, key: HandlerId, body: Body, patch: Patch) -> None:
+        for storage in self.storages:
+            storage.purge(key=key, body=body, patch=patch)
+
+    def touch(self, *, body: Body, patch: Patch, value: str | None) -> None:
+        for storage in self.storages:
+            storage.touch(body=body, patch=patch, value=value)
+
+    def clear(self, *, essence: BodyEssence) -> BodyEssence:
+        for storage in self.storages:
+            essence = storage.clear(essence=essence)
+        return essence
+
+    def flush(self) -> None:
+        for storage in self.storages:
+            storage.flush()
+
+
+class SmartProgressStorage(MultiProgressStorage):
+    """
+    The default: annotations; records that older versions have left in the status are still read and removed.
+
+    Nothing is written to the status: schemas prune unknown fields of it, and it costs one more API request.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str = "kopf",
+        field: FieldSpec = "status.{name}.progress",
+        touch_key: str = "touch-dummy",
+        touch_field: FieldSpec = "status.{name}.dummy",
+        prefix: str = "kopf.zalando.org",
+        v1: bool = True,
+        verbose: bool = False,
+    ) -> None:
+        self._annotations = AnnotationsProgressStorage(prefix=prefix, verbose=verbose, touch_key=touch_key, v1=v1)
+        self._status = StatusProgressStorage(name=name, field=field, touch_field=touch_field)
+        super().__init__([self._annotations, self._status])
+
+    def store(self, *, key: HandlerId, record: ProgressRecord, body: Body, patch: Patch) -> None:
+        self._annotations.store(key=key, record=record, body=body, patch=patch)
+
+    def touch(self, *, body: Body, patch: Patch, value: str | None) -> None:
+        if value is None:
+            super().touch(body=body, patch=patch, value=value)
+        else:
+            self._annotations.touch(body=body, patch=patch, value=value)

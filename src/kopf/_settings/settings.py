@@ -1,0 +1,237 @@
+"""
+The settings of one operator: everything that can be tuned in a startup handler, with production defaults.
+
+All durations are in seconds. ``None`` means no limit unless a field says otherwise.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import logging
+import warnings
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from kopf._settings.diffbase import AnnotationsDiffBaseStorage, DiffBaseStorage
+from kopf._settings.progress import ProgressStorage, SmartProgressStorage
+
+Delays = float | Iterable[float]
+"""One delay or a re-iterable series of them (possibly infinite)."""
+
+
+@dataclasses.dataclass
+class ProcessSettings:
+    """The operating-system process."""
+
+    ultimate_exiting_timeout: float | None = 10 * 60
+    """How long the exit may take after a stop is requested, until the process is ended by force."""
+
+
+@dataclasses.dataclass
+class PostingSettings:
+    """Kubernetes events that are posted for the handled objects."""
+
+    enabled: bool = True
+    """Whether anything is posted at all, explicit :func:`kopf.event` calls included."""
+    level: int = logging.INFO
+    """The lowest level of the log messages to post."""
+    loggers: bool = True
+    """Whether log messages of the objects are posted as events."""
+    worker_limit: int | None = None
+    """How many posting requests may run at the same time."""
+    idle_timeout: float = 1.0
+    """Accepted for compatibility; idle posting costs nothing."""
+    reporting_component: str = "kopf"
+    reporting_instance: str = "dev"
+    event_name_prefix: str = "kopf-event-"
+    default_backoffs: Delays = (1, 1, 2, 3, 5, 8, 13, 21)
+    """Delays between attempts to post an explicit event."""
+    logging_backoffs: Delays = (1, 1, 2, 3, 5)
+    """Delays between attempts to post a log message."""
+
+
+@dataclasses.dataclass
+class PeeringSettings:
+    """Awareness of other operators via peering objects."""
+
+    name: str = "default"
+    stealth: bool = False
+    """Whether keep-alives are left out of the logs."""
+    priority: int = 0
+    lifetime: int = 60
+    """For how long after a keep-alive this operator is considered alive by others."""
+    mandatory: bool = False
+    """Whether the operator pauses until the peering object exists."""
+    standalone: bool = False
+    """Whether there is no peering at all."""
+    clusterwide: bool = False
+
+    @property
+    def namespaced(self) -> bool:
+        """The opposite of :attr:`clusterwide`."""
+        return not self.clusterwide
+
+    @namespaced.setter
+    def namespaced(self, value: bool) -> None:
+        self.clusterwide = not value
+
+
+@dataclasses.dataclass
+class WatchingSettings:
+    """Listing and watching."""
+
+    server_timeout: float | None = None
+    """How long the server keeps one watch request; ``None`` leaves that to the server."""
+    client_timeout: float | None = None
+    """How long we keep one watch request, including the connecting."""
+    connect_timeout: float | None = None
+    """``None`` means ``networking.connect_timeout``, and if unset, ``networking.request_timeout``."""
+    reconnect_backoff: float = 0.1
+    """The pause between one watch request and the next one."""
+    inactivity_timeout: float | None = 70.0
+    """How long a watch may send nothing (bookmarks come every minute or so) until it is considered dead."""
+    chunk_size: int | None = None
+    """How many objects to request in one page of a listing; ``None`` is for a sensible value (500)."""
+    initial_streaming: bool = False
+    """Whether to get the initial state as a stream (``sendInitialEvents``) instead of a listing."""
+    label_selectors: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Server-side restrictions by labels: the resource's name (``plural.group``) to a label selector."""
+    field_selectors: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Server-side restrictions by fields: the resource's name (``plural.group``) to a field selector."""
+    shard_selectors: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Server-side sharding: the resource's name (``plural.group``) to a shard selector."""
+
+
+@dataclasses.dataclass
+class QueueingSettings:
+    """How the objects are processed."""
+
+    worker_limit: int | None = None
+    """How many objects of one resource may be processed at the same time."""
+    idle_timeout: float = 5.0
+    """Accepted for compatibility; idle objects cost nothing."""
+    batch_window: float = 0.1
+    """Accepted for compatibility; events are processed at once."""
+    exit_timeout: float = 2.0
+    """How long the objects being processed may continue when the operator exits, until they are cancelled."""
+    error_delays: Delays = (1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610)
+    """How long to leave an object alone after the 1st, 2nd, etc error of the framework or the API in a row."""
+
+
+@dataclasses.dataclass
+class ScanningSettings:
+    """Discovery of resources and namespaces at runtime."""
+
+    disabled: bool = False
+    """Whether to only scan once at the start, and not to watch the definitions & namespaces."""
+
+
+@dataclasses.dataclass
+class AdmissionSettings:
+    """Admission webhooks."""
+
+    server: Any = None
+    managed: str | None = None
+
+
+class HandlerThreads(concurrent.futures.ThreadPoolExecutor):
+    """The default executor, which belongs to the operator."""
+
+    def __init__(self, max_workers: int | None = None) -> None:
+        super().__init__(max_workers, thread_name_prefix="kopf-handler")
+
+
+@dataclasses.dataclass
+class ExecutionSettings:
+    """How handlers are executed."""
+
+    default_backoff: float = 60
+    """The delay before the next attempt after an arbitrary error, unless the handler has its own."""
+    executor: concurrent.futures.Executor = dataclasses.field(default_factory=HandlerThreads)
+    """Where synchronous handlers run."""
+    _max_workers: int | None = None
+
+    @property
+    def max_workers(self) -> int | None:
+        """How many synchronous handlers may run at the same time; ``None`` is for Python's default."""
+        return self._max_workers
+
+    @max_workers.setter
+    def max_workers(self, value: int) -> None:
+        if value < 1:
+            raise ValueError(f"The number of workers must be 1 or more, got {value!r}.")
+        self._max_workers = value
+        # The documented attribute of a running pool, taken into account when the next job is submitted.
+        if hasattr(self.executor, "_max_workers"):
+            self.executor._max_workers = value
+
+    def release(self) -> None:
+        """Let the threads end when they are done, unless the executor is of the application: it may need it more."""
+        if isinstance(self.executor, HandlerThreads):
+            self.executor.shutdown(wait=False, cancel_futures=True)
+            self.executor = HandlerThreads(self._max_workers)
+
+
+@dataclasses.dataclass
+class BackgroundSettings:
+    """Daemons and timers."""
+
+    cancellation_polling: float = 60
+    instant_exit_timeout: float | None = None
+    instant_exit_zero_time_cycles: int | None = 10
+
+
+@dataclasses.dataclass
+class NetworkingSettings:
+    """Requests to the API."""
+
+    request_timeout: float | None = 5 * 60
+    """How long a regular request may take (not a watch)."""
+    connect_timeout: float | None = None
+    """How long the TCP handshake may take."""
+    error_backoffs: Delays = (1, 1, 2, 3, 5, 8, 13, 21)
+    """Delays between attempts for network errors, HTTP 5xx and 429; afterwards the error escalates."""
+    enforce_retry_after: bool = False
+    """Whether the ``Retry-After`` of the server replaces the delay, instead of being the minimum of it."""
+    trust_env: bool = False
+    """Whether proxies from the environment variables are used."""
+
+
+@dataclasses.dataclass
+class PersistenceSettings:
+    """What is stored on the objects."""
+
+    finalizer: str = "kopf.zalando.org/KopfFinalizerMarker"
+    progress_storage: ProgressStorage = dataclasses.field(default_factory=SmartProgressStorage)
+    diffbase_storage: DiffBaseStorage = dataclasses.field(default_factory=AnnotationsDiffBaseStorage)
+    consistency_timeout: float = 5.0
+    """How long to wait for our own change to come back in the watch stream, until the stream is trusted anyway."""
+
+
+@dataclasses.dataclass
+class OperatorSettings:
+    """All settings of one operator. Every operator in a process has its own."""
+
+    process: ProcessSettings = dataclasses.field(default_factory=ProcessSettings)
+    posting: PostingSettings = dataclasses.field(default_factory=PostingSettings)
+    peering: PeeringSettings = dataclasses.field(default_factory=PeeringSettings)
+    watching: WatchingSettings = dataclasses.field(default_factory=WatchingSettings)
+    queueing: QueueingSettings = dataclasses.field(default_factory=QueueingSettings)
+    scanning: ScanningSettings = dataclasses.field(default_factory=ScanningSettings)
+    admission: AdmissionSettings = dataclasses.field(default_factory=AdmissionSettings)
+    execution: ExecutionSettings = dataclasses.field(default_factory=ExecutionSettings)
+    background: BackgroundSettings = dataclasses.field(default_factory=BackgroundSettings)
+    networking: NetworkingSettings = dataclasses.field(default_factory=NetworkingSettings)
+    persistence: PersistenceSettings = dataclasses.field(default_factory=PersistenceSettings)
+
+    @property
+    def batching(self) -> QueueingSettings:
+        """The older name of :attr:`queueing`."""
+        warnings.warn("settings.batching is now settings.queueing; please rename.", DeprecationWarning, stacklevel=2)
+        return self.queueing
+
+
+def iter_delays(delays: Delays) -> Collection[float] | Iterable[float]:
+    """Normalise a setting of delays: one number is a series of one."""
+    return (delays,) if isinstance(delays, int | float) else delays

@@ -1,0 +1,221 @@
+"""
+What handlers see of an object: ``body`` and its views ``spec``, ``meta``, ``status``, ``labels``, ``annotations``.
+
+All of them are read-only mappings that look into the current source of the body. When the source is
+replaced (the live bodies of daemons and timers), all views show the new content at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, Literal, NewType, TypedDict, TypeVar
+
+from kopf._values.objects import KubeObject
+
+K = TypeVar("K")
+V_co = TypeVar("V_co", covariant=True)
+
+Labels = Mapping[str, str]
+Annotations = Mapping[str, str]
+NamespaceName = NewType("NamespaceName", str)
+
+RawEventType = Literal[None, "ADDED", "MODIFIED", "DELETED"]
+"""The type of a watch-event; ``None`` stands for the objects of the initial listing."""
+
+
+class RawMeta(TypedDict, total=False):
+    """The ``metadata`` of an object as the API serves it."""
+
+    uid: str
+    name: str
+    namespace: str
+    labels: Labels
+    annotations: Annotations
+    finalizers: list[str]
+    resourceVersion: str
+    deletionTimestamp: str
+    creationTimestamp: str
+    selfLink: str
+
+
+class RawBody(TypedDict, total=False):
+    """An object as the API serves it."""
+
+    apiVersion: str
+    kind: str
+    metadata: RawMeta
+    spec: Mapping[str, Any]
+    status: Mapping[str, Any]
+
+
+class RawEvent(TypedDict):
+    """An event of the watch stream, as ``@kopf.on.event`` handlers get it."""
+
+    type: RawEventType
+    object: RawBody
+
+
+class MetaEssence(TypedDict, total=False):
+    """The meaningful part of the metadata."""
+
+    labels: Labels
+    annotations: Annotations
+
+
+class BodyEssence(TypedDict, total=False):
+    """The meaningful part of an object: what is compared to find out whether it has changed."""
+
+    metadata: MetaEssence
+    spec: Mapping[str, Any]
+    status: Mapping[str, Any]
+
+
+class MappingView(Mapping[K, V_co], Generic[K, V_co]):
+    """A read-only live view of one stanza of a body."""
+
+    __slots__ = ()
+
+    def _target(self) -> Mapping[K, V_co]:
+        raise NotImplementedError
+
+    def __getitem__(self, key: K) -> V_co:
+        return self._target()[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._target()
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._target())
+
+    def __len__(self) -> int:
+        return len(self._target())
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class _Stanza(MappingView[str, Any]):
+    __slots__ = ("_src",)
+    _name: str
+
+    def __init__(self, src: Mapping[str, Any], /) -> None:
+        self._src = src
+
+    def _target(self) -> Mapping[str, Any]:
+        return self._src.get(self._name) or {}
+
+
+class Spec(_Stanza):
+    """A live view of the ``spec`` of a body."""
+
+    __slots__ = ()
+    _name = "spec"
+
+
+class Status(_Stanza):
+    """A live view of the ``status`` of a body."""
+
+    __slots__ = ()
+    _name = "status"
+
+
+class _MetaMapping(MappingView[str, str]):
+    """A live view of the labels or annotations."""
+
+    __slots__ = ("_meta", "_name")
+
+    def __init__(self, meta: Mapping[str, Any], name: str, /) -> None:
+        self._meta = meta
+        self._name = name
+
+    def _target(self) -> Mapping[str, str]:
+        return self._meta.get(self._name) or {}
+
+
+class Meta(_Stanza):
+    """A live view of the ``metadata`` of a body, with shortcuts for its well-known fields."""
+
+    __slots__ = ()
+    _name = "metadata"
+
+    @property
+    def labels(self) -> Labels:
+        """The labels; empty if there are none."""
+        return _MetaMapping(self, "labels")
+
+    @property
+    def annotations(self) -> Annotations:
+        """The annotations; empty if there are none."""
+        return _MetaMapping(self, "annotations")
+
+    @property
+    def uid(self) -> str:
+        """The unique identifier; empty if the object was never stored in a cluster."""
+        return str(self.get("uid") or "")
+
+    @property
+    def name(self) -> str:
+        """The name; empty if the object was never stored in a cluster."""
+        return str(self.get("name") or "")
+
+    @property
+    def namespace(self) -> NamespaceName | None:
+        """The namespace; ``None`` for cluster-scoped objects."""
+        return self.get("namespace")
+
+    @property
+    def creation_timestamp(self) -> str | None:
+        """When the object was created (ISO 8601), if it was."""
+        return self.get("creationTimestamp")
+
+    @property
+    def deletion_timestamp(self) -> str | None:
+        """When the object was requested to be deleted (ISO 8601), if it was."""
+        return self.get("deletionTimestamp")
+
+
+class Body(MappingView[str, Any]):
+    """
+    The object being handled: a read-only mapping of its whole content.
+
+    It can be built of any mapping. Bodies that the framework makes are decoded lazily, field by field.
+    """
+
+    __slots__ = ("_src",)
+
+    def __init__(self, src: Mapping[str, Any], /) -> None:
+        self._src = src
+
+    def _target(self) -> Mapping[str, Any]:
+        return self._src
+
+    def _replace_with(self, src: Mapping[str, Any]) -> None:
+        """Show another state of the same object through this body and all of its views."""
+        self._src = src
+
+    @property
+    def object(self) -> KubeObject:
+        """The object behind the body, with its metadata decoded."""
+        if not isinstance(self._src, KubeObject):
+            self._src = KubeObject.from_dict(self._src)
+        return self._src
+
+    @property
+    def metadata(self) -> Meta:
+        """The metadata of the object."""
+        return Meta(self)
+
+    @property
+    def meta(self) -> Meta:
+        """The same as :attr:`metadata`."""
+        return Meta(self)
+
+    @property
+    def spec(self) -> Spec:
+        """The spec of the object; empty if there is none."""
+        return Spec(self)
+
+    @property
+    def status(self) -> Status:
+        """The status of the object; empty if there is none."""
+        return Status(self)

@@ -1,0 +1,61 @@
+"""Field paths: how a place inside of an object is named (``spec.field`` or ``('spec', 'field')``), read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, MutableMapping
+from typing import Any
+
+FieldPath = tuple[str, ...]
+FieldSpec = None | str | FieldPath | list[str]
+
+
+def parse_field(field: FieldSpec) -> FieldPath:
+    """
+    Normalise a field specification to a tuple of keys; no field is an empty tuple.
+
+    Raises :class:`ValueError` for anything that is not a dotted string or a sequence of strings.
+    """
+    match field:
+        case None:
+            return ()
+        case str():
+            return tuple(field.split(".")) if field else ()
+        case tuple() | list() if all(isinstance(key, str) for key in field):
+            return tuple(field)
+    raise ValueError(f"A field must be a dotted string or a sequence of strings, got {field!r}.")
+
+
+def resolve(source: Any, path: Iterable[str], default: Any = None) -> Any:
+    """Get the value at the path, or the default if it is not there (``None`` means absent in Kubernetes)."""
+    value = source
+    for key in path:
+        if not isinstance(value, Mapping):
+            return default
+        value = value.get(key)
+    return default if value is None else value
+
+
+def ensure(target: MutableMapping[str, Any], path: FieldPath, value: Any) -> None:
+    """Set the value at the path, creating the parents that are not there yet."""
+    for key in path[:-1]:
+        child = target.get(key)
+        if not isinstance(child, MutableMapping):
+            child = target[key] = {}
+        target = child
+    target[path[-1]] = value
+
+
+def without(source: Mapping[str, Any], path: FieldPath) -> dict[str, Any]:
+    """Copy the mapping (only the levels on the path) with the field dropped, and the parents it leaves empty."""
+    key, rest = path[0], path[1:]
+    result = dict(source)
+    child = source.get(key)
+    if rest and isinstance(child, Mapping):
+        remaining = without(child, rest)
+        if remaining or not child:
+            result[key] = remaining
+        else:
+            del result[key]
+    elif not rest:
+        result.pop(key, None)
+    return result

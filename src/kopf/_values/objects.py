@@ -1,0 +1,136 @@
+"""
+A Kubernetes object over the JSON bytes it arrived in.
+
+The engine needs a dozen fields of the metadata for every event, and users need everything else for a few events
+only. So the metadata "head" is decoded eagerly into a slotted structure, and the rest stays as raw JSON
+until somebody looks. Managed fields, often the larger half of an object, are never built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from kopf._values import codec
+
+
+class ObjectMeta(msgspec.Struct):
+    """The part of the metadata that the framework needs for every event of every object."""
+
+    name: str = ""
+    namespace: str | None = None
+    uid: str = ""
+    resourceVersion: str = ""
+    generation: int | None = None
+    creationTimestamp: str | None = None
+    deletionTimestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    finalizers: list[str] | None = None
+
+
+class _Envelope(msgspec.Struct):
+    metadata: ObjectMeta
+    apiVersion: str | None = None
+    kind: str | None = None
+
+
+_decode_envelope = msgspec.json.Decoder(_Envelope).decode
+_split_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_UNWANTED_METADATA = frozenset({"managedFields"})
+
+
+class KubeObject(Mapping[str, Any]):
+    """
+    A read-only mapping over one object: cheap to build, decoded member by member.
+
+    ``head`` is the eagerly decoded metadata. Values of the mapping are plain JSON values (dicts, lists,
+    strings…), built on the first access and then kept; they must not be modified.
+    """
+
+    __slots__ = ("_members", "_raw", "_values", "api_version", "head", "kind")
+
+    head: ObjectMeta
+    api_version: str | None
+    kind: str | None
+
+    def __init__(
+        self, head: ObjectMeta, api_version: str | None, kind: str | None, raw: bytes | msgspec.Raw | None
+    ) -> None:
+        self.head = head
+        self.api_version = api_version
+        self.kind = kind
+        self._raw = raw
+        self._members: dict[str, msgspec.Raw] | None = None
+        self._values: dict[str, Any] | None = None
+
+    @classmethod
+    def from_json(
+        cls, raw: bytes | msgspec.Raw, *, api_version: str | None = None, kind: str | None = None
+    ) -> KubeObject:
+        """
+        Wrap a serialised object; ``api_version`` & ``kind`` fill in where the object has none (items of a LIST).
+
+        Raises :class:`ValueError` if it is not JSON or has no proper metadata.
+        """
+        envelope = _decode_envelope(raw)
+        return cls(envelope.metadata, envelope.apiVersion or api_version, envelope.kind or kind, raw)
+
+    @classmethod
+    def from_dict(cls, source: Mapping[str, Any]) -> KubeObject:
+        """Wrap an already decoded object. Raises :class:`ValueError` if it has no proper metadata."""
+        envelope = msgspec.convert({"metadata": {}, **source}, _Envelope)
+        self = cls(envelope.metadata, envelope.apiVersion, envelope.kind, None)
+        self._values = {key: value for key, value in source.items() if value is not None}
+        self._members = {}
+        return self
+
+    @property
+    def raw(self) -> bytes:
+        """The serialised object: as it arrived, if it arrived serialised."""
+        return codec.encode(dict(self)) if self._raw is None else bytes(self._raw)
+
+    def _split(self) -> tuple[dict[str, msgspec.Raw], dict[str, Any]]:
+        members, values = self._members, self._values
+        if members is None or values is None:
+            members = self._members = _split_members(self._raw or b"{}")
+            values = self._values = {}
+            if self.api_version is not None:
+                values["apiVersion"] = self.api_version
+                members.pop("apiVersion", None)
+            if self.kind is not None:
+                values["kind"] = self.kind
+                members.pop("kind", None)
+        return members, values
+
+    def __getitem__(self, key: str) -> Any:
+        members, values = self._split()
+        if key in values:
+            return values[key]
+        raw = members[key]
+        value = _decode_metadata(raw) if key == "metadata" else codec.decode(raw)
+        values[key] = value
+        del members[key]
+        return value
+
+    def __contains__(self, key: object) -> bool:
+        members, values = self._split()
+        return key in values or key in members
+
+    def __iter__(self) -> Iterator[str]:
+        members, values = self._split()
+        return iter([*values, *members])
+
+    def __len__(self) -> int:
+        members, values = self._split()
+        return len(members) + len(values)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+def _decode_metadata(raw: msgspec.Raw) -> dict[str, Any]:
+    members = _split_members(raw)
+    return {key: codec.decode(value) for key, value in members.items() if key not in _UNWANTED_METADATA}

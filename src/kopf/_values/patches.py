@@ -1,0 +1,256 @@
+"""
+Patches: what is to be changed on an object, and the fewest API requests that do it.
+
+A patch is a dict to be merged (RFC 7386), with ``None`` for fields to remove, plus optional functions that transform
+the object in ways that a merge cannot express (lists, conditions). The functions and the lists of
+finalizers go as a JSON-patch (RFC 6902) guarded by the ``resourceVersion``, so that nobody else's changes are lost.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from typing import Any, TypedDict
+
+import jsonpatch
+
+from kopf._values.fields import FieldPath
+
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+
+PatchFn = Callable[[dict[str, Any]], None]
+"""A function that modifies the freshest raw body (a deep copy of it) in place."""
+
+
+class JSONPatchItem(TypedDict, total=False):
+    """One operation of a JSON-patch (RFC 6902)."""
+
+    op: str
+    path: str
+    value: Any
+
+
+class MutableStanza(MutableMapping[str, Any]):
+    """A view of one stanza of a patch, which appears in the patch with the first value written."""
+
+    __slots__ = ("_owner", "_path")
+
+    def __init__(self, owner: MutableMapping[str, Any], *path: str) -> None:
+        self._owner = owner
+        self._path = path
+
+    def _read(self) -> Mapping[str, Any]:
+        target: Any = self._owner
+        for key in self._path:
+            target = target.get(key) or {}
+        return target  # type: ignore[no-any-return]  # whatever the user has put there is a mapping
+
+    def _write(self) -> MutableMapping[str, Any]:
+        target: Any = self._owner
+        for key in self._path:
+            if target.get(key) is None:
+                target[key] = {}
+            target = target[key]
+        return target  # type: ignore[no-any-return]
+
+    def __getitem__(self, key: str) -> Any:
+        return self._read()[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._write()[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        if key not in self._read():
+            raise KeyError(key)
+        del self._write()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class SpecPatch(MutableStanza):
+    """``patch.spec``."""
+
+    __slots__ = ()
+
+
+class StatusPatch(MutableStanza):
+    """``patch.status``."""
+
+    __slots__ = ()
+
+
+class MetaPatch(MutableStanza):
+    """``patch.meta``, with ``labels`` & ``annotations`` in it."""
+
+    __slots__ = ()
+
+    @property
+    def labels(self) -> MutableMapping[str, str | None]:
+        """Labels to set or (with ``None``) to remove."""
+        return MutableStanza(self._owner, *self._path, "labels")
+
+    @property
+    def annotations(self) -> MutableMapping[str, str | None]:
+        """Annotations to set or (with ``None``) to remove."""
+        return MutableStanza(self._owner, *self._path, "annotations")
+
+
+class Patch(dict[str, Any]):
+    """
+    Changes to be made to the object when the handler is done.
+
+    Use it as a dict (``patch['spec'] = …``), by stanzas (``patch.status['field'] = …``,
+    ``patch.meta.labels['l'] = None``), or append transformation functions to ``patch.fns``.
+    """
+
+    def __init__(
+        self,
+        src: Mapping[str, Any] | None = None,
+        /,
+        body: Mapping[str, Any] | None = None,
+        fns: Iterable[PatchFn] = (),
+    ) -> None:
+        super().__init__(src or {})
+        self._original = body
+        self.fns: list[PatchFn] = list(fns)
+
+    def __bool__(self) -> bool:
+        return len(self) > 0 or len(self.fns) > 0
+
+    @property
+    def metadata(self) -> MetaPatch:
+        """Changes of the metadata."""
+        return MetaPatch(self, "metadata")
+
+    @property
+    def meta(self) -> MetaPatch:
+        """The same as :attr:`metadata`."""
+        return MetaPatch(self, "metadata")
+
+    @property
+    def spec(self) -> SpecPatch:
+        """Changes of the spec."""
+        return SpecPatch(self, "spec")
+
+    @property
+    def status(self) -> StatusPatch:
+        """Changes of the status."""
+        return StatusPatch(self, "status")
+
+    def as_json_patch(self) -> list[JSONPatchItem]:
+        """Express the patch as JSON-patch operations relative to the body it was made for."""
+        body = thaw(self._original or {})
+        return _list_changes(body, _transform(body, self))
+
+
+@dataclasses.dataclass(frozen=True)
+class PatchRequest:
+    """One PATCH request: to the object itself or to a subresource of it."""
+
+    subresource: str | None
+    content_type: str
+    changes: dict[str, Any] | list[JSONPatchItem]
+
+    @property
+    def guarded(self) -> bool:
+        """Whether it fails (409/422) if the object has changed meanwhile."""
+        return isinstance(self.changes, list)
+
+    def payload(self, version: str) -> dict[str, Any] | list[JSONPatchItem]:
+        """What to send, given the last known ``resourceVersion`` of the object."""
+        if isinstance(self.changes, list):
+            return [{"op": "test", "path": "/metadata/resourceVersion", "value": version}, *self.changes]
+        return self.changes
+
+
+def compose(
+    patch: Patch,
+    body: Mapping[str, Any],
+    *,
+    finalizers: list[str] | None = None,
+    status_subresource: bool,
+) -> list[PatchRequest]:
+    """
+    Turn the desired changes into the fewest requests that are correct; none if there is nothing to change.
+
+    ``finalizers`` is the new list of them, if they are to be changed. The status goes first: what follows can
+    release the object or mark its handlers as done, so that the status could not be written ever after.
+    """
+    if finalizers is None and not patch.fns:
+        return _compose_merge(patch, status_subresource)
+    changes: list[JSONPatchItem] = []
+    if patch:
+        original = thaw(body)
+        changes += _list_changes(original, _transform(original, patch))
+    if finalizers is not None:
+        changes.append({"op": "add", "path": "/metadata/finalizers", "value": finalizers})
+    for_status = [item for item in changes if status_subresource and _is_status(item["path"])]
+    for_object = [item for item in changes if not (status_subresource and _is_status(item["path"]))]
+    return [
+        PatchRequest(subresource, JSON_PATCH, items)
+        for subresource, items in (("status", for_status), (None, for_object))
+        if items
+    ]
+
+
+def _compose_merge(patch: Patch, status_subresource: bool) -> list[PatchRequest]:
+    main = {key: value for key, value in patch.items() if value != {}}
+    requests: list[PatchRequest] = []
+    if status_subresource and "status" in main:
+        requests.append(PatchRequest("status", MERGE_PATCH, {"status": main.pop("status")}))
+    if main:
+        requests.append(PatchRequest(None, MERGE_PATCH, main))
+    return requests
+
+
+def _is_status(path: str) -> bool:
+    return path == "/status" or path.startswith("/status/")
+
+
+def _transform(original: dict[str, Any], patch: Patch) -> dict[str, Any]:
+    result = copy.deepcopy(original)
+    merge(result, patch)
+    for fn in patch.fns:
+        fn(result)
+    return result
+
+
+def _list_changes(original: dict[str, Any], changed: dict[str, Any]) -> list[JSONPatchItem]:
+    return list(jsonpatch.make_patch(original, changed))
+
+
+def merge(target: MutableMapping[str, Any], patch: Mapping[str, Any]) -> None:
+    """Merge the patch into the target in place (RFC 7386)."""
+    for key, value in patch.items():
+        if value is None:
+            target.pop(key, None)
+        elif isinstance(value, Mapping):
+            child = target.get(key)
+            if not isinstance(child, MutableMapping):
+                child = target[key] = {}
+            merge(child, value)
+        else:
+            target[key] = value
+
+
+def thaw(value: Any) -> Any:
+    """Make a deep mutable copy of a body or any part of it, with plain dicts and lists only."""
+    if isinstance(value, Mapping):
+        return {key: thaw(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [thaw(item) for item in value]
+    return value
+
+
+def escape_pointer(path: FieldPath) -> str:
+    """Form a JSON pointer (RFC 6901) to the field."""
+    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in path)

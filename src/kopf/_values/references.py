@@ -1,0 +1,84 @@
+"""
+References to objects: what the Kubernetes API puts into events and into ``metadata.ownerReferences``.
+
+Only what is known is put into a reference: objects can lack a namespace (when cluster-scoped), or
+an API version and a kind (in the items of listings), and the API takes no nulls in place of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+
+class ObjectReference(TypedDict, total=False):
+    """A reference to any object; see ``ObjectReference`` of the core/v1 API."""
+
+    apiVersion: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+class OwnerReference(TypedDict, total=False):
+    """A reference to an owner of an object; see ``OwnerReference`` of the meta/v1 API."""
+
+    controller: bool
+    blockOwnerDeletion: bool
+    apiVersion: str
+    kind: str
+    name: str
+    uid: str
+
+
+def build_object_reference(body: Mapping[str, Any]) -> ObjectReference:
+    """
+    Build a reference to the object, e.g. for the events about it.
+
+    The fields that the object does not have are absent in the reference, too.
+    """
+    ref: ObjectReference = {}
+    meta: Mapping[str, Any] = body.get("metadata") or {}
+    if api_version := body.get("apiVersion"):
+        ref["apiVersion"] = api_version
+    if kind := body.get("kind"):
+        ref["kind"] = kind
+    if name := meta.get("name"):
+        ref["name"] = name
+    if uid := meta.get("uid"):
+        ref["uid"] = uid
+    if namespace := meta.get("namespace"):
+        ref["namespace"] = namespace
+    return ref
+
+
+def build_owner_reference(
+        body: Mapping[str, Any],
+        *,
+        controller: bool | None = True,
+        block_owner_deletion: bool | None = True,
+) -> OwnerReference:
+    """
+    Build a reference to the object as the owner of other objects: they are deleted when the owner is.
+
+    :param controller: whether the owner is also the managing controller; an object can have only one such.
+    :param block_owner_deletion: whether the owner stays until this child is gone in foreground deletions.
+
+    Both flags are absent if ``None``. See https://kubernetes.io/docs/concepts/architecture/garbage-collection/
+    """
+    ref: OwnerReference = {}
+    meta: Mapping[str, Any] = body.get("metadata") or {}
+    if controller is not None:
+        ref["controller"] = controller
+    if block_owner_deletion is not None:
+        ref["blockOwnerDeletion"] = block_owner_deletion
+    if api_version := body.get("apiVersion"):
+        ref["apiVersion"] = api_version
+    if kind := body.get("kind"):
+        ref["kind"] = kind
+    if name := meta.get("name"):
+        ref["name"] = name
+    if uid := meta.get("uid"):
+        ref["uid"] = uid
+    return ref

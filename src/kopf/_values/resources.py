@@ -1,0 +1,94 @@
+"""Resources: the kinds of objects that a cluster serves, as discovery reports them."""
+
+from __future__ import annotations
+
+import dataclasses
+import urllib.parse
+from collections.abc import Mapping
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Resource:
+    """
+    A very specific custom or built-in resource kind.
+
+    Only the group, the version, and the plural name are needed to address it, so they alone are its identity; the
+    rest is remembered to match it against the selectors of handlers, and for information.
+    """
+
+    group: str
+    """The API group, e.g. ``"kopf.dev"``, ``"apps"``; an empty string for the core API."""
+    version: str
+    """The API version, e.g. ``"v1"``."""
+    plural: str
+    """The plural name, as in URLs, e.g. ``"pods"``."""
+    kind: str | None = dataclasses.field(default=None, compare=False)
+    """The kind as in manifests, e.g. ``"Pod"``."""
+    singular: str | None = dataclasses.field(default=None, compare=False)
+    """The singular name, e.g. ``"pod"``."""
+    shortcuts: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
+    """The short names, e.g. ``{"po"}``."""
+    categories: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
+    """The categories, e.g. ``{"all"}``."""
+    subresources: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
+    """The subresources, e.g. ``{"status", "scale"}``."""
+    namespaced: bool | None = dataclasses.field(default=None, compare=False)
+    """Whether the objects live in namespaces."""
+    preferred: bool = dataclasses.field(default=True, compare=False)
+    """Whether this is the preferred version of its group; only those are served if no version is requested."""
+    verbs: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
+    """The verbs that the API supports (not those that RBAC permits)."""
+
+    def __repr__(self) -> str:
+        return f"{self.plural}.{self.version}.{self.group}".rstrip(".")
+
+    @property
+    def api_version(self) -> str:
+        """The group and the version as in ``apiVersion`` of the objects."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def name(self) -> str:
+        """The full name as kubectl knows it, e.g. ``kopfexamples.kopf.dev``."""
+        return f"{self.plural}.{self.group}".rstrip(".")
+
+    def get_url(
+        self,
+        *,
+        server: str | None = None,
+        namespace: str | None = None,
+        name: str | None = None,
+        subresource: str | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> str:
+        """
+        Build a URL of the list (no ``name``) or of an object; only the path if there is no ``server``.
+
+        With no ``namespace``, or for cluster-scoped resources, it is the cluster-wide URL. Raises
+        :class:`ValueError` for an object of a namespaced resource without its namespace, and for a subresource
+        without a name.
+        """
+        if subresource is not None and name is None:
+            raise ValueError(f"A subresource of {self!r} needs the name of an object.")
+        if self.namespaced and name is not None and namespace is None:
+            raise ValueError(f"An object of the namespaced {self!r} needs its namespace.")
+        parts = ["/apis", self.group] if self.group else ["/api"]
+        parts.append(self.version)
+        if self.namespaced and namespace is not None:
+            parts += ["namespaces", urllib.parse.quote(namespace, safe="")]
+        parts.append(self.plural)
+        if name is not None:
+            parts.append(urllib.parse.quote(name, safe=""))
+        if subresource is not None:
+            parts.append(subresource)
+        url = "/".join(parts)
+        if params:
+            url += "?" + urllib.parse.urlencode(params)
+        return url if server is None else server.rstrip("/") + url
+
+
+CRDS = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
+EVENTS = Resource("", "v1", "events", "Event", namespaced=True)
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)

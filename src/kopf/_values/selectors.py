@@ -1,0 +1,168 @@
+"""
+Selectors: which resources a handler is declared for, in all of kubectl's notations.
+
+A selector is written before anything is known of the cluster, so it remembers the names as given and is matched
+against the resources once those are discovered.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Collection
+
+from kopf._values.resources import EVENTS, Resource
+
+
+class Marker(enum.Enum):
+    """Special values for the names of resources."""
+
+    EVERYTHING = "EVERYTHING"
+
+
+EVERYTHING = Marker.EVERYTHING
+"""Stands for all resources (of the group or version, if specified), except for the core v1 events."""
+
+ResourceFn = Callable[[Resource], bool]
+
+
+@dataclasses.dataclass(frozen=True)
+class Selector:
+    """
+    A specification of one or several resources.
+
+    Positional arguments are ``([[group], version], name)``, where the group and the version can be one string
+    (``group/version``), and the name can be ``name.group`` or ``name.version.group``, or :data:`EVERYTHING`, or
+    a callable that accepts a :class:`Resource` and says whether it matches.
+
+    Raises :class:`TypeError` if the specification is contradictory or names no resource.
+    """
+
+    arg1: dataclasses.InitVar[str | Marker | ResourceFn | None] = None
+    arg2: dataclasses.InitVar[str | Marker | ResourceFn | None] = None
+    arg3: dataclasses.InitVar[str | Marker | ResourceFn | None] = None
+
+    group: str | None = dataclasses.field(default=None, kw_only=True)
+    version: str | None = dataclasses.field(default=None, kw_only=True)
+    kind: str | None = dataclasses.field(default=None, kw_only=True)
+    plural: str | None = dataclasses.field(default=None, kw_only=True)
+    singular: str | None = dataclasses.field(default=None, kw_only=True)
+    shortcut: str | None = dataclasses.field(default=None, kw_only=True)
+    category: str | None = dataclasses.field(default=None, kw_only=True)
+    any_name: str | Marker | None = dataclasses.field(default=None, kw_only=True)
+    fn: ResourceFn | None = dataclasses.field(default=None, kw_only=True)
+
+    def __post_init__(
+        self,
+        arg1: str | Marker | ResourceFn | None,
+        arg2: str | Marker | ResourceFn | None,
+        arg3: str | Marker | ResourceFn | None,
+    ) -> None:
+        args = [arg for arg in (arg1, arg2, arg3) if arg is not None]
+        *api, name = args or [None]
+        if any(not isinstance(part, str) for part in api):
+            raise TypeError(f"The API group & version must be strings, got {api!r}.")
+        group, version = _parse_api([part for part in api if isinstance(part, str)])
+        if isinstance(name, str) and not api:
+            name, group, version = _parse_name(name)
+        for field, value in (("group", group), ("version", version)):
+            if value is not None and getattr(self, field) is not None:
+                raise TypeError(f"The {field} of the resource is specified twice: {value!r} & {getattr(self, field)!r}.")
+            if value is not None:
+                object.__setattr__(self, field, value)
+        if name is None or isinstance(name, str | Marker):
+            object.__setattr__(self, "any_name", self.any_name if name is None else name)
+        else:
+            object.__setattr__(self, "fn", name)
+        self._check_names()
+
+    def _check_names(self) -> None:
+        names = [self.kind, self.plural, self.singular, self.shortcut, self.category, self.any_name, self.fn]
+        given = [name for name in names if name is not None]
+        if any(name == "" for name in given):
+            raise TypeError("The name of a resource cannot be empty.")
+        if not given:
+            raise TypeError(
+                "The handler's resource is not specified: give a name (plural, singular, kind, or short name), "
+                "or kopf.EVERYTHING."
+            )
+        if len(given) > 1:
+            raise TypeError(f"The resource must be specified by only one name, got several: {given!r}.")
+
+    def __repr__(self) -> str:
+        fields = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))
+        return f"Selector({', '.join(f'{name}={value!r}' for name, value in fields if value is not None)})"
+
+    @property
+    def is_specific(self) -> bool:
+        """Whether it names one resource, as opposed to many by intention."""
+        return self.category is None and self.fn is None and not isinstance(self.any_name, Marker)
+
+    def check(self, resource: Resource) -> bool:
+        """Tell if the resource matches, with no regard to the ambiguity between several resources."""
+        if self.group is not None and self.group != resource.group:
+            return False
+        if self.version is not None:
+            if self.version != resource.version:
+                return False
+        elif not resource.preferred:
+            return False
+        if self.fn is not None:
+            return self.fn(resource)
+        return self._check_name(resource)
+
+    def _check_name(self, resource: Resource) -> bool:
+        match self.any_name:
+            case Marker.EVERYTHING:
+                return resource != EVENTS and resource.name != "events.events.k8s.io"
+            case str() as name:
+                return name in (resource.kind, resource.plural, resource.singular) or name in resource.shortcuts
+        return (
+            (self.kind is not None and self.kind == resource.kind)
+            or (self.plural is not None and self.plural == resource.plural)
+            or (self.singular is not None and self.singular == resource.singular)
+            or (self.shortcut is not None and self.shortcut in resource.shortcuts)
+            or (self.category is not None and self.category in resource.categories)
+        )
+
+    def select(self, resources: Collection[Resource]) -> Collection[Resource]:
+        """
+        Pick the matching resources; for specific selectors, core v1 resources take precedence, as in kubectl.
+
+        More than one resource for a specific selector means that it is ambiguous: it is up to the caller to warn.
+        """
+        result = {resource for resource in resources if self.check(resource)}
+        if self.is_specific and len(result) > 1:
+            return {resource for resource in result if resource.group == "" and resource.version == "v1"} or result
+        return result
+
+
+def _parse_api(parts: list[str]) -> tuple[str | None, str | None]:
+    match parts:
+        case []:
+            return None, None
+        case ["v1"]:
+            return "", "v1"
+        case [str() as single]:
+            group, slash, version = single.rpartition("/")
+            return (group, version) if slash else (single, None)
+        case [str() as group, str() as version]:
+            return group, version
+    raise TypeError(f"Too many parts of the API group & version: {parts!r}.")
+
+
+def _parse_name(name: str) -> tuple[str, str | None, str | None]:
+    """Split ``pods``, ``pods.v1``, ``deployments.apps``, ``deployments.v1.apps`` as kubectl does."""
+    plural, dot, rest = name.partition(".")
+    if not dot:
+        return name, None, None
+    first, _, group = rest.partition(".")
+    if rest == "v1":
+        return plural, "", "v1"
+    if _is_version(first):
+        return plural, group, first
+    return plural, rest, None
+
+
+def _is_version(text: str) -> bool:
+    return len(text) > 1 and text[0] == "v" and text[1].isdigit() and text[1:].replace("alpha", "").replace("beta", "").isdigit()

@@ -1,0 +1,300 @@
+"""
+The decorators of handlers.
+
+>>> import kopf
+>>>
+>>> @kopf.on.create('kopfexamples')
+... def create_fn(spec, **_):
+...     pass
+
+All of them return the function as it is, so that it can be decorated again, or called directly. The positional
+arguments name the resource: ``(name)``, ``(group, name)``, ``(group/version, name)``, ``(group, version, name)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict, TypeVar, Unpack
+
+from kopf._handlers.context import current_subhandling
+from kopf._handlers.errors import ErrorsMode
+from kopf._handlers.filters import MetaFilter, ValueFilter, WhenFilter
+from kopf._handlers.handlers import ActivityHandler, ChangingHandler, ResourceHandler, WatchingHandler
+from kopf._handlers.registry import OperatorRegistry, get_default_registry
+from kopf._values.fields import FieldPath, FieldSpec, parse_field
+from kopf._values.ids import HandlerId, get_callable_id
+from kopf._values.reasons import Activity, Reason
+from kopf._values.selectors import Marker, ResourceFn, Selector
+
+__all__ = [
+    "cleanup",
+    "create",
+    "delete",
+    "event",
+    "field",
+    "login",
+    "register",
+    "resume",
+    "startup",
+    "subhandler",
+    "update",
+]
+
+Fn = TypeVar("Fn", bound=Callable[..., Any])
+Name = str | Marker | ResourceFn | None
+
+
+class HandlerOptions(TypedDict, total=False):
+    """Options of all handlers."""
+
+    id: str | None
+    """The name in the logs and in the persisted state; the default is the name of the function."""
+    param: Any
+    """Any value to pass to the handler as the ``param`` kwarg."""
+
+
+class RetryOptions(HandlerOptions, total=False):
+    """Options of the handlers that are retried when they fail."""
+
+    errors: ErrorsMode | None
+    """How arbitrary exceptions are treated; the default is ``TEMPORARY``."""
+    timeout: float | None
+    """In how many seconds since its first attempt the handler must succeed; unlimited by default."""
+    retries: int | None
+    """How many attempts are made; unlimited by default."""
+    backoff: float | None
+    """In how many seconds to retry after arbitrary exceptions; the default is in the settings: 60."""
+
+
+class ActivityOptions(RetryOptions, total=False):
+    """Options of the handlers of the operator's own life."""
+
+    registry: OperatorRegistry | None
+    """Where to register; by default, in the default registry."""
+
+
+class FilterOptions(TypedDict, total=False):
+    """Options to choose the objects."""
+
+    labels: Mapping[str, MetaFilter] | None
+    annotations: Mapping[str, MetaFilter] | None
+    when: WhenFilter | None
+    field: FieldSpec
+    value: ValueFilter
+
+
+class SelectorOptions(TypedDict, total=False):
+    """Options to name the resource, instead of the positional arguments or in addition to them."""
+
+    group: str | None
+    version: str | None
+    kind: str | None
+    plural: str | None
+    singular: str | None
+    shortcut: str | None
+    category: str | None
+
+
+class EventOptions(HandlerOptions, FilterOptions, SelectorOptions, total=False):
+    """Options of :func:`event`."""
+
+    registry: OperatorRegistry | None
+
+
+class CreateOptions(RetryOptions, FilterOptions, SelectorOptions, total=False):
+    """Options of :func:`create`."""
+
+    registry: OperatorRegistry | None
+
+
+class ResumeOptions(CreateOptions, total=False):
+    """Options of :func:`resume`."""
+
+    deleted: bool | None
+    """Whether to also call it for the objects that are being deleted."""
+
+
+class DeleteOptions(CreateOptions, total=False):
+    """Options of :func:`delete`."""
+
+    optional: bool | None
+    """Whether the deletion may happen without the handler being called; if so, no finalizer is put."""
+
+
+class UpdateOptions(CreateOptions, total=False):
+    """Options of :func:`update` & :func:`field`."""
+
+    old: ValueFilter
+    """What the field must have been before the change."""
+    new: ValueFilter
+    """What the field must be after the change."""
+
+
+class SubhandlerOptions(RetryOptions, FilterOptions, total=False):
+    """Options of :func:`subhandler` & :func:`register`."""
+
+    old: ValueFilter
+    new: ValueFilter
+
+
+def startup(**options: Unpack[ActivityOptions]) -> Callable[[Fn], Fn]:
+    """Called before the operator begins to work. If it fails, the operator does not start."""
+    return _declare_activity(Activity.STARTUP, **options)
+
+
+def cleanup(**options: Unpack[ActivityOptions]) -> Callable[[Fn], Fn]:
+    """Called when the operator exits."""
+    return _declare_activity(Activity.CLEANUP, **options)
+
+
+def login(**options: Unpack[ActivityOptions]) -> Callable[[Fn], Fn]:
+    """Called to get the credentials: it returns :class:`kopf.ConnectionInfo`, or ``None`` if it has none."""
+    return _declare_activity(Activity.AUTHENTICATION, **options)
+
+
+def event(*name: Name, **options: Unpack[EventOptions]) -> Callable[[Fn], Fn]:
+    """Called for every event in the watch stream, silently: no state is kept on the object, errors are only logged."""
+    return _declare(WatchingHandler, name, options)
+
+
+def create(*name: Name, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
+    """Called when an object is created, or when it is seen for the first time."""
+    return _declare(ChangingHandler, name, options, reason=Reason.CREATE)
+
+
+def resume(*name: Name, deleted: bool | None = None, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
+    """Called once for every object that exists when the operator starts."""
+    return _declare(ChangingHandler, name, options, reason=None, initial=True, deleted=bool(deleted))
+
+
+def update(
+    *name: Name, old: ValueFilter = None, new: ValueFilter = None, **options: Unpack[CreateOptions]
+) -> Callable[[Fn], Fn]:
+    """Called when an object is essentially changed; with ``field=``, when that field is changed."""
+    _check_change_filters(options, old, new)
+    return _declare(
+        ChangingHandler, name, options, reason=Reason.UPDATE, field_needs_change=True, old=old, new=new
+    )
+
+
+def delete(*name: Name, optional: bool | None = None, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
+    """Called when an object is marked for deletion, before it is actually deleted."""
+    return _declare(ChangingHandler, name, options, reason=Reason.DELETE, requires_finalizer=not optional)
+
+
+def field(
+    *name: Name, old: ValueFilter = None, new: ValueFilter = None, **options: Unpack[CreateOptions]
+) -> Callable[[Fn], Fn]:
+    """Called when the field of an object is added, changed, or removed. The ``field=`` is mandatory."""
+    if not options.get("field"):
+        raise TypeError("The field is not specified: @kopf.on.field(…, field='spec.something').")
+    _check_change_filters(options, old, new)
+    return _declare(ChangingHandler, name, options, reason=None, field_needs_change=True, old=old, new=new)
+
+
+def subhandler(
+    *, old: ValueFilter = None, new: ValueFilter = None, **options: Unpack[SubhandlerOptions]
+) -> Callable[[Fn], Fn]:
+    """
+    Declare a sub-handler of the handler that is being executed now.
+
+    The handler will be considered as finished only when all of its sub-handlers are. Until then, it is called again
+    and again, and must declare the same sub-handlers. Raises :class:`LookupError` outside of handlers.
+    """
+
+    def decorate(fn: Fn) -> Fn:
+        context = current_subhandling.get(None)
+        if context is None:
+            raise LookupError("Sub-handlers can only be declared while a handler of changes is being executed.")
+        handler = _make_subhandler(context.parent, fn, old=old, new=new, **options)
+        context.declared.append(handler)
+        return fn
+
+    return decorate
+
+
+def register(fn: Fn, **options: Unpack[SubhandlerOptions]) -> Fn:
+    """Declare a sub-handler of the handler that is being executed now: the same as :func:`subhandler`, as a call."""
+    return subhandler(**options)(fn)
+
+
+def _check_change_filters(options: CreateOptions, old: ValueFilter, new: ValueFilter) -> None:
+    if options.get("value") is not None and (old is not None or new is not None):
+        raise TypeError("Either value= or old=/new= can be specified, not both: value= means any of old & new values.")
+    if (old is not None or new is not None) and not options.get("field"):
+        raise TypeError("The filters old=/new= need field= to know what to check.")
+
+
+def _declare_activity(
+    activity: Activity, *, id: str | None = None, registry: OperatorRegistry | None = None, **options: Any
+) -> Callable[[Fn], Fn]:
+    def decorate(fn: Fn) -> Fn:
+        _check_function(fn)
+        handler = ActivityHandler(id=_make_id(fn, id), fn=fn, activity=activity, **options)
+        _get_registry(registry).append(handler)
+        return fn
+
+    return decorate
+
+
+def _declare(
+    cls: type[ResourceHandler],
+    name: tuple[Name, ...],
+    options: EventOptions | CreateOptions,
+    **specifics: Any,
+) -> Callable[[Fn], Fn]:
+    generic: dict[str, Any] = {**options}
+    if name and callable(name[0]) and not isinstance(name[0], type) and _looks_like_handler(name[0]):
+        raise TypeError("The decorator is used without arguments: name the resource, e.g. @kopf.on.create('pods').")
+    selector = Selector(*name, **{key: generic.pop(key) for key in SelectorOptions.__annotations__ if key in generic})
+    registry = generic.pop("registry", None)
+    id = generic.pop("id", None)
+    path = parse_field(generic.pop("field", None))
+    if generic.get("value") is not None and not path:
+        raise TypeError("The filter value= needs field= to know what to check.")
+
+    def decorate(fn: Fn) -> Fn:
+        _check_function(fn)
+        handler = cls(id=_make_id(fn, id, path), fn=fn, selector=selector, field=path, **generic, **specifics)
+        _get_registry(registry).append(handler)
+        return fn
+
+    return decorate
+
+
+def _make_subhandler(
+    parent: ChangingHandler, fn: Callable[..., Any], *, id: str | None = None, field: FieldSpec = None, **options: Any
+) -> ChangingHandler:
+    path = parse_field(field)
+    return ChangingHandler(
+        id=HandlerId(f"{parent.id}/{_make_id(fn, id, path)}"),
+        fn=fn,
+        selector=None,
+        reason=None,
+        field=path,
+        field_needs_change=parent.field_needs_change,
+        **options,
+    )
+
+
+def _looks_like_handler(fn: Callable[..., Any]) -> bool:
+    """Callable selectors accept one positional argument; handlers accept kwargs."""
+    code = getattr(fn, "__code__", None)
+    return code is not None and bool(code.co_flags & 0x08)  # CO_VARKEYWORDS
+
+
+def _check_function(fn: object) -> None:
+    if not callable(fn):
+        raise TypeError(
+            f"A handler must be a function, got {fn!r}. Methods can be registered when their instance exists: "
+            "kopf.on.create('pods')(instance.method)."
+        )
+
+
+def _make_id(fn: Callable[..., Any], id: str | None, path: FieldPath = ()) -> HandlerId:
+    name = id if id is not None else get_callable_id(fn)
+    return HandlerId(f"{name}/{'.'.join(path)}" if path else name)
+
+
+def _get_registry(registry: OperatorRegistry | None) -> OperatorRegistry:
+    return registry if registry is not None else get_default_registry()

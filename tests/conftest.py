@@ -1,0 +1,138 @@
+"""
+What all tests share: the event loops, the leak detection, and the external tools.
+
+After each test, nothing of it may be left running: no asyncio tasks, no threads, no open sockets. The checks
+compare the cheapest possible snapshots from before and after the test; only when they differ, they take time:
+first to let the things end by themselves, and then to describe those that did not.
+"""
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import shutil
+import socket
+import stat
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+
+import pytest
+
+from tests.fastforward import FastForwardLoop
+
+# What has been told to stop needs a moment to stop: threads to leave their functions, sockets to be closed.
+GRACE_SECONDS = 1.0
+
+KUBECTL_MISSING = "kubectl is not installed, but this test drives the real one"
+
+
+def pytest_asyncio_loop_factories(
+        config: pytest.Config,
+        item: pytest.Item,
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Choose the event loop of a test: the fast-forwarded one if it is marked so, else the regular one."""
+    if item.get_closest_marker("fastforward") is not None:
+        return {"fastforward": FastForwardLoop}
+    return {"asyncio": asyncio.SelectorEventLoop}
+
+
+@pytest.fixture(autouse=True)
+def _no_leaks() -> Iterator[None]:
+    """
+    Fail the test if it leaves threads, sockets, or tasks behind.
+
+    The fixture is set up before everything else of the test, and so it checks after everything else is gone.
+    Things of wider scopes (modules, the session) exist already, and so they are not blamed on the test.
+    """
+    threads = set(threading.enumerate())
+    sockets = _list_sockets()
+    yield
+    leaks = [
+        *_wait_until_gone(lambda: {_describe_thread(t) for t in threading.enumerate() if t not in threads}),
+        *_wait_until_gone(lambda: {_describe_socket(key) for key in _list_sockets() - sockets}),
+    ]
+    if leaks:
+        pytest.fail(f"The test has left behind: {'; '.join(sorted(leaks))}", pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def _no_leaked_tasks(_no_leaks: None, request: pytest.FixtureRequest) -> None:
+    """Extend the leak detection to tasks for async tests; others have no event loop to have tasks in."""
+    if request.node.get_closest_marker("asyncio") is not None:
+        request.getfixturevalue("_task_watch")
+
+
+@pytest.fixture
+async def _task_watch() -> AsyncIterator[None]:
+    """Fail the test if it leaves tasks in the event loop; the loop itself would cancel them silently."""
+    before = asyncio.all_tasks()
+    yield
+    # Cancelled tasks and closed transports need a few rounds of the loop to go.
+    for _ in range(10):
+        leaked = asyncio.all_tasks() - before - {asyncio.current_task()}
+        if not leaked:
+            return
+        await asyncio.sleep(0)
+    pytest.fail(
+        "The test has left running tasks behind: "
+        + "; ".join(sorted(f"{task.get_name()} of {task.get_coro()!r}" for task in leaked)),
+        pytrace=False,
+    )
+
+
+def _wait_until_gone(probe: Callable[[], set[str]]) -> set[str]:
+    if not probe():
+        return set()
+    gc.collect()
+    deadline = time.monotonic() + GRACE_SECONDS
+    while (left := probe()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return left
+
+
+def _list_sockets() -> set[tuple[int, int]]:
+    """List the open sockets by file descriptors and inodes: descriptors are reused, inodes are not."""
+    found = set()
+    for name in os.listdir("/dev/fd"):
+        try:
+            info = os.fstat(int(name))
+        except OSError:
+            continue  # the descriptor of the directory listing itself
+        if stat.S_ISSOCK(info.st_mode):
+            found.add((int(name), info.st_ino))
+    return found
+
+
+def _describe_thread(thread: threading.Thread) -> str:
+    return f"thread {thread.name!r} ({thread!r})"
+
+
+def _describe_socket(key: tuple[int, int]) -> str:
+    fd, _ = key
+    try:
+        with socket.socket(fileno=os.dup(fd)) as sock:
+            return f"socket {sock!r}"
+    except OSError as e:
+        return f"socket fd={fd} ({e})"
+
+
+@pytest.fixture
+def kubectl() -> str:
+    """The path of the real ``kubectl``; the test is skipped, and the summary tells so, if there is none."""
+    path = shutil.which("kubectl")
+    if path is None:
+        pytest.skip(KUBECTL_MISSING)
+    return path
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say loudly that the tests with kubectl were skipped: silent skips look like successes."""
+    skipped = [r for r in terminalreporter.stats.get("skipped", []) if KUBECTL_MISSING in str(r.longrepr)]
+    if skipped:
+        terminalreporter.section("NOT TESTED", sep="!", red=True, bold=True)
+        terminalreporter.line(
+            f"{len(skipped)} tests with the real kubectl were skipped: it is not installed. "
+            f"See https://kubernetes.io/docs/tasks/tools/",
+            red=True,
+        )

@@ -1,0 +1,109 @@
+"""
+An event loop that jumps over the waiting.
+
+Tests of hours-long behaviour (retries, timers, expirations) should take milliseconds, and still use real
+sockets and real threads. This loop's clock runs ahead of the real one: when the loop has nothing to do but
+to wait for its next timer, it moves the clock to that timer instead of sleeping.
+
+"Nothing to do" means that no callback is ready, no file descriptor is readable or writable -- not even after
+a moment given to the kernel to bring the data across the loopback -- and no executor's thread runs a job of
+this loop. While such a job runs, the time is the real time: nobody knows when the job ends.
+
+The loop knows only its own work. Data that comes from outside of it (another process, a thread started by
+hand) is not foreseen, so keep the client and the server on the same loop: ``async with LocalCluster()``.
+
+Use it as ``@pytest.mark.fastforward`` on an async test; a fixture of such a test runs on the same loop.
+"""
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import selectors
+import time
+from collections.abc import Callable
+from typing import Any, TypeVarTuple
+
+_Ts = TypeVarTuple("_Ts")
+
+# How long the kernel may take to carry bytes over the loopback (it is usually done within the send call).
+LOOPBACK_GRACE = 0.001
+
+
+class FastForwardLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time jumps to the next timer when there is nothing else to wait for."""
+
+    def __init__(self) -> None:
+        self._ahead = 0.0  # by how many seconds our time is ahead of the monotonic clock
+        self._jobs: set[_Job] = set()
+        super().__init__(_FastForwardSelector(self))
+
+    def time(self) -> float:
+        return time.monotonic() + self._ahead
+
+    def skip(self, seconds: float) -> None:
+        """Move the clock forward; the timers that are due by then run as if the time has passed."""
+        self._ahead += seconds
+
+    def is_working(self) -> bool:
+        """Whether some thread runs a job of this loop, or has just ended it and the result is underway."""
+        self._jobs = {job for job in self._jobs if not job.is_over()}
+        return bool(self._jobs)
+
+    def run_in_executor(
+            self,
+            executor: concurrent.futures.Executor | None,
+            func: Callable[[*_Ts], Any],
+            *args: *_Ts,
+    ) -> asyncio.Future[Any]:
+        job = _Job(lambda: func(*args))
+        job.future = super().run_in_executor(executor, job)
+        self._jobs.add(job)
+        return job.future
+
+
+class _Job:
+    """
+    A function in an executor: over when both its thread has left it and its outcome has arrived.
+
+    The thread may outlive a cancelled future; and the outcome arrives slightly later than the thread ends.
+    """
+    future: asyncio.Future[Any]
+
+    def __init__(self, fn: Callable[[], Any]) -> None:
+        self.fn = fn
+        self.started = False
+        self.ended = False
+
+    def __call__(self) -> Any:
+        self.started = True
+        try:
+            return self.fn()
+        finally:
+            self.ended = True
+
+    def is_over(self) -> bool:
+        return self.future.done() and (self.ended or not self.started)
+
+
+class _FastForwardSelector(selectors.DefaultSelector):  # type: ignore[misc,valid-type]  # chosen at runtime
+    """A selector that skips the time instead of sleeping."""
+
+    def __init__(self, loop: FastForwardLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None or timeout <= 0 or self._loop.is_working():
+            return self._select(timeout)
+
+        # The loop's own wake-up pipe is always there; with nothing else, there is nothing to come.
+        since = time.monotonic()
+        has_peers = len(self.get_map()) > 1
+        events = self._select(min(timeout, LOOPBACK_GRACE) if has_peers else 0)
+        if not events:
+            self._loop.skip(max(0.0, timeout - (time.monotonic() - since)))
+        return events
+
+    def _select(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
+        events: list[tuple[selectors.SelectorKey, int]] = super().select(timeout)
+        return events

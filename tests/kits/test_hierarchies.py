@@ -1,0 +1,414 @@
+from __future__ import annotations
+
+import concurrent.futures
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import kubernetes.client
+import pytest
+
+from kopf._handlers.context import executing
+from kopf._kits.hierarchies import (
+    adjust_namespace,
+    adopt,
+    append_owner_reference,
+    harmonize_naming,
+    label,
+    remove_owner_reference,
+)
+from kopf._values.bodies import Body
+
+OWNER = Body({
+    "apiVersion": "kopf.dev/v1",
+    "kind": "KopfExample",
+    "metadata": {"name": "owner1", "namespace": "ns1", "uid": "uid1", "labels": {"somelabel": "somevalue"}},
+})
+OWNER2 = Body({
+    "apiVersion": "kopf.dev/v1",
+    "kind": "KopfExample",
+    "metadata": {"name": "owner2", "namespace": "ns1", "uid": "uid2"},
+})
+CLUSTER_OWNER = Body({
+    "apiVersion": "kopf.dev/v1",
+    "kind": "ClusterExample",
+    "metadata": {"name": "owner3", "uid": "uid3"},
+})
+REF: dict[str, Any] = {
+    "controller": True,
+    "blockOwnerDeletion": True,
+    "apiVersion": "kopf.dev/v1",
+    "kind": "KopfExample",
+    "name": "owner1",
+    "uid": "uid1",
+}
+
+
+@pytest.fixture
+def handler() -> Iterator[None]:
+    """As if a handler of the owner is being executed."""
+    with executing(OWNER):
+        yield
+
+
+# ---------------------------------------------------------------------------------------------- labels
+
+
+def test_label_with_explicit_labels() -> None:
+    objs: list[dict[str, Any]] = [{"kind": "Job"}, {"kind": "Deployment"}]
+    label(objs, {"label1": "value1", "label2": "value2"})
+    assert objs == [
+        {"kind": "Job", "metadata": {"labels": {"label1": "value1", "label2": "value2"}}},
+        {"kind": "Deployment", "metadata": {"labels": {"label1": "value1", "label2": "value2"}}},
+    ]
+
+
+@pytest.mark.parametrize("labels", [{}, {"labels": None}])
+def test_label_from_the_handled_object(handler: None, labels: dict[str, Any]) -> None:
+    obj: dict[str, Any] = {}
+    label(obj, **labels)
+    assert obj == {"metadata": {"labels": {"somelabel": "somevalue"}}}
+
+
+def test_empty_labels_do_nothing(handler: None) -> None:
+    obj: dict[str, Any] = {}
+    label(obj, {})
+    assert obj == {}
+
+
+@pytest.mark.parametrize(("options", "expected"), [
+    ({}, {"somelabel": "not-this", "label1": "value1"}),
+    ({"forced": True}, {"somelabel": "somevalue", "label1": "value1"}),
+])
+def test_existing_labels_are_overwritten_only_if_forced(
+        handler: None, options: dict[str, Any], expected: dict[str, str],
+) -> None:
+    obj = {"metadata": {"labels": {"somelabel": "not-this"}}}
+    label(obj, {"label1": "value1", "somelabel": "somevalue"}, **options)
+    assert obj == {"metadata": {"labels": expected}}
+
+
+def test_the_former_name_of_forced_still_works_with_a_warning() -> None:
+    obj = {"metadata": {"labels": {"a": "old"}}}
+    with pytest.warns(DeprecationWarning, match="use forced="):
+        label(obj, {"a": "new"}, force=True)
+    assert obj == {"metadata": {"labels": {"a": "new"}}}
+
+
+def test_null_metadata_and_labels_are_the_same_as_absent() -> None:
+    objs: list[dict[str, Any]] = [{"metadata": None}, {"metadata": {"labels": None}}]
+    label(objs, {"a": "b"})
+    assert objs == [{"metadata": {"labels": {"a": "b"}}}] * 2
+
+
+@pytest.mark.parametrize("nested", [
+    "spec.template",
+    ["spec.template"],
+    [("spec", "template")],
+    [["spec", "template"], "spec.unexistent", None],
+])
+def test_nested_labels_only_where_the_structures_exist(nested: Any) -> None:
+    objs: list[dict[str, Any]] = [{"kind": "Job"}, {"kind": "Deployment", "spec": {"template": {}}}]
+    label(objs, {"label1": "value1"}, nested=nested)
+    assert objs == [
+        {"kind": "Job", "metadata": {"labels": {"label1": "value1"}}},
+        {"kind": "Deployment", "metadata": {"labels": {"label1": "value1"}},
+         "spec": {"template": {"metadata": {"labels": {"label1": "value1"}}}}},
+    ]
+
+
+def test_nested_labels_inside_of_lists() -> None:
+    obj: dict[str, Any] = {"spec": {"volumeClaimTemplates": [{"metadata": {"name": "a"}}, {}]}}
+    label(obj, {"a": "b"}, nested="spec.volumeClaimTemplates")
+    assert obj["spec"]["volumeClaimTemplates"] == [
+        {"metadata": {"name": "a", "labels": {"a": "b"}}},
+        {"metadata": {"labels": {"a": "b"}}},
+    ]
+
+
+def test_nested_scalars_are_an_error() -> None:
+    with pytest.raises(TypeError, match="'template' is possible inside of str"):
+        label({"spec": "text"}, {"a": "b"}, nested="spec.template")
+
+
+# ---------------------------------------------------------------------------------------------- names
+
+
+@pytest.mark.parametrize(("existing", "options", "expected"), [
+    ({}, {}, {"generateName": "x-"}),
+    ({}, {"strict": True}, {"name": "x"}),
+    ({"name": "a"}, {}, {"name": "a"}),
+    ({"name": "a"}, {"strict": True}, {"name": "a"}),
+    ({"name": "a"}, {"forced": True}, {"generateName": "x-"}),
+    ({"name": "a"}, {"forced": True, "strict": True}, {"name": "x"}),
+    ({"generateName": "a-"}, {}, {"generateName": "a-"}),
+    ({"generateName": "a-"}, {"strict": True}, {"generateName": "a-"}),
+    ({"generateName": "a-"}, {"forced": True}, {"generateName": "x-"}),
+    ({"generateName": "a-"}, {"forced": True, "strict": True}, {"name": "x"}),
+])
+def test_naming(existing: dict[str, str], options: dict[str, bool], expected: dict[str, str]) -> None:
+    obj = {"metadata": existing}
+    harmonize_naming(obj, "x", **options)
+    assert obj == {"metadata": expected}
+
+
+def test_naming_after_the_handled_object(handler: None) -> None:
+    objs: list[dict[str, Any]] = [{}, {}]
+    harmonize_naming(objs)
+    assert objs == [{"metadata": {"generateName": "owner1-"}}] * 2
+
+
+# ------------------------------------------------------------------------------------------ namespaces
+
+
+@pytest.mark.parametrize(("existing", "forced", "expected"), [
+    ({}, False, {"namespace": "x"}),
+    ({"namespace": None}, False, {"namespace": "x"}),
+    ({"namespace": "a"}, False, {"namespace": "a"}),
+    ({"namespace": "a"}, True, {"namespace": "x"}),
+])
+def test_namespace(existing: dict[str, str | None], forced: bool, expected: dict[str, str]) -> None:
+    obj = {"metadata": existing}
+    adjust_namespace(obj, "x", forced=forced)
+    assert obj == {"metadata": expected}
+
+
+def test_namespace_of_the_handled_object(handler: None) -> None:
+    obj: dict[str, Any] = {}
+    adjust_namespace(obj)
+    assert obj == {"metadata": {"namespace": "ns1"}}
+
+
+@pytest.mark.parametrize(("forced", "expected"), [(False, {"namespace": "a"}), (True, {})])
+def test_no_namespace_of_a_cluster_scoped_object(forced: bool, expected: dict[str, str]) -> None:
+    objs: list[dict[str, Any]] = [{}, {"metadata": {"namespace": "a"}}]
+    with executing(CLUSTER_OWNER):
+        adjust_namespace(objs, forced=forced)
+    assert objs == [{}, {"metadata": expected}]
+
+
+# ---------------------------------------------------------------------------------------------- owners
+
+
+def test_owner_is_appended_once() -> None:
+    obj: dict[str, Any] = {}
+    append_owner_reference(obj, OWNER)
+    append_owner_reference(obj, OWNER, controller=False)
+    assert obj == {"metadata": {"ownerReferences": [REF]}}
+
+
+def test_several_owners() -> None:
+    objs: list[dict[str, Any]] = [{}, {}]
+    append_owner_reference(objs, OWNER)
+    append_owner_reference(objs, OWNER2, controller=False, block_owner_deletion=False)
+    for obj in objs:
+        assert obj["metadata"]["ownerReferences"] == [REF, {
+            "controller": False, "blockOwnerDeletion": False, "apiVersion": "kopf.dev/v1",
+            "kind": "KopfExample", "name": "owner2", "uid": "uid2"}]
+    assert objs[0]["metadata"]["ownerReferences"][0] is not objs[1]["metadata"]["ownerReferences"][0]
+
+
+def test_owner_is_the_handled_object(handler: None) -> None:
+    obj: dict[str, Any] = {}
+    append_owner_reference(obj)
+    assert obj == {"metadata": {"ownerReferences": [REF]}}
+    remove_owner_reference(obj)
+    assert obj == {"metadata": {"ownerReferences": []}}
+
+
+def test_only_the_specified_owner_is_removed() -> None:
+    obj: dict[str, Any] = {}
+    append_owner_reference(obj, OWNER2)
+    append_owner_reference(obj, OWNER)
+    remove_owner_reference(obj, OWNER2)
+    remove_owner_reference(obj, OWNER2)
+    assert obj == {"metadata": {"ownerReferences": [REF]}}
+
+
+def test_nothing_changes_if_there_are_no_owners_to_remove() -> None:
+    obj: dict[str, Any] = {}
+    remove_owner_reference(obj, OWNER)
+    assert obj == {}
+
+
+@pytest.mark.parametrize("child", [
+    {"kind": "Pod", "metadata": {"name": "child", "namespace": "other"}},
+    {"kind": "Namespace", "metadata": {"name": "child"}},
+    {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "child"}},
+])
+@pytest.mark.parametrize("fn", [adopt, append_owner_reference])
+def test_namespaced_owners_of_children_out_of_their_namespace(fn: Any, child: dict[str, Any]) -> None:
+    expected = r"KopfExample 'owner1' in the namespace 'ns1' cannot own \w+ 'child'"
+    with pytest.raises(ValueError, match=expected):
+        fn(child, OWNER)
+
+
+@pytest.mark.parametrize("child", [{}, {"metadata": {"namespace": "any"}}, {"kind": "Namespace"}])
+def test_cluster_scoped_owners_own_anything(child: dict[str, Any]) -> None:
+    append_owner_reference(child, CLUSTER_OWNER)
+    assert child["metadata"]["ownerReferences"][0]["uid"] == "uid3"
+
+
+# -------------------------------------------------------------------------------------------- adoption
+
+
+def test_adopt_with_all_options(handler: None) -> None:
+    objs: list[dict[str, Any]] = [
+        {"kind": "Job",
+         "metadata": {"name": "other", "namespace": "other", "labels": {"somelabel": "other"}}},
+        {"kind": "Deployment", "spec": {"template": {}}},
+    ]
+    adopt(objs, strict=True, forced=True, nested="spec.template")
+    labels = {"somelabel": "somevalue"}
+    meta = {"name": "owner1", "namespace": "ns1", "labels": labels, "ownerReferences": [REF]}
+    assert objs == [
+        {"kind": "Job", "metadata": meta},
+        {"kind": "Deployment", "metadata": meta, "spec": {"template": {"metadata": {"labels": labels}}}},
+    ]
+
+
+def test_adopt_by_default_keeps_what_is_there() -> None:
+    obj: dict[str, Any] = {"metadata": {"name": "child", "namespace": "ns1", "labels": {"somelabel": "mine"}}}
+    adopt(obj, OWNER)
+    assert obj == {"metadata": {"name": "child", "namespace": "ns1", "labels": {"somelabel": "mine"},
+                                "ownerReferences": [REF]}}
+
+
+def test_adopt_does_not_put_cluster_scoped_children_into_namespaces() -> None:
+    obj: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace"}
+    adopt(obj, CLUSTER_OWNER)
+    assert obj["metadata"].keys() == {"generateName", "ownerReferences"}
+
+
+def test_owner_can_be_a_dict() -> None:
+    obj: dict[str, Any] = {}
+    adopt(obj, {"apiVersion": "v1", "kind": "X", "metadata": {"name": "x", "uid": "u"}})
+    assert obj["metadata"]["ownerReferences"][0]["kind"] == "X"
+
+
+@pytest.mark.parametrize("kind", [list, tuple, iter])
+def test_any_iterables_of_objects(kind: Any) -> None:
+    objs: list[dict[str, Any]] = [{}, {}]
+    adopt(kind(objs), OWNER)
+    for obj in objs:
+        assert obj["metadata"].keys() == {"generateName", "namespace", "labels", "ownerReferences"}
+
+
+# -------------------------------------------------------------------------------------- wrong usage
+
+
+@pytest.mark.parametrize("fn", [
+    adopt, label, harmonize_naming, adjust_namespace, append_owner_reference, remove_owner_reference,
+])
+def test_outside_of_handlers_the_owner_is_required(fn: Any) -> None:
+    with pytest.raises(LookupError, match=r"No handler is being executed.*kopf.adopt\(obj, owner=body\)"):
+        fn({})
+
+
+def test_threads_of_handlers_do_not_know_the_owner_unless_in_its_context(handler: None) -> None:
+    with concurrent.futures.ThreadPoolExecutor() as executor, pytest.raises(LookupError):
+        executor.submit(adopt, {}).result()
+
+
+@pytest.mark.parametrize("obj", ["text", b"bytes", 123, None, object()])
+def test_unsupported_objects(obj: Any) -> None:
+    with pytest.raises(TypeError, match="is not supported as a Kubernetes object"):
+        label(obj, {"a": "b"})
+    with pytest.raises(TypeError, match="is not supported as a Kubernetes object"):
+        label([obj], {"a": "b"})
+
+
+def test_read_only_objects() -> None:
+    with pytest.raises(TypeError, match=r"Body is read-only .* use the `patch` argument"):
+        label(OWNER, {"a": "b"})  # type: ignore[arg-type]  # this is what is tested
+
+
+# ----------------------------------------------------------------------------- models of other libraries
+
+# Some versions of the library are typed, some are not; the tests are for all of them.
+client: Any = kubernetes.client
+
+
+def serialize(model: Any) -> Any:
+    return client.ApiClient(client.Configuration()).sanitize_for_serialization(model)
+
+
+def test_models_of_the_official_client(handler: None) -> None:
+    pod = client.V1Pod()
+    adopt(pod)
+    assert serialize(pod) == {"metadata": {
+        "generateName": "owner1-", "namespace": "ns1", "labels": {"somelabel": "somevalue"},
+        "ownerReferences": [REF]}}
+
+
+def test_models_are_the_same_as_dicts_in_all_operations() -> None:
+    def make_model() -> Any:
+        template = client.V1PodTemplateSpec()
+        selector = client.V1LabelSelector()
+        return client.V1Deployment(
+            api_version="apps/v1", kind="Deployment",
+            metadata=client.V1ObjectMeta(name="n", labels={"a": "b"}),
+            spec=client.V1DeploymentSpec(selector=selector, template=template))
+
+    def transform(obj: Any) -> None:
+        harmonize_naming(obj, "x", forced=True)
+        adjust_namespace(obj, "ns1")
+        label(obj, {"a": "c", "d": "e"}, forced=True, nested="spec.template")
+        append_owner_reference(obj, OWNER)
+        append_owner_reference(obj, OWNER)
+        append_owner_reference(obj, OWNER2, controller=None)
+        remove_owner_reference(obj, OWNER)
+
+    plain, model = serialize(make_model()), make_model()
+    transform(plain)
+    transform(model)
+    assert serialize(model) == plain
+    assert plain["spec"]["template"]["metadata"]["labels"] == {"a": "c", "d": "e"}
+
+
+def test_models_in_the_nested_names_of_the_api() -> None:
+    job = client.V1JobTemplateSpec(spec=client.V1JobSpec(
+        template=client.V1PodTemplateSpec()))
+    cron = client.V1CronJob(spec=client.V1CronJobSpec(schedule="* * * * *", job_template=job))
+    label(cron, {"a": "b"}, nested=["spec.jobTemplate", "spec.jobTemplate.spec.template"])
+    for meta in (cron.metadata, job.metadata, job.spec.template.metadata):
+        assert meta.labels == {"a": "b"}
+
+
+def test_derived_models() -> None:
+    class MyPod(client.V1Pod):  # type: ignore[misc]  # made at runtime
+        pass
+
+    pod = MyPod()
+    adopt([pod], OWNER)
+    assert pod.metadata.owner_references[0].uid == "uid1"
+
+
+def test_models_that_are_not_objects() -> None:
+    with pytest.raises(TypeError, match="V1Container has no field 'metadata'"):
+        label(client.V1Container(name="x"), {"a": "b"})
+
+
+@pytest.fixture
+def pykube_objects(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """What is known of the library from outside: the name of the class, and where it keeps its object."""
+    class APIObject:
+        def __init__(self, api: object, obj: dict[str, Any]) -> None:
+            self.api = api
+            self.obj = obj
+
+    module = types.ModuleType("pykube.objects")
+    monkeypatch.setattr(module, "APIObject", APIObject, raising=False)
+    monkeypatch.setitem(sys.modules, "pykube.objects", module)
+    return module
+
+
+def test_objects_of_pykube(pykube_objects: Any) -> None:
+    class Pod(pykube_objects.APIObject):  # type: ignore[misc]  # made at runtime
+        pass
+
+    pod1, pod2 = Pod(None, {}), Pod(None, {"spec": {"template": {}}})
+    adopt([pod1, pod2], OWNER, nested="spec.template")
+    assert pod1.obj["metadata"]["ownerReferences"] == [REF]
+    assert pod2.obj["spec"]["template"]["metadata"]["labels"] == {"somelabel": "somevalue"}

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+import time
+
+import pytest
+from aiohttp import ClientSession, ClientTimeout, web
+
+from tests.fastforward import FastForwardLoop
+
+pytestmark = pytest.mark.fastforward
+
+DAY = 24 * 60 * 60
+
+
+async def test_the_loop_is_chosen_by_the_marker() -> None:
+    assert isinstance(asyncio.get_running_loop(), FastForwardLoop)
+
+
+async def test_sleeps_take_no_real_time() -> None:
+    loop = asyncio.get_running_loop()
+    started, real_started = loop.time(), time.monotonic()
+    await asyncio.sleep(DAY)
+    assert DAY <= loop.time() - started < DAY + 1
+    assert time.monotonic() - real_started < 1
+
+
+async def test_timers_fire_in_order_and_on_time() -> None:
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    fired: list[tuple[str, int]] = []
+
+    async def tick(name: str, delay: float) -> None:
+        await asyncio.sleep(delay)
+        fired.append((name, round(loop.time() - started)))
+
+    await asyncio.gather(tick("c", 3 * DAY), tick("a", DAY), tick("b", 2 * DAY))
+    assert fired == [("a", DAY), ("b", 2 * DAY), ("c", 3 * DAY)]
+
+
+async def test_timeouts_do_fire() -> None:
+    with pytest.raises(asyncio.TimeoutError):
+        async with asyncio.timeout(DAY):
+            await asyncio.Event().wait()
+
+
+async def test_http_over_real_sockets_is_never_overtaken_by_timeouts() -> None:
+    async def slow(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(100)
+        return web.Response(body=await request.read())
+
+    app = web.Application(client_max_size=10**8)
+    app.router.add_post("/", slow)
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        port = runner.addresses[0][1]
+        payload = b"x" * 1_000_000  # many rounds of the loop for each
+        real_started = time.monotonic()
+        async with ClientSession(timeout=ClientTimeout(total=101)) as session:
+            for _ in range(10):
+                async with session.post(f"http://127.0.0.1:{port}/", data=payload) as response:
+                    assert await response.read() == payload
+            with pytest.raises(asyncio.TimeoutError):
+                await session.post(f"http://127.0.0.1:{port}/", timeout=ClientTimeout(total=99))
+        assert time.monotonic() - real_started < 20
+    finally:
+        await runner.cleanup()
+
+
+async def test_executor_jobs_are_waited_for_in_real_time() -> None:
+    loop = asyncio.get_running_loop()
+    released = threading.Event()
+
+    def job(value: int) -> int:
+        assert released.wait(10)
+        return value
+
+    future = loop.run_in_executor(None, job, 123)
+    started = loop.time()
+    await asyncio.sleep(0.05)  # the real time, since the job is running
+    assert loop.time() - started < 5
+    assert not future.done()
+    released.set()
+    async with asyncio.timeout(DAY):
+        assert await future == 123
+    assert loop.time() - started < DAY
+
+
+async def test_many_jobs_never_lose_to_their_timeouts() -> None:
+    with concurrent.futures.ThreadPoolExecutor(4) as executor:
+        loop = asyncio.get_running_loop()
+        for n in range(300):
+            async with asyncio.timeout(DAY):
+                assert await loop.run_in_executor(executor, lambda n=n: n) == n  # type: ignore[misc]
+
+
+async def test_threads_of_cancelled_jobs_hold_the_time_too() -> None:
+    loop = asyncio.get_running_loop()
+    entered, released = threading.Event(), threading.Event()
+
+    def job() -> None:
+        entered.set()
+        released.wait(10)
+
+    future = loop.run_in_executor(None, job)
+    while not entered.is_set():
+        await asyncio.sleep(0.001)
+    future.cancel()
+    started = loop.time()
+    await asyncio.sleep(0.05)
+    assert loop.time() - started < 5
+    released.set()
+    await asyncio.to_thread(lambda: None)
+    await asyncio.sleep(DAY)
+    assert loop.time() - started >= DAY
+
+
+async def test_calls_from_other_threads_wake_the_loop_up() -> None:
+    loop = asyncio.get_running_loop()
+    event = asyncio.Event()
+    thread = threading.Thread(target=lambda: loop.call_soon_threadsafe(event.set))
+    thread.start()
+    await event.wait()  # no timers: the loop waits truly
+    thread.join()
