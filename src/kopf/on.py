@@ -102,39 +102,13 @@ class EventOptions(HandlerOptions, FilterOptions, SelectorOptions, total=False):
 
 
 class CreateOptions(RetryOptions, FilterOptions, SelectorOptions, total=False):
-    """Options of :func:`create`."""
+    """Options of :func:`create`, and of all other handlers of changes."""
 
     registry: OperatorRegistry | None
 
 
-class ResumeOptions(CreateOptions, total=False):
-    """Options of :func:`resume`."""
-
-    deleted: bool | None
-    """Whether to also call it for the objects that are being deleted."""
-
-
-class DeleteOptions(CreateOptions, total=False):
-    """Options of :func:`delete`."""
-
-    optional: bool | None
-    """Whether the deletion may happen without the handler being called; if so, no finalizer is put."""
-
-
-class UpdateOptions(CreateOptions, total=False):
-    """Options of :func:`update` & :func:`field`."""
-
-    old: ValueFilter
-    """What the field must have been before the change."""
-    new: ValueFilter
-    """What the field must be after the change."""
-
-
 class SubhandlerOptions(RetryOptions, FilterOptions, total=False):
-    """Options of :func:`subhandler` & :func:`register`."""
-
-    old: ValueFilter
-    new: ValueFilter
+    """Options of :func:`subhandler` & :func:`register`, besides ``old`` & ``new``, as of :func:`update`."""
 
 
 def startup(**options: Unpack[ActivityOptions]) -> Callable[[Fn], Fn]:
@@ -213,9 +187,11 @@ def subhandler(
     return decorate
 
 
-def register(fn: Fn, **options: Unpack[SubhandlerOptions]) -> Fn:
+def register(
+    fn: Fn, *, old: ValueFilter = None, new: ValueFilter = None, **options: Unpack[SubhandlerOptions]
+) -> Fn:
     """Declare a sub-handler of the handler that is being executed now: the same as :func:`subhandler`, as a call."""
-    return subhandler(**options)(fn)
+    return subhandler(old=old, new=new, **options)(fn)
 
 
 def _check_change_filters(options: CreateOptions, old: ValueFilter, new: ValueFilter) -> None:

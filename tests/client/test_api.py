@@ -5,6 +5,7 @@ import json
 import logging
 import pathlib
 import re
+import socket
 import time
 from collections.abc import Iterator
 
@@ -216,15 +217,13 @@ async def test_connect_timeout(
 ) -> None:
     settings.networking.connect_timeout = 5
     settings.networking.error_backoffs = ()
-    # A listening socket that speaks no TLS: the handshake hangs.
-    mute = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
-    port = mute.sockets[0].getsockname()[1]
-    vault.populate([ConnectionInfo(server=f"https://127.0.0.1:{port}", insecure=True, priority=1)])
-    started = asyncio.get_running_loop().time()
-    with pytest.raises(APINetworkError, match="onnection timeout"):
-        await api.get("/x")
-    assert asyncio.get_running_loop().time() - started < 10
-    mute.close()
+    with socket.create_server(("127.0.0.1", 0)) as mute:  # it never accepts, so the TLS handshake hangs
+        url = f"https://127.0.0.1:{mute.getsockname()[1]}"
+        vault.populate([ConnectionInfo(server=url, insecure=True, priority=1)])
+        started = asyncio.get_running_loop().time()
+        with pytest.raises(APINetworkError, match="onnection timeout"):
+            await api.get("/x")
+        assert asyncio.get_running_loop().time() - started < 10
 
 
 async def test_nobody_listens(vault: Vault, api: APIClient, settings: OperatorSettings) -> None:

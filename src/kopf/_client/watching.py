@@ -28,13 +28,11 @@ from kopf._client.errors import (
 )
 from kopf._client.listing import get_selectors, list_pages
 from kopf._client.retries import get_delay
-from kopf._client.watch_machine import LISTED, State, WatchEvent, WatchMachine
+from kopf._client.watch_machine import State, WatchEvent, WatchMachine
 from kopf._settings.settings import OperatorSettings
 from kopf._values import codec
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
-
-__all__ = ["LISTED", "WatchEvent", "watch_batches"]
 
 logger = logging.getLogger(__name__)
 
@@ -239,7 +237,7 @@ class _Watcher:
             error,
         )
         if is_listing:
-            # If listing by pages takes longer than their snapshot lives, then only listing at once can succeed.
+            # If listing by pages takes longer than their snapshot lives, only listing at once can succeed.
             self._is_paged = self._is_paged and not isinstance(error, APIGoneError)
         else:
             self._broken_streams += isinstance(error, BrokenStreamError)

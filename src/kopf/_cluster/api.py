@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from . import codec, patches, statuses
+from . import codec, patches, protobuf, statuses
 from .discovery import Discovery, need_kind
 from .kinds.kind import Kind, Obj
 from .kinds.registry import Registry
@@ -31,7 +31,7 @@ VERSION: Final = {
 _HEALTH: Final = ("healthz", "livez", "readyz")
 _JSON_TYPES: Final = ("application/json", "")
 _YAML_TYPES: Final = ("application/yaml", "application/x-yaml", "text/yaml")
-_BODY_TYPES: Final = ("application/json", "application/yaml")
+_BODY_TYPES: Final = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
 _UNSUPPORTED_SUBRESOURCES: Final[Mapping[str, frozenset[str]]] = {
     "pods": frozenset({"log", "exec", "attach", "portforward", "proxy", "binding", "eviction",
                        "ephemeralcontainers", "resize"}),
@@ -256,10 +256,14 @@ def _decode_body(request: Request, what: str) -> dict[str, Any]:
     try:
         if request.content_type in _JSON_TYPES:
             body = codec.decode(request.body)
+        elif request.content_type == protobuf.MEDIA_TYPE:
+            body = protobuf.decode_object(request.body)
         elif request.content_type in _YAML_TYPES:
             body = codec.decode(codec.encode(yaml.safe_load(request.body)))
         else:
             raise statuses.unsupported_media(_BODY_TYPES)
+    except protobuf.ProtobufError as error:
+        raise _unrecognized(what, str(error)) from None
     except (codec.DecodeError, yaml.YAMLError, TypeError, RecursionError) as error:
         excerpt = request.body[:30].hex() + (" ..." if len(request.body) > 30 else "")
         raise _unrecognized(what, f"couldn't get version/kind; json parse error: {error} ({excerpt})") from None

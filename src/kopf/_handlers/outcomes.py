@@ -71,7 +71,7 @@ async def execute_once(
         return Outcome(final=False, delay=e.delay, exception=e)
     except TemporaryError as e:
         if limit := _get_exceeded_limit(handler, attempt, e.delay or 0):
-            logger.error("%s failed permanently (%s): %s", handler, limit, _describe(e))
+            logger.error("%s failed temporarily but will %s: %s", handler, limit, _describe(e))
             return Outcome(final=True, exception=e)
         logger.error("%s failed temporarily: %s", handler, _describe(e))
         return Outcome(final=False, delay=e.delay, exception=e)
@@ -110,28 +110,25 @@ async def _call_in_time(handler: Handler, attempt: Attempt, call: Callable[[], A
 def _treat_arbitrary_error(
     handler: Handler, attempt: Attempt, e: Exception, *, logger: Logger, mode: ErrorsMode, backoff: float
 ) -> Outcome:
-    match mode:
-        case ErrorsMode.IGNORED:
-            logger.exception("%s failed with an exception and will be ignored: %s", handler, _describe(e))
-            return Outcome(final=True)
-        case ErrorsMode.PERMANENT:
-            logger.exception("%s failed with an exception and will stop now: %s", handler, _describe(e))
-            return Outcome(final=True, exception=e)
-    if limit := _get_exceeded_limit(handler, attempt, backoff):
-        logger.exception("%s failed with an exception and will stop now (%s): %s", handler, limit, _describe(e))
-        return Outcome(final=True, exception=e)
-    logger.exception(
-        "%s failed with an exception and will try again in %s seconds: %s", handler, backoff, _describe(e)
-    )
-    return Outcome(final=False, delay=backoff, exception=e)
+    limit = _get_exceeded_limit(handler, attempt, backoff)
+    if mode is ErrorsMode.IGNORED:
+        plan, outcome = "be ignored", Outcome(final=True)
+    elif mode is ErrorsMode.PERMANENT:
+        plan, outcome = "stop now", Outcome(final=True, exception=e)
+    elif limit is not None:
+        plan, outcome = f"stop now (it would {limit} on the next attempt)", Outcome(final=True, exception=e)
+    else:
+        plan, outcome = f"try again in {backoff} seconds", Outcome(final=False, delay=backoff, exception=e)
+    logger.error("%s failed with an exception and will %s: %s", handler, plan, _describe(e), exc_info=e)
+    return outcome
 
 
 def _get_exceeded_limit(handler: Handler, attempt: Attempt, delay: float) -> str | None:
     """Tell if there is no sense in sleeping, as the next attempt would be refused anyway."""
     if handler.retries is not None and attempt.retry + 1 >= handler.retries:
-        return f"it would exceed {handler.retries} retries on the next attempt"
+        return f"exceed {handler.retries} retries"
     if handler.timeout is not None and attempt.runtime.total_seconds() + delay >= handler.timeout:
-        return f"it would exceed the timeout of {handler.timeout} seconds on the next attempt"
+        return f"time out after {handler.timeout} seconds"
     return None
 
 

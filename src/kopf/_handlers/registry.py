@@ -98,8 +98,7 @@ def _is_unessential(field: FieldPath) -> bool:
             return False
         case ("metadata", child, *_):
             return child not in _ESSENTIAL_METADATA
-        case (stanza, *_):
-            return stanza in ("status", "apiVersion", "kind")
+    return field[0] in ("status", "apiVersion", "kind")
 
 
 def deduplicate(handlers: Iterable[ChangingHandler]) -> Iterator[ChangingHandler]:

@@ -19,7 +19,7 @@ async def wait_flag(flag: Flag) -> Any:
         case asyncio.Event():
             return await flag.wait()
         case threading.Event():
-            while not flag.is_set():
+            while not flag.is_set():  # noqa: ASYNC110  # it is not an event of asyncio
                 await asyncio.sleep(_POLLING_INTERVAL)
             return True
         case concurrent.futures.Future():

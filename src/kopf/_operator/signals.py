@@ -29,7 +29,7 @@ def stopping_by_signals(stopped: asyncio.Event) -> Iterator[None]:
             logger.warning("Signal %s is received again. The process ends at once.", signum.name)
             logging.shutdown()
             os._exit(_EXIT_CODE_BASE + signum)
-        logger.info("Signal %s is received. The operator is stopping.", signum.name)
+        logger.info("Signal %s is received. Operator is stopping.", signum.name)
         stopped.set()
 
     loop = asyncio.get_running_loop()

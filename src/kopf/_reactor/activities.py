@@ -28,7 +28,7 @@ class ActivityError(Exception):
     def __init__(self, activity: Activity, outcomes: Mapping[HandlerId, Outcome]) -> None:
         self.outcomes = outcomes
         failures = {key: outcome.exception for key, outcome in outcomes.items() if outcome.exception is not None}
-        details = "; ".join(f"{key!r}: {exc or type(exc).__name__}" for key, exc in failures.items())
+        details = "; ".join(f"{key!r}: {str(exc) or type(exc).__name__}" for key, exc in failures.items())
         super().__init__(f"The {activity.value} has failed in {details}")
 
 

@@ -115,6 +115,7 @@ class HandlingCycle:
         if detection.reason is Reason.FREE:
             if accompanying:
                 self._logger.debug("Deletion, but we are done with it, and we do not care.")
+                self._logger.debug("Handling cycle is finished, waiting for new changes.")
             return Step(self._obj, resumed=True)
         if not accompanying:
             return await self._release(cause)

@@ -98,7 +98,7 @@ class Dispatcher:
         )
 
     def _deliver(self, mailbox: Mailbox, obj: KubeObject) -> None:
-        """Put the new state in. It interrupts the waiting for retries, but not after errors, unless it is a deletion."""
+        """Put the new state in. It interrupts the waiting for a retry; that after an error: only if it is a deletion."""
         mailbox.state = obj
         mailbox.suspect = None
         mailbox.conflicts = 0
@@ -141,7 +141,12 @@ class Dispatcher:
             self._occupied += 1
             task = asyncio.create_task(self._work(mailbox), name=f"worker of {self._resource!r}")
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(self._bury)
+
+    def _bury(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (exc := task.exception()) is not None:
+            logger.critical("The %s has failed; this is a bug of the framework.", task.get_name(), exc_info=exc)
 
     @contextlib.contextmanager
     def _in_user_code(self) -> Iterator[None]:
@@ -159,7 +164,7 @@ class Dispatcher:
     async def _work(self, mailbox: Mailbox) -> None:
         """Handle the object as long as there is something new for it."""
         try:
-            while True:
+            while not self._is_stopping:
                 if mailbox.raw_events:
                     await self._handle_raw_event(mailbox, mailbox.raw_events.popleft())
                 elif mailbox.gone:

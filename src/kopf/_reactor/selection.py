@@ -51,15 +51,14 @@ def select_subhandlers(handlers: Iterable[ChangingHandler], cause: ChangingCause
 
 
 def _matches(handler: ChangingHandler, cause: ChangingCause) -> bool:
-    if handler.field_needs_change and cause.reason is Reason.UPDATE:
-        return matches_change(handler, cause)
-    if handler.field_needs_change and cause.reason is Reason.CREATE:
+    """The handlers of changes look at both sides of the change, where there is a change; all others at the object."""
+    if handler.field_needs_change and cause.reason in (Reason.CREATE, Reason.UPDATE):
         return matches_change(handler, cause)
     return matches_field(handler, cause)
 
 
 def could_match(handlers: Sequence[ResourceHandler], meta: ObjectMeta) -> bool:
-    """Tell if any of the handlers could match, as cheaply as possible: by the labels & annotations with no callbacks."""
+    """Tell if any of the handlers could match, as cheaply as possible: with no callbacks called."""
     for handler in handlers:
         if handler.labels and not _could_match_metadata(handler.labels.items(), meta.labels or {}):
             continue

@@ -1,8 +1,9 @@
-"""Raw events: every event of the watch stream goes to the handlers that spy on them, one by one, with no memory of it."""
+"""Raw events: every event of the watch stream goes to the handlers that spy on them, one by one."""
 
 from __future__ import annotations
 
 import contextlib
+import datetime
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
@@ -23,8 +24,6 @@ from kopf._values.events import LazyEvent
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
 from kopf._values.resources import Resource
-
-import datetime
 
 
 async def handle_raw_event(
@@ -68,13 +67,18 @@ async def _call(
 ) -> None:
     async def call() -> object:
         with executing(cause.body), user_code() if handler.is_async else contextlib.nullcontext():
-            kwargs = cause.kwargs_for(handler)
+            kwargs = {
+                "retry": attempt.retry,
+                "started": attempt.started,
+                "runtime": attempt.runtime,
+                **cause.kwargs_for(handler),
+            }
             return await invoke(handler, kwargs, executor=env.settings.execution.executor)
 
-    now = env.clock.now()
+    attempt = Attempt(retry=0, started=env.clock.now(), runtime=datetime.timedelta(0))
     outcome = await execute_once(
         handler,
-        Attempt(retry=0, started=now, runtime=datetime.timedelta(0)),
+        attempt,
         call,
         logger=cause.logger,
         default_backoff=env.settings.execution.default_backoff,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import logging
 from collections.abc import Collection, Mapping
-from typing import Any, TypedDict, cast
+from typing import TypedDict, cast
 
 from kopf._settings.essences import drop_annotations, drop_field
 from kopf._settings.naming import AnnotationNaming, mark_prefix
@@ -71,7 +71,12 @@ class AnnotationsProgressStorage(ProgressStorage):
     """Keeps the records as JSON in annotations, one for each handler."""
 
     def __init__(
-        self, *, prefix: str = "kopf.zalando.org", verbose: bool = False, touch_key: str = "touch-dummy", v1: bool = True
+        self,
+        *,
+        prefix: str = "kopf.zalando.org",
+        verbose: bool = False,
+        touch_key: str = "touch-dummy",
+        v1: bool = True,
     ) -> None:
         super().__init__()
         self.prefix = prefix

@@ -13,15 +13,12 @@ from typing import Any, NamedTuple
 from kopf._values.fields import FieldPath
 
 
-class DiffOperation(str, enum.Enum):
+class DiffOperation(enum.StrEnum):
     """What happened to a field."""
 
     ADD = "add"
     CHANGE = "change"
     REMOVE = "remove"
-
-    def __str__(self) -> str:
-        return str(self.value)
 
     def __repr__(self) -> str:
         return repr(self.value)

@@ -29,7 +29,9 @@ class LazyEvent(dict[str, Any]):
             self.__missing__("object")
 
     def get(self, key: str, default: Any = None) -> Any:
-        return self[key] if key in self else default
+        if key == "object":
+            self._materialise()
+        return dict.get(self, key, default)
 
     def __contains__(self, key: object) -> bool:
         return key in _KEYS or dict.__contains__(self, key)
@@ -42,7 +44,7 @@ class LazyEvent(dict[str, Any]):
         self._materialise()
         return dict.__len__(self)
 
-    def keys(self) -> KeysView[str]:  # type: ignore[override]  # an equivalent of the builtin view
+    def keys(self) -> KeysView[str]:  # type: ignore[override]  # equivalents of the builtin views
         self._materialise()
         return KeysView(self)
 
@@ -61,7 +63,7 @@ class LazyEvent(dict[str, Any]):
         self._materialise()
         return dict.__eq__(self, other)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __repr__(self) -> str:
         self._materialise()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 
-class Reason(str, enum.Enum):
+class Reason(enum.StrEnum):
     """What has happened to the object."""
 
     CREATE = "create"
@@ -16,11 +16,8 @@ class Reason(str, enum.Enum):
     FREE = "free"
     GONE = "gone"
 
-    def __str__(self) -> str:
-        return str(self.value)
 
-
-class Activity(str, enum.Enum):
+class Activity(enum.StrEnum):
     """What the operator itself is doing."""
 
     STARTUP = "startup"

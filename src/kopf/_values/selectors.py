@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import re
 from collections.abc import Callable, Collection
 
 from kopf._values.resources import EVENTS, Resource
@@ -58,8 +59,7 @@ class Selector:
         arg2: str | Marker | ResourceFn | None,
         arg3: str | Marker | ResourceFn | None,
     ) -> None:
-        args = [arg for arg in (arg1, arg2, arg3) if arg is not None]
-        *api, name = args or [None]
+        *api, name = [arg for arg in (arg1, arg2, arg3) if arg is not None] or (None,)
         if any(not isinstance(part, str) for part in api):
             raise TypeError(f"The API group & version must be strings, got {api!r}.")
         group, version = _parse_api([part for part in api if isinstance(part, str)])
@@ -67,7 +67,7 @@ class Selector:
             name, group, version = _parse_name(name)
         for field, value in (("group", group), ("version", version)):
             if value is not None and getattr(self, field) is not None:
-                raise TypeError(f"The {field} of the resource is specified twice: {value!r} & {getattr(self, field)!r}.")
+                raise TypeError(f"The resource's {field} is specified twice: {value!r} & {getattr(self, field)!r}.")
             if value is not None:
                 object.__setattr__(self, field, value)
         if name is None or isinstance(name, str | Marker):
@@ -77,7 +77,8 @@ class Selector:
         self._check_names()
 
     def _check_names(self) -> None:
-        names = [self.kind, self.plural, self.singular, self.shortcut, self.category, self.any_name, self.fn]
+        names: list[object] = [self.kind, self.plural, self.singular, self.shortcut, self.category, self.any_name]
+        names.append(self.fn)
         given = [name for name in names if name is not None]
         if any(name == "" for name in given):
             raise TypeError("The name of a resource cannot be empty.")
@@ -165,4 +166,5 @@ def _parse_name(name: str) -> tuple[str, str | None, str | None]:
 
 
 def _is_version(text: str) -> bool:
-    return len(text) > 1 and text[0] == "v" and text[1].isdigit() and text[1:].replace("alpha", "").replace("beta", "").isdigit()
+    """See "Versions in CustomResourceDefinitions" of the Kubernetes documentation, e.g. ``v1``, ``v2beta3``."""
+    return re.fullmatch(r"v\d+((alpha|beta)\d+)?", text) is not None

@@ -1,0 +1,264 @@
+"""
+Requests in Kubernetes' binary form: protobuf → the same object as in JSON.
+
+``kubectl create namespace`` and its like, and clients in Go, send built-in objects only so, whatever the server
+offers. Answers are always in JSON, as those clients accept that too. Known are the messages that such
+commands and leader elections send; everything else is refused with the advice to send JSON.
+
+The wire format is that of protocol buffers; the envelope is described in "Kubernetes Protobuf encoding"
+of the Kubernetes "API Concepts".
+"""
+from __future__ import annotations
+
+import base64
+import datetime
+import functools
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
+_MAGIC: Final = b"k8s\0"
+
+# Messages with their fields: ``number name type``. The types: s(tring), i(nteger), b(oolean), x (bytes), t(ime),
+# q(uantity), o (integer or string), or another message; with ``[]`` for lists and ``{}`` for maps from strings.
+# ``?`` marks the fields that can be absent: their empty values have a meaning, while those of the others have none.
+_MESSAGES: Final = """
+ObjectMeta: 1 name s, 2 generateName s, 3 namespace s, 4 selfLink s, 5 uid s, 6 resourceVersion s, 7 generation i,
+    8 creationTimestamp t, 9 deletionTimestamp t, 10 deletionGracePeriodSeconds i?, 11 labels {}s, 12 annotations {}s,
+    13 ownerReferences []OwnerReference, 14 finalizers []s
+OwnerReference: 1 kind s, 3 name s, 4 uid s, 5 apiVersion s, 6 controller b?, 7 blockOwnerDeletion b?
+LabelSelector: 1 matchLabels {}s, 2 matchExpressions []LabelSelectorRequirement
+LabelSelectorRequirement: 1 key s, 2 operator s, 3 values []s
+DeleteOptions: 1 gracePeriodSeconds i?, 2 preconditions Preconditions, 3 orphanDependents b?, 4 propagationPolicy s?,
+    5 dryRun []s
+Preconditions: 1 uid s?, 2 resourceVersion s?
+ObjectReference: 1 kind s, 2 namespace s, 3 name s, 4 uid s, 5 apiVersion s, 6 resourceVersion s, 7 fieldPath s
+LocalObjectReference: 1 name s
+Namespace: 1 metadata ObjectMeta, 2 spec NamespaceSpec, 3 status NamespaceStatus
+NamespaceSpec: 1 finalizers []s
+NamespaceStatus: 1 phase s
+ConfigMap: 1 metadata ObjectMeta, 2 data {}s, 3 binaryData {}x, 4 immutable b?
+Secret: 1 metadata ObjectMeta, 2 data {}x, 3 type s, 4 stringData {}s, 5 immutable b?
+ServiceAccount: 1 metadata ObjectMeta, 2 secrets []ObjectReference, 3 imagePullSecrets []LocalObjectReference,
+    4 automountServiceAccountToken b?
+Service: 1 metadata ObjectMeta, 2 spec ServiceSpec, 3 status ServiceStatus
+ServiceSpec: 1 ports []ServicePort, 2 selector {}s, 3 clusterIP s, 4 type s, 5 externalIPs []s, 7 sessionAffinity s,
+    8 loadBalancerIP s, 9 loadBalancerSourceRanges []s, 10 externalName s, 11 externalTrafficPolicy s,
+    12 healthCheckNodePort i, 13 publishNotReadyAddresses b, 17 ipFamilyPolicy s?, 18 clusterIPs []s, 19 ipFamilies []s,
+    20 allocateLoadBalancerNodePorts b?, 21 loadBalancerClass s?, 22 internalTrafficPolicy s?
+ServicePort: 1 name s, 2 protocol s, 3 port i, 4 targetPort o, 5 nodePort i, 6 appProtocol s?
+ServiceStatus: 1 loadBalancer Empty
+Empty:
+ResourceQuota: 1 metadata ObjectMeta, 2 spec ResourceQuotaSpec, 3 status ResourceQuotaStatus
+ResourceQuotaSpec: 1 hard {}q, 2 scopes []s
+ResourceQuotaStatus: 1 hard {}q, 2 used {}q
+Event: 1 metadata ObjectMeta, 2 involvedObject ObjectReference, 3 reason s, 4 message s, 5 source EventSource,
+    6 firstTimestamp t, 7 lastTimestamp t, 8 count i, 9 type s, 10 eventTime t, 12 action s,
+    13 related ObjectReference, 14 reportingComponent s, 15 reportingInstance s
+EventSource: 1 component s, 2 host s
+Pod: 1 metadata ObjectMeta, 2 spec PodSpec, 3 status Empty
+PodTemplateSpec: 1 metadata ObjectMeta, 2 spec PodSpec
+PodSpec: 2 containers []Container, 3 restartPolicy s, 4 terminationGracePeriodSeconds i?, 5 activeDeadlineSeconds i?,
+    6 dnsPolicy s, 7 nodeSelector {}s, 8 serviceAccountName s, 9 serviceAccount s, 10 nodeName s, 11 hostNetwork b,
+    12 hostPID b, 13 hostIPC b, 15 imagePullSecrets []LocalObjectReference, 16 hostname s, 17 subdomain s,
+    19 schedulerName s, 20 initContainers []Container, 21 automountServiceAccountToken b?, 24 priorityClassName s,
+    25 priority i?
+Container: 1 name s, 2 image s, 3 command []s, 4 args []s, 5 workingDir s, 6 ports []ContainerPort, 7 env []EnvVar,
+    8 resources ResourceRequirements, 13 terminationMessagePath s, 14 imagePullPolicy s, 16 stdin b, 17 stdinOnce b,
+    18 tty b, 20 terminationMessagePolicy s
+ContainerPort: 1 name s, 2 hostPort i, 3 containerPort i, 4 protocol s, 5 hostIP s
+EnvVar: 1 name s, 2 value s
+ResourceRequirements: 1 limits {}q, 2 requests {}q
+Deployment: 1 metadata ObjectMeta, 2 spec DeploymentSpec, 3 status DeploymentStatus
+DeploymentSpec: 1 replicas i?, 2 selector LabelSelector, 3 template PodTemplateSpec, 4 strategy DeploymentStrategy,
+    5 minReadySeconds i, 6 revisionHistoryLimit i?, 7 paused b, 9 progressDeadlineSeconds i?
+DeploymentStrategy: 1 type s, 2 rollingUpdate RollingUpdate
+RollingUpdate: 1 maxUnavailable o, 2 maxSurge o
+DeploymentStatus: 1 observedGeneration i, 2 replicas i, 3 updatedReplicas i, 4 availableReplicas i,
+    5 unavailableReplicas i, 7 readyReplicas i
+Job: 1 metadata ObjectMeta, 2 spec JobSpec, 3 status JobStatus
+JobSpec: 1 parallelism i?, 2 completions i?, 3 activeDeadlineSeconds i?, 4 selector LabelSelector, 5 manualSelector b?,
+    6 template PodTemplateSpec, 7 backoffLimit i?, 8 ttlSecondsAfterFinished i?, 9 completionMode s?, 10 suspend b?
+JobStatus: 4 active i, 5 succeeded i, 6 failed i
+CronJob: 1 metadata ObjectMeta, 2 spec CronJobSpec, 3 status Empty
+CronJobSpec: 1 schedule s, 2 startingDeadlineSeconds i?, 3 concurrencyPolicy s, 4 suspend b?,
+    5 jobTemplate JobTemplateSpec, 6 successfulJobsHistoryLimit i?, 7 failedJobsHistoryLimit i?, 8 timeZone s?
+JobTemplateSpec: 1 metadata ObjectMeta, 2 spec JobSpec
+Role: 1 metadata ObjectMeta, 2 rules []PolicyRule
+ClusterRole: 1 metadata ObjectMeta, 2 rules []PolicyRule, 3 aggregationRule AggregationRule
+AggregationRule: 1 clusterRoleSelectors []LabelSelector
+PolicyRule: 1 verbs []s, 2 apiGroups []s, 3 resources []s, 4 resourceNames []s, 5 nonResourceURLs []s
+RoleBinding: 1 metadata ObjectMeta, 2 subjects []Subject, 3 roleRef RoleRef
+ClusterRoleBinding: 1 metadata ObjectMeta, 2 subjects []Subject, 3 roleRef RoleRef
+Subject: 1 kind s, 2 apiGroup s, 3 name s, 4 namespace s
+RoleRef: 1 apiGroup s, 2 kind s, 3 name s
+PriorityClass: 1 metadata ObjectMeta, 2 value i, 3 globalDefault b, 4 description s, 5 preemptionPolicy s?
+PodDisruptionBudget: 1 metadata ObjectMeta, 2 spec PodDisruptionBudgetSpec, 3 status PodDisruptionBudgetStatus
+PodDisruptionBudgetSpec: 1 minAvailable o, 2 selector LabelSelector, 3 maxUnavailable o
+PodDisruptionBudgetStatus: 1 observedGeneration i, 3 disruptionsAllowed i, 4 currentHealthy i, 5 desiredHealthy i,
+    6 expectedPods i
+Ingress: 1 metadata ObjectMeta, 2 spec IngressSpec, 3 status Empty
+IngressSpec: 1 defaultBackend IngressBackend, 2 tls []IngressTLS, 3 rules []IngressRule, 4 ingressClassName s?
+IngressTLS: 1 hosts []s, 2 secretName s
+IngressRule: 1 host s, 2 - IngressRuleValue
+IngressRuleValue: 1 http HTTPIngressRuleValue
+HTTPIngressRuleValue: 1 paths []HTTPIngressPath
+HTTPIngressPath: 1 path s, 2 backend IngressBackend, 3 pathType s?
+IngressBackend: 4 service IngressServiceBackend
+IngressServiceBackend: 1 name s, 2 port ServiceBackendPort
+ServiceBackendPort: 1 name s, 2 number i
+Lease: 1 metadata ObjectMeta, 2 spec LeaseSpec
+LeaseSpec: 1 holderIdentity s?, 2 leaseDurationSeconds i?, 3 acquireTime t, 4 renewTime t, 5 leaseTransitions i?
+Time: 1 seconds i, 2 nanos i
+Quantity: 1 string s?
+IntOrString: 1 type i, 2 intVal i?, 3 strVal s?
+Unknown: 1 typeMeta TypeMeta, 2 raw r, 3 contentEncoding s, 4 contentType s
+TypeMeta: 1 apiVersion s, 2 kind s
+"""
+
+
+class ProtobufError(ValueError):
+    """The bytes are not protobuf, or not of a known message."""
+
+
+class Field(msgspec.Struct, frozen=True):
+    name: str
+    type: str
+    repeated: bool
+    mapped: bool
+    optional: bool
+
+
+@functools.cache
+def _tables() -> dict[str, dict[int, Field]]:
+    tables: dict[str, dict[int, Field]] = {}
+    for line in _MESSAGES.strip().replace("\n    ", " ").splitlines():
+        message, _, fields = line.partition(":")
+        tables[message] = dict(_parse_field(field.split()) for field in fields.split(",") if field.strip())
+    return tables
+
+
+def _parse_field(words: list[str]) -> tuple[int, Field]:
+    number, name, type_ = words
+    return int(number), Field(name=name, type=type_.strip("[]{}?"), repeated=type_.startswith("[]"),
+                              mapped=type_.startswith("{}"), optional=type_.endswith("?"))
+
+
+def decode_object(data: bytes) -> dict[str, Any]:
+    """Decode an object in its envelope, or raise `ProtobufError`."""
+    if not data.startswith(_MAGIC):
+        raise ProtobufError("the data does not begin as Kubernetes' protobuf does")
+    envelope = _decode_message("Unknown", data[len(_MAGIC):])
+    meta = envelope.get("typeMeta", {})
+    kind = meta.get("kind", "")
+    if kind not in _BARE and not any(field.name == "metadata" for field in _tables().get(kind, {}).values()):
+        raise ProtobufError(f"objects of the kind {kind!r} can be sent to the local cluster only as JSON")
+    return {**meta, **_decode_message(kind, envelope.get("raw", b""))}
+
+
+# Messages that are sent on their own, but have no metadata.
+_BARE: Final = frozenset({"DeleteOptions"})
+
+
+def _decode_message(message: str, data: bytes) -> dict[str, Any]:
+    table = _tables()[message]
+    result: dict[str, Any] = {}
+    for number, value in _read_fields(data):
+        field = table.get(number)
+        if field is None:
+            raise ProtobufError(f"field {number} of {message} is not known to the local cluster, send it as JSON")
+        if field.mapped:
+            key, item = _decode_entry(field.type, value)
+            result.setdefault(field.name, {})[key] = item
+        elif field.repeated:
+            result.setdefault(field.name, []).append(_decode_value(field.type, value))
+        else:
+            decoded = _decode_value(field.type, value)
+            if field.name == "-":
+                result.update(decoded)
+            elif field.optional or decoded not in (None, "", 0, False, {}, b""):
+                result[field.name] = decoded
+    return result
+
+
+def _decode_entry(type_: str, value: int | bytes) -> tuple[str, Any]:
+    entry = dict(_read_fields(_need_bytes(value)))
+    empty: bytes | int = 0 if type_ in ("i", "b") else b""
+    return _need_bytes(entry.get(1, b"")).decode(), _decode_value(type_, entry.get(2, empty))
+
+
+def _decode_value(type_: str, value: int | bytes) -> Any:
+    if type_ == "i":
+        return _signed(value)
+    if type_ == "b":
+        return bool(value)
+    data = _need_bytes(value)
+    match type_:
+        case "s":
+            return data.decode()
+        case "x":
+            return base64.b64encode(data).decode()
+        case "r":
+            return data
+        case "t":
+            return _decode_time(_decode_message("Time", data))
+        case "q":
+            return _decode_message("Quantity", data).get("string", "0")
+        case "o":
+            choice = _decode_message("IntOrString", data)
+            return choice.get("strVal", "") if choice.get("type") else choice.get("intVal", 0)
+    return _decode_message(type_, data)
+
+
+def _decode_time(parts: dict[str, int]) -> str | None:
+    """Give a timestamp; the absent time is the year 1 in Go, or nothing at all."""
+    seconds, nanos = parts.get("seconds", 0), parts.get("nanos", 0)
+    if seconds <= 0:
+        return None
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{moment}.{nanos // 1000:06d}Z" if nanos else f"{moment}Z"
+
+
+def _signed(value: int | bytes) -> int:
+    if isinstance(value, bytes):
+        raise ProtobufError("an integer is expected")
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def _need_bytes(value: int | bytes) -> bytes:
+    if not isinstance(value, bytes):
+        raise ProtobufError("bytes are expected")
+    return value
+
+
+def _read_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Split a message into numbered values: integers, or bytes of anything else."""
+    pos = 0
+    while pos < len(data):
+        tag, pos = _read_varint(data, pos)
+        wire = tag & 7
+        if wire == 0:
+            value, pos = _read_varint(data, pos)
+            yield tag >> 3, value
+        elif wire == 2:
+            size, pos = _read_varint(data, pos)
+            if pos + size > len(data):
+                raise ProtobufError("the data are cut")
+            yield tag >> 3, data[pos:pos + size]
+            pos += size
+        else:
+            raise ProtobufError(f"wire type {wire} is not used by Kubernetes")
+
+
+def _read_varint(data: bytes, pos: int) -> tuple[int, int]:
+    result = shift = 0
+    while pos < len(data) and shift < 70:
+        byte = data[pos]
+        pos += 1
+        result |= (byte & 0x7F) << shift
+        if not byte & 0x80:
+            return result, pos
+        shift += 7
+    raise ProtobufError("the data are cut or malformed")

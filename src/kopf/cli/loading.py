@@ -1,0 +1,141 @@
+"""
+Loading the user's code: files and modules are imported, and their decorators fill the registry as they go.
+
+What goes wrong in the user's code is shown from the user's point of view: which file, which line, and what to
+do -- with no traces of how the code was loaded.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import sysconfig
+import traceback
+import types
+from collections.abc import Iterable
+
+import click
+
+
+class LoadingError(click.ClickException):
+    """The operator's code cannot be loaded; the message is for the operator's developer."""
+
+
+def load(paths: Iterable[str], modules: Iterable[str]) -> None:
+    """
+    Import the files, then the modules, in the given order; the repeated ones are imported once.
+
+    As with ``python file.py`` and ``python -m module``, the files can import their neighbours, and the
+    modules are also looked for in the current directory.
+
+    Raises :class:`LoadingError` if anything cannot be imported, for any reason. The exits and interruptions
+    that the code itself has requested are passed through.
+    """
+    seen: set[str] = set()
+    for path in paths:
+        if (real := os.path.realpath(path)) not in seen:
+            seen.add(real)
+            _load_file(path)
+    for module in modules:
+        _load_module(module)
+
+
+def list_sources() -> list[str]:
+    """List the files of all imported modules that are neither parts of Python nor of installed packages."""
+    installed = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
+    prefixes = tuple(os.path.realpath(path) + os.sep for path in installed)
+    found = set()
+    for module in list(sys.modules.values()):
+        path = getattr(module, "__file__", None)
+        if path and path.endswith(".py") and not os.path.realpath(path).startswith(prefixes):
+            found.add(os.path.realpath(path))
+    return sorted(found)
+
+
+def _load_file(path: str) -> None:
+    if os.path.isdir(path):
+        raise LoadingError(
+            f"Cannot load {path!r}: it is a directory. Name the files in it, or use -m for packages."
+        )
+    if not os.path.exists(path):
+        raise LoadingError(f"Cannot load {path!r}: there is no such file. {_suggest_files(path)}".rstrip())
+
+    # The first in the list, so that the neighbour files of the latest file win, as for a script.
+    _put_first_in_sys_path(os.path.dirname(os.path.realpath(path)))
+    loader = importlib.machinery.SourceFileLoader(_choose_module_name(path), path)
+    spec = importlib.util.spec_from_file_location(loader.name, path, loader=loader)
+    assert spec is not None  # it is only for unknown kinds of files without an explicit loader
+    module = importlib.util.module_from_spec(spec)
+    # By their modules, classes are found when they are pickled or when their annotations are resolved.
+    sys.modules[loader.name] = module
+    try:
+        loader.exec_module(module)
+    except Exception as e:
+        del sys.modules[loader.name]
+        raise _explain(e, path) from e
+
+
+def _load_module(name: str) -> None:
+    _put_first_in_sys_path(os.getcwd())
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as e:
+        if e.name is not None and (name == e.name or name.startswith(f"{e.name}.")):
+            hint = " Modules are named without the extension." if name.endswith(".py") else ""
+            raise LoadingError(
+                f"Cannot load the module {name!r}: there is no module {e.name!r}, "
+                f"neither in the current directory nor among the installed ones.{hint}"
+            ) from e
+        raise _explain(e, name) from e
+    except Exception as e:
+        raise _explain(e, name) from e
+
+
+def _choose_module_name(path: str) -> str:
+    """Name the module by its file, unless the name is taken: e.g. ``operator`` is a module of Python itself."""
+    stem, _ = os.path.splitext(os.path.basename(path))
+    name, suffix = stem, 1
+    while name in sys.modules or name in sys.stdlib_module_names:
+        suffix += 1
+        name = f"{stem}_{suffix}"
+    return name
+
+
+def _put_first_in_sys_path(path: str) -> None:
+    if path in sys.path:
+        sys.path.remove(path)
+    sys.path.insert(0, path)
+
+
+def _suggest_files(path: str) -> str:
+    folder, name = os.path.split(path)
+    try:
+        names = [entry for entry in os.listdir(folder or ".") if entry.endswith(".py")]
+    except OSError:
+        return f"There is no directory {folder!r} either." if folder else ""
+    guesses = difflib.get_close_matches(name, names) + difflib.get_close_matches(f"{name}.py", names)
+    return f"Did you mean {os.path.join(folder, guesses[0])!r}?" if guesses else ""
+
+
+def _explain(exc: Exception, what: str) -> LoadingError:
+    if isinstance(exc, SyntaxError):
+        details = "".join(traceback.format_exception_only(exc)).rstrip()
+        return LoadingError(f"Cannot load {what!r}: there is a syntax error.\n{details}")
+    details = "".join(_format_users_traceback(exc)).rstrip()
+    return LoadingError(f"Cannot load {what!r}: it has failed on import.\n{details}")
+
+
+def _format_users_traceback(exc: Exception) -> list[str]:
+    """Format the traceback beginning from the first line of the user's code."""
+    tb: types.TracebackType | None = exc.__traceback__
+    while tb is not None and _is_machinery(tb.tb_frame.f_code.co_filename):
+        tb = tb.tb_next
+    return traceback.format_exception(type(exc), exc, tb)
+
+
+def _is_machinery(filename: str) -> bool:
+    return filename.startswith("<frozen importlib") or filename in (__file__, importlib.__file__)
