@@ -1,5 +1,6 @@
 """
-A real HTTP server that does what a test tells it to do, request by request: for the faults of servers and networks.
+A real HTTP server that does what a test tells it to do, request by request: for the faults of servers and
+networks.
 
 Every endpoint has a list of responses, one per request. A request beyond the list is answered with HTTP 418,
 which no code tolerates, and is remembered in ``unexpected``.
@@ -27,6 +28,7 @@ class ScriptedServer:
         self.url = ""
         self._scripts: dict[str, list[Responder]] = {}
         self._runner: web.AppRunner | None = None
+        self._arrival = asyncio.Event()
 
     def on(self, endpoint: str, *responders: Responder) -> None:
         """Add responses for an endpoint, e.g. ``"GET /path"``, or ``"WATCH /path"`` for watch streams."""
@@ -35,6 +37,12 @@ class ScriptedServer:
     def count(self, endpoint: str) -> int:
         """Count the requests to the endpoint."""
         return sum(_get_endpoint(request) == endpoint for request in self.requests)
+
+    async def until(self, endpoint: str, count: int) -> None:
+        """Wait until the endpoint has got so many requests."""
+        while self.count(endpoint) < count:
+            self._arrival.clear()
+            await self._arrival.wait()
 
     async def start(self) -> None:
         app = web.Application()
@@ -54,6 +62,7 @@ class ScriptedServer:
         endpoint = _get_endpoint(request)
         self.requests.append(request)
         self.bodies.append(await request.read())
+        self._arrival.set()
         script = self._scripts.get(endpoint)
         if not script:
             self.unexpected.append(endpoint)
@@ -82,7 +91,9 @@ def refuse(status: int, reason: str = "", message: str = "", **headers: str) -> 
 
 
 def stream(*chunks: bytes, end: str = "close") -> Responder:
-    """Respond with a stream: ``close`` it properly at the end, ``abort`` it, or leave it ``silent`` forever."""
+    """
+    Respond with a stream: ``close`` it properly at the end, ``abort`` it, or leave it ``silent`` forever.
+    """
 
     async def respond(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})

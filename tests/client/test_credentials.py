@@ -36,9 +36,7 @@ def pair() -> tuple[bytes, bytes]:
     )
     return (
         certificate.public_bytes(serialization.Encoding.PEM),
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        ),
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
     )
 
 
@@ -58,7 +56,7 @@ def test_path_and_data_together_are_refused(kwargs: dict[str, Any], name: str) -
 
 def test_positional_arguments_are_refused() -> None:
     with pytest.raises(TypeError):
-        ConnectionInfo("https://host")  # type: ignore[misc]
+        ConnectionInfo("https://host")  # type: ignore[call-arg]
 
 
 def test_secrets_are_not_shown() -> None:

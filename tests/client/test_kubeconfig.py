@@ -27,10 +27,11 @@ def make_config(
     cluster: dict[str, Any] | None = None,
     user: dict[str, Any] | None = None,
     context: dict[str, Any] | None = None,
+    current_context: str = "ctx",
     **fields: Any,
 ) -> dict[str, Any]:
     return {
-        "current-context": "ctx",
+        "current-context": current_context,
         "contexts": [{"name": "ctx", "context": {"cluster": "cls", "user": "usr", **(context or {})}}],
         "clusters": [{"name": "cls", "cluster": {"server": "https://host:6443", **(cluster or {})}}],
         "users": [{"name": "usr", "user": user or {}}],
@@ -129,7 +130,7 @@ def test_first_occurrence_wins(home: pathlib.Path, monkeypatch: pytest.MonkeyPat
         write(home / "1" / "config", {"users": [{"name": "usr", "user": {"tokenFile": "token"}}]}),
         home / "absent",
         write(home / "2" / "config", make_config(user={"token": "unused"})),
-        write(home / "3" / "config", make_config({"server": "https://unused"}, **{"current-context": "unused"})),
+        write(home / "3" / "config", make_config({"server": "https://unused"}, current_context="unused")),
     ]
     monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, paths)))
     info = login_with_kubeconfig()
@@ -155,8 +156,8 @@ def test_context_of_one_file_and_the_rest_of_another(home: pathlib.Path, monkeyp
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (make_config(**{"current-context": ""}), "No current context in .*config: choose one"),
-        (make_config(**{"current-context": "other"}), "context 'other' is not found in .*; those known are: 'ctx'"),
+        (make_config(current_context=""), "No current context in .*config: choose one"),
+        (make_config(current_context="other"), "context 'other' is not found in .*; those known are: 'ctx'"),
         (make_config(clusters=[]), "cluster 'cls' is not found in .*; those known are: none"),
         (make_config(users=[]), "user 'usr' is not found"),
         (make_config({"server": ""}), "cluster 'cls' has no server"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import time
 
 from hypothesis import given
@@ -39,7 +40,7 @@ def test_truncated_last_line_is_dropped_but_noticed() -> None:
 @given(st.binary(), st.lists(st.integers(min_value=0, max_value=100)))
 def test_no_byte_is_lost_wherever_it_is_cut(content: bytes, cuts: list[int]) -> None:
     positions = sorted({0, len(content), *(cut for cut in cuts if cut < len(content))})
-    chunks = [content[a:b] for a, b in zip(positions, positions[1:], strict=False)]
+    chunks = [content[a:b] for a, b in itertools.pairwise(positions)]
     lines, is_truncated = feed(*chunks)
     *complete, tail = content.split(b"\n")
     assert lines == [line for line in complete if line]

@@ -140,7 +140,7 @@ async def test_refused_credentials_are_never_accepted_again(vault: Vault) -> Non
     await vault.wait_until_depleted()
     vault.populate([info("a")])
     for task in tasks:
-        with pytest.raises(LoginError, match="Ran out of valid credentials: .* The reason: HTTP 401"):
+        with pytest.raises(LoginError, match=r"Ran out of valid credentials: .* The reason: HTTP 401"):
             await task
 
 
@@ -148,7 +148,7 @@ async def test_login_brings_nothing_at_all(vault: Vault) -> None:
     task = asyncio.create_task(peek(vault))
     await vault.wait_until_depleted()
     vault.populate([])
-    with pytest.raises(LoginError, match="no credentials are found. Make a kubeconfig available"):
+    with pytest.raises(LoginError, match=r"no credentials are found. Make a kubeconfig available"):
         await task
 
 
@@ -156,7 +156,7 @@ async def test_login_can_be_tried_again_after_a_failure(vault: Vault) -> None:
     task = asyncio.create_task(peek(vault))
     await vault.wait_until_depleted()
     vault.fail(LoginError("the login handler has failed"))
-    with pytest.raises(LoginError, match="the login handler has failed"):
+    with pytest.raises(LoginError, match=r"the login handler has failed"):
         await task
     task = asyncio.create_task(peek(vault))
     await vault.wait_until_depleted()
@@ -174,9 +174,7 @@ async def test_those_who_stopped_waiting_do_no_harm(vault: Vault) -> None:
     assert (await peek(vault)).token == "a"
 
 
-async def test_unusable_credentials_are_skipped_and_explained(
-    vault: Vault, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_unusable_credentials_are_skipped_and_explained(vault: Vault, caplog: pytest.LogCaptureFixture) -> None:
     broken = ConnectionInfo(server="https://host", ca_path="/absent/ca.crt")
     vault.populate([broken, info("a")])
     assert (await peek(vault)).token == "a"
@@ -188,7 +186,7 @@ async def test_only_unusable_credentials(vault: Vault, tmp_path: pathlib.Path) -
     task = asyncio.create_task(peek(vault))
     await vault.wait_until_depleted()
     vault.populate([ConnectionInfo(server="http://host", token_path=tmp_path / "absent")])
-    with pytest.raises(LoginError, match="The reason: .*No such file .*absent"):
+    with pytest.raises(LoginError, match=r"The reason: .*No such file .*absent"):
         await task
 
 
@@ -205,7 +203,7 @@ async def test_expired_credentials_are_dropped(vault: Vault) -> None:
     task = asyncio.create_task(peek(vault))
     await vault.wait_until_depleted()
     vault.populate([])
-    with pytest.raises(LoginError, match="The reason: The credentials have expired at 20"):
+    with pytest.raises(LoginError, match=r"The reason: The credentials have expired at 20"):
         await task
 
 
@@ -292,7 +290,7 @@ async def test_everything_is_closed_in_the_end() -> None:
     assert unused.session.closed
     vault.release(used)
     vault.populate([info("d")])
-    with pytest.raises(LoginError, match="the operator has ended"):
+    with pytest.raises(LoginError, match=r"the operator has ended"):
         await vault.acquire()
     await vault.close()
 
@@ -302,5 +300,5 @@ async def test_those_who_wait_are_told_of_the_end() -> None:
     task = asyncio.create_task(peek(vault))
     await vault.wait_until_depleted()
     await vault.close()
-    with pytest.raises(LoginError, match="the operator has ended"):
+    with pytest.raises(LoginError, match=r"the operator has ended"):
         await task

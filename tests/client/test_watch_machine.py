@@ -37,7 +37,7 @@ class Steps:
     def __init__(self) -> None:
         self.machine = WatchMachine(RESOURCE)
 
-    def list(self, version: int, *pages: list[KubeObject]) -> list[Seen | str]:
+    def relist(self, version: int, *pages: list[KubeObject]) -> list[Seen | str]:
         events: list[WatchEvent] = []
         self.machine.begin_listing()
         for page in pages:
@@ -63,7 +63,7 @@ def test_initial_state(steps: Steps) -> None:
 
 
 def test_initial_listing(steps: Steps) -> None:
-    assert steps.list(10, [make("a", 1), make("b", 2)], [make("c", 3)]) == [
+    assert steps.relist(10, [make("a", 1), make("b", 2)], [make("c", 3)]) == [
         (None, "a", "uid-a", "1"),
         (None, "b", "uid-b", "2"),
         (None, "c", "uid-c", "3"),
@@ -93,7 +93,7 @@ def test_version_is_of_the_first_page(steps: Steps) -> None:
 
 
 def test_events_of_the_stream(steps: Steps) -> None:
-    steps.list(10, [make("a", 1)])
+    steps.relist(10, [make("a", 1)])
     assert steps.take("ADDED", make("b", 11)) == [("ADDED", "b", "uid-b", "11")]
     assert steps.machine.version == "11"
     assert steps.take("MODIFIED", make("a", 12)) == [("MODIFIED", "a", "uid-a", "12")]
@@ -104,7 +104,7 @@ def test_events_of_the_stream(steps: Steps) -> None:
 
 
 def test_same_state_is_not_repeated(steps: Steps) -> None:
-    steps.list(10, [make("a", 1)])
+    steps.relist(10, [make("a", 1)])
     assert steps.take("ADDED", make("a", 1)) == []
     assert steps.take("MODIFIED", make("a", 11)) == [("MODIFIED", "a", "uid-a", "11")]
     assert steps.take("MODIFIED", make("a", 11)) == []
@@ -112,36 +112,36 @@ def test_same_state_is_not_repeated(steps: Steps) -> None:
 
 
 def test_bookmarks_move_the_version_only(steps: Steps) -> None:
-    steps.list(10, [make("a", 1)])
+    steps.relist(10, [make("a", 1)])
     steps.machine.take_bookmark("20")
     assert steps.machine.version == "20"
     assert steps.machine.state is State.WATCHING
 
 
 def test_deletion_of_the_unknown_is_still_reported(steps: Steps) -> None:
-    steps.list(10, [])
+    steps.relist(10, [])
     assert steps.take("DELETED", make("a", 11)) == [("DELETED", "a", "uid-a", "11")]
 
 
 def test_late_deletion_does_not_affect_the_recreated_object(steps: Steps) -> None:
-    steps.list(10, [make("a", 9, "new")])
+    steps.relist(10, [make("a", 9, "new")])
     assert steps.take("DELETED", make("a", 11, "old")) == [("DELETED", "a", "old", "11")]
     assert len(steps.machine) == 1
 
 
 def test_recreation_unnoticed_by_the_stream(steps: Steps) -> None:
-    steps.list(10, [make("a", 1, "old")])
+    steps.relist(10, [make("a", 1, "old")])
     assert steps.take("ADDED", make("a", 11, "new")) == [("DELETED", "a", "old", "1"), ("ADDED", "a", "new", "11")]
     assert len(steps.machine) == 1
 
 
 def test_similar_uids_are_different(steps: Steps) -> None:
-    steps.list(10, [make("a", 1, "u")])
+    steps.relist(10, [make("a", 1, "u")])
     assert steps.take("MODIFIED", make("a", 11, "uu")) == [("DELETED", "a", "u", "1"), ("MODIFIED", "a", "uu", "11")]
 
 
 def test_expired_version(steps: Steps) -> None:
-    steps.list(10, [make("a", 1)])
+    steps.relist(10, [make("a", 1)])
     steps.machine.expire()
     assert steps.machine.state is State.EXPIRED
     assert steps.machine.version is None
@@ -149,10 +149,10 @@ def test_expired_version(steps: Steps) -> None:
 
 
 def test_repeated_listing_reports_differences_only(steps: Steps) -> None:
-    steps.list(10, [make("same", 1), make("changed", 2), make("vanished", 3), make("recreated", 4, "old")])
+    steps.relist(10, [make("same", 1), make("changed", 2), make("vanished", 3), make("recreated", 4, "old")])
     steps.machine.expire()
     page = [make("changed", 12), make("new", 13), make("recreated", 14, "new"), make("same", 1)]
-    assert steps.list(20, page) == [
+    assert steps.relist(20, page) == [
         ("MODIFIED", "changed", "uid-changed", "12"),
         ("ADDED", "new", "uid-new", "13"),
         ("DELETED", "recreated", "old", "4"),
@@ -167,7 +167,7 @@ def test_initial_listing_started_anew(steps: Steps) -> None:
     events: list[WatchEvent] = []
     steps.machine.begin_listing()
     steps.machine.take_page([make("same", 1), make("changed", 2), make("vanished", 3)], "10", events)
-    assert steps.list(20, [make("changed", 12), make("new", 13), make("same", 1)]) == [
+    assert steps.relist(20, [make("changed", 12), make("new", 13), make("same", 1)]) == [
         (None, "changed", "uid-changed", "12"),
         (None, "new", "uid-new", "13"),
         ("DELETED", "vanished", "uid-vanished", "3"),
@@ -176,18 +176,18 @@ def test_initial_listing_started_anew(steps: Steps) -> None:
 
 
 def test_repeated_listing_started_anew(steps: Steps) -> None:
-    steps.list(10, [make("a", 1), make("b", 2)])
+    steps.relist(10, [make("a", 1), make("b", 2)])
     steps.machine.expire()
     events: list[WatchEvent] = []
     steps.machine.begin_listing()
     steps.machine.take_page([make("a", 1), make("b", 2)], "20", events)
     assert events == []
-    assert steps.list(30, [make("b", 2)]) == [("DELETED", "a", "uid-a", "1"), "LISTED"]
+    assert steps.relist(30, [make("b", 2)]) == [("DELETED", "a", "uid-a", "1"), "LISTED"]
 
 
 def test_synthetic_deletions_have_the_identity(steps: Steps) -> None:
     events: list[WatchEvent] = []
-    steps.list(10, [make("a", 1)])
+    steps.relist(10, [make("a", 1)])
     steps.machine.expire()
     steps.machine.begin_listing()
     steps.machine.finish_listing(events)
@@ -199,7 +199,7 @@ def test_synthetic_deletions_have_the_identity(steps: Steps) -> None:
 def test_synthetic_deletions_of_cluster_scoped_objects(steps: Steps) -> None:
     events: list[WatchEvent] = []
     content = b'{"metadata":{"name":"x","uid":"u","resourceVersion":"1"}}'
-    steps.list(10, [KubeObject.from_json(content)])
+    steps.relist(10, [KubeObject.from_json(content)])
     steps.machine.expire()
     steps.machine.begin_listing()
     steps.machine.finish_listing(events)
@@ -209,7 +209,7 @@ def test_synthetic_deletions_of_cluster_scoped_objects(steps: Steps) -> None:
 
 def test_namesakes_in_other_namespaces_are_different(steps: Steps) -> None:
     other = KubeObject.from_json(b'{"metadata":{"name":"a","namespace":"ns2","uid":"u2","resourceVersion":"2"}}')
-    assert steps.list(10, [make("a", 1), other]) == [(None, "a", "uid-a", "1"), (None, "a", "u2", "2"), "LISTED"]
+    assert steps.relist(10, [make("a", 1), other]) == [(None, "a", "uid-a", "1"), (None, "a", "u2", "2"), "LISTED"]
     assert len(steps.machine) == 2
 
 
@@ -238,7 +238,8 @@ def test_transitions(state: State, action: Any, allowed: set[State]) -> None:
 
 class Cluster(RuleBasedStateMachine):
     """
-    Any sequence of changes, streamed or missed, listings complete or not: the consumer sees the same as there is.
+    Any sequence of changes, streamed or missed, listings complete or not: the consumer sees the same as there
+    is.
 
     The consumer is the simplest one: it keeps the last state of every uid as told by the events.
     """

@@ -67,25 +67,19 @@ async def take(api: APIClient, settings: OperatorSettings) -> AsyncIterator[Take
                 getter.cancel()
                 task.result()  # raises
             events.append(describe(await getter))
-        assert queue.empty()
         return events
 
     yield take
     task.cancel()
     await asyncio.wait([task])
+    assert queue.empty()  # nothing but what was expected
 
 
 def versions(server: ScriptedServer) -> list[str | None]:
     return [request.query.get("resourceVersion") for request in server.requests if "watch" in request.query]
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.01)
-
-
-async def test_listing_then_watching(server: ScriptedServer, take: Take, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "kopf._client")
+async def test_listing_then_watching(server: ScriptedServer, take: Take) -> None:
     server.on(LIST, reply(listing(10, obj("a", 1), token="t")), reply(listing(10, obj("b", 2))))
     server.on(WATCH, stream(line("ADDED", obj("c", 11)) + line("DELETED", obj("a", 12)), end="silent"))
     assert await take(3) == ["None:a:1", "None:b:2", "LISTED"]
@@ -95,22 +89,31 @@ async def test_listing_then_watching(server: ScriptedServer, take: Take, caplog:
         "allowWatchBookmarks": "true",
         "resourceVersion": "10",
     }
-    assert "Starting the watch-stream for kopfexamples.v1.kopf.dev cluster-wide." in caplog.messages
 
 
-async def test_namespace_and_its_logs(
-    server: ScriptedServer, api: APIClient, settings: OperatorSettings, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("namespace", "path", "scope"),
+    [(None, PATH, "cluster-wide"), ("ns", "/apis/kopf.dev/v1/namespaces/ns/kopfexamples", "in 'ns'")],
+)
+async def test_scopes_and_their_logs(
+    server: ScriptedServer,
+    api: APIClient,
+    settings: OperatorSettings,
+    caplog: pytest.LogCaptureFixture,
+    namespace: str | None,
+    path: str,
+    scope: str,
 ) -> None:
     caplog.set_level(logging.DEBUG, "kopf._client")
-    server.on("GET /apis/kopf.dev/v1/namespaces/ns/kopfexamples", reply(listing(10)))
-    server.on("WATCH /apis/kopf.dev/v1/namespaces/ns/kopfexamples", stream(line("ADDED", obj("a", 11))))
-    batches = watch_batches(api, settings, RESOURCE, "ns")
+    server.on(f"GET {path}", reply(listing(10)))
+    server.on(f"WATCH {path}", stream(line("ADDED", obj("a", 11))))
+    batches = watch_batches(api, settings, RESOURCE, namespace)
     assert [describe(event) for event in await anext(batches)] == ["LISTED"]
     assert [describe(event) for event in await anext(batches)] == ["ADDED:a:11"]
     await batches.aclose()
     assert caplog.messages == [
-        "Starting the watch-stream for kopfexamples.v1.kopf.dev in 'ns'.",
-        "Stopping the watch-stream for kopfexamples.v1.kopf.dev in 'ns'.",
+        f"Starting the watch-stream for kopfexamples.v1.kopf.dev {scope}.",
+        f"Stopping the watch-stream for kopfexamples.v1.kopf.dev {scope}.",
     ]
 
 
@@ -120,7 +123,7 @@ async def test_settings_of_streams(server: ScriptedServer, settings: OperatorSet
     server.on(LIST, reply(listing(10)))
     server.on(WATCH, SILENCE)
     assert await take(1) == ["LISTED"]
-    await until(lambda: server.count(WATCH) == 1)
+    await server.until(WATCH, 1)
     assert server.requests[-1].query["timeoutSeconds"] == "124"
     assert server.requests[-1].query["labelSelector"] == "a=b"
 
@@ -130,7 +133,7 @@ async def test_resuming_after_the_end_of_the_stream(server: ScriptedServer, take
     server.on(LIST, reply(listing(10)))
     server.on(WATCH, stream(line("ADDED", obj("a", 11))), stream(), stream(BOOKMARK), SILENCE)
     assert await take(2) == ["LISTED", "ADDED:a:11"]
-    await until(lambda: server.count(WATCH) == 4)
+    await server.until(WATCH, 4)
     assert versions(server) == ["10", "11", "11", "20"]
     assert server.count(LIST) == 1
 
@@ -153,6 +156,7 @@ async def test_line_cut_in_the_middle(server: ScriptedServer, take: Take, cut: i
 async def test_garbled_line(
     server: ScriptedServer, take: Take, garbage: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "kopf._client")
     good, better = line("ADDED", obj("a", 11)), line("MODIFIED", obj("a", 12))
     server.on(LIST, reply(listing(10)))
     server.on(WATCH, stream(good + garbage + better, end="silent"), stream(better, end="silent"))
@@ -167,7 +171,7 @@ async def test_garbled_line_again_and_again(server: ScriptedServer, take: Take) 
     server.on(LIST, reply(listing(10, obj("a", 1))), reply(listing(20, obj("a", 15))))
     server.on(WATCH, *[stream(b"{\n", end="silent")] * 3, SILENCE)
     assert await take(4) == ["None:a:1", "LISTED", "MODIFIED:a:15", "LISTED"]
-    await until(lambda: server.count(WATCH) == 4)
+    await server.until(WATCH, 4)
     assert versions(server) == ["10", "10", "10", "20"]
 
 
@@ -179,9 +183,7 @@ async def test_line_of_megabytes(server: ScriptedServer, take: Take) -> None:
 
 @pytest.mark.fastforward
 @pytest.mark.parametrize("gone", [stream(line("ERROR", GONE), end="silent"), refuse(410, "Expired")])
-async def test_expired_version_leads_to_another_listing(
-    server: ScriptedServer, take: Take, gone: Responder
-) -> None:
+async def test_expired_version_leads_to_another_listing(server: ScriptedServer, take: Take, gone: Responder) -> None:
     before = [obj("same", 1), obj("changed", 2), obj("vanished", 3), obj("recreated", 4, "old")]
     after = [obj("same", 1), obj("changed", 12), obj("recreated", 14, "new"), obj("new", 13)]
     server.on(LIST, reply(listing(10, *before)), reply(listing(20, *after)))
@@ -195,7 +197,7 @@ async def test_expired_version_leads_to_another_listing(
         "DELETED:vanished:3",
         "LISTED",
     ]
-    await until(lambda: server.count(WATCH) == 2)
+    await server.until(WATCH, 2)
     assert versions(server) == ["10", "20"]
 
 
@@ -209,9 +211,7 @@ async def test_server_that_never_has_the_version_is_not_flooded(server: Scripted
 
 
 @pytest.mark.fastforward
-async def test_other_errors_in_the_stream(
-    server: ScriptedServer, take: Take, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_other_errors_in_the_stream(server: ScriptedServer, take: Take, caplog: pytest.LogCaptureFixture) -> None:
     error = line("ERROR", {"kind": "Status", "code": 500, "reason": "InternalError", "message": "etcd is lost"})
     server.on(LIST, reply(listing(10)))
     server.on(WATCH, stream(error, end="silent"), stream(line("ADDED", obj("a", 11)), end="silent"))
@@ -221,9 +221,7 @@ async def test_other_errors_in_the_stream(
 
 
 @pytest.mark.fastforward
-async def test_unknown_events_are_skipped(
-    server: ScriptedServer, take: Take, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_unknown_events_are_skipped(server: ScriptedServer, take: Take, caplog: pytest.LogCaptureFixture) -> None:
     server.on(LIST, reply(listing(10)))
     server.on(WATCH, stream(line("STRANGE", {}) + line("ADDED", obj("a", 11)), end="silent"))
     assert await take(2) == ["LISTED", "ADDED:a:11"]
@@ -233,7 +231,9 @@ async def test_unknown_events_are_skipped(
 @pytest.mark.fastforward
 async def test_silent_stream_is_reopened(server: ScriptedServer, take: Take) -> None:
     server.on(LIST, reply(listing(10)))
-    server.on(WATCH, stream(line("ADDED", obj("a", 11)), end="silent"), stream(line("ADDED", obj("b", 12)), end="silent"))
+    server.on(
+        WATCH, stream(line("ADDED", obj("a", 11)), end="silent"), stream(line("ADDED", obj("b", 12)), end="silent")
+    )
     assert await take(2) == ["LISTED", "ADDED:a:11"]
     started = asyncio.get_running_loop().time()
     assert await take(1) == ["ADDED:b:12"]
@@ -250,13 +250,13 @@ async def test_own_timeout_is_a_normal_end(
     server.on(WATCH, *[SILENCE] * 10)
     assert await take(1) == ["LISTED"]
     started = asyncio.get_running_loop().time()
-    await until(lambda: server.count(WATCH) == 10)
+    await server.until(WATCH, 10)
     assert asyncio.get_running_loop().time() - started < 10 * 31.5
     assert not caplog.records
 
 
 @pytest.mark.fastforward
-@pytest.mark.parametrize("failure", [refuse(500), refuse(503), refuse(429), drop, never])
+@pytest.mark.parametrize("failure", [refuse(500), refuse(503), refuse(429), never])
 async def test_failures_to_watch_are_waited_out(
     server: ScriptedServer,
     settings: OperatorSettings,
@@ -277,10 +277,19 @@ async def test_failures_to_watch_are_waited_out(
 
 
 @pytest.mark.fastforward
+async def test_broken_connections_are_waited_out(server: ScriptedServer, take: Take) -> None:
+    server.on(LIST, reply(listing(10)))
+    server.on(WATCH, *[drop] * 20, stream(line("ADDED", obj("a", 11)), end="silent"))
+    assert await take(2) == ["LISTED", "ADDED:a:11"]
+
+
+@pytest.mark.fastforward
 async def test_pauses_are_short_again_after_success(server: ScriptedServer, take: Take) -> None:
     server.on(LIST, reply(listing(10)))
-    server.on(WATCH, *[refuse(500)] * 10, stream(BOOKMARK), refuse(500), stream(line("ADDED", obj("a", 21)), end="silent"))
-    await until(lambda: server.count(WATCH) == 11)
+    server.on(
+        WATCH, *[refuse(500)] * 10, stream(BOOKMARK), refuse(500), stream(line("ADDED", obj("a", 21)), end="silent")
+    )
+    await server.until(WATCH, 11)
     started = asyncio.get_running_loop().time()
     assert await take(2) == ["LISTED", "ADDED:a:21"]
     assert asyncio.get_running_loop().time() - started < 1
@@ -292,7 +301,7 @@ async def test_server_that_closes_streams_at_once_is_not_flooded(server: Scripte
     server.on(WATCH, *[stream()] * 10, SILENCE)
     assert await take(1) == ["LISTED"]
     started = asyncio.get_running_loop().time()
-    await until(lambda: server.count(WATCH) == 11)
+    await server.until(WATCH, 11)
     assert asyncio.get_running_loop().time() - started > 60
 
 
@@ -324,7 +333,7 @@ async def test_listing_that_fails_half_way(server: ScriptedServer, settings: Ope
     server.on(LIST, reply(listing(20, obj("a", 1), obj("c", 12))))
     server.on(WATCH, SILENCE)
     assert await take(5) == ["None:a:1", "None:b:2", "None:c:12", "DELETED:b:2", "LISTED"]
-    await until(lambda: server.count(WATCH) == 1)
+    await server.until(WATCH, 1)
     assert versions(server) == ["20"]
 
 
@@ -357,7 +366,9 @@ async def test_what_does_not_pass_by_itself_is_raised(
 @pytest.mark.fastforward
 async def test_credentials_are_replaced_on_the_way(server: ScriptedServer, vault: Vault, take: Take) -> None:
     server.on(LIST, reply(listing(10)))
-    server.on(WATCH, stream(line("ADDED", obj("a", 11))), refuse(401), stream(line("ADDED", obj("b", 12)), end="silent"))
+    server.on(
+        WATCH, stream(line("ADDED", obj("a", 11))), refuse(401), stream(line("ADDED", obj("b", 12)), end="silent")
+    )
     assert await take(2) == ["LISTED", "ADDED:a:11"]
     await vault.wait_until_depleted()
     vault.populate([ConnectionInfo(server=server.url, token="token-2")])

@@ -209,9 +209,7 @@ class APIClient:
                 if connection.token == token and not connection.reload_token():
                     self._vault.invalidate(connection, error)
             except (aiohttp.ClientError, OSError) as exc:
-                is_timed_out = isinstance(exc, TimeoutError) and not isinstance(
-                    exc, aiohttp.ServerTimeoutError
-                )
+                is_timed_out = isinstance(exc, TimeoutError) and not isinstance(exc, aiohttp.ServerTimeoutError)
                 if is_open and is_timed_out:
                     return
                 raise _make_network_error("GET", connection.credentials.server, target, exc) from exc
@@ -268,9 +266,7 @@ class APIClient:
 
 def _make_error(method: str, target: str, response: aiohttp.ClientResponse, content: bytes) -> APIError:
     path = target.partition("?")[0]
-    return make_error(
-        status=response.status, method=method, path=path, headers=response.headers, body=content
-    )
+    return make_error(status=response.status, method=method, path=path, headers=response.headers, body=content)
 
 
 def _make_network_error(method: str, server: str, target: str, exc: Exception) -> APINetworkError:

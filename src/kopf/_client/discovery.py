@@ -60,14 +60,9 @@ async def discover(api: APIClient, selectors: Iterable[Selector]) -> Discovery:
     semaphore = asyncio.Semaphore(MAX_PARALLEL_REQUESTS)
     groups = await _find_groups(api, {selector.group for selector in selectors}, semaphore)
     needed = [
-        (group, version)
-        for group in groups
-        for version in group.versions
-        if _is_needed(group, version, selectors)
+        (group, version) for group in groups for version in group.versions if _is_needed(group, version, selectors)
     ]
-    outcomes = await asyncio.gather(
-        *(_read_version(api, group, version, semaphore) for group, version in needed)
-    )
+    outcomes = await asyncio.gather(*(_read_version(api, group, version, semaphore) for group, version in needed))
     found = dict(zip(needed, outcomes, strict=True))
     unavailable = {
         _get_api_version(group, version): outcome
@@ -76,9 +71,7 @@ async def discover(api: APIClient, selectors: Iterable[Selector]) -> Discovery:
     }
     if unavailable:
         details = "; ".join(f"{name} ({error})" for name, error in unavailable.items())
-        logger.warning(
-            "Some of the API groups are unavailable, their resources are not known now: %s", details
-        )
+        logger.warning("Some of the API groups are unavailable, their resources are not known now: %s", details)
     return Discovery(frozenset(_mark_preferred(groups, found)), unavailable)
 
 

@@ -122,15 +122,11 @@ def _merge(config: Kubeconfig, content: Mapping[str, Any], path: pathlib.Path) -
             if not isinstance(entry, dict) or "name" not in entry:
                 raise LoginError(f"The kubeconfig {path} has an entry with no name in {section!r}.")
             value = entry.get(key) or {}
-            absolute = {
-                name: str(path.absolute().parent / value[name]) for name in path_fields if value.get(name)
-            }
+            absolute = {name: str(path.absolute().parent / value[name]) for name in path_fields if value.get(name)}
             entries.setdefault(entry["name"], {**value, **absolute})
 
 
-def _get_entry(
-    entries: Mapping[str, Mapping[str, Any]], kind: str, name: str | None, where: str
-) -> Mapping[str, Any]:
+def _get_entry(entries: Mapping[str, Mapping[str, Any]], kind: str, name: str | None, where: str) -> Mapping[str, Any]:
     if name is None or name not in entries:
         known = ", ".join(repr(known) for known in entries) or "none"
         raise LoginError(f"The {kind} {name!r} is not found in {where}; those known are: {known}.")

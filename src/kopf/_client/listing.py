@@ -72,8 +72,7 @@ async def list_pages(
         kind = listing.kind.removesuffix("List") if listing.kind else resource.kind
         # Copies of raw objects let the page go: otherwise, each of them would keep the whole page in memory.
         objects = [
-            KubeObject.from_json(bytes(raw), api_version=listing.apiVersion, kind=kind)
-            for raw in listing.items or ()
+            KubeObject.from_json(bytes(raw), api_version=listing.apiVersion, kind=kind) for raw in listing.items or ()
         ]
         token, version = listing.metadata.continue_, listing.metadata.resourceVersion
         del listing

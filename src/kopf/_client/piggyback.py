@@ -95,7 +95,7 @@ def login_via_pykube(*, logger: AnyLogger = module_logger, **_: Any) -> Connecti
     try:
         config = pykube.KubeConfig.from_service_account()
         logger.debug("Pykube is configured in the cluster by the service account.")
-    except FileNotFoundError as incluster_error:
+    except (OSError, KeyError) as incluster_error:  # no files or no variables of a pod
         try:
             config = pykube.KubeConfig.from_file()
             logger.debug("Pykube is configured by the kubeconfig.")

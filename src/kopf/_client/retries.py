@@ -19,9 +19,7 @@ The shortest pause, in seconds, when the server keeps asking to slow down and al
 """
 
 
-def get_delay(
-    error: APIError | APINetworkError, backoff: float | None, *, enforce_retry_after: bool
-) -> float | None:
+def get_delay(error: APIError | APINetworkError, backoff: float | None, *, enforce_retry_after: bool) -> float | None:
     """
     Tell in how many seconds to repeat the failed request; ``None`` to give up.
 

@@ -17,9 +17,7 @@ from kopf._client.credentials import ConnectionInfo
 SERVICE_ACCOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
-def login_with_service_account(
-    *, directory: str | os.PathLike[str] | None = None, **_: Any
-) -> ConnectionInfo | None:
+def login_with_service_account(*, directory: str | os.PathLike[str] | None = None, **_: Any) -> ConnectionInfo | None:
     """
     Log in as the service account of the pod; ``None`` if there is no service account, i.e. it is not a pod.
 

@@ -128,9 +128,7 @@ class Vault:
                 connection.keep_token_fresh()
                 return connection
             # Sessions made by login handlers can be closed by their makers.
-            self.invalidate(
-                connection, LoginError(f"The session for {connection.credentials.server} is closed.")
-            )
+            self.invalidate(connection, LoginError(f"The session for {connection.credentials.server} is closed."))
             best = self._best
         return None
 
@@ -145,9 +143,7 @@ class Vault:
         now = asyncio.get_running_loop().time()
         for connection in [*self._connections]:
             if connection.deadline is not None and now >= connection.deadline:
-                self._last_error = LoginError(
-                    f"The credentials have expired at {connection.credentials.expiration}."
-                )
+                self._last_error = LoginError(f"The credentials have expired at {connection.credentials.expiration}.")
                 self._retire(connection)
 
     def _retire(self, connection: Connection) -> None:

@@ -97,9 +97,7 @@ async def watch_batches(
 
 
 class _Watcher:
-    def __init__(
-        self, api: APIClient, settings: OperatorSettings, resource: Resource, namespace: str | None
-    ) -> None:
+    def __init__(self, api: APIClient, settings: OperatorSettings, resource: Resource, namespace: str | None) -> None:
         self._api = api
         self._settings = settings
         self._resource = resource
@@ -189,9 +187,7 @@ class _Watcher:
                     case "ERROR":
                         raise self._make_error(bytes(line.object))
                     case _:
-                        logger.warning(
-                            "An unknown event type %r is skipped for %r.", line.type, self._resource
-                        )
+                        logger.warning("An unknown event type %r is skipped for %r.", line.type, self._resource)
         except msgspec.DecodeError as exc:
             raise BrokenStreamError(f"a line of {len(raw)} bytes cannot be decoded: {exc}") from exc
         finally:

@@ -14,7 +14,6 @@ The administration of a server from other processes, at ``/_kopf/``: faults and 
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -39,7 +38,7 @@ class FaultSettings(msgspec.Struct, forbid_unknown_fields=True):
 class Admin:
     """Answers under the administrative prefix."""
 
-    def __init__(self, faults: Faults, counters: Callable[[], collections.Counter[tuple[str, str, int]]]) -> None:
+    def __init__(self, faults: Faults, counters: collections.Counter[tuple[str, str, int]]) -> None:
         super().__init__()
         self._faults = faults
         self._counters = counters
@@ -49,7 +48,7 @@ class Admin:
             case "GET", ("counters",):
                 return Answer(200, codec.encode(self._count()))
             case "DELETE", ("counters",):
-                self._counters().clear()
+                self._counters.clear()
             case "GET", ("faults",):
                 pass
             case "PUT", ("faults",):
@@ -65,10 +64,9 @@ class Admin:
         return Answer(200, codec.encode(self._describe_faults()))
 
     def _count(self) -> dict[str, object]:
-        counters = self._counters()
         requests = [{"verb": verb, "resource": resource, "code": code, "count": count}
-                    for (verb, resource, code), count in sorted(counters.items())]
-        return {"total": counters.total(), "requests": requests}
+                    for (verb, resource, code), count in sorted(self._counters.items())]
+        return {"total": self._counters.total(), "requests": requests}
 
     def _describe_faults(self) -> FaultSettings:
         faults = self._faults

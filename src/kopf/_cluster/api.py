@@ -139,6 +139,8 @@ class API:
     def _update(self, kind: Kind, call: Call, request: Request) -> Answer:
         if call.name is None:
             raise statuses.method_not_allowed()
+        if call.subresource and request.content_type == protobuf.MEDIA_TYPE:
+            raise statuses.not_implemented("the status in protobuf")
         options = _write_options(request)
         body = _read_object(kind, request)
         metadata = body.get("metadata")
@@ -192,13 +194,9 @@ class API:
 
     def _written(self, status: int, kind: Kind, record: Record, request: Request, options: WriteOptions) -> Answer:
         form = negotiate(request.accept)
-        headers = {"Warning": ", ".join(f'299 - "{_escape(text)}"' for text in options.warnings)} \
+        headers = {"Warning": ", ".join(f'299 - {codec.encode(text).decode("ascii", "replace")}' for text in options.warnings)} \
             if options.warnings else {}
         return Answer(status, form.one(kind, record), form.content_type, headers)
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _write_options(request: Request) -> WriteOptions:

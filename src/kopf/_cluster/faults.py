@@ -61,8 +61,9 @@ class FaultRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def make_status(self) -> statuses.APIStatus:
         """Make the refusal as the real server makes it for this code."""
         reason, message = _REASONS.get(self.status, ("", "the server has refused the request on demand"))
-        headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
-        details = {} if self.retry_after is None else {"retryAfterSeconds": self.retry_after}
+        retry_after = 1 if self.retry_after is None and self.status == 429 else self.retry_after
+        headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+        details = {} if retry_after is None else {"retryAfterSeconds": retry_after}
         return APIFault(self.status, reason, self.message or message, details=details, headers=headers)
 
 

@@ -23,6 +23,7 @@ from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
 from . import codec, statuses
+from .admin import PREFIX, Admin
 from .faults import FaultRule, Faults, WatchControl
 from .requests import Answer, Call, Request, Stream, resolve
 
@@ -49,6 +50,9 @@ class HTTPServer:
     def __init__(self, application: Application, *, token: str, faults: Faults) -> None:
         super().__init__()
         self._application = application
+        self.counters: collections.Counter[tuple[str, str, int]] = collections.Counter()
+        """How many requests were answered, by verb, resource, and code."""
+        self._admin = Admin(faults, self.counters)
         self._token = f"Bearer {token}".encode()
         self._faults = faults
         self._changed = asyncio.Event()
@@ -57,8 +61,6 @@ class HTTPServer:
         self._watch_timer: asyncio.TimerHandle | None = None
         self._server: web.Server | None = None
         self._listener: asyncio.Server | None = None
-        self.counters: collections.Counter[tuple[str, str, int]] = collections.Counter()
-        """How many requests were answered, by verb, resource, and code."""
 
     async def start(self, host: str, port: int, context: ssl.SSLContext, control: WatchControl) -> int:
         """Begin to listen; give the port."""
@@ -113,6 +115,8 @@ class HTTPServer:
         try:
             request = await self._read(http)
             call = resolve(request)
+            if request.path[:1] == (PREFIX,):  # neither disturbed nor counted
+                return _respond(http, self._admin.answer(request))
             rule = self._faults.decide(call, http.method, http.path) if self._faults.rules else None
             if rule is not None:
                 await self._disturb(rule, http)
@@ -130,15 +134,14 @@ class HTTPServer:
             logger.exception("The local cluster has failed to handle %s %s", http.method, http.path)
             answer = _refuse(statuses.internal("unexpected failure of the local cluster, see its logs"))
         self._count(call, answer.status)
-        return web.Response(status=answer.status, body=b"" if http.method == "HEAD" else answer.body,
-                            headers={"Content-Type": answer.content_type, **answer.headers})
+        return _respond(http, answer)
 
     async def _read(self, http: web.BaseRequest) -> Request:
         """Take the whole request in, authenticated."""
         raw_path, _, raw_query = http.raw_path.partition("?")
-        if not hmac.compare_digest(http.headers.get("Authorization", "").encode(), self._token):
-            if raw_path not in _OPEN_PATHS:
-                raise statuses.unauthorized()
+        authorization = http.headers.get("Authorization", "").encode(errors="surrogateescape")
+        if not hmac.compare_digest(authorization, self._token) and raw_path not in _OPEN_PATHS:
+            raise statuses.unauthorized()
         body = b""
         if http.can_read_body:
             try:
@@ -235,6 +238,11 @@ def _disconnect(http: web.BaseRequest) -> None:
     if http.transport is not None:
         http.transport.abort()
     raise asyncio.CancelledError
+
+
+def _respond(http: web.BaseRequest, answer: Answer) -> web.Response:
+    return web.Response(status=answer.status, body=b"" if http.method == "HEAD" else answer.body,
+                        headers={"Content-Type": answer.content_type, **answer.headers})
 
 
 def _refuse(status: statuses.APIStatus) -> Answer:

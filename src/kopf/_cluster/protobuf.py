@@ -22,7 +22,7 @@ MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\0"
 
 # Messages with their fields: ``number name type``. The types: s(tring), i(nteger), b(oolean), x (bytes), t(ime),
-# q(uantity), o (integer or string), or another message; with ``[]`` for lists and ``{}`` for maps from strings.
+# q(uantity), o (integer or string), - (ignored), or another message; with ``[]`` for lists and ``{}`` for maps from strings.
 # ``?`` marks the fields that can be absent: their empty values have a meaning, while those of the others have none.
 _MESSAGES: Final = """
 ObjectMeta: 1 name s, 2 generateName s, 3 namespace s, 4 selfLink s, 5 uid s, 6 resourceVersion s, 7 generation i,
@@ -36,29 +36,25 @@ DeleteOptions: 1 gracePeriodSeconds i?, 2 preconditions Preconditions, 3 orphanD
 Preconditions: 1 uid s?, 2 resourceVersion s?
 ObjectReference: 1 kind s, 2 namespace s, 3 name s, 4 uid s, 5 apiVersion s, 6 resourceVersion s, 7 fieldPath s
 LocalObjectReference: 1 name s
-Namespace: 1 metadata ObjectMeta, 2 spec NamespaceSpec, 3 status NamespaceStatus
+Namespace: 1 metadata ObjectMeta, 2 spec NamespaceSpec, 3 status -
 NamespaceSpec: 1 finalizers []s
-NamespaceStatus: 1 phase s
 ConfigMap: 1 metadata ObjectMeta, 2 data {}s, 3 binaryData {}x, 4 immutable b?
 Secret: 1 metadata ObjectMeta, 2 data {}x, 3 type s, 4 stringData {}s, 5 immutable b?
 ServiceAccount: 1 metadata ObjectMeta, 2 secrets []ObjectReference, 3 imagePullSecrets []LocalObjectReference,
     4 automountServiceAccountToken b?
-Service: 1 metadata ObjectMeta, 2 spec ServiceSpec, 3 status ServiceStatus
+Service: 1 metadata ObjectMeta, 2 spec ServiceSpec, 3 status -
 ServiceSpec: 1 ports []ServicePort, 2 selector {}s, 3 clusterIP s, 4 type s, 5 externalIPs []s, 7 sessionAffinity s,
     8 loadBalancerIP s, 9 loadBalancerSourceRanges []s, 10 externalName s, 11 externalTrafficPolicy s,
     12 healthCheckNodePort i, 13 publishNotReadyAddresses b, 17 ipFamilyPolicy s?, 18 clusterIPs []s, 19 ipFamilies []s,
     20 allocateLoadBalancerNodePorts b?, 21 loadBalancerClass s?, 22 internalTrafficPolicy s?
 ServicePort: 1 name s, 2 protocol s, 3 port i, 4 targetPort o, 5 nodePort i, 6 appProtocol s?
-ServiceStatus: 1 loadBalancer Empty
-Empty:
-ResourceQuota: 1 metadata ObjectMeta, 2 spec ResourceQuotaSpec, 3 status ResourceQuotaStatus
+ResourceQuota: 1 metadata ObjectMeta, 2 spec ResourceQuotaSpec, 3 status -
 ResourceQuotaSpec: 1 hard {}q, 2 scopes []s
-ResourceQuotaStatus: 1 hard {}q, 2 used {}q
 Event: 1 metadata ObjectMeta, 2 involvedObject ObjectReference, 3 reason s, 4 message s, 5 source EventSource,
     6 firstTimestamp t, 7 lastTimestamp t, 8 count i, 9 type s, 10 eventTime t, 12 action s,
     13 related ObjectReference, 14 reportingComponent s, 15 reportingInstance s
 EventSource: 1 component s, 2 host s
-Pod: 1 metadata ObjectMeta, 2 spec PodSpec, 3 status Empty
+Pod: 1 metadata ObjectMeta, 2 spec PodSpec, 3 status -
 PodTemplateSpec: 1 metadata ObjectMeta, 2 spec PodSpec
 PodSpec: 2 containers []Container, 3 restartPolicy s, 4 terminationGracePeriodSeconds i?, 5 activeDeadlineSeconds i?,
     6 dnsPolicy s, 7 nodeSelector {}s, 8 serviceAccountName s, 9 serviceAccount s, 10 nodeName s, 11 hostNetwork b,
@@ -71,18 +67,15 @@ Container: 1 name s, 2 image s, 3 command []s, 4 args []s, 5 workingDir s, 6 por
 ContainerPort: 1 name s, 2 hostPort i, 3 containerPort i, 4 protocol s, 5 hostIP s
 EnvVar: 1 name s, 2 value s
 ResourceRequirements: 1 limits {}q, 2 requests {}q
-Deployment: 1 metadata ObjectMeta, 2 spec DeploymentSpec, 3 status DeploymentStatus
+Deployment: 1 metadata ObjectMeta, 2 spec DeploymentSpec, 3 status -
 DeploymentSpec: 1 replicas i?, 2 selector LabelSelector, 3 template PodTemplateSpec, 4 strategy DeploymentStrategy,
     5 minReadySeconds i, 6 revisionHistoryLimit i?, 7 paused b, 9 progressDeadlineSeconds i?
 DeploymentStrategy: 1 type s, 2 rollingUpdate RollingUpdate
 RollingUpdate: 1 maxUnavailable o, 2 maxSurge o
-DeploymentStatus: 1 observedGeneration i, 2 replicas i, 3 updatedReplicas i, 4 availableReplicas i,
-    5 unavailableReplicas i, 7 readyReplicas i
-Job: 1 metadata ObjectMeta, 2 spec JobSpec, 3 status JobStatus
+Job: 1 metadata ObjectMeta, 2 spec JobSpec, 3 status -
 JobSpec: 1 parallelism i?, 2 completions i?, 3 activeDeadlineSeconds i?, 4 selector LabelSelector, 5 manualSelector b?,
     6 template PodTemplateSpec, 7 backoffLimit i?, 8 ttlSecondsAfterFinished i?, 9 completionMode s?, 10 suspend b?
-JobStatus: 4 active i, 5 succeeded i, 6 failed i
-CronJob: 1 metadata ObjectMeta, 2 spec CronJobSpec, 3 status Empty
+CronJob: 1 metadata ObjectMeta, 2 spec CronJobSpec, 3 status -
 CronJobSpec: 1 schedule s, 2 startingDeadlineSeconds i?, 3 concurrencyPolicy s, 4 suspend b?,
     5 jobTemplate JobTemplateSpec, 6 successfulJobsHistoryLimit i?, 7 failedJobsHistoryLimit i?, 8 timeZone s?
 JobTemplateSpec: 1 metadata ObjectMeta, 2 spec JobSpec
@@ -95,11 +88,9 @@ ClusterRoleBinding: 1 metadata ObjectMeta, 2 subjects []Subject, 3 roleRef RoleR
 Subject: 1 kind s, 2 apiGroup s, 3 name s, 4 namespace s
 RoleRef: 1 apiGroup s, 2 kind s, 3 name s
 PriorityClass: 1 metadata ObjectMeta, 2 value i, 3 globalDefault b, 4 description s, 5 preemptionPolicy s?
-PodDisruptionBudget: 1 metadata ObjectMeta, 2 spec PodDisruptionBudgetSpec, 3 status PodDisruptionBudgetStatus
+PodDisruptionBudget: 1 metadata ObjectMeta, 2 spec PodDisruptionBudgetSpec, 3 status -
 PodDisruptionBudgetSpec: 1 minAvailable o, 2 selector LabelSelector, 3 maxUnavailable o
-PodDisruptionBudgetStatus: 1 observedGeneration i, 3 disruptionsAllowed i, 4 currentHealthy i, 5 desiredHealthy i,
-    6 expectedPods i
-Ingress: 1 metadata ObjectMeta, 2 spec IngressSpec, 3 status Empty
+Ingress: 1 metadata ObjectMeta, 2 spec IngressSpec, 3 status -
 IngressSpec: 1 defaultBackend IngressBackend, 2 tls []IngressTLS, 3 rules []IngressRule, 4 ingressClassName s?
 IngressTLS: 1 hosts []s, 2 secretName s
 IngressRule: 1 host s, 2 - IngressRuleValue
@@ -194,6 +185,8 @@ def _decode_value(type_: str, value: int | bytes) -> Any:
         return _signed(value)
     if type_ == "b":
         return bool(value)
+    if type_ == "-":
+        return None
     data = _need_bytes(value)
     match type_:
         case "s":

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 import yaml
 
-from . import admin, codec, objects, statuses
+from . import codec, objects, statuses
 from .api import API
 from .control.collecting import Collector
 from .control.definitions import Definitions
@@ -53,7 +53,6 @@ class ClusterServer:
         self._worker: asyncio.Task[None] | None = None
         self._http: HTTPServer | None = None
         self._api: API | None = None
-        self._admin = admin.Admin(faults, lambda: self.counters)
         self._add_control_loops()
 
     def _add_control_loops(self) -> None:
@@ -85,8 +84,6 @@ class ClusterServer:
             await asyncio.wait([self._worker])
 
     def answer(self, call: Call, request: Request) -> Answer | Stream:
-        if request.path and request.path[0] == admin.PREFIX:
-            return self._admin.answer(request)
         if self._api is None:
             raise RuntimeError("the server is not started")
         return self._api.answer(call, request)

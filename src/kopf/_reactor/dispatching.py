@@ -29,7 +29,7 @@ from kopf._values.resources import Resource
 
 logger = logging.getLogger(__name__)
 
-_SOFT_LIMIT = 100
+_SOFT_LIMIT = 50
 """How many objects are handled at once if there is no limit in the settings, not counting those in the users' code."""
 
 
@@ -98,7 +98,7 @@ class Dispatcher:
         )
 
     def _deliver(self, mailbox: Mailbox, obj: KubeObject) -> None:
-        """Put the new state in. It interrupts the waiting for a retry; that after an error: only if it is a deletion."""
+        """Put the new state in. It interrupts the waiting for retries; after errors, only deletions do."""
         mailbox.state = obj
         mailbox.suspect = None
         mailbox.conflicts = 0

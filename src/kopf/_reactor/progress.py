@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -191,11 +192,11 @@ class Progress(Mapping[HandlerId, HandlerState]):
     def purge(self, handlers: Iterable[ChangingHandler], patch: Patch) -> None:
         """Remove everything that is stored for these handlers, the sub-handlers of theirs, and all others involved."""
         keys = {handler.id for handler in handlers} | self._states.keys()
-        for key in [*keys]:
-            if (record := self._storage.fetch(key=key, body=self._body)) is not None:
-                keys.update(record.get("subrefs") or ())
-        keys.update(subref for state in self._states.values() for subref in state.subrefs)
-        for key in sorted(keys):
+        records = {key: self._storage.fetch(key=key, body=self._body) for key in keys}
+        stored = {key for key, record in records.items() if record is not None}
+        subrefs = (record.get("subrefs") or () for record in records.values() if record is not None)
+        stored.update(itertools.chain.from_iterable(subrefs))
+        for key in sorted(stored):
             self._storage.purge(key=key, body=self._body, patch=patch)
         self._storage.touch(body=self._body, patch=patch, value=None)
         self._storage.flush()

@@ -83,7 +83,7 @@ class AnnotationsDiffBaseStorage(DiffBaseStorage):
         return drop_annotations(essence, names=self._naming.make_keys(self.key))
 
     def fetch(self, *, body: Body) -> BodyEssence | None:
-        annotations = body.metadata.annotations
+        annotations = body.object.head.annotations or {}
         for name in self._naming.make_keys(self.key):
             if (text := annotations.get(name)) is not None:
                 return _parse(text, body)

@@ -23,11 +23,12 @@ def build_essence(body: Body, extra_fields: Iterable[FieldSpec] | None = None) -
 
     ``extra_fields`` are included even if they are usually not essential, e.g. ``status`` or ``metadata.finalizers``.
     """
-    essence: dict[str, Any] = {key: body[key] for key in body if key not in _SYSTEM_STANZAS}
+    obj = body.object
+    essence: dict[str, Any] = {key: obj[key] for key in obj if key not in _SYSTEM_STANZAS}
     meta: dict[str, Any] = {}
-    if labels := body.metadata.get("labels"):
-        meta["labels"] = dict(labels)
-    if annotations := drop_managed_annotations(body.metadata.get("annotations") or {}):
+    if obj.head.labels:
+        meta["labels"] = obj.head.labels
+    if obj.head.annotations and (annotations := drop_managed_annotations(obj.head.annotations)):
         meta["annotations"] = annotations
     if meta:
         essence["metadata"] = meta

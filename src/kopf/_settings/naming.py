@@ -78,7 +78,7 @@ def mark_prefix(prefix: str | None, *, body: Body, patch: Patch) -> None:
     if prefix is None or prefix in _KNOWN_PREFIXES:
         return
     marker = f"{prefix}/{_MARKER}"
-    if marker not in body.metadata.annotations and marker not in patch.metadata.annotations:
+    if marker not in (body.object.head.annotations or {}) and marker not in patch.metadata.annotations:
         patch.metadata.annotations[marker] = "yes"
 
 

@@ -85,7 +85,7 @@ class AnnotationsProgressStorage(ProgressStorage):
         self._naming = AnnotationNaming(prefix=prefix, v1=v1)
 
     def fetch(self, *, key: HandlerId, body: Body) -> ProgressRecord | None:
-        annotations = body.metadata.annotations
+        annotations = body.object.head.annotations or {}
         for name in self._naming.make_keys(key):
             if (text := annotations.get(name)) is not None:
                 return self._parse(text, name, body)
@@ -120,7 +120,7 @@ class AnnotationsProgressStorage(ProgressStorage):
                 patch.metadata.annotations[name] = value
 
     def _remove(self, names: Collection[str], *, body: Body, patch: Patch) -> None:
-        existing, pending = body.metadata.annotations, patch.metadata.annotations
+        existing, pending = body.object.head.annotations or {}, patch.metadata.annotations
         for name in names:
             if name in existing:
                 pending[name] = None

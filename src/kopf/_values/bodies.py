@@ -81,6 +81,9 @@ class MappingView(Mapping[K, V_co], Generic[K, V_co]):
     def __getitem__(self, key: K) -> V_co:
         return self._target()[key]
 
+    def get(self, key: K, default: Any = None) -> Any:
+        return self._target().get(key, default)
+
     def __contains__(self, key: object) -> bool:
         return key in self._target()
 
@@ -122,14 +125,14 @@ class Status(_Stanza):
 class _MetaMapping(MappingView[str, str]):
     """A live view of the labels or annotations."""
 
-    __slots__ = ("_meta", "_name")
+    __slots__ = ("_name", "_src")
 
-    def __init__(self, meta: Mapping[str, Any], name: str, /) -> None:
-        self._meta = meta
+    def __init__(self, src: Mapping[str, Any], name: str, /) -> None:
+        self._src = src
         self._name = name
 
     def _target(self) -> Mapping[str, str]:
-        return self._meta.get(self._name) or {}
+        return (self._src.get("metadata") or {}).get(self._name) or {}
 
 
 class Meta(_Stanza):
@@ -141,12 +144,12 @@ class Meta(_Stanza):
     @property
     def labels(self) -> Labels:
         """The labels; empty if there are none."""
-        return _MetaMapping(self, "labels")
+        return _MetaMapping(self._src, "labels")
 
     @property
     def annotations(self) -> Annotations:
         """The annotations; empty if there are none."""
-        return _MetaMapping(self, "annotations")
+        return _MetaMapping(self._src, "annotations")
 
     @property
     def uid(self) -> str:
@@ -161,17 +164,20 @@ class Meta(_Stanza):
     @property
     def namespace(self) -> NamespaceName | None:
         """The namespace; ``None`` for cluster-scoped objects."""
-        return self.get("namespace")
+        namespace: NamespaceName | None = self.get("namespace")
+        return namespace
 
     @property
     def creation_timestamp(self) -> str | None:
         """When the object was created (ISO 8601), if it was."""
-        return self.get("creationTimestamp")
+        timestamp: str | None = self.get("creationTimestamp")
+        return timestamp
 
     @property
     def deletion_timestamp(self) -> str | None:
         """When the object was requested to be deleted (ISO 8601), if it was."""
-        return self.get("deletionTimestamp")
+        timestamp: str | None = self.get("deletionTimestamp")
+        return timestamp
 
 
 class Body(MappingView[str, Any]):

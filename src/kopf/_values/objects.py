@@ -115,6 +115,10 @@ class KubeObject(Mapping[str, Any]):
         del members[key]
         return value
 
+    def get(self, key: str, default: Any = None) -> Any:
+        members, values = self._split()
+        return self[key] if key in values or key in members else default
+
     def __contains__(self, key: object) -> bool:
         members, values = self._split()
         return key in values or key in members

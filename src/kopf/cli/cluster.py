@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pathlib
-import signal
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from kopf.cli.interrupts import interruptible
 
 if TYPE_CHECKING:
     from kopf._cluster import LocalCluster
@@ -31,46 +32,30 @@ def cluster(port: int, kubeconfig: pathlib.Path | None) -> None:
 
     It lives until Ctrl+C, and then everything is forgotten.
     """
-    run_interruptible(_serve(port, kubeconfig))
+    asyncio.run(_serve(port, kubeconfig))
 
 
 async def _serve(port: int, kubeconfig: pathlib.Path | None) -> None:
-    async with start_cluster(port, kubeconfig) as local:
-        click.secho(f"The local cluster is up: {local.url}", fg="green")
-        click.echo(f"To use it, in another terminal:\n\n    export KUBECONFIG={local.kubeconfig}\n")
-        click.echo("Ctrl+C stops it, and everything in it is forgotten.")
-        await asyncio.get_running_loop().create_future()
+    with interruptible():
+        async with start_cluster(port, kubeconfig) as local:
+            click.secho(f"The local cluster is up: {local.url}", fg="green")
+            click.echo(f"To use it, in another terminal:\n\n    export KUBECONFIG={local.kubeconfig}\n")
+            click.echo("Ctrl+C stops it, and everything in it is forgotten.")
+            await asyncio.get_running_loop().create_future()
 
 
 @contextlib.asynccontextmanager
-async def start_cluster(port: int, kubeconfig: pathlib.Path | None) -> Any:
+async def start_cluster(port: int, kubeconfig: pathlib.Path | None) -> AsyncIterator[LocalCluster]:
     """Start a local cluster; say clearly if that is impossible."""
     try:
-        from kopf._cluster import LocalCluster  # heavy, and not all of it is always installed
+        from kopf._cluster import LocalCluster  # heavy, and not all that it needs is always installed
     except ImportError as e:
         raise click.ClickException(
             f"The local cluster needs more than is installed: {e}. Install it: pip install 'kopf[dev]'"
         ) from e
-    starting: LocalCluster = LocalCluster(port=port, kubeconfig=kubeconfig)
-    try:
-        local = await starting.__aenter__()
-    except OSError as e:
-        raise click.ClickException(f"Cannot start the local cluster: {e}") from e
-    try:
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            local = await stack.enter_async_context(LocalCluster(port=port, kubeconfig=kubeconfig))
+        except OSError as e:
+            raise click.ClickException(f"Cannot start the local cluster: {e}") from e
         yield local
-    finally:
-        await starting.__aexit__(None, None, None)
-
-
-def run_interruptible(coro: Coroutine[Any, Any, None]) -> None:
-    """Run until it ends or until SIGINT or SIGTERM, which cancel it and are normal ways to end it."""
-
-    async def run() -> None:
-        loop = asyncio.get_running_loop()
-        task = asyncio.ensure_future(coro)
-        for signum in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(signum, task.cancel)
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-    asyncio.run(run())

@@ -100,7 +100,7 @@ class Definitions:
 
 def _stored_versions(definition: Obj) -> list[str]:
     stored = list((definition.get("status") or {}).get("storedVersions") or [])
-    current = [version["name"] for version in definition["spec"]["versions"] if version["storage"]]
+    current = [version["name"] for version in definition["spec"]["versions"] if version.get("storage")]
     return stored + [name for name in current if name not in stored]
 
 

@@ -214,7 +214,8 @@ def _settle_secret(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
     texts: Any = new.pop("stringData", None)
     if isinstance(texts, dict):
         encoded = {key: base64.b64encode(str(text).encode()).decode() for key, text in texts.items()}
-        new["data"] = {**(new.get("data") or {}), **encoded}
+        data = new.get("data")
+        new["data"] = {**(data if isinstance(data, dict) else {}), **encoded}
     if old is not None and new.get("type") != old.get("type"):
         errors.append(statuses.invalid_value("type", new.get("type"), "field is immutable"))
     return errors + _refuse_change_if_immutable(new, old, "data", "immutable")
@@ -244,10 +245,32 @@ def _settle_claim(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
     return []
 
 
+def _settle_event(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
+    """Events belong to the namespaces of their objects; those with the exact time must tell who posts them."""
+    errors: list[statuses.FieldError] = []
+    involved = new.get("involvedObject")
+    namespace = (involved.get("namespace") if isinstance(involved, dict) else None) or ""
+    if namespace != new["metadata"].get("namespace") and (namespace or new["metadata"].get("namespace") != "default"):
+        errors.append(statuses.invalid_value("involvedObject.namespace", namespace, "does not match event.namespace"))
+    if new.get("eventTime"):
+        for field, limit in _EVENT_LIMITS.items():
+            text = str(new.get(field) or "")
+            if not text and field != "message":
+                errors.append(statuses.required(field))
+            elif len(text.encode()) > limit:
+                errors.append(statuses.invalid_value(field, text, f"can have at most {limit} characters"))
+    return errors
+
+
+_EVENT_LIMITS: Final = {"reportingComponent": 128, "reportingInstance": 128, "action": 128, "reason": 128,
+                        "message": 1024}
+
+
 _STRATEGIES: Final[dict[str, Strategy]] = {
     "namespaces": _settle_namespace,
     "secrets": _settle_secret,
     "configmaps": _settle_config_map,
     "persistentvolumeclaims": _settle_claim,
+    "events": _settle_event,
     customs.PLURAL: customs.settle,
 }

@@ -64,7 +64,7 @@ def from_notes(notes: str) -> tuple[Column, ...]:
         title, _, source = note.partition("=")
         is_wide = title.startswith("(")
         cell = _CELLS[source[1:]] if source.startswith("@") else _path_cell(jsonpaths.parse(source))
-        column = Column(title.strip("()"), "string", "", cell, priority=1 if is_wide else 0)
+        column = Column(title[1:-1] if is_wide else title, "string", "", cell, priority=1 if is_wide else 0)
         (wide if is_wide else narrow).append(column)
     return NAME, *narrow, *(() if any(column.name == "Age" for column in narrow) else (AGE,)), *wide
 
@@ -112,7 +112,7 @@ def _pod_restarts(obj: Obj) -> str:
 
 
 def _data_count(obj: Obj) -> int:
-    return sum(len(obj.get(field) or ()) for field in ("data", "binaryData"))
+    return sum(len(value) for field in ("data", "binaryData") if isinstance(value := obj.get(field), dict))
 
 
 def _phase(obj: Obj) -> Any:

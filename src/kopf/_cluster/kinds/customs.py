@@ -6,12 +6,15 @@ The rules are those of "Extend the Kubernetes API with CustomResourceDefinitions
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
 
 from .. import ages, jsonpaths, schemas
 from ..statuses import FieldError, invalid_value, required
 from . import columns
+from .definition import SchemaProps, Specification, Version
 from .kind import Kind, Obj
 
 CLEANUP_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
@@ -19,116 +22,107 @@ GROUP: Final = "apiextensions.k8s.io"
 PLURAL: Final = "customresourcedefinitions"
 
 _LABEL: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_VERSION: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_LABEL_RULE: Final = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
+    "'[a-z]([-a-z0-9]*[a-z0-9])?')")
+_SCOPES: Final = ("Cluster", "Namespaced")
+_TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 
 
 def settle(new: Obj, old: Obj | None) -> list[FieldError]:
     """Complete a definition with its defaults and the initial status, and validate it."""
-    if not isinstance(new.get("spec"), dict):
-        return [required("spec")]
-    spec = new["spec"] = dict(new["spec"])
-    errors = list(_validate(new["metadata"].get("name", ""), spec))
+    try:
+        specification = msgspec.convert(new.get("spec") or {}, Specification)
+    except msgspec.ValidationError as error:
+        return [FieldError("spec", "FieldValueTypeInvalid", f"Invalid value: {error}")]
+    errors = list(_validate(new["metadata"].get("name", ""), specification))
     if errors:
         return errors
+    spec = new["spec"] = dict(new["spec"])
     names = spec["names"] = dict(spec["names"])
     names["singular"] = names.get("singular") or names["kind"].lower()
     names["listKind"] = names.get("listKind") or f"{names['kind']}List"
     spec.setdefault("conversion", {"strategy": "None"})
     if old is None:
-        stored = [version["name"] for version in spec["versions"] if version["storage"]]
+        stored = [version["name"] for version in spec["versions"] if version.get("storage")]
         new["status"] = {"acceptedNames": {"kind": "", "plural": ""}, "conditions": [], "storedVersions": stored}
     else:
         errors += _validate_change(spec, old["spec"])
     return errors
 
 
-def _validate(name: str, spec: Obj) -> Iterator[FieldError]:
-    group, names, versions, scope = (spec.get(key) for key in ("group", "names", "versions", "scope"))
-    names = names if isinstance(names, dict) else {}
-    if not isinstance(group, str) or not group:
+def _validate(name: str, spec: Specification) -> Iterator[FieldError]:
+    if not spec.group:
         yield required("spec.group")
-    elif "." not in group:
-        yield invalid_value("spec.group", group, "should be a domain with at least one dot")
-    for field in ("plural", "kind"):
-        if not isinstance(names.get(field), str) or not names[field]:
+    elif "." not in spec.group:
+        yield invalid_value("spec.group", spec.group, "should be a domain with at least one dot")
+    for field, value in (("plural", spec.names.plural), ("kind", spec.names.kind)):
+        if not value:
             yield required(f"spec.names.{field}")
-    if isinstance(names.get("plural"), str) and not _LABEL.fullmatch(names["plural"]):
-        yield invalid_value("spec.names.plural", names["plural"],
-                            "a lowercase RFC 1035 label must consist of lower case alphanumeric characters or '-', "
-                            "start with an alphabetic character, and end with an alphanumeric character")
-    if name != f"{names.get('plural')}.{group}":
+    if spec.names.plural and not _LABEL.fullmatch(spec.names.plural):
+        yield invalid_value("spec.names.plural", spec.names.plural, _LABEL_RULE)
+    if name != f"{spec.names.plural}.{spec.group}":
         yield invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
-    if not scope:
+    if not spec.scope:
         yield required("spec.scope")
-    elif scope not in ("Namespaced", "Cluster"):
-        yield FieldError("spec.scope", "FieldValueNotSupported", f'Unsupported value: "{scope}": '
-                                                                 'supported values: "Cluster", "Namespaced"')
-    if not isinstance(versions, list) or not versions or not all(isinstance(item, dict) for item in versions):
+    elif spec.scope not in _SCOPES:
+        yield _unsupported("spec.scope", spec.scope, _SCOPES)
+    if not spec.versions:
         yield required("spec.versions")
-        return
-    if sum(bool(version.get("storage")) for version in versions) != 1:
-        yield invalid_value("spec.versions", [version.get("name") for version in versions],
+    elif sum(version.storage for version in spec.versions) != 1:
+        yield invalid_value("spec.versions", [version.name for version in spec.versions],
                             "must have exactly one version marked as storage version")
-    for index, version in enumerate(versions):
+    for index, version in enumerate(spec.versions):
         yield from _validate_version(version, f"spec.versions[{index}]")
-    conversion = spec.get("conversion")
-    if isinstance(conversion, dict) and conversion.get("strategy") not in ("None", None):
-        yield FieldError("spec.conversion.strategy", "FieldValueNotSupported",
-                         f"Unsupported value: \"{conversion['strategy']}\": "
-                         "the local cluster does not support conversion webhooks; supported values: \"None\"")
+    if spec.conversion is not None and spec.conversion.strategy != "None":
+        yield _unsupported("spec.conversion.strategy", spec.conversion.strategy, ["None"])
 
 
-def _validate_version(version: Obj, path: str) -> Iterator[FieldError]:
-    name = version.get("name")
-    if not isinstance(name, str) or not _VERSION.fullmatch(name):
-        yield invalid_value(f"{path}.name", name, "must be a DNS label, e.g. v1")
-    for flag in ("served", "storage"):
-        if not isinstance(version.get(flag), bool):
-            yield required(f"{path}.{flag}")
-    schema = version.get("schema")
-    raw = schema.get("openAPIV3Schema") if isinstance(schema, dict) else None
-    if not isinstance(raw, dict):
+def _validate_version(version: Version, path: str) -> Iterator[FieldError]:
+    if not _LABEL.fullmatch(version.name):
+        yield invalid_value(f"{path}.name", version.name, _LABEL_RULE)
+    if version.schema is None or version.schema.openAPIV3Schema is None:
         yield required(f"{path}.schema.openAPIV3Schema", "schemas are required")
     else:
-        yield from _validate_schema(raw, f"{path}.schema.openAPIV3Schema", root=True)
-    for list_name, field in (("additionalPrinterColumns", "jsonPath"), ("selectableFields", "jsonPath")):
-        for index, item in enumerate(version.get(list_name) or []):
-            try:
-                jsonpaths.parse(item[field])
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                yield invalid_value(f"{path}.{list_name}[{index}].{field}", None, str(error))
-
-
-_TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
-
-
-def _validate_schema(raw: Mapping[str, Any], path: str, *, root: bool = False) -> Iterator[FieldError]:
-    """Refuse what could not be applied later to objects: unknown types, wrong nesting, broken patterns."""
-    kind = raw.get("type")
-    if root and kind != "object":
-        yield invalid_value(f"{path}.type", kind or "", "must be object at the root")
-    if kind is None:
-        free = raw.get("x-kubernetes-int-or-string") or raw.get("x-kubernetes-preserve-unknown-fields")
-        if not free:
-            yield required(f"{path}.type", "must not be empty for specified object fields")
-    elif kind not in _TYPES:
-        supported = ", ".join(f'"{name}"' for name in _TYPES)
-        yield FieldError(f"{path}.type", "FieldValueNotSupported",
-                         f'Unsupported value: "{kind}": supported values: {supported}')
-    if isinstance(raw.get("pattern"), str):
+        root = version.schema.openAPIV3Schema
+        if root.type != "object":
+            yield invalid_value(f"{path}.schema.openAPIV3Schema.type", root.type or "", "must be object at the root")
+        yield from _validate_schema(root, f"{path}.schema.openAPIV3Schema")
+    paths = [(f"additionalPrinterColumns[{index}]", column.jsonPath)
+             for index, column in enumerate(version.additionalPrinterColumns or [])]
+    paths += [(f"selectableFields[{index}]", field.jsonPath)
+              for index, field in enumerate(version.selectableFields or [])]
+    for place, text in paths:
         try:
-            re.compile(raw["pattern"])
+            jsonpaths.parse(text)
+        except ValueError as error:
+            yield invalid_value(f"{path}.{place}.jsonPath", text, str(error))
+
+
+def _validate_schema(schema: SchemaProps, path: str) -> Iterator[FieldError]:
+    """Refuse what could not be applied later to objects: unknown types, broken patterns."""
+    if schema.type is None:
+        if not schema.int_or_string and not schema.preserve:
+            yield required(f"{path}.type", "must not be empty for specified object fields")
+    elif schema.type not in _TYPES:
+        yield _unsupported(f"{path}.type", schema.type, _TYPES)
+    if schema.pattern is not None:
+        try:
+            re.compile(schema.pattern)
         except re.error as error:
-            yield invalid_value(f"{path}.pattern", raw["pattern"], f"must be a valid regular expression: {error}")
-    properties = raw.get("properties")
-    for name, sub in (properties.items() if isinstance(properties, dict) else ()):
-        if isinstance(sub, dict):
-            yield from _validate_schema(sub, f"{path}.properties[{name}]")
-        else:
-            yield invalid_value(f"{path}.properties[{name}]", sub, "must be an object")
-    for name in ("items", "additionalProperties"):
-        if isinstance(raw.get(name), dict):
-            yield from _validate_schema(raw[name], f"{path}.{name}")
+            yield invalid_value(f"{path}.pattern", schema.pattern, f"must be a valid regular expression: {error}")
+    for name, sub in (schema.properties or {}).items():
+        yield from _validate_schema(sub, f"{path}.properties[{name}]")
+    if schema.items is not None:
+        yield from _validate_schema(schema.items, f"{path}.items")
+    if isinstance(schema.additionalProperties, SchemaProps):
+        yield from _validate_schema(schema.additionalProperties, f"{path}.additionalProperties")
+
+
+def _unsupported(field: str, value: str, supported: Sequence[str]) -> FieldError:
+    names = ", ".join(f'"{name}"' for name in supported)
+    return FieldError(field, "FieldValueNotSupported", f'Unsupported value: "{value}": supported values: {names}')
 
 
 def _validate_change(spec: Obj, old: Obj) -> Iterator[FieldError]:
@@ -144,7 +138,7 @@ def make_kinds(definition: Obj) -> Iterator[Kind]:
     spec = definition["spec"]
     names = spec["names"]
     for version in spec["versions"]:
-        if version["served"]:
+        if version.get("served"):
             yield Kind(
                 group=spec["group"], version=version["name"], kind=names["kind"], plural=names["plural"],
                 singular=names["singular"], list_kind=names["listKind"],
@@ -164,12 +158,11 @@ def _selectable_fields(version: Obj) -> Iterator[tuple[str, jsonpaths.Path]]:
         yield item["jsonPath"].removeprefix("."), jsonpaths.parse(item["jsonPath"])
 
 
-def conditions(accepted: bool = True, *, terminating: bool = False) -> list[Obj]:
+def conditions(*, terminating: bool = False) -> list[Obj]:
     """Give the conditions of a definition that is served, or is going away."""
-    status = "True" if accepted else "False"
     found = [
-        _condition("NamesAccepted", status, "NoConflicts", "no conflicts found"),
-        _condition("Established", status, "InitialNamesAccepted", "the initial names have been accepted"),
+        _condition("NamesAccepted", "True", "NoConflicts", "no conflicts found"),
+        _condition("Established", "True", "InitialNamesAccepted", "the initial names have been accepted"),
     ]
     if terminating:
         found.append(_condition("Terminating", "True", "InstanceDeletionInProgress",

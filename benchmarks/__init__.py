@@ -1,0 +1,1 @@
+"""Measurements of the framework: against the original one (``make bench``), and of its parts (``micro``)."""

@@ -1,0 +1,106 @@
+"""
+Measure operators under this framework and under the original one, in turn, against the local cluster.
+
+    make bench ARGS="--quick"
+    make bench ARGS="--sizes 1000 --scenarios create,life --json results.json"
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import itertools
+import json
+import pathlib
+import subprocess
+import sys
+
+from benchmarks.processes import Framework
+from benchmarks.report import describe_machine, make_markdown_table, make_plain_table
+from benchmarks.scenarios import SCENARIOS, Pace, Result, run_once
+
+ORIGINAL = "kopf[uvloop]==1.45.2"
+
+_INSTALLATION_TIMEOUT = 600.0
+
+
+def main() -> int:
+    options = _parse_options()
+    frameworks = [
+        Framework("kopf", pathlib.Path(sys.executable)),
+        Framework("original", _provide_original(options.original)),
+    ]
+    machine = describe_machine(frameworks)
+    print(machine, flush=True)
+    results, failures = asyncio.run(_measure(options, frameworks))
+    print(f"\n{make_plain_table(results)}\n\n{make_markdown_table(results)}")
+    if options.json is not None:
+        content = {"machine": machine, "results": [dataclasses.asdict(result) for result in results]}
+        options.json.write_text(json.dumps(content, indent=2) + "\n")
+    for failure in failures:
+        print(f"FAILED: {failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def _parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--sizes", default="1000,10000", help="how many objects (default: %(default)s)")
+    parser.add_argument("--scenarios", default=",".join(SCENARIOS), help="which of: %(default)s")
+    parser.add_argument("--rounds", type=int, default=3, help="how many alternating rounds for up to 1,000 objects; "
+                        "larger sizes are run once (default: %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="the same as --sizes 300 --rounds 1")
+    parser.add_argument("--rate", type=float, default=200, help="objects per second (default: %(default)s)")
+    parser.add_argument("--in-flight", type=int, default=100,
+                        help="how many objects can be not handled at once (default: %(default)s)")
+    parser.add_argument("--original", type=pathlib.Path, default=pathlib.Path(".venv-original"),
+                        help="the environment of the original framework, made if absent (default: %(default)s)")
+    parser.add_argument("--json", type=pathlib.Path, help="where to write all the results")
+    options = parser.parse_args()
+    if options.quick:
+        options.sizes, options.rounds = "300", 1
+    options.sizes = [int(size) for size in options.sizes.split(",")]
+    options.scenarios = options.scenarios.split(",")
+    if unknown := set(options.scenarios) - set(SCENARIOS):
+        parser.error(f"no such scenarios: {', '.join(sorted(unknown))}; there are: {', '.join(SCENARIOS)}")
+    return options
+
+
+def _provide_original(environment: pathlib.Path) -> pathlib.Path:
+    """Install the original framework to its own virtual environment, unless it is there already."""
+    python = environment.absolute() / "bin" / "python"
+    if not python.exists():
+        print(f"Installing {ORIGINAL} to {environment}", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True, timeout=_INSTALLATION_TIMEOUT)
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", ORIGINAL]
+    subprocess.run(pip, check=True, timeout=_INSTALLATION_TIMEOUT)
+    return python
+
+
+async def _measure(options: argparse.Namespace, frameworks: list[Framework]) -> tuple[list[Result], list[str]]:
+    results: list[Result] = []
+    failures: list[str] = []
+    pace = Pace(options.rate, options.in_flight)
+    for size, key in itertools.product(options.sizes, options.scenarios):
+        for number, framework in itertools.product(range(options.rounds if size <= 1000 else 1), frameworks):
+            title = f"{SCENARIOS[key].title}, {size} objects, {framework.name}, round {number + 1}"
+            try:
+                result = await run_once(key, size, framework, pace, timeout=120 + size * 0.15)
+            except Exception as e:
+                failures.append(f"{title}: {_explain(e)}")
+                print(failures[-1], flush=True)
+            else:
+                results.append(result)
+                print(f"{title}: {result.cpu:.2f} ms, {result.memory:.1f} KiB, {result.calls:.2f} calls per object; "
+                      f"p50 {result.p50:.0f} ms, p99 {result.p99:.0f} ms; took {result.duration:.0f} s", flush=True)
+    return results, failures
+
+
+def _explain(error: BaseException) -> str:
+    causes = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    parts = [f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ()), *map(_explain, causes)]
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+"""
+The load: objects are created, changed and deleted at a steady pace, with a limited number of them not handled yet.
+
+It is known that an object is handled from one watch-stream (or from what the handlers report), never by polling.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import aiohttp
+import msgspec
+
+PATH = "/apis/bench.example.com/v1/namespaces/default/widgets"
+LAST_HANDLED = "kopf.zalando.org/last-handled-configuration"
+
+_CATCHING_UP = 0.1
+"""How far behind the schedule the load can be to catch up; otherwise, it goes on from where it is. In seconds."""
+
+
+class Metadata(msgspec.Struct):
+    name: str = ""
+    annotations: dict[str, str] = {}
+
+
+class Widget(msgspec.Struct):
+    metadata: Metadata
+
+
+class Event(msgspec.Struct):
+    type: str
+    object: Widget
+
+
+def make_widget(name: str, phase: str, *, handled: bool = False) -> dict[str, Any]:
+    """
+    Make an object of a usual size: 1-2 KB.
+
+    If it is to be handled already, it carries what both frameworks put there when they have handled it.
+    """
+    labels = {"app.kubernetes.io/name": name, "app.kubernetes.io/part-of": "benchmark", "tier": "backend"}
+    annotations = {"example.com/owner": "team@example.com", "example.com/description": "An object to measure with."}
+    containers = [
+        {
+            "name": f"container-{index}",
+            "image": "registry.example.com/team/image:1.2.3",
+            "env": [{"name": f"VARIABLE_{number}", "value": f"some value {number}"} for number in range(5)],
+            "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}},
+        }
+        for index in range(2)
+    ]
+    spec = {"phase": phase, "replicas": 3, "schedule": "*/5 * * * *", "containers": containers}
+    if handled:
+        essence = {"spec": spec, "metadata": {"labels": labels, "annotations": dict(annotations)}}
+        annotations[LAST_HANDLED] = msgspec.json.encode(essence).decode() + "\n"
+    return {
+        "apiVersion": "bench.example.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": name, "labels": labels, "annotations": annotations},
+        "spec": spec,
+    }
+
+
+class Client:
+    """The load's own connection to the cluster. It counts its own requests, so that they are not the operator's."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+        self.requests = 0
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def connected(cls, config: Mapping[str, Any]) -> AsyncIterator[Client]:
+        """Connect as a kubeconfig says."""
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cadata=authority), limit=0)
+        headers = {"Authorization": f"Bearer {user['token']}"}
+        async with aiohttp.ClientSession(cluster["server"], connector=connector, headers=headers) as session:
+            yield cls(session)
+
+    async def request(self, method: str, path: str, payload: object = None, content_type: str = "") -> bytes:
+        self.requests += 1
+        data = None if payload is None else msgspec.json.encode(payload)
+        headers = {"Content-Type": content_type or "application/json"}
+        async with self._session.request(method, path, data=data, headers=headers) as response:
+            content = await response.read()
+            if response.status >= 400:
+                raise RuntimeError(f"{method} {path}: {response.status} {content.decode()}")
+            return content
+
+    async def create(self, name: str, *, phase: str = "created", handled: bool = False) -> None:
+        await self.request("POST", PATH, make_widget(name, phase, handled=handled))
+
+    async def change(self, name: str, *, phase: str) -> None:
+        patch = {"spec": {"phase": phase}}
+        await self.request("PATCH", f"{PATH}/{name}", patch, "application/merge-patch+json")
+
+    async def delete(self, name: str) -> None:
+        await self.request("DELETE", f"{PATH}/{name}")
+
+    async def watch(self) -> AsyncIterator[Event]:
+        """Watch all the objects from now on, with no end."""
+        decoder = msgspec.json.Decoder(Event)
+        listing = msgspec.json.decode(await self.request("GET", f"{PATH}?limit=1"))
+        query = f"?watch=true&resourceVersion={listing['metadata']['resourceVersion']}"
+        self.requests += 1
+        timeout = aiohttp.ClientTimeout(total=None)
+        async with self._session.get(PATH + query, timeout=timeout, read_bufsize=2**20) as response:
+            rest = b""
+            while chunk := await response.content.readany():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    yield decoder.decode(line)
+        raise RuntimeError("The watch-stream of the benchmark has ended.")
+
+    async def reset_counters(self) -> None:
+        await self.request("DELETE", "/_kopf/counters")
+        self.requests = 1  # a request is counted when it is answered
+
+    async def read_counters(self) -> dict[str, int]:
+        """Get the numbers of requests since the reset by the verb and the resource, with our own ones included."""
+        counters = msgspec.json.decode(await self.request("GET", "/_kopf/counters"))
+        self.requests -= 1
+        numbers: dict[str, int] = {}
+        for entry in counters["requests"]:
+            key = f"{entry['verb']} {entry['resource']}".strip()
+            numbers[key] = numbers.get(key, 0) + entry["count"]
+        return numbers
+
+
+class Board:
+    """Where it is noted when which objects were handled: by the phase and the name."""
+
+    def __init__(self) -> None:
+        self.times: dict[str, dict[str, float]] = {}
+        self.total = 0
+        self._waiters: dict[tuple[str, str], asyncio.Future[None]] = {}
+
+    def note(self, phase: str, name: str) -> None:
+        self.total += 1
+        times = self.times.setdefault(phase, {})
+        if name not in times:
+            times[name] = time.perf_counter()
+            if waiter := self._waiters.pop((phase, name), None):
+                waiter.set_result(None)
+
+    async def wait(self, phase: str, name: str) -> float:
+        """Wait until the object is handled; tell when it was."""
+        if name not in self.times.get(phase, {}):
+            waiter = self._waiters[phase, name] = asyncio.get_running_loop().create_future()
+            await waiter
+        return self.times[phase][name]
+
+    async def follow_stream(self, client: Client) -> None:
+        """Note what is seen in the cluster: the last handled configurations, and the deletions."""
+        async for event in client.watch():
+            metadata = event.object.metadata
+            if event.type == "DELETED":
+                self.note("deleted", metadata.name)
+            elif essence := metadata.annotations.get(LAST_HANDLED):
+                phase = essence.partition('"phase":"')[2].partition('"')[0]
+                self.note(phase, metadata.name)
+
+    async def follow_reports(self, reader: asyncio.StreamReader) -> None:
+        """Note what the handlers report."""
+        while line := await reader.readline():
+            phase, _, name = line.decode().strip().partition(" ")
+            self.note(phase, name)
+
+
+async def load(
+    action: Callable[[str], Awaitable[None]],
+    names: Sequence[str],
+    board: Board,
+    phase: str,
+    *,
+    rate: float,
+    in_flight: int,
+) -> list[float]:
+    """Do it for all the objects, wait until they are handled, and give for each how long it took, in seconds."""
+    semaphore = asyncio.Semaphore(in_flight)
+
+    async def act(name: str) -> float:
+        try:
+            started = time.perf_counter()
+            await action(name)
+            return await board.wait(phase, name) - started
+        finally:
+            semaphore.release()
+
+    tasks: list[asyncio.Task[float]] = []
+    planned = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for name in names:
+            await semaphore.acquire()
+            await asyncio.sleep(planned - time.perf_counter())
+            planned = max(planned, time.perf_counter() - _CATCHING_UP) + 1 / rate
+            tasks.append(group.create_task(act(name)))
+    return [task.result() for task in tasks]

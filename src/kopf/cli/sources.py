@@ -1,0 +1,61 @@
+"""
+Noticing that the source files have changed: by their sizes and modification times, looked at regularly.
+
+It is cheap for as many files as an operator has, and works on all systems and on network & container volumes,
+where notifications of file systems often do not.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+Stamp = tuple[int, int] | None
+
+
+class SourceWatcher:
+    """
+    Watches over a few specified files, and over all the source files next to them.
+
+    The neighbours are watched even if they are not imported yet: a missing one can be what fails the import.
+    """
+
+    def __init__(self, files: Iterable[str]) -> None:
+        self._files = {os.path.realpath(path) for path in files}
+        self._folders = {os.path.dirname(path) for path in self._files}
+        self._stamps = self._look()
+
+    def add(self, files: Iterable[str]) -> None:
+        """Watch over more files, as they are now."""
+        for path in files:
+            if path not in self._files:
+                self._files.add(path)
+                self._stamps[path] = _get_stamp(path)
+
+    def poll(self) -> set[str]:
+        """Get those files that have been changed, added, or removed since the last time."""
+        stamps = self._look()
+        paths = stamps.keys() | self._stamps.keys()
+        changed = {path for path in paths if stamps.get(path) != self._stamps.get(path)}
+        self._stamps = stamps
+        return changed
+
+    def _look(self) -> dict[str, Stamp]:
+        neighbours = {path for folder in self._folders for path in _list_sources(folder)}
+        return {path: _get_stamp(path) for path in self._files | neighbours}
+
+
+def _list_sources(folder: str) -> list[str]:
+    try:
+        return [os.path.join(folder, name) for name in os.listdir(folder)
+                if name.endswith(".py") and not name.startswith(".")]
+    except OSError:
+        return []
+
+
+def _get_stamp(path: str) -> Stamp:
+    try:
+        info = os.stat(path)
+    except OSError:
+        return None
+    return info.st_mtime_ns, info.st_size

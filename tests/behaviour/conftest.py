@@ -1,0 +1,119 @@
+"""
+Behaviour tests: a real operator, a real API, and real HTTP between them, in one event loop.
+
+>>> async def test_it(operator, registry, kex):
+...     @kopf.on.create('kopfexamples', registry=registry)
+...     def create_fn(**_): ...
+...     await operator.start()
+...     await kex.create()
+...     await kex.wait_handled()
+"""
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+import kopf
+from kopf._cluster import LocalCluster
+from tests.behaviour.objects import API, Objects, connect, watch
+from tests.behaviour.running import Journal, Logs, Operator
+
+
+def make_crd(kind: str, plural: str, *, status: bool) -> dict[str, Any]:
+    """Define a custom resource with or without the status subresource."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}} if status else {},
+    }
+    names = {"kind": kind, "plural": plural, "singular": kind.lower()}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.kopf.dev"},
+        "spec": {"scope": "Namespaced", "group": "kopf.dev", "names": names, "versions": [version]},
+    }
+
+
+@pytest.fixture
+async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LocalCluster]:
+    """A cluster with two custom resources; the second one has the status subresource."""
+    async with LocalCluster() as cluster:
+        cluster.apply(make_crd("KopfExample", "kopfexamples", status=False))
+        cluster.apply(make_crd("KopfStatusExample", "kopfstatusexamples", status=True))
+        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+        yield cluster
+
+
+@pytest.fixture
+async def api(cluster: LocalCluster) -> AsyncIterator[API]:
+    """A client of the cluster."""
+    async with connect(cluster) as api:
+        yield api
+
+
+@pytest.fixture
+async def kex(api: API) -> AsyncIterator[Objects]:
+    """The objects of the resource with no status subresource."""
+    async with watch(api, "KopfExample", "kopfexamples") as objects:
+        yield objects
+
+
+@pytest.fixture
+async def sub(api: API) -> AsyncIterator[Objects]:
+    """The objects of the resource with the status subresource."""
+    async with watch(api, "KopfStatusExample", "kopfstatusexamples") as objects:
+        yield objects
+
+
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    """A registry of the test's own, with a login that does not depend on which libraries are imported."""
+    registry = kopf.OperatorRegistry()
+    kopf.on.login(registry=registry)(_login)
+    return registry
+
+
+async def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:
+    return kopf.login_with_kubeconfig(**kwargs)
+
+
+@pytest.fixture
+async def logs() -> AsyncIterator[Logs]:
+    """All that the framework logs, down to the debug level."""
+    logs, logger = Logs(), logging.getLogger("kopf")
+    level = logger.level
+    logger.addHandler(logs)
+    logger.setLevel(logging.DEBUG)
+    yield logs
+    logger.setLevel(level)
+    logger.removeHandler(logs)
+
+
+@pytest.fixture
+async def operator(
+        cluster: LocalCluster, registry: kopf.OperatorRegistry, logs: Logs, request: pytest.FixtureRequest,
+) -> AsyncIterator[Operator]:
+    """Runs the operator; stops it in the end, and checks that nothing was wrong inside of it."""
+    operator = Operator(cluster, registry)
+    yield operator
+    if operator.is_running:
+        await operator.stop()
+    logs.check()
+
+
+@pytest.fixture
+async def calls() -> Journal[Any]:
+    """What the handlers of the test note down when they are called."""
+    return Journal()
+
+
+@pytest.fixture(autouse=True)
+def _default_registry() -> Iterator[None]:
+    """Nothing that a test declares with no registry is seen by others."""
+    previous = kopf.get_default_registry()
+    kopf.set_default_registry(kopf.OperatorRegistry())
+    yield
+    kopf.set_default_registry(previous)

@@ -1,0 +1,227 @@
+"""
+Another user of the cluster: creates, changes and deletes objects, and watches what becomes of them.
+
+It talks to the same API as the operator does, but by its own connections. The objects of every kind are watched
+from the beginning of the test on, so that each state that an object was ever in, can be looked at afterwards.
+"""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+import aiohttp
+
+from kopf._cluster import LocalCluster
+from tests.fastforward import FastForwardLoop
+
+Obj = dict[str, Any]
+
+FINALIZER = "kopf.zalando.org/KopfFinalizerMarker"
+PREFIX = "kopf.zalando.org"
+LAST_HANDLED = f"{PREFIX}/last-handled-configuration"
+
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+
+
+def get_patience() -> float:
+    """How long to wait for a condition, in seconds of the loop's time: a lot of it passes on fast-forwarded loops."""
+    return 7 * 24 * 3600.0 if isinstance(asyncio.get_running_loop(), FastForwardLoop) else 20.0
+
+
+class Refused(Exception):
+    """The API has refused the request."""
+
+    def __init__(self, status: int, content: Any) -> None:
+        super().__init__(f"HTTP {status}: {content}")
+        self.status = status
+
+
+class API:
+    """A plain client of the API."""
+
+    def __init__(self, cluster: LocalCluster, session: aiohttp.ClientSession) -> None:
+        self.cluster = cluster
+        self.session = session
+
+    async def request(self, method: str, path: str, payload: Any = None, content_type: str = "application/json") -> Any:
+        data = None if payload is None else json.dumps(payload)
+        headers = {"Content-Type": content_type}
+        async with self.session.request(method, self.cluster.url + path, data=data, headers=headers) as response:
+            content = await response.json()
+            if response.status >= 400:
+                raise Refused(response.status, content)
+            return content
+
+    async def list_events(self, namespace: str = "default") -> list[Obj]:
+        """The Kubernetes events that were posted."""
+        listing = await self.request("GET", f"/api/v1/namespaces/{namespace}/events")
+        return list(listing["items"])
+
+
+@contextlib.asynccontextmanager
+async def connect(cluster: LocalCluster) -> AsyncIterator[API]:
+    """Connect to the cluster."""
+    connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cadata=cluster.ca_data.decode()))
+    headers = {"Authorization": f"Bearer {cluster.token}"}
+    timeout = aiohttp.ClientTimeout(total=None)
+    async with aiohttp.ClientSession(headers=headers, connector=connector, timeout=timeout) as session:
+        yield API(cluster, session)
+
+
+class Objects:
+    """The objects of one kind in one namespace."""
+
+    def __init__(self, api: API, kind: str, plural: str, namespace: str = "default") -> None:
+        self.api = api
+        self.kind = kind
+        self.plural = plural
+        self._path = f"/apis/kopf.dev/v1/namespaces/{namespace}/{plural}"
+        self._history: list[tuple[str, Obj]] = []
+        self._news = asyncio.Event()
+
+    async def create(
+            self,
+            name: str = "obj",
+            *,
+            spec: Mapping[str, Any] | None = None,
+            status: Mapping[str, Any] | None = None,
+            **metadata: Any,
+    ) -> Obj:
+        """Create an object; all kwargs but the spec & status go to its metadata."""
+        obj: Obj = {"apiVersion": "kopf.dev/v1", "kind": self.kind, "metadata": {"name": name, **metadata}}
+        obj |= {"spec": {"field": "value"} if spec is None else dict(spec)}
+        obj |= {} if status is None else {"status": dict(status)}
+        return await self.api.request("POST", self._path, obj)  # type: ignore[no-any-return]
+
+    async def get(self, name: str = "obj") -> Obj:
+        """Read the object."""
+        return await self.api.request("GET", f"{self._path}/{name}")  # type: ignore[no-any-return]
+
+    async def list(self) -> list[Obj]:
+        """Read all objects."""
+        return (await self.api.request("GET", self._path))["items"]  # type: ignore[no-any-return]
+
+    async def merge(self, patch: Mapping[str, Any], name: str = "obj", *, subresource: str = "") -> Obj:
+        """Change the object with a merge-patch."""
+        path = f"{self._path}/{name}" + (f"/{subresource}" if subresource else "")
+        return await self.api.request("PATCH", path, patch, MERGE_PATCH)  # type: ignore[no-any-return]
+
+    async def edit(self, *operations: Mapping[str, Any], name: str = "obj") -> Obj:
+        """Change the object with a JSON-patch."""
+        path = f"{self._path}/{name}"
+        return await self.api.request("PATCH", path, operations, JSON_PATCH)  # type: ignore[no-any-return]
+
+    async def delete(self, name: str = "obj") -> None:
+        """Request the deletion; the object remains while there are finalizers."""
+        await self.api.request("DELETE", f"{self._path}/{name}")
+
+    async def release(self, name: str = "obj") -> None:
+        """Remove all finalizers, whosever they are."""
+        await self.merge({"metadata": {"finalizers": None}}, name)
+
+    def get_events(self, name: str = "obj") -> list[tuple[str, Obj]]:
+        """All events that were seen of the object, with their types; in the order of the stream."""
+        return [(type_, obj) for type_, obj in self._history if obj["metadata"]["name"] == name]
+
+    def get_history(self, name: str = "obj") -> list[Obj]:
+        """All states of the object that were ever seen, the last one before its disappearance included."""
+        return [obj for _, obj in self.get_events(name)]
+
+    async def wait(self, condition: Callable[[Obj], object], name: str = "obj") -> Obj:
+        """Wait until the object exists and the condition is true for it; get that state."""
+        def check() -> Obj | None:
+            events = self.get_events(name)
+            is_there = bool(events) and events[-1][0] != "DELETED"
+            return events[-1][1] if is_there and condition(events[-1][1]) else None
+        return await self._wait(check, name)
+
+    async def wait_handled(self, name: str = "obj", **spec: Any) -> Obj:
+        """Wait until the handling of the object is over, i.e. the last handled state is the current one."""
+        def check(obj: Obj) -> bool:
+            is_current = all(obj.get("spec", {}).get(key) == value for key, value in spec.items())
+            return is_current and is_handled(obj)
+        return await self.wait(check, name)
+
+    async def wait_gone(self, name: str = "obj", *, uid: str | None = None) -> Obj:
+        """Wait until the object disappears; get its last state."""
+        def check() -> Obj | None:
+            for type_, obj in reversed(self.get_events(name)):
+                if type_ == "DELETED" and uid in (None, obj["metadata"]["uid"]):
+                    return obj
+            return None
+        return await self._wait(check, name)
+
+    async def _wait(self, check: Callable[[], Obj | None], name: str) -> Obj:
+        try:
+            async with asyncio.timeout(get_patience()):
+                while (obj := check()) is None:
+                    self._news.clear()
+                    await self._news.wait()
+                return obj
+        except TimeoutError:
+            history = "\n".join(f"{type_} {json.dumps(obj)}" for type_, obj in self.get_events(name)[-5:])
+            raise AssertionError(f"It never came so with {name!r}; the last that was seen:\n{history}") from None
+
+    async def record(self, started: asyncio.Event) -> None:
+        """Remember everything that happens to the objects, until cancelled."""
+        version = (await self.api.request("GET", self._path))["metadata"]["resourceVersion"]
+        while True:
+            url = f"{self.api.cluster.url}{self._path}?watch=1&resourceVersion={version}"
+            with contextlib.suppress(aiohttp.ClientError):
+                async with self.api.session.get(url, read_bufsize=2**24) as response:
+                    response.raise_for_status()
+                    started.set()
+                    while line := await response.content.readuntil(b"\n"):
+                        event = json.loads(line)
+                        version = event["object"]["metadata"]["resourceVersion"]
+                        self._history.append((event["type"], event["object"]))
+                        self._news.set()
+
+
+@contextlib.asynccontextmanager
+async def watch(api: API, kind: str, plural: str) -> AsyncIterator[Objects]:
+    """Give the objects of the kind, with their history being recorded."""
+    objects, started = Objects(api, kind, plural), asyncio.Event()
+    task = asyncio.create_task(objects.record(started), name=f"history of {plural}")
+    waiter = asyncio.create_task(started.wait())
+    try:
+        await asyncio.wait([task, waiter], return_when=asyncio.FIRST_COMPLETED)
+        yield objects
+    finally:
+        task.cancel()
+        waiter.cancel()
+        await asyncio.gather(task, waiter, return_exceptions=True)
+
+
+def get_annotations(obj: Obj) -> dict[str, str]:
+    return dict(obj["metadata"].get("annotations") or {})
+
+
+def get_finalizers(obj: Obj) -> list[str]:
+    return list(obj["metadata"].get("finalizers") or [])
+
+
+def get_essence(obj: Obj) -> Any:
+    """The last handled configuration, if there is any."""
+    text = get_annotations(obj).get(LAST_HANDLED)
+    return None if text is None else json.loads(text)
+
+
+def get_progress(obj: Obj) -> dict[str, Any]:
+    """The persisted progress of all handlers, by their keys."""
+    return {
+        key.removeprefix(f"{PREFIX}/"): json.loads(value)
+        for key, value in get_annotations(obj).items()
+        if key.startswith(f"{PREFIX}/") and key != LAST_HANDLED
+    }
+
+
+def is_handled(obj: Obj) -> bool:
+    """Whether the handling is over: the last handled configuration is the current one, no progress is left."""
+    essence = get_essence(obj)
+    return essence is not None and essence.get("spec", {}) == obj.get("spec", {}) and not get_progress(obj)

@@ -1,0 +1,173 @@
+"""The operator under test: started and stopped in the event loop of the test, with everything it says recorded."""
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, TypeVar
+
+import kopf
+from kopf._cluster import LocalCluster
+from tests.behaviour.objects import get_patience
+
+T = TypeVar("T")
+
+
+class Journal(Generic[T]):
+    """What has happened, in the order it happened; it can be waited for. Can be written from any thread."""
+
+    def __init__(self) -> None:
+        self.items: list[T] = []
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+
+    def __iter__(self) -> Iterator[T]:
+        return iter([*self.items])
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __eq__(self, other: object) -> bool:
+        return self.items == other
+
+    def __getitem__(self, index: int) -> T:
+        return self.items[index]
+
+    def __repr__(self) -> str:
+        return repr(self.items)
+
+    __hash__ = None  # type: ignore[assignment]  # it is mutable
+
+    def append(self, item: T) -> None:
+        self.items.append(item)
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._news.set)
+
+    async def wait(self, condition: Callable[[list[T]], object]) -> None:
+        """Wait until the condition is true for all that has happened so far."""
+        try:
+            async with asyncio.timeout(get_patience()):
+                while not condition(self.items):
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            raise AssertionError(f"It never came so; this has happened: {self.items!r}") from None
+
+    async def wait_length(self, length: int) -> None:
+        """Wait until at least that many things have happened."""
+        await self.wait(lambda items: len(items) >= length)
+
+
+class Logs(logging.Handler):
+    """Everything that the framework logs."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.records: Journal[logging.LogRecord] = Journal()
+        self.expected: list[str] = []
+        """Patterns of the errors that the test provokes."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+    def get_messages(self, name: str | None = None, *, level: int = logging.DEBUG) -> list[str]:
+        """The messages about the object, or all messages; of that level and up."""
+        return [
+            record.getMessage() for record in self.records
+            if record.levelno >= level and (name is None or _get_name(record) == name)
+        ]
+
+    def find(self, pattern: str) -> list[logging.LogRecord]:
+        """The records whose messages match the pattern from the beginning to the end."""
+        return [record for record in self.records if re.fullmatch(pattern, record.getMessage(), re.DOTALL)]
+
+    async def wait(self, pattern: str, times: int = 1) -> logging.LogRecord:
+        """Wait for a message that matches the pattern from the beginning to the end."""
+        await self.records.wait(lambda _: len(self.find(pattern)) >= times)
+        return self.find(pattern)[times - 1]
+
+    def check(self) -> None:
+        """Check that the framework itself has not failed, except for what the test expects."""
+        for record in self.records:
+            message = record.getMessage()
+            is_failure = "could not be handled" in message or "has failed, and will be" in message
+            is_own = not record.name.startswith(("kopf.objects", "kopf.activities"))
+            if is_failure or (is_own and record.levelno >= logging.ERROR):
+                assert any(re.search(pattern, message) for pattern in self.expected), message
+
+
+def _get_name(record: logging.LogRecord) -> str | None:
+    ref: dict[str, str] = getattr(record, "k8s_ref", None) or {}
+    return ref.get("name")
+
+
+class Operator:
+    """Runs operators one after another: for each start, a new one, as if a process was restarted."""
+
+    def __init__(self, cluster: LocalCluster, registry: kopf.OperatorRegistry) -> None:
+        self.cluster = cluster
+        self.registry = registry
+        self.configure: Callable[[kopf.OperatorSettings], None] = lambda settings: None
+        """What to change in the settings of every operator."""
+        self._stop_flag = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self, *, watching: tuple[str, ...] = ("kopfexamples",), **kwargs: Any) -> None:
+        """Start, and wait until it watches the resources."""
+        assert self._task is None, "the previous operator still runs"
+        counters = self.cluster.counters
+        goals = {("watch", name, 200): counters.get(("watch", name, 200), 0) + 1 for name in watching}
+        await self.launch(**kwargs)
+        while any(self.cluster.counters.get(key, 0) < goal for key, goal in goals.items()):
+            assert not self._task.done(), await self._task
+            await asyncio.sleep(0.001)
+
+    async def launch(self, **kwargs: Any) -> None:
+        """Start, and wait until it is ready, or until it fails to."""
+        self._stop_flag, ready_flag = asyncio.Event(), asyncio.Event()
+        self._task = asyncio.create_task(self._run(ready_flag, **kwargs))
+        ready = asyncio.create_task(ready_flag.wait())
+        try:
+            await asyncio.wait([self._task, ready], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ready.cancel()
+            await asyncio.gather(ready, return_exceptions=True)
+
+    async def _run(self, ready_flag: asyncio.Event, **kwargs: Any) -> None:
+        settings = kopf.OperatorSettings()
+        settings.posting.enabled = False
+        self.configure(settings)
+        await kopf.operator(**{
+            "registry": self.registry, "settings": settings, "clusterwide": True,
+            "stop_flag": self._stop_flag, "ready_flag": ready_flag, **kwargs,
+        })
+
+    @property
+    def is_running(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    async def wait(self) -> None:
+        """Wait until it exits by itself; its error is raised."""
+        assert self._task is not None
+        try:
+            async with asyncio.timeout(get_patience()):
+                await self._task
+        finally:
+            self._task = None
+
+    async def stop(self) -> None:
+        """Stop, and wait until it has exited; its error is raised."""
+        self._stop_flag.set()
+        await self.wait()
+
+    async def cancel(self) -> None:
+        """Stop by cancelling the task."""
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._task = None
+
+    async def restart(self, **kwargs: Any) -> None:
+        await self.stop()
+        await self.start(**kwargs)

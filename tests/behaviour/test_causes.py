@@ -1,0 +1,174 @@
+"""The causes: what happens to an object, and which handlers are called for that."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Objects, get_essence
+from tests.behaviour.running import Journal, Operator
+
+
+@pytest.fixture(autouse=True)
+def _handlers(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
+    """One handler of each kind, named by its kind."""
+    for decorator in (kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume):
+        @decorator("kopfexamples", id=decorator.__name__, registry=registry, param=decorator.__name__)
+        def fn(param: str, reason: kopf.Reason, **_: Any) -> None:
+            calls.append((param, str(reason.value)))
+
+
+async def test_new_objects_are_created(operator: Operator, kex: Objects, calls: Journal[Any]) -> None:
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == [("create", "create")]
+
+
+async def test_existing_objects_never_handled_before_are_created_and_resumed(
+        operator: Operator, kex: Objects, calls: Journal[Any],
+) -> None:
+    await kex.create()
+    await operator.start()
+    await kex.wait_handled()
+    assert calls == [("create", "create"), ("resume", "create")]
+
+
+async def test_existing_objects_handled_before_are_resumed(
+        operator: Operator, kex: Objects, calls: Journal[Any],
+) -> None:
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    calls.items.clear()
+    await operator.restart()
+    await calls.wait_length(1)
+    assert calls == [("resume", "resume")]
+
+
+async def test_changed_objects_are_updated(operator: Operator, kex: Objects, calls: Journal[Any]) -> None:
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    assert calls == [("create", "create"), ("update", "update")]
+
+
+@pytest.mark.parametrize("stanza", ["labels", "annotations"])
+async def test_labels_and_annotations_are_essential(
+        operator: Operator, kex: Objects, calls: Journal[Any], stanza: str,
+) -> None:
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.merge({"metadata": {stanza: {"some": "value"}}})
+    await kex.wait(lambda obj: get_essence(obj)["metadata"] == {stanza: {"some": "value"}}
+                   if "metadata" in get_essence(obj) else False)
+    assert calls == [("create", "create"), ("update", "update")]
+
+
+@pytest.mark.parametrize("patch", [
+    {"status": {"field": "value"}},
+    {"metadata": {"finalizers": ["example.com/theirs", "kopf.zalando.org/KopfFinalizerMarker"]}},
+    {"metadata": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}}},
+], ids=["status", "finalizers", "kubectl"])
+async def test_other_changes_are_not_updates(
+        operator: Operator, kex: Objects, calls: Journal[Any], patch: dict[str, Any],
+) -> None:
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.merge(patch)
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    assert calls == [("create", "create"), ("update", "update")]
+
+
+async def test_deleted_objects_are_handled_before_they_disappear(
+        operator: Operator, kex: Objects, calls: Journal[Any],
+) -> None:
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.delete()
+    await kex.wait_gone()
+    assert calls == [("create", "create"), ("delete", "delete")]
+
+
+async def test_objects_deleted_before_the_start_are_deleted_and_not_resumed(
+        operator: Operator, kex: Objects, calls: Journal[Any],
+) -> None:
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await operator.stop()
+    await kex.delete()
+    calls.items.clear()
+    await operator.start()
+    await kex.wait_gone()
+    assert calls == [("delete", "delete")]
+
+
+async def test_resuming_is_possible_for_deleted_objects_on_demand(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.resume("kopfexamples", registry=registry, deleted=True)
+    def fn(reason: kopf.Reason, **_: Any) -> None:
+        calls.append(("resume deleted", str(reason.value)))
+
+    await kex.create()
+    await operator.start()
+    await kex.wait_handled()
+    await operator.stop()
+    await kex.delete()
+    calls.items.clear()
+    await operator.start()
+    await kex.wait_gone()
+    assert sorted(calls) == [("delete", "delete"), ("resume deleted", "delete")]
+
+
+async def test_objects_created_and_deleted_while_the_operator_runs_are_never_resumed(
+        operator: Operator, kex: Objects, calls: Journal[Any],
+) -> None:
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    operator.cluster.faults.cut_watches()
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    await kex.delete()
+    await kex.wait_gone()
+    assert [name for name, _ in calls] == ["create", "update", "delete"]
+
+
+async def test_resuming_happens_once_in_the_life_of_an_operator(
+        operator: Operator, kex: Objects, calls: Journal[Any],
+) -> None:
+    await kex.create()
+    await operator.start()
+    await kex.wait_handled()
+    # The history is forgotten, and so everything is listed anew.
+    operator.cluster.faults.compact()
+    operator.cluster.faults.cut_watches()
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    assert calls == [("create", "create"), ("resume", "create"), ("update", "update")]
+
+
+async def test_changes_back_and_forth_before_the_handling_are_no_change(
+        operator: Operator, kex: Objects, calls: Journal[Any],
+) -> None:
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await operator.stop()
+    calls.items.clear()
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.merge({"spec": {"field": "value"}})
+    await operator.start()
+    await calls.wait_length(1)
+    await kex.create("another")
+    await kex.wait_handled("another")
+    assert calls == [("resume", "resume"), ("create", "create")]

@@ -1,0 +1,213 @@
+"""How the functions are called: coroutines in the event loop, all others in threads."""
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Objects
+from tests.behaviour.running import Journal, Operator
+
+
+async def test_async_handlers_run_in_the_loop_of_the_operator(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples", registry=registry)
+    async def fn(**_: Any) -> None:
+        calls.append((threading.get_ident(), asyncio.get_running_loop()))
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert set(calls) == {(threading.get_ident(), asyncio.get_running_loop())}
+
+
+async def test_sync_handlers_run_in_threads(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples", registry=registry)
+    def fn(**_: Any) -> None:
+        calls.append(threading.get_ident())
+        with pytest.raises(RuntimeError):
+            asyncio.get_running_loop()
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert len(calls) >= 2
+    assert threading.get_ident() not in calls
+
+
+async def test_sync_handlers_of_different_objects_run_in_parallel(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
+) -> None:
+    barrier = threading.Barrier(3)
+
+    @kopf.on.create("kopfexamples", registry=registry, errors=kopf.ErrorsMode.PERMANENT)
+    def fn(**_: Any) -> str:
+        barrier.wait(10)
+        return "passed"
+
+    await operator.start()
+    names = ["a", "b", "c"]
+    for name in names:
+        await kex.create(name)
+    for name in names:
+        obj = await kex.wait_handled(name)
+        assert obj["status"] == {"fn": "passed"}
+
+
+async def test_async_handlers_of_different_objects_run_in_parallel(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(name: str, **_: Any) -> None:
+        calls.append(name)
+        await calls.wait_length(150)
+
+    await operator.start()
+    names = [f"obj{i}" for i in range(150)]
+    for name in names:
+        await kex.create(name)
+    for name in names:
+        await kex.wait_handled(name)
+    assert sorted(calls) == sorted(names)
+
+
+async def test_handlers_of_one_object_never_run_in_parallel(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    running = 0
+
+    @kopf.on.create("kopfexamples", registry=registry, id="create")
+    @kopf.on.update("kopfexamples", registry=registry, id="update1")
+    @kopf.on.update("kopfexamples", registry=registry, id="update2")
+    async def fn(spec: kopf.Spec, **_: Any) -> None:
+        nonlocal running
+        running += 1
+        calls.append(running)
+        await asyncio.sleep(0.01)
+        running -= 1
+
+    await operator.start()
+    await kex.create(spec={"count": 0})
+    for count in range(1, 21):
+        await kex.merge({"spec": {"count": count}})
+    await kex.wait_handled(count=20)
+    assert set(calls) == {1}
+
+
+async def test_raw_events_of_one_object_come_one_by_one_and_in_order(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.event("kopfexamples", registry=registry)
+    async def fn(spec: kopf.Spec, event: kopf.RawEvent, **_: Any) -> None:
+        await asyncio.sleep(0.002)
+        calls.append((event["type"], spec["count"]))
+
+    await operator.start()
+    await kex.create(spec={"count": 0})
+    for count in range(1, 21):
+        await kex.merge({"spec": {"count": count}})
+    await kex.delete()
+    await calls.wait_length(22)
+    assert calls == [("ADDED", 0), *(("MODIFIED", count) for count in range(1, 21)), ("DELETED", 20)]
+
+
+class Handlers:
+    """Handlers of all unusual kinds."""
+
+    def __init__(self, calls: Journal[Any]) -> None:
+        self.calls = calls
+
+    def method(self, name: str, **_: Any) -> None:
+        self.calls.append(("method", name))
+
+    async def async_method(self, name: str, **_: Any) -> None:
+        self.calls.append(("async method", name))
+
+    @staticmethod
+    def static(calls: Journal[Any], name: str, **_: Any) -> None:
+        calls.append(("static", name))
+
+    async def __call__(self, name: str, **_: Any) -> None:
+        self.calls.append(("instance", name))
+
+
+async def test_methods_partials_lambdas_and_callable_objects(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    async def async_fn(prefix: str, *, name: str, **_: Any) -> None:
+        calls.append((prefix, name))
+
+    instance = Handlers(calls)
+    declare = functools.partial(kopf.on.create, "kopfexamples", registry=registry)
+    declare()(instance.method)
+    declare()(instance.async_method)
+    declare(id="static")(functools.partial(Handlers.static, calls))
+    declare(id="instance")(instance)
+    declare(id="partial")(functools.partial(async_fn, "partial"))
+    declare(id="lambda")(lambda name, **_: calls.append(("lambda", name)))
+    declare(id="async lambda")(lambda name, **_: async_fn("async lambda", name=name))
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == [(kind, "obj") for kind in [
+        "method", "async method", "static", "instance", "partial", "lambda", "async lambda"]]
+
+
+async def test_the_executor_of_the_settings_is_used_and_left_alive(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    def fn(**_: Any) -> None:
+        calls.append(threading.current_thread().name)
+
+    with ThreadPoolExecutor(1, thread_name_prefix="my-own") as executor:
+        def configure(settings: kopf.OperatorSettings) -> None:
+            settings.execution.executor = executor
+        operator.configure = configure
+        await operator.start()
+        await kex.create()
+        await kex.wait_handled()
+        await operator.stop()
+        assert executor.submit(lambda: "alive").result() == "alive"
+    assert calls == ["my-own_0"]
+
+
+async def test_the_number_of_threads_can_be_limited(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """A burst of objects with few threads: all are handled, never more of them at once than the threads."""
+    lock, running = threading.Lock(), 0
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    def fn(**_: Any) -> None:
+        nonlocal running
+        with lock:
+            running += 1
+            calls.append(running)
+        threading.Event().wait(0.001)
+        with lock:
+            running -= 1
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.execution.max_workers = 2
+    operator.configure = configure
+    await operator.start()
+    names = [f"obj{i}" for i in range(100)]
+    for name in names:
+        await kex.create(name)
+    for name in names:
+        await kex.wait_handled(name)
+    assert len(calls) == 100
+    assert max(calls) <= 2

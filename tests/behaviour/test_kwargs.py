@@ -1,0 +1,227 @@
+"""What handlers get: every documented keyword argument, of the right type and with the right value."""
+from __future__ import annotations
+
+import copy
+import datetime
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Objects
+from tests.behaviour.running import Journal, Operator
+
+OBJECT_KWARGS = {
+    "logger", "memo", "param", "resource", "patch", "body", "spec", "meta", "status", "uid", "name", "namespace",
+    "labels", "annotations",
+}
+RETRY_KWARGS = {"retry", "started", "runtime"}
+CHANGE_KWARGS = {"reason", "old", "new", "diff"}
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume, kopf.on.field],
+                         ids=lambda decorator: decorator.__name__)
+async def test_handlers_of_changes(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        decorator: Any, is_async: bool,
+) -> None:
+    options = {"field": "spec.field"} if decorator is kopf.on.field else {}
+
+    @decorator("kopfexamples", registry=registry, param={"any": "thing"}, **options)
+    def fn(**kwargs: Any) -> None:
+        calls.append(kwargs)
+
+    if is_async:
+        registry = _replace_last(registry, decorator, calls, options)
+        operator.registry = registry
+
+    await kex.create(labels={"l": "v"}, annotations={"a": "w"}, status={"s": "t"})
+    await operator.start()
+    if decorator is kopf.on.resume:
+        await calls.wait_length(1)
+    elif decorator is kopf.on.update or decorator is kopf.on.field:
+        await kex.wait_handled()
+        calls.items.clear()
+        await kex.merge({"spec": {"field": "new"}})
+    elif decorator is kopf.on.delete:
+        await kex.wait_handled()
+        await kex.delete()
+    await calls.wait_length(1)
+
+    kwargs = calls[0]
+    assert kwargs.keys() >= OBJECT_KWARGS | RETRY_KWARGS | CHANGE_KWARGS
+    assert kwargs["param"] == {"any": "thing"}
+    assert kwargs["retry"] == 0
+    assert kwargs["started"].tzinfo is not None
+    assert abs(datetime.datetime.now(datetime.UTC) - kwargs["started"]) < datetime.timedelta(seconds=30)
+    assert datetime.timedelta(0) <= kwargs["runtime"] < datetime.timedelta(seconds=30)
+    assert isinstance(kwargs["logger"], logging.Logger | logging.LoggerAdapter)
+    assert isinstance(kwargs["memo"], kopf.Memo)
+    assert isinstance(kwargs["patch"], kopf.Patch)
+    assert isinstance(kwargs["reason"], kopf.Reason)
+    assert isinstance(kwargs["diff"], kopf.Diff)
+    _check_object(kwargs)
+
+
+def _replace_last(
+        registry: kopf.OperatorRegistry, decorator: Any, calls: Journal[Any], options: Mapping[str, Any],
+) -> kopf.OperatorRegistry:
+    """Make a registry with an async handler instead of the sync one, with all else being the same."""
+    replaced = copy.copy(registry)
+    replaced.resources = []
+
+    @decorator("kopfexamples", registry=replaced, param={"any": "thing"}, **options)
+    async def fn(**kwargs: Any) -> None:
+        calls.append(kwargs)
+    return replaced
+
+
+def _check_object(kwargs: Mapping[str, Any]) -> None:
+    body = kwargs["body"]
+    assert isinstance(body, kopf.Body)
+    assert isinstance(body, Mapping)
+    assert body["apiVersion"] == "kopf.dev/v1"
+    assert body["kind"] == "KopfExample"
+    assert kwargs["name"] == body["metadata"]["name"] == kwargs["meta"]["name"] == kwargs["meta"].name == "obj"
+    assert kwargs["namespace"] == body.metadata.namespace == kwargs["meta"]["namespace"] == "default"
+    assert kwargs["uid"] == body["metadata"]["uid"] == kwargs["meta"].uid != ""
+    assert kwargs["meta"].creation_timestamp == body["metadata"]["creationTimestamp"]
+    assert kwargs["labels"] == {"l": "v"} == kwargs["meta"].labels
+    assert kwargs["annotations"]["a"] == "w" == kwargs["meta"].annotations["a"]
+    assert kwargs["spec"] == body["spec"]
+    assert kwargs["spec"]["field"] in ("value", "new")
+    assert kwargs["status"] == body["status"] == {"s": "t"}
+    resource = kwargs["resource"]
+    assert isinstance(resource, kopf.Resource)
+    assert (resource.group, resource.version, resource.plural) == ("kopf.dev", "v1", "kopfexamples")
+
+
+async def test_diffs_of_the_whole_object(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry)
+    def fn(old: Any, new: Any, diff: kopf.Diff, reason: kopf.Reason, **_: Any) -> None:
+        calls.append((reason.value, copy.deepcopy(old), copy.deepcopy(new), diff))
+
+    await operator.start()
+    await kex.create(spec={"a": 1, "b": {"c": [1]}}, labels={"l": "v"})
+    await kex.wait_handled()
+    await kex.merge({"spec": {"a": None, "b": {"c": [1, 2], "d": 3}}})
+    await kex.wait_handled(b={"c": [1, 2], "d": 3})
+    await kex.delete()
+    await kex.wait_gone()
+
+    v1 = {"spec": {"a": 1, "b": {"c": [1]}}, "metadata": {"labels": {"l": "v"}}}
+    v2 = {"spec": {"b": {"c": [1, 2], "d": 3}}, "metadata": {"labels": {"l": "v"}}}
+    (reason1, old1, new1, diff1), (reason2, old2, new2, diff2), (reason3, old3, new3, diff3) = calls
+    assert (reason1, old1, new1) == ("create", None, v1)
+    assert diff1 == (("add", (), None, v1),)
+    assert (reason2, old2, new2) == ("update", v1, v2)
+    assert set(map(repr, diff2)) == set(map(repr, kopf.Diff((
+        kopf.DiffItem(kopf.DiffOperation.REMOVE, ("spec", "a"), 1, None),
+        kopf.DiffItem(kopf.DiffOperation.CHANGE, ("spec", "b", "c"), [1], [1, 2]),
+        kopf.DiffItem(kopf.DiffOperation.ADD, ("spec", "b", "d"), None, 3),
+    ))))
+    assert (reason3, old3, new3, diff3) == ("delete", v2, v2, ())
+
+
+async def test_diffs_of_a_field_are_relative_to_it(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.update("kopfexamples", registry=registry, field="spec.field", id="update")
+    @kopf.on.field("kopfexamples", registry=registry, field=("spec", "field"), id="field")
+    def fn(old: Any, new: Any, diff: kopf.Diff, **_: Any) -> None:
+        calls.append((copy.deepcopy(old), copy.deepcopy(new), diff))
+
+    await operator.start()
+    await kex.create(spec={"field": {"a": 1}, "other": 1})
+    await kex.wait_handled()
+    calls.items.clear()
+    await kex.merge({"spec": {"field": {"a": 2}, "other": 2}})
+    await kex.wait_handled(other=2)
+    assert calls == [({"a": 1}, {"a": 2}, (("change", ("a",), 1, 2),))] * 2
+
+
+async def test_raw_events(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.event("kopfexamples", registry=registry, param=123)
+    def fn(**kwargs: Any) -> None:
+        calls.append(kwargs)
+
+    await kex.create("existing", labels={"l": "v"}, annotations={"a": "w"}, status={"s": "t"})
+    await operator.start()
+    await calls.wait_length(1)
+    await kex.create(labels={"l": "v"}, annotations={"a": "w"}, status={"s": "t"})
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.delete()
+    await calls.wait_length(4)
+
+    assert all(kwargs.keys() >= OBJECT_KWARGS | {"event"} for kwargs in calls)
+    assert all(kwargs["param"] == 123 for kwargs in calls)
+    assert [kwargs["event"]["type"] for kwargs in calls] == [None, "ADDED", "MODIFIED", "DELETED"]
+    for kwargs in calls.items[1:]:
+        assert kwargs["event"]["object"]["metadata"]["name"] == "obj"
+        assert kwargs["event"]["object"]["spec"] == kwargs["spec"]
+        assert kwargs["event"].keys() == {"type", "object"}
+        _check_object(kwargs)
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+async def test_activities(
+        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[Any], is_async: bool,
+) -> None:
+    def sync_fn(**kwargs: Any) -> None:
+        calls.append(kwargs)
+
+    async def async_fn(**kwargs: Any) -> None:
+        calls.append(kwargs)
+
+    for decorator in (kopf.on.startup, kopf.on.cleanup):
+        decorator(registry=registry, param=decorator.__name__)(async_fn if is_async else sync_fn)
+    settings = kopf.OperatorSettings()
+    memo = kopf.Memo(some="value")
+    await operator.launch(settings=settings, memo=memo)
+    await operator.stop()
+    assert [kwargs["param"] for kwargs in calls] == ["startup", "cleanup"]
+    for kwargs in calls:
+        assert kwargs.keys() >= {"settings", "memo", "logger", "param", "activity", "retry", "started", "runtime"}
+        assert kwargs["settings"] is settings
+        assert kwargs["memo"] is memo
+        assert kwargs["retry"] == 0
+        assert not kwargs.keys() & {"body", "patch", "spec", "reason"}
+
+
+async def test_login_handlers(operator: Operator, calls: Journal[Any]) -> None:
+    registry = operator.registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    def login_fn(**kwargs: Any) -> kopf.ConnectionInfo | None:
+        calls.append(kwargs)
+        return kopf.login_with_kubeconfig(**kwargs)
+
+    await operator.launch()
+    await operator.stop()
+    assert calls[0].keys() >= {"settings", "memo", "logger", "param", "activity", "retry", "started", "runtime"}
+    assert isinstance(calls[0]["settings"], kopf.OperatorSettings)
+
+
+async def test_bodies_are_read_only(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    def fn(body: Any, spec: Any, meta: Any, status: Any, labels: Any, annotations: Any, **_: Any) -> None:
+        for view in (body, spec, meta, status, labels, annotations):
+            with pytest.raises(TypeError):
+                view["field"] = "value"
+        calls.append("checked")
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == ["checked"]

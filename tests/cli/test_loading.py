@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import pathlib
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from kopf.cli.loading import LoadingError, list_sources, load
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[pathlib.Path]:
+    """An empty current directory; whatever is loaded from it is forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def get_loaded(name: str) -> object:
+    return sys.modules[name].value  # type: ignore[attr-defined]  # the modules are made by the tests
+
+
+def test_files_are_loaded_in_order(folder: pathlib.Path) -> None:
+    (folder / "a_one.py").write_text("value = 1")
+    (folder / "a_two.py").write_text("import sys; value = sys.modules['a_one'].value + 1")
+    load(["a_one.py", str(folder / "a_two.py")], [])
+    assert get_loaded("a_two") == 2
+
+
+def test_files_can_import_neighbours(folder: pathlib.Path) -> None:
+    (folder / "sub").mkdir()
+    (folder / "sub" / "a_neighbour.py").write_text("value = 123")
+    (folder / "sub" / "a_file.py").write_text("from a_neighbour import value")
+    load(["sub/a_file.py"], [])
+    assert get_loaded("a_file") == 123
+
+
+def test_modules_are_loaded_from_the_current_directory(folder: pathlib.Path) -> None:
+    (folder / "a_package").mkdir()
+    (folder / "a_package" / "__init__.py").write_text("")
+    (folder / "a_package" / "a_module.py").write_text("value = 123")
+    load([], ["a_package.a_module"])
+    assert get_loaded("a_package.a_module") == 123
+
+
+def test_repeated_files_are_loaded_once(folder: pathlib.Path) -> None:
+    (folder / "a_file.py").write_text("import a_counter; a_counter.value += 1")
+    (folder / "a_counter.py").write_text("value = 0")
+    load(["a_file.py", "./a_file.py", str(folder / "a_file.py")], [])
+    assert get_loaded("a_counter") == 1
+
+
+def test_names_of_standard_modules_do_not_clash(folder: pathlib.Path) -> None:
+    import operator
+    (folder / "operator.py").write_text("value = 123")
+    load(["operator.py"], [])
+    assert sys.modules["operator"] is operator
+    assert get_loaded("operator_2") == 123
+
+
+def test_files_of_the_same_name_are_all_loaded(folder: pathlib.Path) -> None:
+    for name in ("x", "y"):
+        (folder / name).mkdir()
+        (folder / name / "a_file.py").write_text(f"value = {name!r}")
+    load(["x/a_file.py", "y/a_file.py"], [])
+    assert [get_loaded("a_file"), get_loaded("a_file_2")] == ["x", "y"]
+
+
+def test_classes_can_find_their_modules(folder: pathlib.Path) -> None:
+    (folder / "a_file.py").write_text(
+        "from __future__ import annotations\nimport dataclasses, typing, pickle\n"
+        "@dataclasses.dataclass\nclass A:\n    x: typing.ClassVar[int] = 1\n    y: int = 2\n"
+        "value = pickle.loads(pickle.dumps(A())).y")
+    load(["a_file.py"], [])
+    assert get_loaded("a_file") == 2
+
+
+def test_missing_file(folder: pathlib.Path) -> None:
+    with pytest.raises(LoadingError) as e:
+        load(["nonexistent.py"], [])
+    assert e.value.message == "Cannot load 'nonexistent.py': there is no such file."
+
+
+@pytest.mark.parametrize("typo", ["handler.py", "handlers", "handlres.py"])
+def test_missing_file_with_a_similar_name(folder: pathlib.Path, typo: str) -> None:
+    (folder / "handlers.py").write_text("")
+    with pytest.raises(LoadingError, match=r"no such file. Did you mean 'handlers.py'\?$"):
+        load([typo], [])
+
+
+def test_missing_directory(folder: pathlib.Path) -> None:
+    with pytest.raises(LoadingError, match="There is no directory 'folder' either"):
+        load(["folder/handlers.py"], [])
+
+
+def test_directory_instead_of_a_file(folder: pathlib.Path) -> None:
+    with pytest.raises(LoadingError, match="'.': it is a directory. Name the files in it"):
+        load(["."], [])
+
+
+def test_syntax_error(folder: pathlib.Path) -> None:
+    (folder / "a_file.py").write_text("import kopf\n\ndef fn(\n")
+    with pytest.raises(LoadingError) as e:
+        load(["a_file.py"], [])
+    lines = e.value.message.splitlines()
+    assert lines[0] == "Cannot load 'a_file.py': there is a syntax error."
+    assert lines[1] == '  File "a_file.py", line 3'
+    assert lines[2].strip() == "def fn("
+    assert lines[-1].startswith("SyntaxError: ")
+
+
+def test_exception_on_import_is_traced_from_the_users_code(folder: pathlib.Path) -> None:
+    (folder / "a_file.py").write_text("import a_broken\n")
+    (folder / "a_broken.py").write_text("def fn():\n    return 1 / 0\n\nfn()\n")
+    with pytest.raises(LoadingError) as e:
+        load(["a_file.py"], [])
+    message = e.value.message
+    assert message.startswith("Cannot load 'a_file.py': it has failed on import.\nTraceback")
+    assert message.endswith("ZeroDivisionError: division by zero")
+    assert 'a_file.py", line 1' in message
+    assert 'a_broken.py", line 4' in message
+    assert 'a_broken.py", line 2' in message
+    assert "loading.py" not in message
+    assert "importlib" not in message
+
+
+def test_failed_files_are_not_considered_loaded(folder: pathlib.Path) -> None:
+    (folder / "a_file.py").write_text("1 / 0")
+    with pytest.raises(LoadingError):
+        load(["a_file.py"], [])
+    assert "a_file" not in sys.modules
+
+
+@pytest.mark.parametrize("code", ["raise SystemExit(5)", "raise KeyboardInterrupt"])
+def test_exits_requested_by_the_code_are_passed_through(folder: pathlib.Path, code: str) -> None:
+    (folder / "a_file.py").write_text(code)
+    with pytest.raises((SystemExit, KeyboardInterrupt)):
+        load(["a_file.py"], [])
+
+
+def test_missing_module(folder: pathlib.Path) -> None:
+    with pytest.raises(LoadingError, match="Cannot load the module 'a_x.b': there is no module 'a_x', neither"):
+        load([], ["a_x.b"])
+
+
+def test_file_named_as_a_module(folder: pathlib.Path) -> None:
+    (folder / "a_file.py").write_text("")
+    with pytest.raises(LoadingError, match="Modules are named without the extension"):
+        load([], ["a_file.py"])
+
+
+def test_missing_module_inside_of_a_module_is_shown_where_it_is_imported(folder: pathlib.Path) -> None:
+    (folder / "a_module.py").write_text("\nimport a_missing")
+    with pytest.raises(LoadingError) as e:
+        load([], ["a_module"])
+    assert e.value.message.startswith("Cannot load 'a_module': it has failed on import.")
+    assert 'a_module.py", line 2' in e.value.message
+    assert "No module named 'a_missing'" in e.value.message
+    assert "importlib" not in e.value.message
+
+
+def test_exception_in_a_module(folder: pathlib.Path) -> None:
+    (folder / "a_module.py").write_text("undefined")
+    with pytest.raises(LoadingError, match="NameError: name 'undefined' is not defined"):
+        load([], ["a_module"])
+
+
+def test_sources_are_those_of_the_user(folder: pathlib.Path) -> None:
+    (folder / "a_file.py").write_text("import a_neighbour, yaml, json")
+    (folder / "a_neighbour.py").write_text("")
+    load(["a_file.py"], [])
+    names = {pathlib.Path(path).name for path in list_sources() if path.startswith(str(folder.resolve()))}
+    assert names == {"a_file.py", "a_neighbour.py"}
+    assert not any("site-packages" in path or path.endswith("json/__init__.py") for path in list_sources())

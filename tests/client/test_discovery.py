@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kopf._client.api import APIClient
+from kopf._client.discovery import discover
+from kopf._client.errors import APIForbiddenError, APINetworkError, APIServerError
+from kopf._settings.settings import OperatorSettings
+from kopf._values.resources import Resource
+from kopf._values.selectors import EVERYTHING, Selector
+from tests.client.scripted import ScriptedServer, drop, refuse, reply
+
+
+def group(name: str, *versions: str, preferred: str | None = None) -> dict[str, Any]:
+    return {
+        "kind": "APIGroup",
+        "name": name,
+        "versions": [{"groupVersion": f"{name}/{version}", "version": version} for version in versions],
+        "preferredVersion": {"version": preferred or versions[0]},
+    }
+
+
+def resources(*plurals: str) -> dict[str, Any]:
+    return {
+        "kind": "APIResourceList",
+        "resources": [
+            {
+                "name": plural,
+                "singularName": "",
+                "kind": plural.rstrip("s").title(),
+                "namespaced": True,
+                "verbs": ["list"],
+            }
+            for plural in plurals
+        ],
+    }
+
+
+PODS = {
+    "name": "pods",
+    "singularName": "pod",
+    "kind": "Pod",
+    "namespaced": True,
+    "shortNames": ["po"],
+    "categories": ["all"],
+    "verbs": ["list", "watch"],
+}
+
+
+def select(found: Any) -> set[str]:
+    return {f"{resource!r}{'' if resource.preferred else '?'}" for resource in found.resources}
+
+
+async def test_all_details(server: ScriptedServer, api: APIClient) -> None:
+    content = {
+        "resources": [
+            {"name": "pods/status", "kind": "Pod", "namespaced": True},
+            PODS,
+            {"name": "pods/exec", "kind": "PodExecOptions", "namespaced": True},
+            {"name": "namespaces", "kind": "Namespace", "namespaced": False},
+        ]
+    }
+    server.on("GET /api", reply({"versions": ["v1"]}))
+    server.on("GET /api/v1", reply(content))
+    discovery = await discover(api, [Selector("v1", "pods")])
+    assert discovery.unavailable == {}
+    pods, namespaces = sorted(discovery.resources, key=lambda resource: resource.plural, reverse=True)
+    assert pods == Resource("", "v1", "pods")
+    assert (pods.kind, pods.singular, pods.shortcuts, pods.categories) == (
+        "Pod",
+        "pod",
+        frozenset({"po"}),
+        frozenset({"all"}),
+    )
+    assert (pods.namespaced, pods.preferred) == (True, True)
+    assert pods.subresources == {"status", "exec"}
+    assert pods.verbs == {"list", "watch"}
+    assert (namespaces.kind, namespaces.singular, namespaces.shortcuts) == ("Namespace", "namespace", frozenset())
+    assert namespaces.namespaced is False
+    assert namespaces.subresources == frozenset()
+
+
+async def test_only_the_needed_groups_are_read(server: ScriptedServer, api: APIClient) -> None:
+    server.on("GET /apis/kopf.dev", reply(group("kopf.dev", "v1")))
+    server.on("GET /apis/kopf.dev/v1", reply(resources("kexes")))
+    server.on("GET /apis/apps", reply(group("apps", "v1")))
+    server.on("GET /apis/apps/v1", reply(resources("deployments")))
+    selectors = [Selector("kopf.dev", "kexes"), Selector("kopf.dev/v1", "others"), Selector("deployments.apps")]
+    assert select(await discover(api, selectors)) == {"kexes.v1.kopf.dev", "deployments.v1.apps"}
+    assert len(server.requests) == 4
+
+
+async def test_only_the_needed_versions_are_read(server: ScriptedServer, api: APIClient) -> None:
+    server.on("GET /apis/kopf.dev", reply(group("kopf.dev", "v2", "v1", "v1beta1")))
+    server.on("GET /apis/kopf.dev/v1", reply(resources("kexes")))
+    assert select(await discover(api, [Selector("kopf.dev/v1", "kexes")])) == {"kexes.v1.kopf.dev?"}
+
+
+async def test_nothing_is_needed(server: ScriptedServer, api: APIClient) -> None:
+    assert (await discover(api, [])).resources == frozenset()
+    assert server.requests == []
+
+
+async def test_scanning_of_everything(server: ScriptedServer, api: APIClient) -> None:
+    server.on("GET /api", reply({"versions": ["v1"]}))
+    server.on("GET /api/v1", reply(resources("pods")))
+    server.on("GET /apis", reply({"groups": [group("apps", "v1"), group("kopf.dev", "v1", "v2")]}))
+    server.on("GET /apis/apps/v1", reply(resources("deployments")))
+    server.on("GET /apis/kopf.dev/v1", reply(resources("kexes")))
+    server.on("GET /apis/kopf.dev/v2", reply(resources("kexes")))
+    found = await discover(api, [Selector("kopf.dev", "kexes"), Selector(EVERYTHING)])
+    assert select(found) == {"pods.v1", "deployments.v1.apps", "kexes.v1.kopf.dev", "kexes.v2.kopf.dev?"}
+
+
+async def test_preferred_versions(server: ScriptedServer, api: APIClient) -> None:
+    server.on("GET /apis/g", reply(group("g", "v3", "v2", "v1", preferred="v2")))
+    server.on("GET /apis/g/v3", reply(resources("everywhere", "newest")))
+    server.on("GET /apis/g/v2", reply(resources("everywhere")))
+    server.on("GET /apis/g/v1", reply(resources("everywhere", "newest", "oldest")))
+    assert select(await discover(api, [Selector("g", "any")])) == {
+        "everywhere.v2.g",
+        "everywhere.v3.g?",
+        "everywhere.v1.g?",
+        "newest.v3.g",
+        "newest.v1.g?",
+        "oldest.v1.g",
+    }
+
+
+async def test_absent_groups(server: ScriptedServer, api: APIClient) -> None:
+    server.on("GET /apis/kopf.dev", refuse(404))
+    server.on("GET /apis/g", reply(group("g", "v1")))
+    server.on("GET /apis/g/v1", refuse(404))
+    discovery = await discover(api, [Selector("kopf.dev", "kexes"), Selector("g", "any")])
+    assert discovery.resources == frozenset()
+    assert discovery.unavailable == {}
+
+
+@pytest.mark.fastforward
+@pytest.mark.parametrize("failure", [refuse(503, "ServiceUnavailable", "no endpoints"), refuse(429)])
+async def test_broken_extensions_are_tolerated(
+    server: ScriptedServer, api: APIClient, failure: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.on("GET /api", reply({"versions": ["v1"]}))
+    server.on("GET /api/v1", reply(resources("pods")))
+    server.on("GET /apis", reply({"groups": [group("metrics.k8s.io", "v1"), group("kopf.dev", "v1")]}))
+    server.on("GET /apis/metrics.k8s.io/v1", failure, failure)
+    server.on("GET /apis/kopf.dev/v1", reply(resources("kexes")))
+    discovery = await discover(api, [Selector("pods")])
+    assert select(discovery) == {"pods.v1", "kexes.v1.kopf.dev"}
+    assert discovery.unavailable.keys() == {"metrics.k8s.io/v1"}
+    [message] = [message for message in caplog.messages if "unavailable, their resources" in message]
+    assert "metrics.k8s.io/v1" in message
+
+
+@pytest.mark.fastforward
+async def test_less_preferred_versions_do_not_replace_the_broken_one(server: ScriptedServer, api: APIClient) -> None:
+    server.on("GET /apis/g", reply(group("g", "v2", "v1")))
+    server.on("GET /apis/g/v2", refuse(503), refuse(503))
+    server.on("GET /apis/g/v1", reply(resources("kexes")))
+    assert select(await discover(api, [Selector("g", "kexes")])) == {"kexes.v1.g?"}
+
+
+@pytest.mark.parametrize(
+    ("failure", "cls"), [(refuse(403), APIForbiddenError), (refuse(500), APIServerError), (drop, APINetworkError)]
+)
+async def test_broken_servers_are_not_tolerated(
+    server: ScriptedServer, api: APIClient, settings: OperatorSettings, failure: Any, cls: type[Exception]
+) -> None:
+    settings.networking.error_backoffs = ()
+    server.on("GET /apis/g", failure, failure)
+    with pytest.raises(cls):
+        await discover(api, [Selector("g", "any")])

@@ -1,0 +1,168 @@
+"""
+A running local cluster, and a client of it that shows what exactly was answered.
+"""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import aiohttp
+import pytest
+
+from kopf._cluster import LocalCluster
+
+Obj = dict[str, Any]
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+MERGE = "application/merge-patch+json"
+JSON = "application/json-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+TIMEOUT = 10  # seconds; only for what hangs
+
+
+class Reply(NamedTuple):
+    status: int
+    body: Any
+    headers: Any
+
+
+class Stream:
+    """A watch stream, read event by event."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        super().__init__()
+        self._response = response
+
+    async def next(self) -> Obj | None:
+        """Give the next event, or none when the stream ends."""
+        line = await asyncio.wait_for(self._response.content.readline(), TIMEOUT)
+        event: Obj | None = json.loads(line) if line else None
+        return event
+
+    async def take(self, count: int) -> list[tuple[str, str]]:
+        """Give the types and the names of the next so many events."""
+        events = [await self.next() for _ in range(count)]
+        return [(event["type"], event["object"]["metadata"]["name"]) for event in events if event is not None]
+
+
+class Client:
+    """Plain requests to the cluster."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        super().__init__()
+        self.session = session
+
+    async def call(self, method: str, path: str, **kwargs: Any) -> Reply:
+        async with self.session.request(method, path, **kwargs) as response:
+            raw = await response.read()
+            is_json = response.content_type == "application/json"
+            return Reply(response.status, json.loads(raw) if is_json else raw, response.headers)
+
+    async def get(self, path: str, **kwargs: Any) -> Any:
+        return self._expect(200, await self.call("GET", path, **kwargs))
+
+    async def create(self, path: str, obj: Obj) -> Any:
+        return self._expect(201, await self.call("POST", path, json=obj))
+
+    async def patch(self, path: str, patch: Any, content_type: str = MERGE) -> Any:
+        return self._expect(200, await self.send_patch(path, patch, content_type))
+
+    async def send_patch(self, path: str, patch: Any, content_type: str = MERGE) -> Reply:
+        return await self.call("PATCH", path, data=json.dumps(patch), headers={"Content-Type": content_type})
+
+    async def delete(self, path: str, **options: Any) -> Any:
+        return self._expect(200, await self.call("DELETE", path, json=options or None))
+
+    async def wait_gone(self, path: str) -> None:
+        async with asyncio.timeout(TIMEOUT):
+            while (await self.call("GET", path)).status != 404:
+                await asyncio.sleep(0.001)
+
+    @contextlib.asynccontextmanager
+    async def watch(self, path: str, **params: str) -> AsyncIterator[Stream]:
+        async with self.session.get(path, params={"watch": "1", **params}) as response:
+            assert response.status == 200, await response.text()
+            yield Stream(response)
+
+    @staticmethod
+    def _expect(status: int, reply: Reply) -> Any:
+        assert reply.status == status, reply
+        return reply.body
+
+
+@contextlib.asynccontextmanager
+async def connect(cluster: LocalCluster) -> AsyncIterator[Client]:
+    context = ssl.create_default_context(cadata=cluster.ca_data.decode())
+    connector = aiohttp.TCPConnector(ssl=context, limit=0)
+    headers = {"Authorization": f"Bearer {cluster.token}"}
+    timeout = aiohttp.ClientTimeout(total=None)
+    async with aiohttp.ClientSession(cluster.url, connector=connector, headers=headers, timeout=timeout) as session:
+        yield Client(session)
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[LocalCluster]:
+    async with LocalCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def client(cluster: LocalCluster) -> AsyncIterator[Client]:
+    async with connect(cluster) as client:
+        yield client
+
+
+def make_definition(
+        plural: str = "kexes",
+        kind: str = "Kex",
+        *,
+        scope: str = "Namespaced",
+        spec: Obj | None = None,
+        **version: Any,
+) -> Obj:
+    """Make a definition in the group ``example.com`` with one version, of any contents by default."""
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"type": "object", "properties": {"spec": spec or anything, "status": anything}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.example.com"},
+        "spec": {
+            "group": "example.com", "scope": scope, "names": {"plural": plural, "kind": kind},
+            "versions": [{"name": "v1", "served": True, "storage": True, "subresources": {"status": {}},
+                          "schema": {"openAPIV3Schema": schema}, **version}],
+        },
+    }
+
+
+KEXES = "/apis/example.com/v1/namespaces/default/kexes"
+
+
+def make_kex(name: str = "one", **fields: Any) -> Obj:
+    metadata = {"name": name, **fields.pop("metadata", {})}
+    return {"apiVersion": "example.com/v1", "kind": "Kex", "metadata": metadata, "spec": {}, **fields}
+
+
+def make_config_map(name: str = "one", **fields: Any) -> Obj:
+    metadata = {"name": name, **fields.pop("metadata", {})}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **fields}
+
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.fixture
+def kexes(cluster: LocalCluster) -> str:
+    """The path of a custom resource with the status subresource and of any contents."""
+    cluster.apply(make_definition())
+    return KEXES
+
+
+
+def causes(reply: Reply) -> list[tuple[str, str]]:
+    """Give the wrong fields and the reasons of a refusal as invalid."""
+    assert reply.status == 422, reply
+    return [(cause["field"], cause["reason"]) for cause in reply.body["details"]["causes"]]
