@@ -9,10 +9,11 @@ import socket
 import time
 from collections.abc import Iterator
 
+import aiohttp
 import pytest
 
 from kopf._client.api import JSON_PATCH, APIClient
-from kopf._client.credentials import ConnectionInfo, LoginError
+from kopf._client.credentials import AiohttpSession, ConnectionInfo, LoginError
 from kopf._client.errors import (
     APIConflictError,
     APIForbiddenError,
@@ -288,16 +289,12 @@ async def test_renewed_token_is_noticed_when_the_old_one_is_refused(
     path = tmp_path / "token"
     path.write_text("old")
     vault.populate([ConnectionInfo(server=server.url, token_path=path, priority=1)])
-    await api_call_count(server, api)
+    server.on("GET /first", reply())
+    await api.get("/first")
     path.write_text("new")
     server.on("GET /x", refuse(401), refuse(401), reply(), reply())
     await asyncio.gather(api.get("/x"), api.get("/x"))
     assert get_header(server, "Authorization")[1:] == ["Bearer old"] * 2 + ["Bearer new"] * 2
-
-
-async def api_call_count(server: ScriptedServer, api: APIClient) -> None:
-    server.on("GET /first", reply())
-    await api.get("/first")
 
 
 @pytest.mark.fastforward
@@ -388,3 +385,15 @@ async def test_streams_that_do_not_begin(server: ScriptedServer, api: APIClient,
     server.on("WATCH /x", never)
     with pytest.raises(APINetworkError, match=r"no response in time"):
         await collect(api)
+
+
+async def test_ready_made_sessions_are_used_as_they_are(server: ScriptedServer, vault: Vault, api: APIClient) -> None:
+    session = aiohttp.ClientSession(headers={"X-Auth": "yes"}, raise_for_status=True)
+    vault.populate([AiohttpSession(server=server.url, aiohttp_session=session, priority=1)])
+    server.on("GET /x", reply({"a": 1}), refuse(403, "Forbidden", "go away"), refuse(401), reply({"a": 2}))
+    assert json.loads(await api.get("/x")) == {"a": 1}
+    with pytest.raises(APIForbiddenError, match="go away"):
+        await api.get("/x")
+    assert json.loads(await api.get("/x")) == {"a": 2}
+    assert get_header(server, "X-Auth") == ["yes", "yes", "yes", None]
+    assert session.closed

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from kopf._client.streaming import LineSplitter
 
 
-def feed(*chunks: bytes) -> tuple[list[bytes], bool]:
+def feed(*chunks: bytes) -> list[bytes]:
     splitter = LineSplitter()
-    return [line for chunk in chunks for line in splitter.feed(chunk)], splitter.is_truncated
+    return [line for chunk in chunks for line in splitter.feed(chunk)]
 
 
 def test_several_lines_in_a_chunk_come_at_once() -> None:
@@ -19,32 +19,30 @@ def test_several_lines_in_a_chunk_come_at_once() -> None:
 
 
 def test_line_in_several_chunks() -> None:
-    assert feed(b"a", b"b", b"", b"c\nd", b"e\n") == ([b"abc", b"de"], False)
+    assert feed(b"a", b"b", b"", b"c\nd", b"e\n") == [b"abc", b"de"]
 
 
 def test_split_characters_are_joined() -> None:
     text = "ñандú".encode()
     chunks = [text[i : i + 1] for i in range(len(text))]
-    assert feed(*chunks, b"\n") == ([text], False)
+    assert feed(*chunks, b"\n") == [text]
 
 
 def test_empty_lines_are_dropped() -> None:
-    assert feed(b"\n\na\n", b"\n", b"\nb\n\n") == ([b"a", b"b"], False)
+    assert feed(b"\n\na\n", b"\n", b"\nb\n\n") == [b"a", b"b"]
 
 
-def test_truncated_last_line_is_dropped_but_noticed() -> None:
-    assert feed(b"a\nb") == ([b"a"], True)
-    assert feed(b"a\n") == ([b"a"], False)
+def test_incomplete_last_line_is_not_given() -> None:
+    assert feed(b"a\nb") == [b"a"]
+    assert feed(b"a") == []
 
 
 @given(st.binary(), st.lists(st.integers(min_value=0, max_value=100)))
 def test_no_byte_is_lost_wherever_it_is_cut(content: bytes, cuts: list[int]) -> None:
     positions = sorted({0, len(content), *(cut for cut in cuts if cut < len(content))})
     chunks = [content[a:b] for a, b in itertools.pairwise(positions)]
-    lines, is_truncated = feed(*chunks)
-    *complete, tail = content.split(b"\n")
-    assert lines == [line for line in complete if line]
-    assert is_truncated == bool(tail)
+    *complete, _ = content.split(b"\n")
+    assert feed(*chunks) == [line for line in complete if line]
 
 
 def test_cost_is_linear_in_the_length_of_the_line() -> None:

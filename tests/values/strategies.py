@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 # A few keys only, so that they often coincide; with all that is special in JSON pointers & annotations.
 keys: st.SearchStrategy[str] = st.sampled_from(["a", "b", "0", "a/b", "a~b", "~1", ""])
-scalars: st.SearchStrategy[Any] = (
-    st.booleans() | st.integers(-1, 2) | st.floats(-2, 2) | st.sampled_from(["", "x", "ё", "1"])
-)
+# No numbers that Python considers to be equal to booleans or to each other: a schema fixes the types of the fields.
+scalars: st.SearchStrategy[Any] = st.booleans() | st.sampled_from([2, 3, 0.5, "", "x", "ё", "2"])
 
 
 def _extend(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

@@ -23,6 +23,7 @@ from typing import Any
 import aiohttp
 
 from kopf._client import retries
+from kopf._client.connections import Connection
 from kopf._client.errors import (
     APIError,
     APINetworkError,
@@ -156,8 +157,8 @@ class APIClient:
         """
         target = f"{path}?{urllib.parse.urlencode(params)}" if params else path
         body = payload if payload is None or isinstance(payload, bytes) else codec.encode(payload)
-        if body is not None and headers is None:
-            headers = {"Content-Type": JSON}
+        if body is not None:
+            headers = {"Content-Type": JSON, **(headers or {})}
         limits = self._get_timeout() if timeout is None else aiohttp.ClientTimeout(total=timeout)
         delays = None
         while True:
@@ -193,7 +194,11 @@ class APIClient:
             is_open = False
             try:
                 async with connection.session.request(
-                    "GET", connection.make_url(target), headers=headers, timeout=limits
+                    "GET",
+                    connection.make_url(target),
+                    headers=headers,
+                    timeout=limits,
+                    raise_for_status=False,
                 ) as response:
                     if response.status < 400:
                         is_open = True
@@ -204,10 +209,7 @@ class APIClient:
                                 yield lines
                         return
                     error = _make_error("GET", target, response, await response.read())
-                if not isinstance(error, APIUnauthorizedError):
-                    raise error
-                if connection.token == token and not connection.reload_token():
-                    self._vault.invalidate(connection, error)
+                self._accept_refusal(connection, token, error)
             except (aiohttp.ClientError, OSError) as exc:
                 is_timed_out = isinstance(exc, TimeoutError) and not isinstance(exc, aiohttp.ServerTimeoutError)
                 if is_open and is_timed_out:
@@ -248,20 +250,30 @@ class APIClient:
             data = io.BytesIO(body) if body is not None and len(body) >= _LARGE_BODY else body
             try:
                 async with connection.session.request(
-                    method, connection.make_url(target), data=data, headers=headers, timeout=limits
+                    method,
+                    connection.make_url(target),
+                    data=data,
+                    headers=headers,
+                    timeout=limits,
+                    raise_for_status=False,  # ready-made sessions may have it, while the body is needed
                 ) as response:
                     content = await response.read()
                     if response.status < 400:
                         return content
                     error = _make_error(method, target, response, content)
-                if not isinstance(error, APIUnauthorizedError):
-                    raise error
-                if connection.token == token and not connection.reload_token():
-                    self._vault.invalidate(connection, error)
+                self._accept_refusal(connection, token, error)
             except (aiohttp.ClientError, OSError) as exc:
                 raise _make_network_error(method, connection.credentials.server, target, exc) from exc
             finally:
                 self._vault.release(connection)
+
+    def _accept_refusal(self, connection: Connection, token: str | None, error: APIError) -> None:
+        """Raise the error, unless it is worth trying with other credentials, or with a renewed token."""
+        if not isinstance(error, APIUnauthorizedError):
+            raise error
+        # The token can be renewed while the request is underway: then it is not this one that was refused.
+        if connection.token == token and not connection.reload_token():
+            self._vault.invalidate(connection, error)
 
 
 def _make_error(method: str, target: str, response: aiohttp.ClientResponse, content: bytes) -> APIError:

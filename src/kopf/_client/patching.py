@@ -7,7 +7,7 @@ import logging
 from kopf._client.api import AnyLogger, APIClient
 from kopf._client.errors import APIConflictError, APINotFoundError, APIUnprocessableError
 from kopf._values.objects import KubeObject
-from kopf._values.patches import Patch, PatchRequest, compose
+from kopf._values.patches import FinalizerChange, Patch, PatchRequest, compose
 from kopf._values.resources import Resource
 
 
@@ -21,16 +21,18 @@ async def patch_object(
     obj: KubeObject,
     patch: Patch,
     *,
-    finalizers: list[str] | None = None,
+    finalizer: str = "",
+    change: FinalizerChange | None = None,
     logger: AnyLogger,
 ) -> KubeObject | None:
     """
-    Apply the patch and the new list of finalizers (if any) to the object.
+    Apply the patch to the object, and add or remove the finalizer if requested.
 
     Returns the new state of the object (the same one if there was nothing to change), or ``None`` if it is gone.
     Raises :class:`PatchConflict` if the patch was based on an outdated state, or :class:`APIError`.
     """
-    requests = compose(patch, obj, finalizers=finalizers, status_subresource="status" in resource.subresources)
+    has_status = "status" in resource.subresources
+    requests = compose(patch, obj, finalizer=finalizer, change=change, status_subresource=has_status)
     for request in requests:
         _log(request, logger)
         path = resource.get_url(namespace=obj.head.namespace, name=obj.head.name, subresource=request.subresource)

@@ -31,8 +31,3 @@ class LineSplitter:
             lines[0] = b"".join(self._parts)
         self._parts = [tail] if tail else []
         return [line for line in lines if line]
-
-    @property
-    def is_truncated(self) -> bool:
-        """Whether there is an incomplete line at the moment: if the stream is over, it was cut."""
-        return any(self._parts)

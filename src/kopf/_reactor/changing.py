@@ -33,7 +33,7 @@ from kopf._values import codec
 from kopf._values.bodies import Body, BodyEssence
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
-from kopf._values.patches import Patch, thaw
+from kopf._values.patches import FinalizerChange, Patch, thaw
 from kopf._values.reasons import Reason
 from kopf._values.resources import Resource
 
@@ -153,15 +153,15 @@ class HandlingCycle:
         """
         if self._is_blocked and self._handlers.uses_finalizers:
             self._logger.debug("Removing the finalizer, thus allowing the actual deletion.")
-            return await self._save(cause, None, Patch(), finalizers=self._get_other_finalizers(), resumed=True)
+            return await self._save(cause, None, Patch(), change=FinalizerChange.REMOVE, resumed=True)
         return Step(self._obj, resumed=True)
 
     async def _handle(self, cause: ChangingCause, accompanying: Sequence[ChangingHandler]) -> Step:
         called = select_called(accompanying, cause)
-        finalizers = self._get_new_finalizers(accompanying)
-        if finalizers is not None and not self._is_blocked and called:
+        change = self._get_finalizer_change(accompanying)
+        if change is FinalizerChange.ADD and called:
             # Before the first handler is called: if we crash after it, the deletion must not slip through.
-            return await self._save(cause, None, Patch(), finalizers=finalizers)
+            return await self._save(cause, None, Patch(), change=change)
         progress = self._load_progress(cause, called)
         if called:
             await self._execute_pending(cause, called, progress)
@@ -169,27 +169,24 @@ class HandlingCycle:
         outgoing = self._make_outgoing_patch(cause.patch)
         if delay is not None:
             progress.store(outgoing)
-            step = await self._save(cause, progress, outgoing, finalizers=finalizers, delay=delay)
+            step = await self._save(cause, progress, outgoing, change=change, delay=delay)
             if delay > 0 and not step.changed:
                 self._logger.debug("Sleeping for %s seconds for the delayed handlers.", delay)
             return step
-        return await self._finish(cause, accompanying, called, progress, outgoing, finalizers)
+        return await self._finish(cause, accompanying, called, progress, outgoing, change)
 
-    def _get_new_finalizers(self, accompanying: Sequence[ChangingHandler]) -> list[str] | None:
-        """The new list of the finalizers for an object that is not being deleted, if it has to be changed."""
+    def _get_finalizer_change(self, accompanying: Sequence[ChangingHandler]) -> FinalizerChange | None:
+        """What to do with our finalizer on an object that is not being deleted."""
         required = any(handler.requires_finalizer for handler in accompanying)
         if self._is_deleted or required == self._is_blocked:
             return None
         if required:
             self._logger.debug("Adding the finalizer, thus preventing the actual deletion.")
-            return [*(self._obj.head.finalizers or ()), self._finalizer]
+            return FinalizerChange.ADD
         if self._handlers.uses_finalizers:
             self._logger.debug("Removing the finalizer, thus allowing the actual deletion.")
-            return self._get_other_finalizers()
+            return FinalizerChange.REMOVE
         return None
-
-    def _get_other_finalizers(self) -> list[str]:
-        return [name for name in self._obj.head.finalizers or () if name != self._finalizer]
 
     def _load_progress(self, cause: ChangingCause, called: Sequence[ChangingHandler]) -> Progress:
         progress = Progress(
@@ -297,7 +294,7 @@ class HandlingCycle:
         called: Sequence[ChangingHandler],
         progress: Progress,
         outgoing: Patch,
-        finalizers: list[str] | None,
+        change: FinalizerChange | None,
     ) -> Step:
         """End the handling of this change: all of its handlers are done, or there were none."""
         if called:
@@ -305,15 +302,15 @@ class HandlingCycle:
             self._logger.info("%s is processed: %d succeeded; %d failed.", _TITLES[cause.reason], *counts)
         if cause.reason is Reason.DELETE:
             self._logger.debug("Removing the finalizer, thus allowing the actual deletion.")
-            finalizers = self._get_other_finalizers()
-        if finalizers or not self._is_deleted:  # otherwise, the object disappears with all that is on it
+            change = FinalizerChange.REMOVE
+        if self._obj.head.finalizers != [self._finalizer] or not self._is_deleted:  # else, all that will disappear
             progress.purge(accompanying, outgoing)
         if cause.reason in (Reason.CREATE, Reason.UPDATE):
             essence = self._get_handled_essence(cause)
             self._env.settings.persistence.diffbase_storage.store(body=self._body, patch=outgoing, essence=essence)
-        if cause.reason is Reason.NOOP and not outgoing and finalizers is None:
+        if cause.reason is Reason.NOOP and not outgoing and change is None:
             self._logger.debug("Something has changed, but we are not interested (the essence is the same).")
-        step = await self._save(cause, progress, outgoing, finalizers=finalizers, resumed=True)
+        step = await self._save(cause, progress, outgoing, change=change, resumed=True)
         if not step.changed:
             self._logger.debug("Handling cycle is finished, waiting for new changes.")
         return step
@@ -330,14 +327,20 @@ class HandlingCycle:
         progress: Progress | None,
         outgoing: Patch,
         *,
-        finalizers: list[str] | None = None,
+        change: FinalizerChange | None = None,
         delay: float | None = None,
         resumed: bool = False,
     ) -> Step:
         """Bring the changes to the object. Without any, no API calls are made."""
         try:
             obj = await patch_object(
-                self._env.api, self._resource, self._obj, outgoing, finalizers=finalizers, logger=self._logger
+                self._env.api,
+                self._resource,
+                self._obj,
+                outgoing,
+                finalizer=self._finalizer,
+                change=change,
+                logger=self._logger,
             )
         except Exception as e:
             unsaved = Unsaved(

@@ -77,6 +77,7 @@ class Dispatcher:
         if event.type == "DELETED":
             mailbox.gone = True
             mailbox.stop_timer()
+            mailbox.stop_suspecting()
         elif self._handlers.changing:
             if event.type is None:
                 mailbox.initial = True
@@ -84,6 +85,8 @@ class Dispatcher:
                 self._deliver(mailbox, obj)
             elif mailbox.writes.expecting:
                 self._suspect(mailbox, obj)
+            else:
+                mailbox.stop_suspecting()  # the echo has come: all before it was really old
         self._enqueue(mailbox, self._backlog if event.type is None else self._news)
 
     def _is_interesting(self, is_deleted: bool, meta: ObjectMeta) -> bool:
@@ -100,7 +103,7 @@ class Dispatcher:
     def _deliver(self, mailbox: Mailbox, obj: KubeObject) -> None:
         """Put the new state in. It interrupts the waiting for retries; after errors, only deletions do."""
         mailbox.state = obj
-        mailbox.suspect = None
+        mailbox.stop_suspecting()
         mailbox.conflicts = 0
         is_deletion = obj.head.deletionTimestamp is not None
         was_deletion = mailbox.known is not None and mailbox.known.head.deletionTimestamp is not None
@@ -110,14 +113,15 @@ class Dispatcher:
     def _suspect(self, mailbox: Mailbox, obj: KubeObject) -> None:
         """Keep a state that is probably older than our own write, in case that the write never comes back."""
         if not self._env.comparable_versions:
-            if mailbox.suspect is None:
-                timeout = self._env.settings.persistence.consistency_timeout
-                asyncio.get_running_loop().call_later(timeout, self._trust, mailbox)
             mailbox.suspect = obj
+            if mailbox.suspicion is None:
+                timeout = self._env.settings.persistence.consistency_timeout
+                mailbox.suspicion = asyncio.get_running_loop().call_later(timeout, self._trust, mailbox)
 
     def _trust(self, mailbox: Mailbox) -> None:
         """The echo of our write did not come in time: the last seen state is presumed to be the actual one."""
-        if mailbox.suspect is not None and self._mailboxes.get(mailbox.uid) is mailbox:
+        mailbox.suspicion = None
+        if mailbox.suspect is not None:
             mailbox.writes.give_up()
             self._deliver(mailbox, mailbox.suspect)
             self._enqueue(mailbox, self._news)
@@ -295,6 +299,7 @@ class Dispatcher:
         self._is_stopping = True
         for mailbox in self._mailboxes.values():
             mailbox.stop_timer()
+            mailbox.stop_suspecting()
         self._news.clear()
         self._backlog.clear()
         if self._tasks:

@@ -29,6 +29,7 @@ class Mailbox:
         "raw_events",
         "state",
         "suspect",
+        "suspicion",
         "timer",
         "uid",
         "unsaved",
@@ -44,6 +45,8 @@ class Mailbox:
         """The state as of the last handling, to return to when the timer fires."""
         self.suspect: KubeObject | None = None
         """The latest of the states that are presumed to be older than our own write."""
+        self.suspicion: asyncio.TimerHandle | None = None
+        """When the suspect is to be trusted after all."""
         self.gone = False
         """Whether the object does not exist anymore."""
         self.initial = False
@@ -71,6 +74,13 @@ class Mailbox:
             or self.unsaved is not None
             or self.initial
         )
+
+    def stop_suspecting(self) -> None:
+        """Forget the suspect: it is either known to be old, or replaced by something newer."""
+        self.suspect = None
+        if self.suspicion is not None:
+            self.suspicion.cancel()
+            self.suspicion = None
 
     def stop_timer(self) -> None:
         """Forget the scheduled continuation, if there is one."""

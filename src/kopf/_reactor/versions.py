@@ -50,8 +50,12 @@ class OwnWrites:
         return False
 
     def is_superseded(self, version: str, latest: str) -> bool:
-        """Tell if a waiting state is not newer than the state that came with the response to our write."""
-        return version == latest or (self._comparable and not is_newer(version, latest))
+        """
+        Tell if a waiting state is not newer than the state that came with the response to our write.
+
+        If the versions are not comparable: as long as the echo has not come, nothing newer could come either.
+        """
+        return version == latest or (not is_newer(version, latest) if self._comparable else self.expecting)
 
     def give_up(self) -> None:
         """Stop waiting for the echo: trust the stream again."""

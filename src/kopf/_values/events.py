@@ -2,69 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, KeysView, ValuesView
+from collections.abc import Callable
 from typing import Any
 
 from kopf._values.bodies import RawEventType
 from kopf._values.objects import KubeObject
 
-_KEYS = ("type", "object")
-
 
 class LazyEvent(dict[str, Any]):
-    """A dict of two keys: ``type`` & ``object``, the latter being made on the first access."""
+    """A dict of two keys: ``type`` & ``object``, the latter being made on the first access to anything but the type."""
 
     def __init__(self, type: RawEventType, object: KubeObject) -> None:
         super().__init__(type=type)
-        self._source = object
+        self._source: KubeObject | None = object
 
     def __missing__(self, key: str) -> Any:
-        if key != "object":
-            raise KeyError(key)
-        value = self["object"] = dict(self._source)
-        return value
+        self._materialise()
+        if key in self:
+            return self[key]
+        raise KeyError(key)
 
     def _materialise(self) -> None:
-        if not dict.__contains__(self, "object"):
-            self.__missing__("object")
-
-    def get(self, key: str, default: Any = None) -> Any:
-        if key == "object":
-            self._materialise()
-        return dict.get(self, key, default)
-
-    def __contains__(self, key: object) -> bool:
-        return key in _KEYS or dict.__contains__(self, key)
-
-    def __iter__(self) -> Iterator[str]:
-        self._materialise()
-        return dict.__iter__(self)
-
-    def __len__(self) -> int:
-        self._materialise()
-        return dict.__len__(self)
-
-    def keys(self) -> KeysView[str]:  # type: ignore[override]  # equivalents of the builtin views
-        self._materialise()
-        return KeysView(self)
-
-    def values(self) -> ValuesView[Any]:  # type: ignore[override]
-        self._materialise()
-        return ValuesView(self)
-
-    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
-        self._materialise()
-        return ItemsView(self)
-
-    def copy(self) -> dict[str, Any]:
-        return dict(self.items())
-
-    def __eq__(self, other: object) -> bool:
-        self._materialise()
-        return dict.__eq__(self, other)
+        if self._source is not None:
+            source, self._source = self._source, None
+            super().__setitem__("object", dict(source))
 
     __hash__ = None
 
-    def __repr__(self) -> str:
+
+def _make_materialising(name: str) -> Callable[..., Any]:
+    original = getattr(dict, name)
+
+    def method(self: LazyEvent, *args: Any, **kwargs: Any) -> Any:
         self._materialise()
-        return dict.__repr__(self)
+        return original(self, *args, **kwargs)
+
+    return method
+
+
+# All what can see or change the object; besides the reading by key, which is served by `__missing__`.
+for _name in (
+    *("__contains__", "__iter__", "__len__", "__reversed__", "__eq__", "__ne__", "__repr__"),
+    *("__or__", "__ror__", "__ior__", "__setitem__", "__delitem__"),
+    *("keys", "values", "items", "get", "copy", "pop", "popitem", "setdefault", "update", "clear"),
+):
+    setattr(LazyEvent, _name, _make_materialising(_name))

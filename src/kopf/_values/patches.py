@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, TypedDict
 
 import jsonpatch
-
-from kopf._values.fields import FieldPath
 
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -172,34 +171,43 @@ class PatchRequest:
         return self.changes
 
 
+class FinalizerChange(enum.Enum):
+    """What to do with our finalizer."""
+
+    ADD = "add"
+    REMOVE = "remove"
+
+    def apply(self, finalizer: str, finalizers: Iterable[str] | None) -> list[str]:
+        """Make the new list of finalizers; those of others stay as they are."""
+        others = [name for name in finalizers or () if name != finalizer]
+        return [*others, finalizer] if self is FinalizerChange.ADD else others
+
+
 def compose(
     patch: Patch,
     body: Mapping[str, Any],
     *,
-    finalizers: list[str] | None = None,
+    finalizer: str = "",
+    change: FinalizerChange | None = None,
     status_subresource: bool,
 ) -> list[PatchRequest]:
     """
     Turn the desired changes into the fewest requests that are correct; none if there is nothing to change.
 
-    ``finalizers`` is the new list of them, if they are to be changed. The status goes first: what follows can
-    release the object or mark its handlers as done, so that the status could not be written ever after.
+    ``change`` is what to do with the finalizer, if anything. The status goes first: what follows can release the
+    object or mark its handlers as done, so that the status could not be written ever after.
     """
-    if finalizers is None and not patch.fns:
+    if change is None and not patch.fns:
         return _compose_merge(patch, status_subresource)
-    changes: list[JSONPatchItem] = []
-    if patch:
-        original = thaw(body)
-        changes += _list_changes(original, _transform(original, patch))
-    if finalizers is not None:
-        changes.append({"op": "add", "path": "/metadata/finalizers", "value": finalizers})
-    for_status = [item for item in changes if status_subresource and _is_status(item["path"])]
-    for_object = [item for item in changes if not (status_subresource and _is_status(item["path"]))]
-    return [
-        PatchRequest(subresource, JSON_PATCH, items)
-        for subresource, items in (("status", for_status), (None, for_object))
-        if items
-    ]
+    if change is not None and not patch:
+        finalizers = change.apply(finalizer, body["metadata"].get("finalizers"))
+        return [PatchRequest(None, JSON_PATCH, [_make_item("add", "/metadata/finalizers", finalizers)])]
+    original = thaw(body)
+    changed = _transform(original, patch)
+    if change is not None:
+        metadata = changed.setdefault("metadata", {})
+        metadata["finalizers"] = change.apply(finalizer, metadata.get("finalizers"))
+    return _compare(original, changed, status_subresource)
 
 
 def _compose_merge(patch: Patch, status_subresource: bool) -> list[PatchRequest]:
@@ -212,8 +220,26 @@ def _compose_merge(patch: Patch, status_subresource: bool) -> list[PatchRequest]
     return requests
 
 
-def _is_status(path: str) -> bool:
-    return path == "/status" or path.startswith("/status/")
+def _compare(original: dict[str, Any], changed: dict[str, Any], status_subresource: bool) -> list[PatchRequest]:
+    if not status_subresource:
+        items = _list_changes(original, changed)
+        return [PatchRequest(None, JSON_PATCH, items)] if items else []
+    # The stanzas are compared separately, as values cannot be moved from one endpoint to another.
+    for_status = _list_changes(_pick_status(original), _pick_status(changed))
+    for_object = _list_changes(_drop_status(original), _drop_status(changed))
+    return [
+        PatchRequest(subresource, JSON_PATCH, items)
+        for subresource, items in (("status", for_status), (None, for_object))
+        if items
+    ]
+
+
+def _pick_status(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in body.items() if key == "status"}
+
+
+def _drop_status(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in body.items() if key != "status"}
 
 
 def _transform(original: dict[str, Any], patch: Patch) -> dict[str, Any]:
@@ -228,6 +254,10 @@ def _list_changes(original: dict[str, Any], changed: dict[str, Any]) -> list[JSO
     return list(jsonpatch.make_patch(original, changed))
 
 
+def _make_item(op: str, path: str, value: Any) -> JSONPatchItem:
+    return {"op": op, "path": path, "value": value}
+
+
 def merge(target: MutableMapping[str, Any], patch: Mapping[str, Any]) -> None:
     """Merge the patch into the target in place (RFC 7386)."""
     for key, value in patch.items():
@@ -239,7 +269,7 @@ def merge(target: MutableMapping[str, Any], patch: Mapping[str, Any]) -> None:
                 child = target[key] = {}
             merge(child, value)
         else:
-            target[key] = value
+            target[key] = thaw(value)
 
 
 def thaw(value: Any) -> Any:
@@ -249,8 +279,3 @@ def thaw(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [thaw(item) for item in value]
     return value
-
-
-def escape_pointer(path: FieldPath) -> str:
-    """Form a JSON pointer (RFC 6901) to the field."""
-    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in path)

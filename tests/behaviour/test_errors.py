@@ -1,0 +1,259 @@
+"""Errors of handlers: temporary, permanent, and arbitrary ones; what is retried, and when."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Objects, get_progress
+from tests.behaviour.running import Journal, Logs, Operator
+
+pytestmark = pytest.mark.fastforward
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def get_intervals(calls: Journal[Any]) -> list[float]:
+    """The time between the attempts."""
+    times = [*calls]
+    return [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+
+
+@pytest.mark.parametrize(("options", "delay"), [
+    ({}, 60), ({"delay": 12.5}, 12.5), ({"delay": 3600}, 3600), ({"delay": 0}, 0), ({"delay": None}, 0),
+], ids=str)
+async def test_temporary_errors_are_retried_after_their_delay(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        options: dict[str, Any], delay: float,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def create_fn(retry: int, **_: Any) -> str:
+        calls.append(now())
+        if retry < 3:
+            raise kopf.TemporaryError("not yet", **options)
+        return "done"
+
+    await operator.start()
+    await kex.create()
+    obj = await kex.wait_handled()
+    assert obj["status"] == {"create_fn": "done"}
+    assert get_intervals(calls) == pytest.approx([delay] * 3, abs=1)
+    assert logs.get_messages("obj").count("Handler 'create_fn' failed temporarily: not yet") == 3
+    assert logs.find("Creation is processed: 1 succeeded; 0 failed.")
+
+
+async def test_temporary_errors_of_sync_handlers(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    loop = asyncio.get_running_loop()
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    def create_fn(retry: int, **_: Any) -> None:
+        calls.append(loop.time())
+        if not retry:
+            raise kopf.TemporaryError("not yet", delay=600)
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert get_intervals(calls) == pytest.approx([600], abs=1)
+
+
+async def test_permanent_errors_are_not_retried(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    def perm(**_: Any) -> None:
+        calls.append("called")
+        raise kopf.PermanentError("never")
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    def good(**_: Any) -> str:
+        return "done"
+
+    await operator.start()
+    await kex.create()
+    obj = await kex.wait_handled()
+    assert obj["status"] == {"good": "done"}
+    assert calls == ["called"]
+    assert "Handler 'perm' failed permanently: never" in logs.get_messages("obj")
+    assert "Creation is processed: 1 succeeded; 1 failed." in logs.get_messages("obj")
+
+
+@pytest.mark.parametrize("options", [{}, {"errors": None}, {"errors": kopf.ErrorsMode.TEMPORARY}], ids=str)
+async def test_arbitrary_errors_are_retried_after_a_minute_by_default(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        options: dict[str, Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, **options)
+    async def arb(retry: int, **_: Any) -> None:
+        calls.append(now())
+        if retry < 10:
+            raise ValueError("boom")
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert get_intervals(calls) == pytest.approx([60] * 10, abs=1)
+    record = logs.find("Handler 'arb' failed with an exception and will try again in 60 seconds: boom")[0]
+    assert record.exc_info
+    assert isinstance(record.exc_info[1], ValueError)
+
+
+async def test_permanent_mode_stops_at_arbitrary_errors(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, errors=kopf.ErrorsMode.PERMANENT)
+    async def arb(**_: Any) -> None:
+        calls.append(now())
+        raise ValueError("boom")
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert len(calls) == 1
+    record = logs.find("Handler 'arb' failed with an exception and will stop now: boom")[0]
+    assert record.exc_info
+    assert logs.find("Creation is processed: 0 succeeded; 1 failed.")
+
+
+async def test_ignored_mode_takes_arbitrary_errors_for_a_success(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, errors=kopf.ErrorsMode.IGNORED)
+    async def arb(**_: Any) -> None:
+        calls.append(now())
+        raise ValueError("boom")
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert len(calls) == 1
+    assert logs.find("Handler 'arb' failed with an exception and will be ignored: boom")
+    assert logs.find("Creation is processed: 1 succeeded; 0 failed.")
+
+
+@pytest.mark.parametrize("mode", list(kopf.ErrorsMode))
+async def test_the_modes_do_not_affect_temporary_and_permanent_errors(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        mode: kopf.ErrorsMode,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, errors=mode)
+    async def fn(retry: int, **_: Any) -> None:
+        calls.append(now())
+        raise kopf.PermanentError("never") if retry else kopf.TemporaryError("not yet", delay=10)
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert get_intervals(calls) == pytest.approx([10], abs=1)
+    assert logs.find("Creation is processed: 0 succeeded; 1 failed.")
+
+
+async def test_inherited_errors_are_of_the_kind_of_their_parents(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    class MyTemporaryError(kopf.TemporaryError):
+        pass
+
+    class MyPermanentError(kopf.PermanentError):
+        pass
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(retry: int, **_: Any) -> None:
+        calls.append(now())
+        raise MyPermanentError("never") if retry else MyTemporaryError("not yet", delay=10)
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert get_intervals(calls) == pytest.approx([10], abs=1)
+
+
+async def test_a_failing_handler_does_not_hold_the_others(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def slow(retry: int, **_: Any) -> None:
+        calls.append(("slow", retry, round(now() - started)))
+        if not retry:
+            raise kopf.TemporaryError("later", delay=500)
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def quick(retry: int, **_: Any) -> None:
+        calls.append(("quick", retry, round(now() - started)))
+        if retry < 2:
+            raise kopf.TemporaryError("soon", delay=100)
+
+    await operator.start()
+    started = now()
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == [("slow", 0, 0), ("quick", 0, 0), ("quick", 1, 100), ("quick", 2, 200), ("slow", 1, 500)]
+
+
+async def test_while_waiting_nothing_is_sent_to_the_api(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(retry: int, **_: Any) -> None:
+        calls.append(operator.cluster.counters.get(("patch", "kopfexamples", 200), 0))
+        if retry < 3:
+            raise kopf.TemporaryError("later", delay=1000)
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == [0, 1, 2, 3]  # only the progress after each of the attempts
+    delays = [float(record.getMessage().split()[2]) for record in logs.find("Sleeping for .* seconds for the .*")]
+    assert len(delays) >= 3
+    assert all(0 < delay <= 1000 for delay in delays)
+
+
+async def test_the_last_error_is_kept_in_the_progress(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(retry: int, **_: Any) -> None:
+        calls.append(now())
+        raise (kopf.TemporaryError(f"temporary {retry}", delay=10) if retry < 1 else
+               ValueError(f"arbitrary {retry}") if retry < 2 else
+               kopf.PermanentError("permanent"))
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def holding(retry: int, **_: Any) -> None:
+        if not retry:
+            raise kopf.TemporaryError("hold", delay=1000)
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    messages = [get_progress(obj).get("fn", {}).get("message") for obj in kex.get_history()]
+    unique = list(dict.fromkeys(message for message in messages if message is not None))
+    assert unique == ["temporary 0", "arbitrary 1", "permanent"]
+
+
+async def test_errors_of_raw_events_are_logged_and_ignored(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    @kopf.on.event("kopfexamples", registry=registry, id="bad")
+    async def bad(event: kopf.RawEvent, **_: Any) -> None:
+        calls.append(("bad", event["type"]))
+        raise ValueError("boom")
+
+    @kopf.on.event("kopfexamples", registry=registry)
+    async def temporary(event: kopf.RawEvent, **_: Any) -> None:
+        calls.append(("temporary", event["type"]))
+        raise kopf.TemporaryError("not yet")
+
+    await operator.start()
+    await kex.create()
+    await kex.delete()
+    await calls.wait_length(4)
+    assert calls == [("bad", "ADDED"), ("temporary", "ADDED"), ("bad", "DELETED"), ("temporary", "DELETED")]
+    assert len(logs.find("Handler 'bad' failed with an exception and will be ignored: boom")) == 2
+    assert all("annotations" not in obj["metadata"] and "status" not in obj for obj in kex.get_history())

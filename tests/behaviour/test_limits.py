@@ -1,0 +1,183 @@
+"""Limits of handlers: the overall time, the number of attempts, and the pauses between them."""
+from __future__ import annotations
+
+import asyncio
+import datetime
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Objects
+from tests.behaviour.running import Journal, Logs, Operator
+
+pytestmark = pytest.mark.fastforward
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def test_backoff_is_the_pause_after_arbitrary_errors(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, backoff=30)
+    async def fn(retry: int, **_: Any) -> None:
+        calls.append(round(now() - started))
+        if retry == 0:
+            raise ValueError("boom")
+        if retry == 1:
+            raise kopf.TemporaryError("not yet", delay=100)
+
+    await operator.start()
+    started = now()
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == [0, 30, 130]
+    assert logs.find("Handler 'fn' failed with an exception and will try again in 30 seconds: boom")
+
+
+async def test_the_default_backoff_is_in_the_settings(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.execution.default_backoff = 7
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(retry: int, **_: Any) -> None:
+        calls.append(round(now() - started))
+        if retry < 2:
+            raise ValueError("boom")
+
+    operator.configure = configure
+    await operator.start()
+    started = now()
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == [0, 7, 14]
+
+
+@pytest.mark.parametrize("error", [ValueError("boom"), kopf.TemporaryError("boom", delay=60)], ids=["arb", "temp"])
+async def test_retries_limit_the_number_of_attempts(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        error: Exception,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, retries=3)
+    async def fn(retry: int, **_: Any) -> None:
+        calls.append((retry, round(now() - started)))
+        raise error
+
+    await operator.start()
+    started = now()
+    await kex.create()
+    await kex.wait_handled()
+    # After the last attempt, it fails at once, as there is nothing to sleep for.
+    assert calls == [(0, 0), (1, 60), (2, 120)]
+    assert round(now() - started) == 120
+    assert logs.find("Creation is processed: 0 succeeded; 1 failed.")
+
+
+async def test_exceeded_retries_are_logged(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, retries=2, backoff=2)
+    async def arb(**_: Any) -> None:
+        raise ValueError("boom")
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert [message for message in logs.get_messages("obj", level=40)] == [
+        "Handler 'arb' failed with an exception and will try again in 2 seconds: boom",
+        "Handler 'arb' failed with an exception and will stop now "
+        "(it would exceed 2 retries on the next attempt): boom",
+    ]
+
+
+async def test_timeout_limits_the_time_of_all_attempts(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, timeout=200)
+    async def fn(retry: int, **_: Any) -> None:
+        calls.append((retry, round(now() - started)))
+        raise kopf.TemporaryError("not yet", delay=60)
+
+    await operator.start()
+    started = now()
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == [(0, 0), (1, 60), (2, 120), (3, 180)]
+    assert now() - started < 201
+    assert logs.find("Creation is processed: 0 succeeded; 1 failed.")
+
+
+async def test_timeout_interrupts_coroutines(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, timeout=100)
+    async def fn(**_: Any) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            calls.append(round(now() - started))
+            raise
+
+    await operator.start()
+    started = now()
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == [100]
+    assert logs.find("Handler 'fn' failed permanently: .*timed out.*")
+
+
+async def test_timeout_errors_of_the_handler_itself_are_arbitrary_errors(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, timeout=1000)
+    async def fn(retry: int, **_: Any) -> None:
+        calls.append(round(now() - started))
+        if retry < 2:
+            await asyncio.wait_for(asyncio.Event().wait(), timeout=5)
+
+    await operator.start()
+    started = now()
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == [0, 65, 130]
+
+
+async def test_retry_started_and_runtime_tell_of_all_attempts(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(retry: int, started: datetime.datetime, runtime: datetime.timedelta, **_: Any) -> None:
+        calls.append((retry, started, round(runtime.total_seconds())))
+        if retry < 3:
+            raise kopf.TemporaryError("not yet", delay=100)
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    first = calls[0][1]
+    assert calls == [(0, first, 0), (1, first, 100), (2, first, 200), (3, first, 300)]
+
+
+async def test_the_attempts_are_counted_across_restarts(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, retries=3)
+    async def fn(retry: int, started: datetime.datetime, runtime: datetime.timedelta, **_: Any) -> None:
+        calls.append((retry, started, runtime))
+        raise kopf.TemporaryError("not yet", delay=100)
+
+    await kex.create()
+    for attempt in range(3):
+        await operator.start()
+        await calls.wait_length(attempt + 1)
+        await operator.stop()
+    await operator.start()
+    await kex.wait_handled()
+    assert [retry for retry, _, _ in calls] == [0, 1, 2]
+    assert len({started for _, started, _ in calls}) == 1
+    runtimes = [runtime for _, _, runtime in calls]
+    assert runtimes == sorted(runtimes)

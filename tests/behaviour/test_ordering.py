@@ -1,0 +1,148 @@
+"""Several handlers for one cause: in which order they run, and by which lifecycles."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Objects
+from tests.behaviour.running import Journal, Operator
+
+IDS = ["c", "a", "d", "b", "e"]
+
+
+@pytest.fixture(autouse=True)
+def _handlers(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
+    """Several handlers of every change; their ids are not in the alphabetic order."""
+    for id in IDS:
+        @kopf.on.create("kopfexamples", id=id, registry=registry, param=id)
+        @kopf.on.update("kopfexamples", id=id, registry=registry, param=id)
+        @kopf.on.delete("kopfexamples", id=id, registry=registry, param=id)
+        @kopf.on.resume("kopfexamples", id=f"resume-{id}", registry=registry, param=f"resume-{id}")
+        async def fn(param: str, **_: Any) -> None:
+            calls.append(param)
+
+
+async def test_handlers_run_in_the_order_of_their_declaration(
+        operator: Operator, kex: Objects, calls: Journal[Any],
+) -> None:
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == IDS
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    assert calls == IDS * 2
+    await kex.delete()
+    await kex.wait_gone()
+    assert calls == IDS * 3
+
+
+async def test_resuming_is_mixed_in_by_the_order_of_declaration(
+        operator: Operator, kex: Objects, calls: Journal[Any],
+) -> None:
+    await kex.create()
+    await operator.start()
+    await kex.wait_handled()
+    assert calls == [name for id in IDS for name in (f"resume-{id}", id)]
+
+
+async def test_each_handler_is_saved_before_the_next_one_by_default(
+        operator: Operator, kex: Objects, calls: Journal[Any],
+) -> None:
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    operator.cluster.reset_counters()
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    # The test's own patch, one patch after each of the handlers, the last of which also ends the handling.
+    assert operator.cluster.counters["patch", "kopfexamples", 200] == 1 + len(IDS)
+
+
+async def test_all_at_once(operator: Operator, kex: Objects, calls: Journal[Any]) -> None:
+    await operator.start(lifecycle=kopf.lifecycles.all_at_once)
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == IDS
+    operator.cluster.reset_counters()
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    assert calls == IDS * 2
+    assert operator.cluster.counters["patch", "kopfexamples", 200] == 1 + 1
+
+
+async def test_one_by_one(operator: Operator, kex: Objects, calls: Journal[Any]) -> None:
+    await operator.start(lifecycle=kopf.lifecycles.one_by_one)
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == IDS
+
+
+@pytest.mark.parametrize("lifecycle", [kopf.lifecycles.randomized, kopf.lifecycles.shuffled])
+async def test_random_orders(operator: Operator, kex: Objects, calls: Journal[Any], lifecycle: Any) -> None:
+    await operator.start(lifecycle=lifecycle)
+    names = [f"obj{i}" for i in range(10)]
+    for name in names:
+        calls.items.clear()
+        await kex.create(name)
+        await kex.wait_handled(name)
+        assert sorted(calls) == sorted(IDS)  # each of them once
+        if calls != IDS:
+            break
+    else:
+        pytest.fail("The order was never random.")
+
+
+@pytest.mark.fastforward
+async def test_the_least_retried_handlers_go_first(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, id="retried", labels={"retry": "yes"})
+    async def retried_fn(retry: int, **_: Any) -> None:
+        calls.append(f"retried-{retry}")
+        if retry < 2:
+            raise kopf.TemporaryError("again", delay=0)
+
+    registry.resources.insert(0, registry.resources.pop())  # declared the first
+    await operator.start()
+    await kex.create(labels={"retry": "yes"})
+    await kex.wait_handled()
+    assert calls == ["retried-0", *IDS, "retried-1", "retried-2"]
+
+
+async def test_own_lifecycles(operator: Operator, kex: Objects, calls: Journal[Any]) -> None:
+    seen = []
+
+    def reverse(handlers: Sequence[Any], *, body: kopf.Body, reason: kopf.Reason, **_: Any) -> Sequence[Any]:
+        seen.append((body["metadata"]["name"], reason, [handler.id for handler in handlers]))
+        return [*reversed(handlers)][:2]
+
+    await operator.start(lifecycle=reverse)
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == [*reversed(IDS)]
+    assert seen == [
+        ("obj", kopf.Reason.CREATE, ["c", "a", "d", "b", "e"]),
+        ("obj", kopf.Reason.CREATE, ["c", "a", "d"]),
+        ("obj", kopf.Reason.CREATE, ["c"]),
+    ]
+
+
+async def test_the_default_lifecycle_can_be_replaced(
+        operator: Operator, kex: Objects, calls: Journal[Any],
+) -> None:
+    def reverse(handlers: Sequence[Any], **_: Any) -> Sequence[Any]:
+        return [*reversed(handlers)]
+
+    kopf.set_default_lifecycle(reverse)
+    try:
+        assert kopf.get_default_lifecycle() is reverse
+        await operator.start()
+    finally:
+        kopf.set_default_lifecycle(None)
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == [*reversed(IDS)]

@@ -1,0 +1,187 @@
+"""Results delivery: what handlers return gets to the status of the object, under their ids."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Objects, get_progress
+from tests.behaviour.running import Journal, Logs, Operator
+
+BOTH = ("kopfexamples", "kopfstatusexamples")
+
+
+@pytest.fixture(params=BOTH, ids=["regular", "subresource"])
+def objects(request: pytest.FixtureRequest) -> Objects:
+    """The objects of both kinds: with the status as a regular field, and as a subresource."""
+    fixture = {"kopfexamples": "kex", "kopfstatusexamples": "sub"}[request.param]
+    objects: Objects = request.getfixturevalue(fixture)
+    return objects
+
+
+@pytest.mark.parametrize("value", [
+    100, 0, -1.5, True, False, "text", "", [1, "two", None], [], {"field": {"deep": "value"}},
+], ids=repr)
+async def test_any_json_value_can_be_returned(
+        operator: Operator, registry: kopf.OperatorRegistry, objects: Objects, value: Any,
+) -> None:
+    @kopf.on.create(objects.plural, registry=registry)
+    def create_fn(**_: Any) -> Any:
+        return value
+
+    await operator.start(watching=(objects.plural,))
+    await objects.create()
+    obj = await objects.wait_handled()
+    assert obj["status"] == {"create_fn": value}
+
+
+async def test_nothing_is_stored_if_nothing_is_returned(
+        operator: Operator, registry: kopf.OperatorRegistry, objects: Objects,
+) -> None:
+    @kopf.on.create(objects.plural, registry=registry)
+    def create_fn(**_: Any) -> None:
+        return None
+
+    await operator.start(watching=(objects.plural,))
+    await objects.create()
+    obj = await objects.wait_handled()
+    assert "status" not in obj
+
+
+async def test_results_of_several_handlers_and_of_fields(
+        operator: Operator, registry: kopf.OperatorRegistry, objects: Objects,
+) -> None:
+    @kopf.on.create(objects.plural, registry=registry)
+    def create_1(**_: Any) -> int:
+        return 100
+
+    @kopf.on.create(objects.plural, registry=registry)
+    async def create_2(uid: str, **_: Any) -> dict[str, str]:
+        return {"uid": uid}
+
+    @kopf.on.field(objects.plural, registry=registry, field="spec.field")
+    def field_fn(new: Any, **_: Any) -> Any:
+        return {"became": new}
+
+    @kopf.on.update(objects.plural, registry=registry, field="spec.field")
+    def update_fn(new: Any, **_: Any) -> Any:
+        return new
+
+    await operator.start(watching=(objects.plural,))
+    await objects.create()
+    obj = await objects.wait_handled()
+    uid = obj["metadata"]["uid"]
+    assert obj["status"] == {
+        "create_1": 100, "create_2": {"uid": uid}, "field_fn/spec.field": {"became": "value"}}
+
+    await objects.merge({"spec": {"field": "new"}})
+    obj = await objects.wait_handled(field="new")
+    assert obj["status"] == {
+        "create_1": 100, "create_2": {"uid": uid},
+        "field_fn/spec.field": {"became": "new"}, "update_fn/spec.field": "new"}
+
+
+async def test_results_of_subhandlers(
+        operator: Operator, registry: kopf.OperatorRegistry, objects: Objects,
+) -> None:
+    @kopf.on.create(objects.plural, registry=registry)
+    def parent(**_: Any) -> str:
+        @kopf.subhandler(id="sub")
+        def sub_fn(**_: Any) -> str:
+            return "of the sub-handler"
+        return "of the parent"
+
+    await operator.start(watching=(objects.plural,))
+    await objects.create()
+    obj = await objects.wait_handled()
+    assert obj["status"] == {"parent": "of the parent", "parent/sub": "of the sub-handler"}
+
+
+async def test_results_replace_the_previous_ones_by_merging(
+        operator: Operator, registry: kopf.OperatorRegistry, objects: Objects,
+) -> None:
+    @kopf.on.create(objects.plural, registry=registry, id="fn")
+    @kopf.on.update(objects.plural, registry=registry, id="fn")
+    def fn(spec: kopf.Spec, **_: Any) -> Any:
+        return spec["result"]
+
+    await operator.start(watching=(objects.plural,))
+    await objects.create(spec={"result": {"a": 1, "b": [1]}})
+    obj = await objects.wait_handled()
+    assert obj["status"] == {"fn": {"a": 1, "b": [1]}}
+    await objects.merge({"spec": {"result": {"a": None, "b": [2]}}})
+    obj = await objects.wait_handled()
+    await objects.wait(lambda obj: obj["status"]["fn"]["b"] == [2])
+    assert (await objects.get())["status"] == {"fn": {"a": 1, "b": [2]}}
+
+
+async def test_the_result_is_there_as_soon_as_the_success_is_recorded(
+        operator: Operator, registry: kopf.OperatorRegistry, objects: Objects,
+) -> None:
+    @kopf.on.create(objects.plural, registry=registry)
+    def first(**_: Any) -> int:
+        return 1
+
+    @kopf.on.create(objects.plural, registry=registry)
+    def second(status: kopf.Status, **_: Any) -> Any:
+        return {"seen": status["first"]}
+
+    await operator.start(watching=(objects.plural,))
+    await objects.create()
+    obj = await objects.wait_handled()
+    assert obj["status"] == {"first": 1, "second": {"seen": 1}}
+    for state in objects.get_history():
+        if "first" in get_progress(state):
+            assert state["status"]["first"] == 1
+
+
+async def test_results_of_raw_event_handlers(
+        operator: Operator, registry: kopf.OperatorRegistry, objects: Objects,
+) -> None:
+    @kopf.on.event(objects.plural, registry=registry)
+    def event_fn(event: kopf.RawEvent, **_: Any) -> str | None:
+        return "added" if event["type"] == "ADDED" else None
+
+    await operator.start(watching=(objects.plural,))
+    await objects.create()
+    obj = await objects.wait(lambda obj: obj.get("status"))
+    assert obj["status"] == {"event_fn": "added"}
+    assert not obj["metadata"].get("annotations")
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}.__iter__(), float("nan")], ids=["object", "iterator", "nan"])
+async def test_unserialisable_results_are_reported_and_the_handler_is_not_repeated(
+        operator: Operator, registry: kopf.OperatorRegistry, objects: Objects, logs: Logs,
+        calls: Journal[Any], value: Any,
+) -> None:
+    @kopf.on.create(objects.plural, registry=registry)
+    def create_fn(**_: Any) -> Any:
+        calls.append("called")
+        return value
+
+    await operator.start(watching=(objects.plural,))
+    await objects.create()
+    obj = await objects.wait_handled()
+    assert calls == ["called"]
+    assert obj.get("status", {}).get("create_fn") is None
+    if value == value:  # NaN is a null in JSON
+        assert any("create_fn" in message for message in logs.get_messages("obj", level=40))
+
+
+async def test_results_of_the_deletion_are_visible_while_others_block_it(
+        operator: Operator, registry: kopf.OperatorRegistry, objects: Objects,
+) -> None:
+    @kopf.on.delete(objects.plural, registry=registry)
+    def delete_fn(**_: Any) -> str:
+        return "deleted"
+
+    await operator.start(watching=(objects.plural,))
+    await objects.create(finalizers=["example.com/theirs"])
+    await objects.wait_handled()
+    await objects.delete()
+    obj = await objects.wait(lambda obj: obj["metadata"]["finalizers"] == ["example.com/theirs"]
+                             and "deletionTimestamp" in obj["metadata"])
+    assert obj["status"] == {"delete_fn": "deleted"}
+    await objects.release()
+    await objects.wait_gone()

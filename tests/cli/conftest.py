@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kopf._cluster import LocalCluster
+from kopf._handlers.registry import OperatorRegistry, get_default_registry, set_default_registry
+from tests.cli.processes import Process
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+EXAMPLE = ROOT / "examples" / "01-minimal"
+
+Starter = Callable[..., Process]
+
+
+@pytest.fixture
+def registry() -> Iterator[OperatorRegistry]:
+    """The default registry for the duration of the test, so that the loaded handlers do not get into others."""
+    previous, registry = get_default_registry(), OperatorRegistry()
+    set_default_registry(registry)
+    yield registry
+    set_default_registry(previous)
+
+
+@pytest.fixture
+def cluster() -> Iterator[LocalCluster]:
+    """A cluster in a thread, with the resource & the object of the example."""
+    with LocalCluster() as cluster:
+        cluster.apply(EXAMPLE / "crd.yaml")
+        yield cluster
+
+
+@pytest.fixture
+def start(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Starter:
+    """Start real processes in an empty directory, with no kubeconfig known to them unless specified."""
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nonexistent-kubeconfig"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def start(*args: str, kubeconfig: pathlib.Path | None = None, **env: str) -> Process:
+        if kubeconfig is not None:
+            env["KUBECONFIG"] = str(kubeconfig)
+        return Process(*args, cwd=tmp_path, log=tmp_path / "output.log", env=env)
+
+    return start

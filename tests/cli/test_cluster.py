@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pathlib
+import signal
+import socket
+import subprocess
+
+import pytest
+import yaml
+
+from tests.cli.conftest import Starter
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_cluster_lives_until_stopped(start: Starter, signum: signal.Signals) -> None:
+    with start("cluster") as process:
+        kubeconfig = pathlib.Path(process.wait_for("export KUBECONFIG=(.+)$")[1])
+        url = process.wait_for("The local cluster is up: (.+)$")[1]
+        assert yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"] == url
+        process.send_signal(signum)
+        assert process.wait(2) == 0
+        assert "Traceback" not in process.output
+        assert not kubeconfig.exists()
+
+
+def test_cluster_on_a_specific_port(start: Starter, tmp_path: pathlib.Path) -> None:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+    path = tmp_path / "my-kubeconfig"
+    with start("cluster", f"--port={port}", f"--kubeconfig={path}") as process:
+        assert process.wait_for("The local cluster is up: (.+)$")[1] == f"https://127.0.0.1:{port}"
+        assert process.wait_for("export KUBECONFIG=(.+)$")[1] == str(path)
+        with start("cluster", f"--port={port}") as other:
+            assert other.wait() == 1
+            assert "Traceback" not in other.output
+            assert "Error: Cannot start the local cluster: " in other.output
+
+
+def test_cluster_works_with_kubectl(start: Starter, kubectl: str) -> None:
+    with start("cluster") as process:
+        kubeconfig = process.wait_for("export KUBECONFIG=(.+)$")[1]
+        result = subprocess.run(
+            [kubectl, f"--kubeconfig={kubeconfig}", "get", "namespaces", "-o", "name"],
+            capture_output=True, text=True, check=True, timeout=20)
+        assert "namespace/default\n" in result.stdout

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+
+import psutil
+import pytest
+
+from tests.cli.conftest import EXAMPLE, Starter
+
+ARGS = ["handlers.py", "--apply", "crd.yaml", "--apply", "obj.yaml"]
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+    shutil.copytree(EXAMPLE, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def test_from_nothing_to_a_handled_object(start: Starter, folder: pathlib.Path, kubectl: str) -> None:
+    with start("dev", *ARGS) as process:
+        process.wait_for("Applied crd.yaml: CustomResourceDefinition kopfexamples.kopf.dev$")
+        process.wait_for("Applied obj.yaml: KopfExample default/kopf-example-1$")
+        process.wait_for("Creation is processed: 1 succeeded; 0 failed.")
+        kubeconfig = process.wait_for("For a second terminal:   export KUBECONFIG=(.+)$")[1]
+        result = subprocess.run(
+            [kubectl, f"--kubeconfig={kubeconfig}", "delete", "kex", "kopf-example-1", "--timeout=10s"],
+            capture_output=True, text=True, check=True, timeout=20)
+        assert "deleted" in result.stdout
+        process.wait_for("Goodbye, kopf-example-1!")
+
+
+@pytest.mark.parametrize("how", ["ctrl-c", "SIGINT", "SIGTERM"])
+def test_stopping_leaves_nothing_behind(start: Starter, folder: pathlib.Path, how: str) -> None:
+    with start("dev", *ARGS) as process:
+        process.wait_for("Creation is processed")
+        kubeconfig = pathlib.Path(process.wait_for("export KUBECONFIG=(.+)$")[1])
+        [child] = psutil.Process(process.pid).children()
+        started = time.monotonic()
+        if how == "ctrl-c":
+            process.press_ctrl_c()
+        else:
+            process.send_signal(signal.Signals[how])
+        assert process.wait() == 0
+        assert time.monotonic() - started < 2
+        assert "Everything is stopped." in process.output
+        assert "Traceback" not in process.output
+        assert not child.is_running()
+        assert not kubeconfig.exists()
+
+
+def test_stuck_operators_are_killed(start: Starter, folder: pathlib.Path) -> None:
+    (folder / "handlers.py").write_text(
+        "import time, kopf\n"
+        "@kopf.on.create('kopfexamples')\n"
+        "def create_fn(logger, **_):\n"
+        "    logger.info('stuck')\n"
+        "    time.sleep(1000)\n")
+    with start("dev", *ARGS) as process:
+        process.wait_for("stuck$")
+        [child] = psutil.Process(process.pid).children()
+        started = time.monotonic()
+        process.press_ctrl_c()
+        assert process.wait() == 0
+        assert time.monotonic() - started < 2
+        assert not child.is_running()
+
+
+def test_reloading(start: Starter, folder: pathlib.Path) -> None:
+    handlers = folder / "handlers.py"
+    source = handlers.read_text()
+    with start("dev", *ARGS) as process:
+        process.wait_for("Hello, kopf-example-1!")
+        process.wait_for("Creation is processed")
+
+        # A broken file does not end anything, and is waited to be mended.
+        handlers.write_text(f"{source}\nsyntax error(")
+        process.wait_for("Changed: handlers.py. The operator is reloaded.$")
+        process.wait_for("Cannot load 'handlers.py': there is a syntax error.$")
+        process.wait_for("The operator has ended. It will be started again when the files change.$")
+
+        # The same cluster, the same object, but the new code.
+        handlers.write_text(source.replace("'{', '.join", "'{', '.join") + "\nimport neighbour\n")
+        (folder / "neighbour.py").write_text("print('The neighbour is loaded.', flush=True)\n")
+        process.wait_for("The neighbour is loaded.$")
+        (folder / "obj.yaml").write_text((folder / "obj.yaml").read_text().replace("1m", "2m"))
+        process.wait_for("Applied obj.yaml", times=2)
+        process.wait_for("change: spec.duration: '1m' -> '2m'$")
+
+        # The imported files are watched, too.
+        (folder / "neighbour.py").write_text("print('The neighbour has changed.', flush=True)\n")
+        process.wait_for("Changed: neighbour.py. The operator is reloaded.$")
+        process.wait_for("The neighbour has changed.$")
+        assert process.output.count("Hello, kopf-example-1!") == 1
+
+
+def test_broken_manifests_are_reported_and_can_be_mended(start: Starter, folder: pathlib.Path) -> None:
+    good = (folder / "obj.yaml").read_text()
+    (folder / "obj.yaml").write_text("kind: [")
+    with start("dev", *ARGS) as process:
+        process.wait_for("Cannot apply obj.yaml: ")
+        process.wait_for("authentication has finished")
+        (folder / "obj.yaml").write_text(good.replace("KopfExample", "Unknown"))
+        process.wait_for("Cannot apply obj.yaml: .*no matches for kind \"Unknown\"")
+        (folder / "obj.yaml").write_text(good)
+        process.wait_for("Applied obj.yaml: KopfExample default/kopf-example-1$")
+        process.wait_for("Hello, kopf-example-1!")
+
+
+def test_options_of_the_operator_are_passed_through(start: Starter, folder: pathlib.Path) -> None:
+    with start("dev", *ARGS, "-q", "--log-format", "plain", "-m", "handlers") as process:
+        process.wait_for("The operator is started")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0
+        assert "INFO" not in process.output
+
+
+def test_nothing_to_run(start: Starter) -> None:
+    with start("dev") as process:
+        assert process.wait() == 2
+        assert "Nothing to run" in process.output
+
+
+def test_missing_manifest(start: Starter, folder: pathlib.Path) -> None:
+    with start("dev", "handlers.py", "--apply", "nonexistent.yaml") as process:
+        assert process.wait() == 2
+        assert "'nonexistent.yaml' does not exist" in process.output

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from kopf._settings.logs import LogFormat
+from kopf.cli import LogFormatParamType, logging_options, main
+
+
+@pytest.fixture(autouse=True)
+def _logging_is_restored() -> Iterator[None]:
+    loggers = [logging.getLogger(name) for name in (None, "asyncio", "aiohttp")]
+    levels = [logger.level for logger in loggers]
+    handlers = loggers[0].handlers[:]
+    yield
+    loggers[0].handlers[:] = handlers
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
+
+
+@click.command(context_settings={"auto_envvar_prefix": "SAY"})
+@logging_options
+def say() -> None:
+    logging.getLogger("kopf.objects").debug("debug", extra={"k8s_ref": {"name": "x"}})
+    logging.getLogger("kopf.objects").info("info", extra={"k8s_ref": {"name": "x"}})
+    logging.getLogger("kopf.objects").warning("warning", extra={"k8s_ref": {"name": "x"}})
+
+
+@pytest.mark.parametrize(("args", "expected"), [
+    (["--log-format=plain"], "[x] info\n[x] warning\n"),
+    (["--log-format=plain", "--no-log-prefix"], "info\nwarning\n"),
+    (["--log-format=plain", "-q"], "[x] warning\n"),
+    (["--log-format=plain", "-v"], "[x] debug\n[x] info\n[x] warning\n"),
+    (["--log-format=plain", "--debug"], "[x] debug\n[x] info\n[x] warning\n"),
+])
+def test_logging_options(args: list[str], expected: str) -> None:
+    result = CliRunner().invoke(say, args)
+    assert result.exit_code == 0
+    assert result.stderr == expected
+
+
+def test_full_format_with_prefixes_is_the_default() -> None:
+    result = CliRunner().invoke(say, [])
+    assert "] kopf.objects         [INFO    ] [x] info\n" in result.stderr
+
+
+def test_json_format() -> None:
+    result = CliRunner().invoke(say, ["--log-format=json", "--log-refkey=ref"])
+    assert '"message": "info"' in result.stderr
+    assert '"ref": {"name": "x"}' in result.stderr
+
+
+def test_environment_variables() -> None:
+    env = {"SAY_LOG_FORMAT": "plain", "SAY_QUIET": "true", "SAY_LOG_PREFIX": "false"}
+    assert CliRunner().invoke(say, [], env=env).stderr == "warning\n"
+
+
+def test_wrong_format() -> None:
+    result = CliRunner().invoke(say, ["--log-format=unknown"])
+    assert result.exit_code == 2
+    assert "'unknown' is not one of 'plain', 'full', 'json'" in result.stderr
+
+
+@pytest.mark.parametrize("value", ["json", LogFormat.JSON])
+def test_values_of_the_format(value: str | LogFormat) -> None:
+    assert LogFormatParamType().convert(value, None, None) is LogFormat.JSON
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["dev"], ["cluster"]])
+def test_help(command: list[str]) -> None:
+    result = CliRunner().invoke(main, [*command, "--help"])
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"Usage: {' '.join(['kopf', *command])} [OPTIONS]")
+
+
+def test_run_as_a_module() -> None:
+    result = subprocess.run([sys.executable, "-m", "kopf", "--version"], capture_output=True, text=True, check=True)
+    assert result.stdout.startswith("kopf, version ")

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import pathlib
+import threading
+import time
+
+import pytest
+
+import kopf
+from kopf.testing import KopfRunner, LocalCluster
+from tests.cli.conftest import EXAMPLE, registry
+
+__all__ = ["registry"]
+
+HANDLERS = str(EXAMPLE / "handlers.py")
+OBJ = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": "obj1"}}
+
+
+def wait_until_handled(cluster: LocalCluster, name: str) -> None:
+    deadline = time.monotonic() + 10
+    while "kopf.zalando.org/last-handled-configuration" not in get_annotations(cluster, name):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def get_annotations(cluster: LocalCluster, name: str) -> dict[str, str]:
+    [obj] = cluster.apply({**OBJ, "metadata": {"name": name}})
+    annotations: dict[str, str] = obj["metadata"].get("annotations") or {}
+    return annotations
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, registry: kopf.OperatorRegistry):  # type: ignore[no-untyped-def]
+    with LocalCluster() as cluster:
+        cluster.apply(EXAMPLE / "crd.yaml")
+        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+        yield cluster
+
+
+def test_operator_in_the_background(cluster: LocalCluster) -> None:
+    with KopfRunner(["run", "-A", "--verbose", HANDLERS], timeout=10) as runner:
+        cluster.apply(OBJ)
+        wait_until_handled(cluster, "obj1")
+    assert runner.exit_code == 0
+    assert runner.exception is None
+    assert runner.exc_info is None
+    for output in (runner.stdout, runner.stderr, runner.output, runner.stdout_bytes.decode()):
+        assert "[default/obj1] Hello, obj1!" in output
+    assert runner.future.result().exit_code == 0
+
+
+def test_registry_and_settings(cluster: LocalCluster) -> None:
+    registry = kopf.OperatorRegistry()
+    settings = kopf.OperatorSettings()
+    seen: list[kopf.OperatorSettings] = []
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    def create_fn(settings: kopf.OperatorSettings, **_: object) -> None:
+        seen.append(settings)
+
+    with KopfRunner(["run"], registry=registry, settings=settings, timeout=10):
+        cluster.apply(OBJ)
+        wait_until_handled(cluster, "obj1")
+    assert seen == [settings]
+    assert seen[0] is settings
+
+
+def test_errors_of_the_operator_are_raised(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nonexistent"))
+    runner = KopfRunner(["run", HANDLERS], registry=_make_registry(), timeout=10)
+    with pytest.raises(kopf.LoginError), runner:
+        runner.future.result(timeout=10)
+    assert runner.exit_code == 1
+    assert isinstance(runner.exception, kopf.LoginError)
+    assert runner.exc_info is not None
+    assert runner.exc_info[:2] == (kopf.LoginError, runner.exception)
+
+
+def test_errors_of_the_operator_can_be_suppressed(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nonexistent"))
+    with KopfRunner(["run"], registry=_make_registry(), timeout=10, reraise=False) as runner:
+        runner.future.result(timeout=10)
+    assert isinstance(runner.exception, kopf.LoginError)
+
+
+def test_errors_of_the_test_win(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nonexistent"))
+    runner = KopfRunner(["run"], registry=_make_registry(), timeout=10)
+    with pytest.raises(ZeroDivisionError), runner:
+        runner.future.result(timeout=10)
+        raise ZeroDivisionError
+
+
+def test_wrong_usage_of_the_command() -> None:
+    runner = KopfRunner(["run", "--nonexistent"], timeout=10)
+    with pytest.raises(SystemExit), runner:
+        pass
+    assert runner.exit_code == 2
+    assert "No such option" in runner.stderr
+
+
+def test_operators_that_do_not_stop_in_time(cluster: LocalCluster) -> None:
+    registry, released = kopf.OperatorRegistry(), threading.Event()
+
+    @kopf.on.cleanup(registry=registry)
+    async def cleanup_fn(**_: object) -> None:
+        while not released.is_set():
+            time.sleep(0.01)
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    def create_fn(**_: object) -> None:
+        pass
+
+    runner = KopfRunner(["run"], registry=registry, timeout=0.5)
+    with pytest.raises(TimeoutError, match="not stopped in 0.5 seconds"), runner:
+        cluster.apply(OBJ)
+        wait_until_handled(cluster, "obj1")
+    released.set()
+    assert runner.future.result(timeout=10).exit_code == 0
+
+
+def test_outcome_is_not_known_in_advance(cluster: LocalCluster) -> None:
+    runner = KopfRunner(["run", HANDLERS], timeout=10)
+    with pytest.raises(RuntimeError, match="known only when the operator has stopped"):
+        _ = runner.output
+    with runner, pytest.raises(RuntimeError, match="known only when the operator has stopped"):
+        _ = runner.exit_code
+    assert runner.exit_code == 0
+
+
+def _make_registry() -> kopf.OperatorRegistry:
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    async def login_fn(**kwargs: object) -> kopf.ConnectionInfo | None:
+        return kopf.login_with_kubeconfig(**kwargs)
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    def create_fn(**_: object) -> None:
+        pass
+
+    return registry
