@@ -122,7 +122,7 @@ class Client:
 
     async def reset_counters(self) -> None:
         await self.request("DELETE", "/_kopf/counters")
-        self.requests = 1  # a request is counted when it is answered
+        self.requests = 0
 
     async def read_counters(self) -> dict[str, int]:
         """Get the numbers of requests since the reset by the verb and the resource, with our own ones included."""

@@ -17,4 +17,4 @@ async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
 
 @kopf.on.event("bench.example.com", "v1", "widgets")
 async def event_fn(event: kopf.RawEvent, name: str, **_: Any) -> None:
-    os.write(PIPE, f"{event['type']} {name}\n".encode())
+    os.write(PIPE, f"{event['type'] or 'ADDED'} {name}\n".encode())

@@ -2,18 +2,18 @@
 import kopf
 
 
-@kopf.on.create('kopfexamples')
+@kopf.on.create("kopfexamples")
 def create_fn(name, spec, logger, **_):
     logger.info(f"Hello, {name}! Your duration is {spec.get('duration')}.")
-    return {'message': f"hello, {name}"}
+    return {"message": f"hello, {name}"}
 
 
-@kopf.on.update('kopfexamples')
+@kopf.on.update("kopfexamples")
 def update_fn(diff, logger, **_):
     for op, field, old, new in diff:
         logger.info(f"{op}: {'.'.join(field)}: {old!r} -> {new!r}")
 
 
-@kopf.on.delete('kopfexamples')
+@kopf.on.delete("kopfexamples")
 def delete_fn(name, logger, **_):
     logger.info(f"Goodbye, {name}!")

@@ -83,7 +83,7 @@ def test_reloading(start: Starter, folder: pathlib.Path) -> None:
         process.wait_for("The operator has ended. It will be started again when the files change.$")
 
         # The same cluster, the same object, but the new code.
-        handlers.write_text(source.replace("'{', '.join", "'{', '.join") + "\nimport neighbour\n")
+        handlers.write_text(source + "\nimport neighbour\n")
         (folder / "neighbour.py").write_text("print('The neighbour is loaded.', flush=True)\n")
         process.wait_for("The neighbour is loaded.$")
         (folder / "obj.yaml").write_text((folder / "obj.yaml").read_text().replace("1m", "2m"))

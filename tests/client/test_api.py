@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import aiohttp
 import pytest
 
-from kopf._client.api import JSON_PATCH, APIClient
+from kopf._client.api import APIClient
 from kopf._client.credentials import AiohttpSession, ConnectionInfo, LoginError
 from kopf._client.errors import (
     APIConflictError,
@@ -23,6 +23,7 @@ from kopf._client.errors import (
 )
 from kopf._client.vault import Vault
 from kopf._settings.settings import OperatorSettings
+from kopf._values.patches import JSON_PATCH
 from tests.client.scripted import ScriptedServer, drop, never, refuse, reply, stream
 
 

@@ -36,6 +36,7 @@ from kopf._client.streaming import LineSplitter
 from kopf._client.vault import Vault
 from kopf._settings.settings import Delays, OperatorSettings, iter_delays
 from kopf._values import codec
+from kopf._values.patches import MERGE_PATCH
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +44,6 @@ AnyLogger = logging.Logger | logging.LoggerAdapter[Any]
 Payload = bytes | Mapping[str, Any] | list[Any]
 
 JSON = "application/json"
-MERGE_PATCH = "application/merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
 
 _LARGE_BODY = 2**20  # aiohttp complains of larger bodies if they are not streamed
 

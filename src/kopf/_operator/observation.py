@@ -7,6 +7,7 @@ The resources are discovered at the start, and again whenever the definitions of
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Collection
 
@@ -26,6 +27,9 @@ logger = logging.getLogger(__name__)
 _SETTLING_TIME = 0.2
 """How long to wait after a definition has changed: they come in bunches, and take a moment to be served."""
 
+_RESCANNING_INTERVAL = 60.0
+"""How often to look again at the API groups that were unavailable."""
+
 _DENIAL_BACKOFF = 60.0
 """How often to check if a denied resource is permitted now, or if an absent one has appeared."""
 
@@ -43,20 +47,19 @@ class Observer:
     async def run(self) -> None:
         """Discover, watch, and discover again when something has changed, forever."""
         async with asyncio.TaskGroup() as group:
-            await self._update(group)
-            if self._env.settings.scanning.disabled or not self._can_change():
-                return
+            is_complete = await self._update(group)
             changes = asyncio.Event()
-            group.create_task(
-                keep_running(
+            if not self._env.settings.scanning.disabled and self._can_change():
+                watcher = keep_running(
                     "watcher of the resource definitions", lambda: self._watch_definitions(changes), fatal=(LoginError,)
                 )
-            )
+                group.create_task(watcher, name="watcher of the resource definitions")
             while True:
-                await changes.wait()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(changes.wait(), None if is_complete else _RESCANNING_INTERVAL)
                 await asyncio.sleep(_SETTLING_TIME)
                 changes.clear()
-                await self._update(group)
+                is_complete = await self._update(group)
 
     def _can_change(self) -> bool:
         """Built-in groups are never extended at runtime, so there is no need to watch for that."""
@@ -77,15 +80,18 @@ class Observer:
             )
             await asyncio.Event().wait()  # until cancelled
 
-    async def _update(self, group: asyncio.TaskGroup) -> None:
+    async def _update(self, group: asyncio.TaskGroup) -> bool:
+        """Bring the watchers in line with what there is now; tell if all of the cluster could be looked at."""
         discovery = await discover(self._env.api, self._registry.get_selectors())
         self._warn(discovery.resources)
         plan = self._registry.plan(discovery.resources)
         for resource in [*self._watchers.keys() - plan.keys()]:
-            await self._watchers.pop(resource).stop()
+            if resource.api_version not in discovery.unavailable:
+                await self._watchers.pop(resource).stop()
         for resource in plan.keys() - self._watchers.keys():
             watcher = self._watchers[resource] = ResourceWatcher(self._env, resource, plan[resource])
             watcher.start(group, self._get_scopes(resource))
+        return not discovery.unavailable
 
     def _get_scopes(self, resource: Resource) -> Collection[str | None]:
         return [None] if self._namespaces is None or not resource.namespaced else self._namespaces

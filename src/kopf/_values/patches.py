@@ -14,7 +14,8 @@ import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, TypedDict
 
-import jsonpatch
+from kopf._values.diffs import DiffOperation, diff
+from kopf._values.fields import FieldPath
 
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -250,12 +251,22 @@ def _transform(original: dict[str, Any], patch: Patch) -> dict[str, Any]:
     return result
 
 
+_OPERATIONS = {DiffOperation.ADD: "add", DiffOperation.CHANGE: "replace", DiffOperation.REMOVE: "remove"}
+
+
 def _list_changes(original: dict[str, Any], changed: dict[str, Any]) -> list[JSONPatchItem]:
-    return list(jsonpatch.make_patch(original, changed))
+    return [
+        _make_item(_OPERATIONS[item.operation], _make_pointer(item.field), item.new) for item in diff(original, changed)
+    ]
 
 
 def _make_item(op: str, path: str, value: Any) -> JSONPatchItem:
-    return {"op": op, "path": path, "value": value}
+    return {"op": op, "path": path} if op == "remove" else {"op": op, "path": path, "value": value}
+
+
+def _make_pointer(path: FieldPath) -> str:
+    """Form a JSON pointer (RFC 6901)."""
+    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in path)
 
 
 def merge(target: MutableMapping[str, Any], patch: Mapping[str, Any]) -> None:

@@ -32,7 +32,7 @@ POLLING_INTERVAL = 0.25
 SETTLING_INTERVAL = 0.1
 """For how long no more files must change before the reload, in seconds: editors save in several steps."""
 
-STOPPING_TIMEOUT = 1.2
+STOPPING_TIMEOUT = 1.0
 """How long the operator may take to stop, in seconds; then it is killed."""
 
 ESTABLISHING_TIMEOUT = 5.0

@@ -1,0 +1,218 @@
+"""Filters: objects that match nothing are not touched; objects can start and stop matching at any time."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import FINALIZER, Objects, get_annotations, get_finalizers
+from tests.behaviour.running import Journal, Logs, Operator
+
+FILTERS: dict[str, dict[str, Any]] = {
+    "label": {"labels": {"match": "yes"}},
+    "label-present": {"labels": {"match": kopf.PRESENT}},
+    "label-absent": {"labels": {"skip": kopf.ABSENT}},
+    "label-callback": {"labels": {"match": lambda value, **_: value == "yes"}},
+    "annotation": {"annotations": {"match": "yes"}},
+    "when": {"when": lambda spec, **_: spec.get("match") == "yes"},
+    "when-all": {"when": kopf.all_([lambda spec, **_: True, lambda spec, **_: spec.get("match") == "yes"])},
+    "when-not": {"when": kopf.not_(lambda spec, **_: spec.get("skip") == "yes")},
+}
+MATCHING: dict[str, Any] = {
+    "labels": {"match": "yes"}, "annotations": {"match": "yes"}, "spec": {"field": "value", "match": "yes"}}
+SKIPPED: dict[str, Any] = {
+    "labels": {"skip": "yes"}, "annotations": {"skip": "yes"}, "spec": {"field": "value", "skip": "yes"}}
+
+
+@pytest.mark.parametrize("options", FILTERS.values(), ids=FILTERS.keys())
+async def test_objects_that_match_nothing_are_not_touched(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        options: dict[str, Any],
+) -> None:
+    for decorator in (kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume, kopf.on.event):
+        @decorator("kopfexamples", registry=registry, id=decorator.__name__, param=decorator.__name__, **options)
+        def fn(name: str, param: str, **_: Any) -> None:
+            if param != "event":
+                calls.append((name, param))
+
+    await operator.start()
+    await kex.create("skipped", **SKIPPED)
+    await kex.create("matching", **MATCHING)
+    await kex.wait_handled("matching")
+    await kex.merge({"spec": {"field": "new"}}, "skipped")
+    await kex.merge({"spec": {"field": "new"}}, "matching")
+    await kex.wait_handled("matching", field="new")
+    await kex.delete("skipped")
+    await kex.delete("matching")
+    await kex.wait_gone("matching")
+    assert calls == [("matching", "create"), ("matching", "update"), ("matching", "delete")]
+    for obj in kex.get_history("skipped"):
+        assert get_finalizers(obj) == []
+        assert get_annotations(obj) == {"skip": "yes"}
+        assert "status" not in obj
+    assert logs.get_messages("skipped") == []
+
+
+async def test_objects_that_match_nothing_make_no_requests(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, labels={"match": "yes"})
+    def fn(**_: Any) -> None:
+        pass
+
+    for i in range(20):
+        await kex.create(f"obj{i}")
+    operator.cluster.reset_counters()
+    await operator.start()
+    await kex.create("matching", **MATCHING)
+    await kex.wait_handled("matching")
+    assert operator.cluster.counters["patch", "kopfexamples", 200] == 1
+
+
+async def test_objects_that_start_matching_are_taken_for_new(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, labels={"match": "yes"})
+    @kopf.on.update("kopfexamples", registry=registry, labels={"match": "yes"})
+    @kopf.on.delete("kopfexamples", registry=registry, labels={"match": "yes"})
+    def fn(reason: kopf.Reason, **_: Any) -> None:
+        calls.append(reason.value)
+
+    await operator.start()
+    await kex.create()
+    await kex.merge({"metadata": {"labels": {"match": "yes"}}})
+    obj = await kex.wait_handled()
+    assert get_finalizers(obj) == [FINALIZER]
+    assert calls == ["create"]
+
+
+async def test_objects_that_stop_matching_are_released(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, labels={"match": "yes"})
+    @kopf.on.delete("kopfexamples", registry=registry, labels={"match": "yes"})
+    def fn(reason: kopf.Reason, **_: Any) -> None:
+        calls.append(reason.value)
+
+    await operator.start()
+    await kex.create(labels={"match": "yes"}, finalizers=["example.com/theirs"])
+    obj = await kex.wait_handled()
+    assert get_finalizers(obj) == ["example.com/theirs", FINALIZER]
+    await kex.merge({"metadata": {"labels": {"match": None}}})
+    await kex.wait(lambda obj: get_finalizers(obj) == ["example.com/theirs"])
+    await kex.delete()
+    await kex.release()
+    await kex.wait_gone()
+    assert calls == ["create"]
+
+
+async def test_objects_that_stopped_matching_while_the_operator_was_down_are_released(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
+) -> None:
+    @kopf.on.delete("kopfexamples", registry=registry, labels={"match": "yes"})
+    def fn(**_: Any) -> None:
+        pass
+
+    await operator.start()
+    await kex.create(labels={"match": "yes"})
+    await kex.wait_handled()
+    await operator.stop()
+    await kex.merge({"metadata": {"labels": {"match": None}}})
+    await operator.start()
+    await kex.wait(lambda obj: get_finalizers(obj) == [])
+
+
+@pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.event], ids=lambda decorator: decorator.__name__)
+async def test_operators_with_no_deletion_handlers_leave_finalizers_alone(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, decorator: Any,
+) -> None:
+    """Another operator of the same framework owns the object."""
+    @decorator("kopfexamples", registry=registry, labels={"match": "yes"})
+    def fn(**_: Any) -> None:
+        pass
+
+    await operator.start()
+    await kex.create("skipped", finalizers=[FINALIZER])
+    await kex.create("matching", labels={"match": "yes"}, finalizers=[FINALIZER])
+    await kex.merge({"spec": {"field": "new"}}, "skipped")
+    if decorator is kopf.on.create:
+        await kex.wait_handled("matching")
+    await operator.stop()
+    for name in ("skipped", "matching"):
+        assert get_finalizers(await kex.get(name)) == [FINALIZER]
+
+
+async def test_filters_flip_in_the_middle_of_the_handling(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """The remaining handlers that do not match anymore are not called, and the handling ends."""
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def first(**_: Any) -> None:
+        calls.append("first")
+        await kex.merge({"metadata": {"labels": {"match": None}}})
+
+    @kopf.on.create("kopfexamples", registry=registry, labels={"match": "yes"})
+    async def second(**_: Any) -> None:
+        calls.append("second")
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def third(**_: Any) -> None:
+        calls.append("third")
+
+    await operator.start()
+    await kex.create(labels={"match": "yes"})
+    await kex.wait_handled()
+    assert calls == ["first", "third"]
+
+
+async def test_fields_and_values(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    for id, options in {
+        "changed": {},
+        "became": {"new": "b"},
+        "was": {"old": "a"},
+        "appeared": {"old": kopf.ABSENT, "new": kopf.PRESENT},
+        "disappeared": {"new": kopf.ABSENT},
+        "either": {"value": "b"},
+        "callback": {"new": lambda value, **_: value == "c"},
+    }.items():
+        @kopf.on.update("kopfexamples", registry=registry, id=id, param=id, field="spec.f", **options)
+        def fn(param: str, **_: Any) -> None:
+            calls.append(param)
+
+    await operator.start()
+    await kex.create(spec={"n": 0})
+    await kex.wait_handled()
+    seen = []
+    for n, value in enumerate(["a", "b", "c", None], start=1):
+        calls.items.clear()
+        await kex.merge({"spec": {"f": value, "n": n}})
+        await kex.wait_handled(n=n)
+        seen.append([*calls])
+    assert seen == [
+        ["changed", "appeared"],
+        ["changed", "became", "was", "either"],
+        ["changed", "either", "callback"],
+        ["changed", "disappeared"],
+    ]
+
+
+async def test_filters_of_creation_by_fields(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    for id, options in {
+        "present": {}, "equal": {"value": "a"}, "absent": {"value": kopf.ABSENT},
+        "callback": {"value": lambda value, **_: value in ("a", "b")},
+    }.items():
+        @kopf.on.create("kopfexamples", registry=registry, id=id, param=id, field="spec.f", **options)
+        def fn(name: str, param: str, **_: Any) -> None:
+            calls.append((name, param))
+
+    await operator.start()
+    for name, spec in {"a": {"f": "a"}, "b": {"f": "b"}, "none": {"g": "g"}}.items():
+        await kex.create(name, spec=spec)
+        await kex.wait_handled(name)
+    assert calls == [("a", "present"), ("a", "equal"), ("a", "callback"), ("b", "present"), ("b", "callback"),
+                     ("none", "absent")]

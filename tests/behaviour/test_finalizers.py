@@ -1,0 +1,232 @@
+"""Finalizers: ours is put before the first handler and removed after the last one; those of others are untouched."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import FINALIZER, Objects, get_essence, get_finalizers, get_progress
+from tests.behaviour.running import Journal, Operator
+
+THEIRS = "example.com/theirs"
+
+
+async def test_it_is_put_before_the_first_handler(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    def create_fn(meta: kopf.Meta, **_: Any) -> None:
+        calls.append(meta.get("finalizers"))
+
+    @kopf.on.delete("kopfexamples", registry=registry)
+    def delete_fn(meta: kopf.Meta, **_: Any) -> None:
+        calls.append(meta.get("finalizers"))
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == [[FINALIZER]]
+    for obj in kex.get_history():
+        if get_progress(obj) or get_essence(obj):
+            assert get_finalizers(obj) == [FINALIZER]
+
+
+async def test_it_is_removed_after_the_last_handler(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.delete("kopfexamples", registry=registry, id="delete1")
+    @kopf.on.delete("kopfexamples", registry=registry, id="delete2")
+    @kopf.on.delete("kopfexamples", registry=registry, id="delete3")
+    def delete_fn(meta: kopf.Meta, **_: Any) -> None:
+        calls.append(meta.get("finalizers"))
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.delete()
+    await kex.wait_gone()
+    assert calls == [[FINALIZER]] * 3
+
+
+async def test_others_finalizers_are_kept_in_their_order(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
+) -> None:
+    @kopf.on.delete("kopfexamples", registry=registry)
+    def delete_fn(**_: Any) -> None:
+        pass
+
+    await operator.start()
+    await kex.create(finalizers=[THEIRS, "example.com/more"])
+    obj = await kex.wait_handled()
+    assert get_finalizers(obj) == [THEIRS, "example.com/more", FINALIZER]
+    await kex.edit({"op": "replace", "path": "/metadata/finalizers",
+                    "value": [THEIRS, FINALIZER, "example.com/another"]})
+    await kex.delete()
+    obj = await kex.wait(lambda obj: FINALIZER not in get_finalizers(obj))
+    assert get_finalizers(obj) == [THEIRS, "example.com/another"]
+    await kex.release()
+    await kex.wait_gone()
+
+
+async def test_a_finalizer_removed_by_others_meanwhile_is_not_put_back(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def delete_fn(**_: Any) -> None:
+        calls.append("called")
+        await kex.edit({"op": "test", "path": "/metadata/finalizers/0", "value": THEIRS},
+                       {"op": "remove", "path": "/metadata/finalizers/0"})
+
+    await operator.start()
+    await kex.create(finalizers=[THEIRS])
+    await kex.wait_handled()
+    await kex.delete()
+    await kex.wait_gone()
+    assert calls == ["called"]
+
+
+async def test_without_deletion_handlers_there_is_no_finalizer(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.resume("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples", registry=registry)
+    def fn(**_: Any) -> None:
+        pass
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.delete()
+    await kex.wait_gone()
+    assert all(not get_finalizers(obj) for obj in kex.get_history())
+
+
+async def test_optional_deletion_handlers_need_no_finalizer(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.delete("kopfexamples", registry=registry, optional=True)
+    def delete_fn(**_: Any) -> None:
+        calls.append("called")
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.delete()
+    await kex.wait_gone()
+    assert all(not get_finalizers(obj) for obj in kex.get_history())
+
+
+async def test_optional_deletion_handlers_are_called_if_the_object_is_blocked_by_mandatory_ones(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.delete("kopfexamples", registry=registry, optional=True)
+    def optional_fn(**_: Any) -> None:
+        calls.append("optional")
+
+    @kopf.on.delete("kopfexamples", registry=registry)
+    def mandatory_fn(**_: Any) -> None:
+        calls.append("mandatory")
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.delete()
+    await kex.wait_gone()
+    assert calls == ["optional", "mandatory"]
+
+
+async def test_a_failed_deletion_handler_releases_the_object(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
+) -> None:
+    @kopf.on.delete("kopfexamples", registry=registry)
+    def delete_fn(**_: Any) -> None:
+        raise kopf.PermanentError("never")
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.delete()
+    await kex.wait_gone()
+
+
+@pytest.mark.fastforward
+async def test_a_retried_deletion_handler_holds_the_object(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def delete_fn(retry: int, meta: kopf.Meta, **_: Any) -> None:
+        calls.append((retry, get_finalizers(await kex.get())))
+        if retry < 3:
+            raise kopf.TemporaryError("not yet", delay=3600)
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.delete()
+    await kex.wait_gone()
+    assert calls == [(retry, [FINALIZER]) for retry in range(4)]
+
+
+async def test_it_is_put_to_existing_objects_when_deletion_handlers_appear(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    def create_fn(**_: Any) -> None:
+        pass
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await operator.stop()
+
+    @kopf.on.delete("kopfexamples", registry=registry)
+    def delete_fn(**_: Any) -> None:
+        calls.append("called")
+
+    await operator.start()
+    await kex.wait(lambda obj: get_finalizers(obj) == [FINALIZER])
+    await kex.delete()
+    await kex.wait_gone()
+    assert calls == ["called"]
+
+
+async def test_the_name_of_it_is_in_the_settings(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.persistence.finalizer = "example.com/mine"
+
+    @kopf.on.delete("kopfexamples", registry=registry)
+    def delete_fn(**_: Any) -> None:
+        calls.append("called")
+
+    operator.configure = configure
+    await operator.start()
+    await kex.create(finalizers=[FINALIZER])  # of another operator
+    obj = await kex.wait_handled()
+    assert get_finalizers(obj) == [FINALIZER, "example.com/mine"]
+    await kex.delete()
+    obj = await kex.wait(lambda obj: get_finalizers(obj) == [FINALIZER])
+    assert calls == ["called"]
+    await kex.release()
+    await kex.wait_gone()
+
+
+async def test_two_changes_of_finalizers_at_once_are_both_done(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
+) -> None:
+    """Others change the finalizers while ours is about to be put: nobody's change is lost."""
+    @kopf.on.delete("kopfexamples", registry=registry)
+    def delete_fn(**_: Any) -> None:
+        pass
+
+    operator.cluster.faults.inject(action="delay", latency=0.1, verb="patch", resource="kopfexamples", times=1)
+    await operator.start()
+    await kex.create(finalizers=["example.com/a"])
+    operator.cluster.faults.clear()
+    await kex.edit({"op": "replace", "path": "/metadata/finalizers", "value": ["example.com/b"]})
+    obj = await kex.wait_handled()
+    assert get_finalizers(obj) == ["example.com/b", FINALIZER]

@@ -1,0 +1,287 @@
+"""The state on the objects: the progress of the handlers, and the last handled configuration."""
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import (
+    LAST_HANDLED,
+    PREFIX,
+    Objects,
+    get_annotations,
+    get_essence,
+    get_progress,
+)
+from tests.behaviour.running import Journal, Operator
+
+
+def get_moments(kex: Objects, name: str = "obj") -> list[dict[str, dict[str, Any]]]:
+    """The progress as it was at each moment, with no repetitions, with the timestamps checked and left out."""
+    moments: list[dict[str, dict[str, Any]]] = []
+    for obj in kex.get_history(name):
+        progress = get_progress(obj)
+        for record in progress.values():
+            for field in ("started", "stopped", "delayed"):
+                if field in record:
+                    text = record.pop(field)
+                    assert len(text) == len("2026-11-20T23:53:38.049971+00:00")
+                    assert datetime.datetime.fromisoformat(text).utcoffset() == datetime.timedelta(0)
+                    record[field] = ...
+        started = {key: record for key, record in progress.items() if record["retries"]}
+        if not moments or moments[-1] != started:
+            moments.append(started)
+    return moments
+
+
+async def test_progress_is_saved_after_each_handler_and_removed_in_the_end(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    def first(**_: Any) -> None:
+        pass
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    def second(**_: Any) -> None:
+        raise kopf.PermanentError("never")
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    def third(**_: Any) -> None:
+        pass
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    success = {"started": ..., "stopped": ..., "purpose": "create", "retries": 1, "success": True, "failure": False}
+    failure = success | {"success": False, "failure": True, "message": "never"}
+    assert get_moments(kex) == [{}, {"first": success}, {"first": success, "second": failure}, {}]
+
+
+@pytest.mark.fastforward
+async def test_progress_of_retried_handlers(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(retry: int, **_: Any) -> None:
+        if retry < 2:
+            raise kopf.TemporaryError(f"attempt {retry}", delay=100)
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    state = {"started": ..., "delayed": ..., "purpose": "create", "success": False, "failure": False}
+    assert get_moments(kex) == [
+        {},
+        {"fn": state | {"retries": 1, "message": "attempt 0"}},
+        {"fn": state | {"retries": 2, "message": "attempt 1"}},
+        {},
+    ]
+    records = [get_progress(obj)["fn"] for obj in kex.get_history() if "fn" in get_progress(obj)]
+    assert len({record["started"] for record in records}) == 1
+    started, *delayed = (datetime.datetime.fromisoformat(text) for text in dict.fromkeys([
+        records[0]["started"], *(record["delayed"] for record in records if "delayed" in record)]))
+    assert [(time - started).total_seconds() for time in delayed] == pytest.approx([100, 200], abs=2)
+
+
+@pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume],
+                         ids=lambda decorator: decorator.__name__)
+async def test_the_purpose_is_the_reason(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], decorator: Any,
+) -> None:
+    @decorator("kopfexamples", registry=registry)
+    async def fn(retry: int, **_: Any) -> None:
+        calls.append(retry)
+        if not retry:
+            raise kopf.TemporaryError("not yet", delay=0)
+
+    reason = decorator.__name__
+    essence = json.dumps({"spec": {"field": "old" if reason == "update" else "value"}}, separators=(",", ":")) + "\n"
+    annotations = {} if reason == "create" else {LAST_HANDLED: essence}
+    finalizers = ["kopf.zalando.org/KopfFinalizerMarker"] if reason == "delete" else []
+    await kex.create(annotations=annotations, finalizers=finalizers)
+    if reason == "delete":
+        await kex.delete()
+    await operator.start()
+    await calls.wait_length(2)
+    obj = await kex.wait(lambda obj: "fn" in get_progress(obj)) if reason == "resume" else None
+    if reason == "delete":
+        await kex.wait_gone()
+    elif obj is None:
+        await kex.wait_handled()
+    purposes = {get_progress(obj)["fn"]["purpose"] for obj in kex.get_history() if "fn" in get_progress(obj)}
+    assert purposes == {reason}
+
+
+@pytest.mark.parametrize(("id", "keys"), [
+    ("fn", ["fn"]),
+    ("fn/a/b", ["fn.a.b"]),
+    ("x" * 63, ["x" * 63, "x" * 38 + "-GINbRg"]),
+    ("x" * 64, ["x" * 56 + "-SItAqA", None]),
+], ids=["short", "slashes", "63", "64"])
+async def test_the_keys_of_handlers(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, id: str, keys: list[str | None],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, id=id)
+    @kopf.on.create("kopfexamples", registry=registry, id="another")
+    def fn(**_: Any) -> None:
+        pass
+
+    registry.resources.reverse()
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    seen = {key for obj in kex.get_history() for key in get_progress(obj)} - {"another"}
+    assert {key for key in keys if key is not None} <= seen
+    assert len(seen) <= 2
+
+
+@pytest.mark.parametrize("id", ["with spaces", "with:colon", "юникод", "-dashes-", "a" * 300, "trailing/", "UP_low.9"])
+async def test_ids_that_annotations_refuse_are_made_safe(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], id: str,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, id=id)
+    def fn(**_: Any) -> None:
+        calls.append(id)
+
+    @kopf.on.create("kopfexamples", registry=registry, id="another")
+    def another_fn(**_: Any) -> None:
+        calls.append("another")
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == [id, "another"]
+
+
+async def test_the_last_handled_configuration_is_written_in_the_end_only(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, id="create1")
+    @kopf.on.create("kopfexamples", registry=registry, id="create2")
+    @kopf.on.update("kopfexamples", registry=registry, id="update1")
+    @kopf.on.update("kopfexamples", registry=registry, id="update2")
+    def fn(**_: Any) -> None:
+        pass
+
+    await operator.start()
+    await kex.create(labels={"l": "v"}, annotations={"a": "w"}, status={"s": "t"}, finalizers=["example.com/f"])
+    obj = await kex.wait_handled()
+    assert get_annotations(obj) == {
+        "a": "w",
+        LAST_HANDLED: '{"spec":{"field":"value"},"metadata":{"labels":{"l":"v"},"annotations":{"a":"w"}}}\n',
+    }
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    for obj in kex.get_history():
+        if get_progress(obj):
+            assert get_essence(obj) is None or get_essence(obj)["spec"] == {"field": "value"}
+
+
+async def test_unhandled_changes_are_remembered_too(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """The next change is compared to the latest state, not to the state when a handler was called the last time."""
+    @kopf.on.update("kopfexamples", registry=registry, field="spec.field")
+    def fn(diff: kopf.Diff, old: Any, new: Any, **_: Any) -> None:
+        calls.append((old, new))
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.merge({"spec": {"other": "thing"}})
+    await kex.wait_handled(other="thing")
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    assert calls == [("value", "new")]
+
+
+async def test_nothing_is_written_when_nothing_is_to_be_done(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.resume("kopfexamples", registry=registry)
+    def fn(**_: Any) -> None:
+        calls.append("called")
+
+    await operator.start()
+    await kex.create()
+    handled = await kex.wait_handled()
+    operator.cluster.reset_counters()
+    await kex.merge({"status": {"field": "value"}})
+    await operator.restart()
+    await calls.wait_length(2)
+    await kex.create("another")
+    await kex.wait_handled("another")
+    # One patch is ours, one is for the other object; for this object, nothing but its resuming happened.
+    assert operator.cluster.counters["patch", "kopfexamples", 200] == 2
+    assert get_annotations(await kex.get()) == get_annotations(handled)
+
+
+@pytest.mark.fastforward
+async def test_progress_of_other_frameworks_and_versions_is_continued(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """What was begun by the original framework, is finished here."""
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def done(**_: Any) -> None:
+        calls.append("done")
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def failed(**_: Any) -> None:
+        calls.append("failed")
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def retried(retry: int, runtime: datetime.timedelta, **_: Any) -> None:
+        assert runtime.total_seconds() == pytest.approx(300 + 200, abs=5)
+        calls.append(("retried", retry, round(asyncio.get_running_loop().time() - started)))
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fresh(retry: int, **_: Any) -> None:
+        calls.append(("fresh", retry))
+
+    now = datetime.datetime.now(datetime.UTC)
+    before, after = (now - datetime.timedelta(seconds=300)).isoformat(), (now + datetime.timedelta(seconds=200)).isoformat()
+    base = {"started": before, "purpose": "create", "retries": 1, "success": False, "failure": False}
+    records = {
+        "done": base | {"stopped": before, "success": True},
+        "failed": base | {"stopped": before, "failure": True, "message": "never"},
+        "retried": base | {"delayed": after, "retries": 4, "message": "not yet"},
+        "fresh": base | {"retries": 0},
+    }
+    await kex.create(annotations={f"{PREFIX}/{id}": json.dumps(record) for id, record in records.items()})
+    await operator.start()
+    started = asyncio.get_running_loop().time()
+    await kex.wait_handled()
+    assert calls == [("fresh", 0), ("retried", 4, pytest.approx(200, abs=5))]
+
+
+@pytest.mark.parametrize("garbage", ["", "{", "[]", "null", "123", '{"retries":"x"}', '{"started":"x"}'])
+async def test_broken_progress_is_as_good_as_none(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], garbage: str,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(retry: int, **_: Any) -> None:
+        calls.append(retry)
+
+    await operator.start()
+    await kex.create(annotations={f"{PREFIX}/fn": garbage})
+    await kex.wait_handled()
+    assert calls == [0]
+
+
+@pytest.mark.parametrize("garbage", ["", "{", "[]", "null", "123", '"text"'])
+async def test_broken_last_handled_configuration_is_as_good_as_none(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], garbage: str,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(**_: Any) -> None:
+        calls.append("called")
+
+    await operator.start()
+    await kex.create(annotations={LAST_HANDLED: garbage})
+    await calls.wait_length(1)
+    await kex.wait(lambda obj: get_annotations(obj).get(LAST_HANDLED) == '{"spec":{"field":"value"}}\n')
