@@ -8,6 +8,7 @@ is a real `kopf run` in a process of its own, and the user is the official Kuber
 import contextlib
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,7 +34,6 @@ class Demo:
         self.log = log.open()
         self.steps = 0
         self.failures = 0
-        self.deadline = time.monotonic() + TOTAL_TIMEOUT
 
     def step(self, title, action, expectations):
         """Do something, and wait until everything is as expected: what -> (the expected value, a way to see it)."""
@@ -41,11 +41,10 @@ class Demo:
         started = time.monotonic()
         print(f"\n{self.steps}. {title}")
         action()
-        deadline = min(started + STEP_TIMEOUT, self.deadline)
         while True:
             seen = {what: see() for what, (_, see) in expectations.items()}
             differing = [what for what, (expected, _) in expectations.items() if seen[what] != expected]
-            if not differing or time.monotonic() > deadline or self.operator.poll() is not None:
+            if not differing or time.monotonic() > started + STEP_TIMEOUT or self.operator.poll() is not None:
                 break
             time.sleep(0.05)
         self.show_log()
@@ -124,17 +123,15 @@ def walk_through(demo):
 
     storage = ("spec", "resources", "requests", "storage")
     labels = ("metadata", "labels")
+    owner = ("metadata", "ownerReferences", 0)
 
     demo.step(
         "An EphemeralVolumeClaim is created, 1G. Its child PVC is to be created and adopted.",
         lambda: custom.create_namespaced_custom_object(**EVC, body=read_yaml("evc.yaml")),
         {
             "size of the PVC": ("1G", lambda: see_pvc("my-claim", *storage)),
-            "owner of the PVC": (
-                "EphemeralVolumeClaim my-claim",
-                lambda: "{kind} {name}".format(**see_pvc("my-claim", "metadata", "ownerReferences", 0)
-                                               or {"kind": None, "name": None}),
-            ),
+            "owner of the PVC": ("EphemeralVolumeClaim", lambda: see_pvc("my-claim", *owner, "kind")),
+            "name of the owner": ("my-claim", lambda: see_pvc("my-claim", *owner, "name")),
             "result in the status": ({"pvc-name": "my-claim"}, lambda: see_evc("my-claim", "status", "create_pvc")),
         },
     )
@@ -205,5 +202,11 @@ def read_yaml(name):
     return yaml.safe_load((HERE / name).read_text())
 
 
+def give_up(signum, frame):
+    raise TimeoutError(f"The whole demo has not finished in {TOTAL_TIMEOUT} seconds.")
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(TOTAL_TIMEOUT)
     sys.exit(main())

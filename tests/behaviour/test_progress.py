@@ -269,7 +269,7 @@ async def test_broken_progress_is_as_good_as_none(
 
     await operator.start()
     await kex.create(annotations={f"{PREFIX}/fn": garbage})
-    await kex.wait_handled()
+    await kex.wait(lambda obj: get_annotations(obj) == {LAST_HANDLED: '{"spec":{"field":"value"}}\n'})
     assert calls == [0]
 
 

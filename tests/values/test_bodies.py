@@ -109,7 +109,7 @@ def test_shortcuts_of_the_metadata(make: Make) -> None:
 
 def test_all_views_are_live(make: Make) -> None:
     body = make(SOURCE)
-    views = body.spec, body.status, body.meta, body.meta.labels, body.meta.annotations
+    views: list[Mapping[str, Any]] = [body.spec, body.status, body.meta, body.meta.labels, body.meta.annotations]
     new: dict[str, Any] = {
         "metadata": {"name": "name2", "labels": {"l": "2"}, "annotations": {"a": "2"}},
         "spec": {"field": 2},
@@ -117,7 +117,7 @@ def test_all_views_are_live(make: Make) -> None:
     }
     body._replace_with(new)
     assert body == new
-    assert views == ({"field": 2}, {}, new["metadata"], {"l": "2"}, {"a": "2"})
+    assert views == [{"field": 2}, {}, new["metadata"], {"l": "2"}, {"a": "2"}]
     assert body.object.head.name == "name2"
 
 

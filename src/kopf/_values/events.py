@@ -27,6 +27,18 @@ class LazyEvent(dict[str, Any]):
             source, self._source = self._source, None
             super().__setitem__("object", dict(source))
 
+    def __eq__(self, other: object) -> bool:
+        self._materialise()
+        if isinstance(other, LazyEvent):
+            other._materialise()
+        return dict.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:
+        return dict, (self.copy(),)
+
     __hash__ = None
 
 
@@ -42,7 +54,7 @@ def _make_materialising(name: str) -> Callable[..., Any]:
 
 # All what can see or change the object; besides the reading by key, which is served by `__missing__`.
 for _name in (
-    *("__contains__", "__iter__", "__len__", "__reversed__", "__eq__", "__ne__", "__repr__"),
+    *("__contains__", "__iter__", "__len__", "__reversed__", "__repr__"),
     *("__or__", "__ror__", "__ior__", "__setitem__", "__delitem__"),
     *("keys", "values", "items", "get", "copy", "pop", "popitem", "setdefault", "update", "clear"),
 ):

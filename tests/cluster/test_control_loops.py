@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.cluster.conftest import CONFIG_MAPS, TIMEOUT, Client, make_config_map, make_kex
+
+NAMESPACES = "/api/v1/namespaces"
+
+
+def owner(obj: Any, **extra: Any) -> dict[str, Any]:
+    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "name": obj["metadata"]["name"],
+            "uid": obj["metadata"]["uid"], **extra}
+
+
+async def make_family(client: Client, kexes: str, **extra: Any) -> Any:
+    """Make an object, its two dependents, and a dependent of one of those."""
+    parent = await client.create(kexes, make_kex("parent"))
+    for name in ("child1", "child2"):
+        child = await client.create(CONFIG_MAPS, make_config_map(
+            name, metadata={"ownerReferences": [owner(parent, **extra)]}))
+    await client.create(CONFIG_MAPS, make_config_map(
+        "grandchild", metadata={"ownerReferences": [owner(child, **extra)]}))
+    return parent
+
+
+async def test_dependents_go_after_their_owners(client: Client, kexes: str) -> None:
+    await make_family(client, kexes)
+    await client.delete(f"{kexes}/parent")
+    for name in ("child1", "child2", "grandchild"):
+        await client.wait_gone(f"{CONFIG_MAPS}/{name}")
+
+
+async def test_dependents_with_finalizers_are_only_marked(client: Client, kexes: str) -> None:
+    parent = await client.create(kexes, make_kex("parent"))
+    await client.create(CONFIG_MAPS, make_config_map(
+        metadata={"ownerReferences": [owner(parent)], "finalizers": ["a/b"]}))
+    await client.delete(f"{kexes}/parent")
+    async with asyncio.timeout(TIMEOUT):
+        while "deletionTimestamp" not in (await client.get(f"{CONFIG_MAPS}/one"))["metadata"]:
+            await asyncio.sleep(0)
+
+
+async def test_dependents_stay_while_any_owner_is_there(client: Client, kexes: str) -> None:
+    first, second = [await client.create(kexes, make_kex(name)) for name in ("first", "second")]
+    references = [owner(first), owner(second)]
+    await client.create(CONFIG_MAPS, make_config_map(metadata={"ownerReferences": references}))
+    await client.delete(f"{kexes}/first")
+    async with asyncio.timeout(TIMEOUT):
+        while (await client.get(f"{CONFIG_MAPS}/one"))["metadata"]["ownerReferences"] != [owner(second)]:
+            await asyncio.sleep(0)
+    await client.delete(f"{kexes}/second")
+    await client.wait_gone(f"{CONFIG_MAPS}/one")
+
+
+async def test_dependents_of_nobody_are_collected(client: Client) -> None:
+    nobody = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "nosuch"}
+    await client.create(CONFIG_MAPS, make_config_map(metadata={"ownerReferences": [nobody]}))
+    await client.wait_gone(f"{CONFIG_MAPS}/one")
+
+
+async def test_owners_in_other_namespaces_do_not_count(client: Client) -> None:
+    other = await client.create("/api/v1/namespaces/kube-system/configmaps", make_config_map("other"))
+    await client.create(CONFIG_MAPS, make_config_map(metadata={"ownerReferences": [owner(other)]}))
+    await client.wait_gone(f"{CONFIG_MAPS}/one")
+
+
+async def test_owners_in_the_foreground_wait_for_their_dependents(client: Client, kexes: str) -> None:
+    await make_family(client, kexes, blockOwnerDeletion=True)
+    await client.patch(f"{CONFIG_MAPS}/child1", {"metadata": {"finalizers": ["a/b"]}})
+    marked = await client.delete(f"{kexes}/parent", propagationPolicy="Foreground")
+    assert marked["metadata"]["finalizers"] == ["foregroundDeletion"]
+    await client.wait_gone(f"{CONFIG_MAPS}/child2")
+    await client.wait_gone(f"{CONFIG_MAPS}/grandchild")
+    assert (await client.get(f"{kexes}/parent"))["metadata"]["finalizers"] == ["foregroundDeletion"]
+    await client.patch(f"{CONFIG_MAPS}/child1", {"metadata": {"finalizers": None}})
+    await client.wait_gone(f"{CONFIG_MAPS}/child1")
+    await client.wait_gone(f"{kexes}/parent")
+
+
+async def test_orphans_are_left_alone(client: Client, kexes: str) -> None:
+    await make_family(client, kexes)
+    await client.delete(f"{kexes}/parent", propagationPolicy="Orphan")
+    await client.wait_gone(f"{kexes}/parent")
+    for name in ("child1", "child2"):
+        assert "ownerReferences" not in (await client.get(f"{CONFIG_MAPS}/{name}"))["metadata"]
+    await client.get(f"{CONFIG_MAPS}/grandchild")
+
+
+async def test_every_cluster_has_its_first_namespaces(client: Client) -> None:
+    names = [item["metadata"]["name"] for item in (await client.get(NAMESPACES))["items"]]
+    assert names == ["default", "kube-node-lease", "kube-public", "kube-system"]
+
+
+async def test_deleted_namespaces_take_their_contents(client: Client, kexes: str) -> None:
+    await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns1"}})
+    mine, held = kexes.replace("default", "ns1"), CONFIG_MAPS.replace("default", "ns1")
+    await client.create(mine, make_kex())
+    await client.create(held, make_config_map(metadata={"finalizers": ["a/b"]}))
+    marked = await client.delete(f"{NAMESPACES}/ns1")
+    assert marked["status"]["phase"] == "Terminating"
+    assert marked["metadata"]["deletionTimestamp"]
+
+    reply = await client.call("POST", mine, json=make_kex("two"))
+    assert reply.status == 403
+    assert reply.body["reason"] == "Forbidden"
+    assert reply.body["message"] == ('kexes.example.com "two" is forbidden: unable to create new content in '
+                                     "namespace ns1 because it is being terminated")
+    assert reply.body["details"]["causes"][0]["reason"] == "NamespaceTerminating"
+
+    await client.wait_gone(f"{mine}/one")
+    await client.get(f"{NAMESPACES}/ns1")
+    await client.patch(f"{held}/one", {"metadata": {"finalizers": []}})
+    await client.wait_gone(f"{NAMESPACES}/ns1")
+    await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns1"}})
+    assert (await client.get(mine))["items"] == []
+
+
+async def test_big_families_are_collected_completely(client: Client, kexes: str) -> None:
+    parent = await client.create(kexes, make_kex("parent"))
+    for number in range(300):
+        await client.create(CONFIG_MAPS, make_config_map(
+            f"child-{number}", metadata={"ownerReferences": [owner(parent)]}))
+    await client.delete(f"{kexes}/parent")
+    async with asyncio.timeout(TIMEOUT):
+        while (await client.get(CONFIG_MAPS))["items"]:
+            await asyncio.sleep(0.001)

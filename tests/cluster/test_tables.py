@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.cluster.conftest import CONFIG_MAPS, CRDS, KEXES, Client, make_config_map, make_definition, make_kex
+
+TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
+
+
+def columns(table: Any) -> list[str]:
+    return [column["name"] for column in table["columnDefinitions"]]
+
+
+def cells(table: Any) -> list[list[Any]]:
+    return [row["cells"] for row in table["rows"]]
+
+
+async def test_tables_of_builtin_kinds(client: Client) -> None:
+    await client.create(CONFIG_MAPS, make_config_map(data={"a": "b", "c": "d"}))
+    table = await client.get(CONFIG_MAPS, headers=TABLE)
+    assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
+    assert columns(table) == ["Name", "Data", "Age"]
+    assert cells(table) == [["one", 2, "0s"]] or cells(table) == [["one", 2, "1s"]]
+    row = table["rows"][0]
+    assert row["object"]["kind"] == "PartialObjectMetadata"
+    assert row["object"]["metadata"]["name"] == "one"
+    assert table["metadata"]["resourceVersion"]
+    one = await client.get(f"{CONFIG_MAPS}/one", headers=TABLE)
+    assert len(one["rows"]) == 1
+
+
+@pytest.mark.parametrize(("include", "kind"), [("None", None), ("Metadata", "PartialObjectMetadata"),
+                                               ("Object", "ConfigMap")])
+async def test_what_rows_include(client: Client, include: str, kind: str | None) -> None:
+    await client.create(CONFIG_MAPS, make_config_map())
+    table = await client.get(CONFIG_MAPS, headers=TABLE, params={"includeObject": include})
+    assert table["rows"][0].get("object", {}).get("kind") == kind
+
+
+async def test_tables_of_custom_kinds(client: Client) -> None:
+    await client.create(CRDS, make_definition(additionalPrinterColumns=[
+        {"name": "Text", "type": "string", "jsonPath": ".spec.text", "description": "What it says"},
+        {"name": "Number", "type": "integer", "jsonPath": ".spec.number", "priority": 1},
+        {"name": "Flag", "type": "boolean", "jsonPath": ".spec.flag"},
+        {"name": "Since", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        {"name": "Names", "type": "string", "jsonPath": ".spec.items[*].name"},
+    ]))
+    await client.create(KEXES, make_kex("a", spec={"text": "hello", "number": 5, "flag": True,
+                                                   "items": [{"name": "x"}, {"name": "y"}]}))
+    await client.create(KEXES, make_kex("b", spec={"text": 7, "number": "five", "flag": "maybe"}))
+    table = await client.get(KEXES, headers=TABLE)
+    assert columns(table) == ["Name", "Text", "Number", "Flag", "Since", "Names"]
+    assert table["columnDefinitions"][2]["priority"] == 1
+    assert table["columnDefinitions"][1]["description"] == "What it says"
+    since = table["rows"][0]["cells"][4]
+    assert since.endswith("s")
+    assert cells(table) == [["a", "hello", 5, True, since, "x y"], ["b", "7", None, None, since, None]]
+
+
+async def test_tables_of_custom_kinds_without_columns(client: Client, kexes: str) -> None:
+    assert columns(await client.get(kexes, headers=TABLE)) == ["Name", "Age"]
+
+
+async def test_tables_of_pods(client: Client) -> None:
+    pods = "/api/v1/namespaces/default/pods"
+    await client.create(pods, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "finalizers": ["a/b"]},
+                               "spec": {"containers": [{"name": "x"}, {"name": "y"}]}})
+    assert cells(await client.get(pods, headers=TABLE))[0][:4] == ["p", "0/2", "Pending", "0"]
+    await client.patch(f"{pods}/p/status", {"status": {"phase": "Running", "containerStatuses": [
+        {"name": "x", "ready": True, "restartCount": 2},
+        {"name": "y", "ready": False, "restartCount": 1, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}})
+    assert cells(await client.get(pods, headers=TABLE))[0][:4] == ["p", "1/2", "CrashLoopBackOff", "3"]
+    await client.delete(f"{pods}/p")
+    assert cells(await client.get(pods, headers=TABLE))[0][2] == "Terminating"
+
+
+async def test_tables_survive_nonsense_in_objects(client: Client) -> None:
+    nonsense: list[Any] = [5, "x", [1], {"a": 1}, None, True]
+    for resource in (await client.get("/api/v1"))["resources"] + (await client.get("/apis/apps/v1"))["resources"]:
+        if "/" in resource["name"] or not resource["namespaced"]:
+            continue
+        group = "apis/apps/v1" if resource["name"].endswith(("sets", "deployments", "revisions")) else "api/v1"
+        path = f"/{group}/namespaces/default/{resource['name']}"
+        for number, value in enumerate(nonsense):
+            reply = await client.call("POST", path, json={
+                "apiVersion": group.partition("/")[2], "kind": resource["kind"], "metadata": {"name": f"n{number}"},
+                "spec": value, "data": value, "secrets": value, "rules": value})
+            assert reply.status in (201, 400, 422), reply
+        assert (await client.call("GET", path, headers=TABLE)).status == 200
