@@ -41,7 +41,7 @@ pytest: $(STAMP)  ## run the tests only
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 bench: $(STAMP)  ## measure against the original framework; takes minutes and downloads it
-	$(BIN)/python benchmarks/run.py $(ARGS)
+	$(BIN)/python -m benchmarks $(ARGS)
 
 clean:  ## remove the virtual environments and all caches
 	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist

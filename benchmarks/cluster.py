@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 
-from kopf._cluster import LocalCluster
+from kopf.testing import LocalCluster
 
 DEFINITION = {
     "apiVersion": "apiextensions.k8s.io/v1",

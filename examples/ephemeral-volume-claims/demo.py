@@ -40,7 +40,12 @@ class Demo:
         self.steps += 1
         started = time.monotonic()
         print(f"\n{self.steps}. {title}")
-        action()
+        try:
+            action()
+        except kubernetes.client.ApiException as e:
+            print(f"   FAIL the API has refused it: {e.status} {e.reason}")
+            self.failures += 1
+            return
         while True:
             seen = {what: see() for what, (_, see) in expectations.items()}
             differing = [what for what, (expected, _) in expectations.items() if seen[what] != expected]

@@ -30,7 +30,7 @@ JSON_PATCH = "application/json-patch+json"
 
 def get_patience() -> float:
     """How long to wait for a condition, in seconds of the loop's time: a lot of it passes on fast-forwarded loops."""
-    return 7 * 24 * 3600.0 if isinstance(asyncio.get_running_loop(), FastForwardLoop) else 20.0
+    return 24 * 3600.0 if isinstance(asyncio.get_running_loop(), FastForwardLoop) else 10.0
 
 
 class Refused(Exception):

@@ -39,7 +39,7 @@ class Stream:
 
     async def next(self) -> Obj | None:
         """Give the next event, or none when the stream ends."""
-        line = await asyncio.wait_for(self._response.content.readline(), TIMEOUT)
+        line = await self._response.content.readline()
         event: Obj | None = json.loads(line) if line else None
         return event
 

@@ -30,8 +30,8 @@ class SubhandlingContext:
     """Executes the given sub-handlers by the rules of the current handling cycle."""
     declared: list[ChangingHandler] = dataclasses.field(default_factory=list)
     """The sub-handlers that are declared but not executed yet."""
-    seen: set[HandlerId] = dataclasses.field(default_factory=set)
-    """All sub-handlers that were executed or considered, those of the sub-handlers included."""
+    seen: dict[HandlerId, None] = dataclasses.field(default_factory=dict)
+    """All sub-handlers that were executed or considered, in this order, those of the sub-handlers included."""
 
 
 current_subhandling: ContextVar[SubhandlingContext] = ContextVar("current_subhandling")

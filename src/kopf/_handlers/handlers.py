@@ -70,6 +70,54 @@ class WatchingHandler(ResourceHandler):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class IndexingHandler(ResourceHandler):
+    """A handler that says what of an object goes to an index."""
+
+    def __str__(self) -> str:
+        return f"Indexer {self.id!r}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class SpawningHandler(ResourceHandler):
+    """A handler that runs in the background for as long as an object exists."""
+
+    requires_finalizer: bool = True
+    """Whether the objects are blocked from deletion until it is stopped."""
+    initial_delay: float | Callable[..., float] | None = None
+    """In how many seconds after the object is noticed to begin."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class DaemonHandler(SpawningHandler):
+    """A handler that runs once and for long."""
+
+    cancellation_backoff: float | None = None
+    """How long it may take the daemon to exit gracefully until it is cancelled."""
+    cancellation_timeout: float | None = None
+    """How long it may take the daemon to exit after that until it is abandoned; ``None`` is for forever."""
+    cancellation_polling: float | None = None
+    """How often to remind in the logs of a daemon that does not exit."""
+
+    def __str__(self) -> str:
+        return f"Daemon {self.id!r}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class TimerHandler(SpawningHandler):
+    """A handler that runs again and again."""
+
+    interval: float | None = None
+    """How many seconds there are between the end of one run and the beginning of the next one."""
+    sharp: bool = False
+    """Whether the interval is measured between the beginnings."""
+    idle: float | None = None
+    """For how many seconds the object must stay unchanged before a run."""
+
+    def __str__(self) -> str:
+        return f"Timer {self.id!r}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ChangingHandler(ResourceHandler):
     """A handler of the detected changes."""
 

@@ -121,6 +121,11 @@ class HandlingCycle:
             return await self._release(cause)
         return await self._handle(cause, accompanying)
 
+    def bury(self) -> None:
+        """Say goodbye to an object that exists no more, if any handlers were for it."""
+        if select_accompanying(self._handlers.changing, self._make_cause(Detection(Reason.GONE))):
+            self._logger.debug("Deleted, really deleted, and we are notified.")
+
     def _make_cause(self, detection: Detection) -> ChangingCause:
         patch = Patch(body=self._body) if self._unsaved is None else self._unsaved.patch
         return ChangingCause(
@@ -264,7 +269,7 @@ class HandlingCycle:
         """Execute some of the sub-handlers, as the lifecycle says; the parent waits until all of them are done."""
         handlers = select_subhandlers([*handlers], cause)
         context.declared.clear()
-        context.seen |= {handler.id for handler in handlers}
+        context.seen |= dict.fromkeys(handler.id for handler in handlers)
         progress.involve(handlers)
         pending = progress.get_pending(handlers, self._env.clock.now())
         for handler in self._env.lifecycle(pending, state=progress, **cause.kwargs) if pending else ():

@@ -68,7 +68,10 @@ class Dispatcher:
         meta = obj.head
         mailbox = self._mailboxes.get(meta.uid)
         if mailbox is None:
-            if not self._is_interesting(event.type == "DELETED", meta):
+            if event.type == "DELETED" and not could_match(self._handlers.watching, meta):
+                self._forget(obj)
+                return
+            if not self._is_interesting(meta):
                 return
             mailbox = Mailbox(meta.uid, comparable_versions=self._env.comparable_versions)
             self._mailboxes[meta.uid] = mailbox
@@ -76,6 +79,7 @@ class Dispatcher:
             mailbox.raw_events.append(event)
         if event.type == "DELETED":
             mailbox.gone = True
+            mailbox.known = obj
             mailbox.stop_timer()
             mailbox.stop_suspecting()
         elif self._handlers.changing:
@@ -89,15 +93,12 @@ class Dispatcher:
                 mailbox.stop_suspecting()  # the echo has come: all before it was really old
         self._enqueue(mailbox, self._backlog if event.type is None else self._news)
 
-    def _is_interesting(self, is_deleted: bool, meta: ObjectMeta) -> bool:
+    def _is_interesting(self, meta: ObjectMeta) -> bool:
         """Tell if an idle object needs a mailbox: is any handler for it, or was any and has left its traces."""
-        if could_match(self._handlers.watching, meta):
-            return True
-        if is_deleted:
-            self._env.memos.forget(meta.uid)
-            return False
-        return could_match(self._handlers.changing, meta) or (
-            self._handlers.uses_finalizers and self._finalizer in (meta.finalizers or ())
+        return (
+            could_match(self._handlers.watching, meta)
+            or could_match(self._handlers.changing, meta)
+            or (self._handlers.uses_finalizers and self._finalizer in (meta.finalizers or ()))
         )
 
     def _deliver(self, mailbox: Mailbox, obj: KubeObject) -> None:
@@ -171,8 +172,9 @@ class Dispatcher:
             while not self._is_stopping:
                 if mailbox.raw_events:
                     await self._handle_raw_event(mailbox, mailbox.raw_events.popleft())
-                elif mailbox.gone:
-                    self._forget(mailbox)
+                elif mailbox.gone and mailbox.known is not None:
+                    self._mailboxes.pop(mailbox.uid, None)
+                    self._forget(mailbox.known)
                     return
                 elif mailbox.state is not None and mailbox.timer is None:
                     await self._handle_state(mailbox, mailbox.state)
@@ -186,12 +188,14 @@ class Dispatcher:
                 self._mailboxes.pop(mailbox.uid, None)
             self._start_workers()
 
-    def _forget(self, mailbox: Mailbox) -> None:
-        if self._handlers.changing and mailbox.known is not None:
-            object_logger = ObjectLogger(body=mailbox.known, settings=self._env.settings)
-            object_logger.debug("Deleted, really deleted, and we are notified.")
-        self._env.memos.forget(mailbox.uid)
-        self._mailboxes.pop(mailbox.uid, None)
+    def _forget(self, obj: KubeObject) -> None:
+        if could_match(self._handlers.changing, obj.head):
+            cycle = HandlingCycle(self._env, self._resource, self._handlers, obj, initial=False, unsaved=None)
+            try:
+                cycle.bury()
+            except Exception:  # of the filters
+                ObjectLogger(body=obj, settings=self._env.settings).exception("The deletion could not be handled.")
+        self._env.memos.forget(obj.head.uid)
 
     async def _handle_raw_event(self, mailbox: Mailbox, event: WatchEvent) -> None:
         object_logger = ObjectLogger(body=event.object, settings=self._env.settings)

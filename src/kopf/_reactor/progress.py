@@ -88,12 +88,12 @@ class HandlerState:
             started=_parse_time(record.get("started")) or now,
             stopped=_parse_time(record.get("stopped")),
             delayed=_parse_time(record.get("delayed")),
-            purpose=record.get("purpose"),
-            retries=record.get("retries") or 0,
-            success=bool(record.get("success")),
-            failure=bool(record.get("failure")),
-            message=record.get("message"),
-            subrefs=tuple(record.get("subrefs") or ()),
+            purpose=_parse_text(record.get("purpose")),
+            retries=_parse_number(record.get("retries")),
+            success=record.get("success") is True,
+            failure=record.get("failure") is True,
+            message=_parse_text(record.get("message")),
+            subrefs=_parse_ids(record.get("subrefs")),
         )
 
 
@@ -194,9 +194,9 @@ class Progress(Mapping[HandlerId, HandlerState]):
         keys = {handler.id for handler in handlers} | self._states.keys()
         records = {key: self._storage.fetch(key=key, body=self._body) for key in keys}
         stored = {key for key, record in records.items() if record is not None}
-        subrefs = (record.get("subrefs") or () for record in records.values() if record is not None)
-        stored.update(itertools.chain.from_iterable(subrefs))
-        for key in sorted(stored):
+        subrefs = (_parse_ids(record.get("subrefs")) for record in records.values() if record is not None)
+        # Those of this cycle go away even if their records are unreadable.
+        for key in sorted({*stored, *self._states, *itertools.chain.from_iterable(subrefs)}):
             self._storage.purge(key=key, body=self._body, patch=patch)
         self._storage.touch(body=self._body, patch=patch, value=None)
         self._storage.flush()
@@ -206,11 +206,23 @@ def _format_time(time: datetime.datetime | None) -> str | None:
     return None if time is None else time.isoformat(timespec="microseconds")
 
 
-def _parse_time(text: str | None) -> datetime.datetime | None:
-    if not text:
+def _parse_text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _parse_number(value: object) -> int:
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def _parse_ids(value: object) -> tuple[HandlerId, ...]:
+    return tuple(HandlerId(item) for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+
+
+def _parse_time(value: object) -> datetime.datetime | None:
+    if not isinstance(value, str):
         return None
     try:
-        time = datetime.datetime.fromisoformat(text)
+        time = datetime.datetime.fromisoformat(value)
     except ValueError:
         return None
     return time if time.tzinfo is not None else time.replace(tzinfo=datetime.UTC)

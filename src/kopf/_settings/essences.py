@@ -54,7 +54,7 @@ def drop_managed_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in annotations.items()
-        if name not in _SYSTEM_ANNOTATIONS and name.partition("/")[0] not in prefixes
+        if name not in _SYSTEM_ANNOTATIONS and name.rpartition("/")[0] not in prefixes
     }
 
 

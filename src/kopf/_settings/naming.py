@@ -16,7 +16,7 @@ from kopf._values.bodies import Body
 from kopf._values.patches import Patch
 
 MAX_LENGTH = 63
-_SAFE = re.compile(r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$")
+_SAFE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _UNSAFE_CHARS = re.compile(r"[^-A-Za-z0-9_.]+")
 _MARKER = "kopf-managed"
 _KNOWN_PREFIXES = frozenset({"kopf.zalando.org"})
@@ -58,7 +58,7 @@ class AnnotationNaming:
 
 def _make_safe(key: str) -> str:
     dotted = key.replace("/", ".")
-    if _SAFE.match(dotted):
+    if _SAFE.fullmatch(dotted):
         return dotted
     cleaned = _UNSAFE_CHARS.sub("-", dotted).strip("-_.")
     return f"{cleaned or 'handler'}-{_hash(key)}"

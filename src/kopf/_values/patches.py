@@ -213,6 +213,11 @@ def compose(
 
 def _compose_merge(patch: Patch, status_subresource: bool) -> list[PatchRequest]:
     main = {key: value for key, value in patch.items() if value != {}}
+    if isinstance(metadata := main.get("metadata"), Mapping):
+        # Labels & annotations that were put to the patch and then taken back leave empty stanzas there.
+        main["metadata"] = {key: value for key, value in metadata.items() if value != {}}
+        if not main["metadata"]:
+            del main["metadata"]
     requests: list[PatchRequest] = []
     if status_subresource and "status" in main:
         requests.append(PatchRequest("status", MERGE_PATCH, {"status": main.pop("status")}))

@@ -1,0 +1,197 @@
+"""Several decorators on one function: which of them are separate handlers, and which are the same one."""
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Objects
+from tests.behaviour.running import Journal, Operator
+
+
+async def test_creation_and_resuming_by_one_function(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.resume("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry)
+    def fn(name: str, reason: kopf.Reason, **_: Any) -> None:
+        calls.append((name, reason.value))
+
+    await kex.create("existing")
+    await operator.start()
+    await kex.wait_handled("existing")
+    await kex.create("new")
+    await kex.wait_handled("new")
+    assert calls == [("existing", "create"), ("new", "create")]
+    await operator.restart()
+    await calls.wait_length(4)
+    assert sorted(calls.items[2:]) == [("existing", "resume"), ("new", "resume")]
+
+
+async def test_each_declaration_has_its_own_options(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, param=1000)
+    @kopf.on.resume("kopfexamples", registry=registry, param=100)
+    @kopf.on.update("kopfexamples", registry=registry, param=10, field="spec.field")
+    @kopf.on.update("kopfexamples", registry=registry, param=1, field="spec.items")
+    def fn(param: int, **_: Any) -> None:
+        calls.append(param)
+
+    await operator.start()
+    await kex.create(spec={"field": "a", "items": [1]})
+    await kex.wait_handled()
+    await kex.merge({"spec": {"field": "b"}})
+    await kex.wait_handled(field="b")
+    await kex.merge({"spec": {"items": [2]}})
+    await kex.wait_handled(items=[2])
+    await operator.restart()
+    await calls.wait_length(4)
+    assert calls == [1000, 10, 1, 100]
+
+
+async def test_a_function_is_called_once_for_each_of_its_fields(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.update("kopfexamples", registry=registry, param=10, field="spec.field")
+    @kopf.on.update("kopfexamples", registry=registry, param=1, field="spec")
+    def fn(param: int, old: Any, new: Any, diff: kopf.Diff, **_: Any) -> None:
+        calls.append((param, dict(old) if param == 1 else old, dict(new) if param == 1 else new, diff))
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    assert sorted(calls) == [
+        (1, {"field": "value"}, {"field": "new"}, (("change", ("field",), "value", "new"),)),
+        (10, "value", "new", (("change", (), "value", "new"),)),
+    ]
+
+
+async def test_a_function_with_one_id_is_called_once_for_one_occasion(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, labels={"l": "v"})
+    @kopf.on.create("kopfexamples", registry=registry, annotations={"a": "w"})
+    @kopf.on.create("kopfexamples", registry=registry)
+    def fn(**_: Any) -> None:
+        calls.append("called")
+
+    await operator.start()
+    await kex.create(labels={"l": "v"}, annotations={"a": "w"})
+    await kex.wait_handled()
+    assert calls == ["called"]
+
+
+async def test_a_function_with_different_ids_is_called_for_each_of_them(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, id="b", param="b")
+    @kopf.on.create("kopfexamples", registry=registry, id="a", param="a")
+    def fn(param: str, **_: Any) -> str:
+        calls.append(param)
+        return param
+
+    await operator.start()
+    await kex.create()
+    obj = await kex.wait_handled()
+    assert calls == ["a", "b"]
+    assert obj["status"] == {"a": "a", "b": "b"}
+
+
+async def test_one_function_for_all_reasons_runs_for_each_of_them(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """In particular, the progress of one reason is not mistaken for that of another."""
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry)
+    def fn(reason: kopf.Reason, **_: Any) -> None:
+        calls.append(reason.value)
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry)
+    def another(**_: Any) -> None:
+        pass
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    await kex.delete()
+    await kex.wait_gone()
+    assert calls == ["create", "update", "delete"]
+
+
+async def test_different_resources_by_one_function(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, param="first")
+    @kopf.on.create("kopf.dev", "v1", "kopfstatusexamples", registry=registry, param="second")
+    def fn(param: str, resource: kopf.Resource, **_: Any) -> None:
+        calls.append((param, resource.plural))
+
+    await operator.start(watching=("kopfexamples", "kopfstatusexamples"))
+    await kex.create()
+    await kex.wait_handled()
+    await sub.create()
+    await sub.wait_handled()
+    assert calls == [("first", "kopfexamples"), ("second", "kopfstatusexamples")]
+
+
+@pytest.mark.parametrize(("args", "options"), [
+    (("kopfexamples",), {}),
+    (("KopfExample",), {}),
+    (("kopfexample",), {}),
+    (("kopf.dev", "kopfexamples"), {}),
+    (("kopf.dev/v1", "kopfexamples"), {}),
+    (("kopf.dev", "v1", "kopfexamples"), {}),
+    (("kopfexamples.kopf.dev",), {}),
+    (("kopfexamples.v1.kopf.dev",), {}),
+    ((), {"kind": "KopfExample"}),
+    ((), {"plural": "kopfexamples"}),
+    ((), {"singular": "kopfexample"}),
+    ((), {"group": "kopf.dev", "kind": "KopfExample"}),
+    ((lambda resource: resource.plural == "kopfexamples",), {}),
+], ids=itertools.count())
+async def test_resources_can_be_named_in_different_ways(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        args: tuple[Any, ...], options: dict[str, Any],
+) -> None:
+    @kopf.on.create(*args, registry=registry, **options)
+    def fn(resource: kopf.Resource, **_: Any) -> None:
+        calls.append(resource.plural)
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == ["kopfexamples"]
+
+
+async def test_functions_remain_themselves(registry: kopf.OperatorRegistry) -> None:
+    def fn(**_: Any) -> str:
+        return "result"
+
+    for decorator in (kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume, kopf.on.event):
+        assert decorator("kopfexamples", registry=registry)(fn) is fn
+    for activity in (kopf.on.startup, kopf.on.cleanup, kopf.on.login):
+        assert activity(registry=registry)(fn) is fn
+    assert fn() == "result"
+
+
+async def test_declarations_go_to_the_default_registry(
+        operator: Operator, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples")
+    def fn(**_: Any) -> None:
+        calls.append("called")
+
+    await operator.start(registry=None)
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == ["called"]

@@ -1,0 +1,150 @@
+"""Memos: arbitrary values in memory, for each object and for the operator."""
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import kopf
+from tests.behaviour.objects import Objects
+from tests.behaviour.running import Journal, Operator
+
+
+async def test_all_handlers_of_one_object_share_its_memo(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="create1")
+    @kopf.on.create("kopfexamples", registry=registry, id="create2")
+    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry)
+    def fn(memo: kopf.Memo, name: str, **_: Any) -> None:
+        memo.setdefault("names", []).append(name)
+        calls.append((name, memo.names))
+
+    await operator.start()
+    for name in ("a", "b"):
+        await kex.create(name)
+        await kex.wait_handled(name)
+        await kex.merge({"spec": {"field": "new"}}, name)
+        await kex.wait_handled(name, field="new")
+        await kex.delete(name)
+        await kex.wait_gone(name)
+    for name in ("a", "b"):
+        memos = [names for owner, names in calls if owner == name]
+        assert len(memos) > 5
+        assert all(names is memos[0] for names in memos)
+        assert set(memos[0]) == {name}
+
+
+async def test_values_are_both_attributes_and_items(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    def create_fn(memo: kopf.Memo, **_: Any) -> None:
+        memo.attribute = 1
+        memo["item"] = 2
+
+    @kopf.on.update("kopfexamples", registry=registry)
+    def update_fn(memo: kopf.Memo, **_: Any) -> None:
+        calls.append((memo["attribute"], memo.item, memo.get("absent")))
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    assert calls == [(1, 2, None)]
+
+
+async def test_a_recreated_object_has_a_new_memo(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    def create_fn(memo: kopf.Memo, uid: str, **_: Any) -> None:
+        calls.append(dict(memo))
+        memo.uid = uid
+
+    await operator.start()
+    for _ in range(3):
+        obj = await kex.create()
+        uid = obj["metadata"]["uid"]
+        await kex.wait(lambda obj, uid=uid: obj["metadata"]["uid"] == uid and "annotations" in obj["metadata"])
+        await kex.delete()
+        await kex.wait_gone(uid=uid)
+    assert calls == [{}, {}, {}]
+
+
+async def test_the_memo_of_the_operator_is_copied_to_objects(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.startup(registry=registry)
+    def startup_fn(memo: kopf.Memo, **_: Any) -> None:
+        memo.shared = []
+        memo.value = "of the operator"
+
+    @kopf.on.cleanup(registry=registry)
+    def cleanup_fn(memo: kopf.Memo, **_: Any) -> None:
+        calls.append((memo.given, memo.shared, memo.value))
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    def create_fn(memo: kopf.Memo, name: str, **_: Any) -> None:
+        calls.append((memo.given, [*memo.shared], memo.value))
+        memo.shared.append(name)
+        memo.value = f"of {name}"
+
+    await operator.start(memo=kopf.Memo(given=True))
+    await kex.create("a")
+    await kex.wait_handled("a")
+    await kex.create("b")
+    await kex.wait_handled("b")
+    await operator.stop()
+    assert calls == [
+        (True, [], "of the operator"), (True, ["a"], "of the operator"), (True, ["a", "b"], "of the operator")]
+
+
+@dataclasses.dataclass
+class CustomContext:
+    """A class of a user: one instance of it for all objects."""
+    template: str
+
+    def __copy__(self) -> CustomContext:
+        return self
+
+
+async def test_custom_classes(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    def create_fn(memo: CustomContext, **kwargs: Any) -> None:
+        calls.append((memo, memo.template.format(**kwargs)))
+
+    context = CustomContext(template="Hello, {name}!")
+    await operator.start(memo=context)
+    await kex.create("a")
+    await kex.wait_handled("a")
+    await kex.create("b")
+    await kex.wait_handled("b")
+    assert calls == [(context, "Hello, a!"), (context, "Hello, b!")]
+    assert all(memo is context for memo, _ in calls)
+
+
+async def test_memos_live_as_long_as_the_operator(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.resume("kopfexamples", registry=registry)
+    def fn(memo: kopf.Memo, reason: kopf.Reason, **_: Any) -> None:
+        calls.append((reason.value, memo.get("counter")))
+        memo.counter = memo.get("counter", 0) + 1
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await operator.restart()
+    await calls.wait_length(2)
+    operator.cluster.faults.compact()
+    operator.cluster.faults.cut_watches()
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    assert calls == [("create", None), ("resume", None), ("update", 1)]

@@ -1,0 +1,242 @@
+"""Patches: what handlers change on the object, how it is sent, and what happens if it conflicts."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import FINALIZER, Objects, get_annotations, get_finalizers
+from tests.behaviour.running import Journal, Logs, Operator
+
+
+async def test_all_stanzas(operator: Operator, registry: kopf.OperatorRegistry, sub: Objects) -> None:
+    @kopf.on.create("kopfstatusexamples", registry=registry)
+    def fn(patch: kopf.Patch, **_: Any) -> None:
+        patch.spec["added"] = {"deep": [1]}
+        patch.spec["field"] = None
+        patch.status["counter"] = 1
+        patch.meta.labels["added"] = "label"
+        patch.meta.labels["removed"] = None
+        patch.metadata.annotations["added"] = "annotation"
+        patch["extra"] = {"top": "level"}
+
+    await operator.start(watching=("kopfstatusexamples",))
+    await sub.create(labels={"removed": "label", "kept": "label"})
+    await sub.wait(lambda obj: "kopf.zalando.org/last-handled-configuration" in get_annotations(obj))
+    obj = await sub.get()
+    assert obj["spec"] == {"added": {"deep": [1]}}
+    assert obj["status"] == {"counter": 1}
+    assert obj["metadata"]["labels"] == {"added": "label", "kept": "label"}
+    assert get_annotations(obj)["added"] == "annotation"
+    assert obj["extra"] == {"top": "level"}
+
+
+async def test_patches_of_failed_attempts_are_applied_too(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    def fn(patch: kopf.Patch, retry: int, **_: Any) -> None:
+        patch.status[f"attempt{retry}"] = True
+        if not retry:
+            raise kopf.TemporaryError("not yet", delay=0)
+        raise kopf.PermanentError("never")
+
+    await operator.start()
+    await kex.create()
+    obj = await kex.wait_handled()
+    assert obj["status"] == {"attempt0": True, "attempt1": True}
+
+
+async def test_patches_of_raw_event_handlers(
+        operator: Operator, registry: kopf.OperatorRegistry, sub: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.event("kopfstatusexamples", registry=registry)
+    def fn(patch: kopf.Patch, event: kopf.RawEvent, spec: kopf.Spec, **_: Any) -> None:
+        calls.append(event["type"])
+        if event["type"] == "ADDED":
+            patch.status["seen"] = True
+            patch.spec["field"] = "patched"
+            patch.fns.append(lambda body: body["metadata"].setdefault("labels", {}).update(label="added"))
+
+    await operator.start(watching=("kopfstatusexamples",))
+    await sub.create()
+    obj = await sub.wait(lambda obj: obj.get("status") and obj["spec"]["field"] == "patched"
+                         and "labels" in obj["metadata"])
+    assert obj["status"] == {"seen": True}
+    assert obj["metadata"]["labels"] == {"label": "added"}
+    assert calls[0] == "ADDED"
+
+
+async def test_changes_by_handlers_themselves_are_changes_of_the_object(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """The last handled state is the one that was handled, so the handler's own change is an update then."""
+    @kopf.on.create("kopfexamples", registry=registry)
+    def create_fn(patch: kopf.Patch, **_: Any) -> None:
+        patch.spec["field"] = "patched"
+
+    @kopf.on.update("kopfexamples", registry=registry)
+    def update_fn(diff: kopf.Diff, **_: Any) -> None:
+        calls.append(diff)
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled(field="patched")
+    assert calls == [(("change", ("spec", "field"), "value", "patched"),)]
+
+
+async def test_functions_transform_lists(
+        operator: Operator, registry: kopf.OperatorRegistry, sub: Objects,
+) -> None:
+    def add_condition(body: dict[str, Any]) -> None:
+        body.setdefault("status", {}).setdefault("conditions", []).append({"type": "Ready", "status": "True"})
+
+    def drop_item(body: dict[str, Any]) -> None:
+        body["spec"]["items"].remove("b")
+
+    @kopf.on.create("kopfstatusexamples", registry=registry)
+    def fn(patch: kopf.Patch, **_: Any) -> None:
+        patch.spec["merged"] = True
+        patch.status["merged"] = True
+        patch.fns.append(add_condition)
+        patch.fns.append(drop_item)
+
+    await operator.start(watching=("kopfstatusexamples",))
+    await sub.create(spec={"items": ["a", "b", "c"]})
+    await sub.wait(lambda obj: obj["spec"].get("items") == ["a", "c"])
+    await sub.wait(lambda obj: "kopf.zalando.org/last-handled-configuration" in get_annotations(obj))
+    obj = await sub.get()
+    assert obj["spec"] == {"items": ["a", "c"], "merged": True}
+    assert obj["status"] == {"merged": True, "conditions": [{"type": "Ready", "status": "True"}]}
+
+
+async def test_functions_with_nothing_to_change_make_no_requests(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.event("kopfexamples", registry=registry)
+    def fn(patch: kopf.Patch, event: kopf.RawEvent, **_: Any) -> None:
+        calls.append(event["type"])
+        patch.fns.append(lambda body: calls.append("transformed"))
+
+    await operator.start()
+    await kex.create()
+    await kex.delete()
+    await calls.wait(lambda items: "DELETED" in items)
+    assert ("patch", "kopfexamples", 200) not in operator.cluster.counters
+
+
+async def test_conflicting_functions_are_applied_to_the_fresh_state_without_running_the_handler_again(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    def add_item(body: dict[str, Any]) -> None:
+        calls.append(("transformed", [*body["spec"]["items"]]))
+        body["spec"]["items"].append("ours")
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(patch: kopf.Patch, **_: Any) -> str:
+        calls.append("called")
+        patch.fns.append(add_item)
+        await kex.merge({"spec": {"items": ["a", "theirs"]}})
+        return "done"
+
+    await operator.start()
+    await kex.create(spec={"items": ["a"]})
+    obj = await kex.wait(lambda obj: "ours" in obj["spec"]["items"])
+    assert obj["spec"]["items"] == ["a", "theirs", "ours"]
+    await kex.wait_handled()
+    assert calls.items.count("called") == 1
+    assert ("transformed", ["a", "theirs"]) in calls
+    assert (await kex.get())["status"] == {"fn": "done"}
+    assert not logs.get_messages("obj", level=30)
+
+
+@pytest.mark.parametrize("plural", ["kopfexamples", "kopfstatusexamples"])
+async def test_functions_are_applied_once(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, plural: str,
+) -> None:
+    objects = kex if plural == "kopfexamples" else sub
+
+    @kopf.on.create(plural, registry=registry, id="a")
+    @kopf.on.create(plural, registry=registry, id="b")
+    @kopf.on.create(plural, registry=registry, id="c")
+    def fn(patch: kopf.Patch, **_: Any) -> None:
+        patch.fns.append(lambda body: body.setdefault("status", {}).setdefault("items", []).append("x"))
+
+    await operator.start(watching=(plural,))
+    await objects.create()
+    await objects.wait_handled()
+    obj = await objects.wait(lambda obj: len(obj.get("status", {}).get("items", [])) >= 3)
+    assert obj["status"]["items"] == ["x", "x", "x"]
+
+
+async def test_merge_patches_do_not_conflict(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(patch: kopf.Patch, **_: Any) -> None:
+        calls.append("called")
+        patch.spec["ours"] = True
+        await kex.merge({"spec": {"theirs": True}})
+
+    await operator.start()
+    await kex.create()
+    obj = await kex.wait(lambda obj: "ours" in obj["spec"])
+    assert obj["spec"] == {"field": "value", "ours": True, "theirs": True}
+    assert calls == ["called"]
+
+
+@pytest.mark.parametrize("with_finalizer", [False, True])
+async def test_objects_that_are_gone_end_the_handling_quietly(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        with_finalizer: bool,
+) -> None:
+    """The handler deletes its own object; the patch after it is answered with 404."""
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(patch: kopf.Patch, name: str, **_: Any) -> str:
+        calls.append("called")
+        patch.fns.append(lambda body: body["spec"].update(some="value"))
+        await kex.delete(name)
+        if with_finalizer:
+            await kex.release(name)
+        return "result"
+
+    if with_finalizer:
+        kopf.on.delete("kopfexamples", registry=registry)(lambda **_: None)
+    await operator.start()
+    await kex.create()
+    await kex.wait_gone()
+    await kex.create("another")
+    await kex.wait_gone("another")
+    await operator.stop()
+    assert calls == ["called"] * 2
+    assert not logs.get_messages(level=30)
+
+
+async def test_one_request_for_everything_of_one_cycle(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfstatusexamples", registry=registry)
+    def create_fn(patch: kopf.Patch, **_: Any) -> str:
+        patch.spec["field"] = "patched"
+        patch.status["more"] = "status"
+        return "result"
+
+    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfstatusexamples", registry=registry)
+    def delete_fn(**_: Any) -> None:
+        pass
+
+    await operator.start(watching=("kopfexamples", "kopfstatusexamples"))
+    for objects in (kex, sub):
+        await objects.create()
+        obj = await objects.wait_handled(field="patched")
+        assert get_finalizers(obj) == [FINALIZER]
+    await operator.stop()
+    counters = operator.cluster.counters
+    # The finalizer; then the result, the patch, and the end of the handling; then its change is noted.
+    assert counters["patch", "kopfexamples", 200] == 3
+    # The same, but the status is a request of its own.
+    assert counters["patch", "kopfstatusexamples", 200] == 3
+    assert counters["patch", "kopfstatusexamples/status", 200] == 1

@@ -1,0 +1,212 @@
+"""When the API refuses or fails: the handlers are not repeated, the API is not flooded, the errors are clear."""
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import FINALIZER, Objects, get_progress
+from tests.behaviour.running import Journal, Logs, Operator
+
+pytestmark = pytest.mark.fastforward
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@pytest.mark.parametrize("status", [400, 403, 409, 413, 415, 422])
+async def test_a_refused_state_is_reported_once_and_retried_with_growing_delays(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        status: int,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(**_: Any) -> str:
+        calls.append("called")
+        return "result"
+
+    operator.cluster.faults.inject(status, verb="patch", resource="kopfexamples", message="it is refused")
+    logs.expected.append("it is refused")
+    await operator.start()
+    started = now()
+    await kex.create()
+    await logs.wait(".*left alone.*", times=8)
+    # By default, the delays are the Fibonacci numbers.
+    assert 1 + 1 + 2 + 3 + 5 + 8 + 13 <= now() - started <= 40
+    errors = logs.get_messages("obj", level=logging.WARNING)
+    assert len(errors) == 1
+    assert "it is refused" in errors[0]
+    operator.cluster.faults.clear()
+    obj = await kex.wait_handled()
+    assert obj["status"] == {"fn": "result"}
+    assert calls == ["called"]
+
+
+async def test_a_refused_state_does_not_go_hot(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(**_: Any) -> None:
+        calls.append("called")
+
+    operator.cluster.faults.inject(422, verb="patch", resource="kopfexamples", message="it is refused")
+    logs.expected.append("it is refused")
+    await operator.start()
+    await kex.create()
+    await asyncio.sleep(24 * 3600)  # of the fast-forwarded time
+    # 15 growing delays last for 27 minutes; then it is every 10 minutes.
+    assert operator.cluster.counters["patch", "kopfexamples", 422] < 16 + 24 * 6
+    assert calls == ["called"]
+
+
+async def test_oversized_states(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    """Annotations are limited to 256 KB in total by Kubernetes; the last handled configuration is among them."""
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(**_: Any) -> None:
+        calls.append("called")
+
+    logs.expected.append("[Tt]oo long")
+    await operator.start()
+    await kex.create(spec={"field": "x" * 300_000})
+    await logs.wait(".*left alone.*", times=5)
+    assert calls == ["called"]
+    assert len(logs.get_messages("obj", level=logging.WARNING)) == 1
+    # The next state can be stored.
+    await kex.merge({"spec": {"field": "short"}})
+    await kex.wait_handled(field="short")
+
+
+async def test_other_objects_are_not_affected(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(name: str, **_: Any) -> None:
+        calls.append(name)
+
+    operator.cluster.faults.inject(422, verb="patch", path="/bad$", message="it is refused")
+    logs.expected.append("it is refused")
+    await operator.start()
+    await kex.create("bad")
+    await logs.wait(".*left alone.*")
+    started = now()
+    await kex.create("good")
+    await kex.wait_handled("good")
+    assert now() - started < 1
+    assert calls == ["bad", "good"]
+
+
+async def test_a_deletion_overtakes_the_delays(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def create_fn(**_: Any) -> None:
+        calls.append("created")
+
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def delete_fn(**_: Any) -> None:
+        calls.append("deleted")
+
+    logs.expected.append("it is refused")
+    rule = operator.cluster.faults.inject(422, verb="patch", resource="kopfexamples", message="it is refused")
+    await operator.start()
+    await kex.create(finalizers=[FINALIZER])
+    await logs.wait(".*left alone.*", times=10)
+    operator.cluster.faults.remove(rule)
+    started = now()
+    await kex.delete()
+    await kex.wait_gone()
+    assert now() - started < 1
+    assert calls == ["created", "deleted"]
+
+
+@pytest.mark.parametrize("fault", [
+    {"status": 500}, {"status": 503}, {"status": 429, "retry_after": 1}, {"action": "disconnect"},
+], ids=str)
+async def test_temporary_failures_of_the_api_are_got_over(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        fault: dict[str, Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, id="a")
+    @kopf.on.create("kopfexamples", registry=registry, id="b")
+    async def fn(**_: Any) -> str:
+        calls.append("called")
+        return "result"
+
+    await operator.start()
+    operator.cluster.faults.inject(**fault, verb="patch", resource="kopfexamples", times=5)
+    await kex.create()
+    obj = await kex.wait_handled()
+    assert obj["status"] == {"a": "result", "b": "result"}
+    assert calls == ["called"] * 2
+
+
+@pytest.mark.parametrize("with_fns", [False, True])
+async def test_lost_answers_of_successful_patches(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], with_fns: bool,
+) -> None:
+    """The patch is applied, but the connection breaks before it is known; then it is repeated."""
+    @kopf.on.create("kopfexamples", registry=registry, id="a")
+    @kopf.on.create("kopfexamples", registry=registry, id="b")
+    async def fn(patch: kopf.Patch, **_: Any) -> str:
+        calls.append("called")
+        if with_fns:
+            patch.fns.append(lambda body: body["spec"].update(field="patched"))
+        return "result"
+
+    await operator.start()
+    operator.cluster.faults.inject(action="lose-answer", verb="patch", resource="kopfexamples", times=3)
+    await kex.create()
+    obj = await kex.wait_handled()
+    assert obj["status"] == {"a": "result", "b": "result"}
+    assert calls == ["called"] * 2
+
+
+async def test_exhausted_retries_of_requests_are_continued_as_errors_of_the_object(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.networking.error_backoffs = [1, 1]
+        settings.queueing.error_delays = [100]
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(**_: Any) -> None:
+        calls.append("called")
+
+    operator.configure = configure
+    logs.expected.append("left alone for 100 seconds")
+    await operator.start()
+    operator.cluster.faults.inject(500, verb="patch", resource="kopfexamples", times=7)
+    started = now()
+    await kex.create()
+    await kex.wait_handled()
+    assert now() - started == pytest.approx(1 + 1 + 100 + 1 + 1 + 100 + 1, abs=3)
+    assert calls == ["called"]
+
+
+async def test_retried_handlers_keep_their_schedule_when_the_state_is_refused(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    """The progress that could not be stored is kept in memory: attempts are counted, delays are obeyed."""
+    @kopf.on.create("kopfexamples", registry=registry, retries=3)
+    async def fn(retry: int, **_: Any) -> None:
+        calls.append((retry, round(now() - started)))
+        raise kopf.TemporaryError("not yet", delay=1000)
+
+    operator.cluster.faults.inject(422, verb="patch", resource="kopfexamples", message="it is refused")
+    logs.expected.append("it is refused")
+    await operator.start()
+    started = now()
+    await kex.create()
+    await calls.wait_length(1)
+    await asyncio.sleep(500)
+    assert calls == [(0, 0)]
+    operator.cluster.faults.clear()
+    await kex.wait(lambda obj: get_progress(obj))
+    await kex.wait_handled()
+    assert [retry for retry, _ in calls] == [0, 1, 2]
+    assert calls[1][1] == pytest.approx(1000, abs=5)

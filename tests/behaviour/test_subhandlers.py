@@ -1,0 +1,232 @@
+"""Sub-handlers: declared or executed by a handler while it runs, and then handled as regular ones."""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Objects, get_progress
+from tests.behaviour.running import Journal, Logs, Operator
+
+Way = Callable[[Journal[Any], dict[str, Any]], Any]
+
+
+def by_decorator(calls: Journal[Any], items: dict[str, Any]) -> None:
+    for item, value in items.items():
+        @kopf.subhandler(id=item)
+        def fn(name: str, item: str = item, value: Any = value, **_: Any) -> Any:
+            calls.append((item, name))
+            return value
+
+
+def by_register(calls: Journal[Any], items: dict[str, Any]) -> None:
+    def fn(item: str, value: Any, *, name: str, **_: Any) -> Any:
+        calls.append((item, name))
+        return value
+    for item, value in items.items():
+        kopf.register(functools.partial(fn, item, value), id=item)
+
+
+async def by_execute(calls: Journal[Any], items: dict[str, Any]) -> None:
+    def fn(item: str, value: Any, *, name: str, **_: Any) -> Any:
+        calls.append((item, name))
+        return value
+    await kopf.execute(fns={item: functools.partial(fn, item, value) for item, value in items.items()})
+
+
+async def by_execute_async(calls: Journal[Any], items: dict[str, Any]) -> None:
+    async def fn(item: str, value: Any, *, name: str, **_: Any) -> Any:
+        calls.append((item, name))
+        return value
+    await kopf.execute(fns={item: functools.partial(fn, item, value) for item, value in items.items()})
+
+
+def declare_parent(registry: kopf.OperatorRegistry, calls: Journal[Any], way: Way, decorator: Any) -> None:
+    if way in (by_decorator, by_register):
+        @decorator("kopfexamples", registry=registry, id="parent")
+        def sync_fn(spec: kopf.Spec, **_: Any) -> None:
+            way(calls, spec["items"])
+    else:
+        @decorator("kopfexamples", registry=registry, id="parent")
+        async def async_fn(spec: kopf.Spec, **_: Any) -> None:
+            await way(calls, spec["items"])
+
+
+@pytest.mark.parametrize("way", [by_decorator, by_register, by_execute, by_execute_async])
+@pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.update, kopf.on.resume, kopf.on.delete],
+                         ids=lambda decorator: decorator.__name__)
+async def test_all_ways_for_all_reasons(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        way: Way, decorator: Any,
+) -> None:
+    declare_parent(registry, calls, way, decorator)
+    await kex.create(spec={"items": {"a": 1, "b": {"c": 2}}}, finalizers=["example.com/theirs"])
+    await operator.start()
+    if decorator is not kopf.on.resume:
+        await kex.wait_handled()
+    if decorator is kopf.on.update:
+        await kex.merge({"spec": {"field": "new"}})
+    if decorator is kopf.on.delete:
+        await kex.delete()
+    obj = await kex.wait(lambda obj: "parent/b" in obj.get("status", {}) and not get_progress(obj))
+    assert calls == [("a", "obj"), ("b", "obj")]
+    assert obj["status"] == {"parent/a": 1, "parent/b": {"c": 2}}
+    if decorator is kopf.on.delete:
+        await kex.wait(lambda obj: obj["metadata"]["finalizers"] == ["example.com/theirs"])
+    await kex.release()
+
+
+async def test_they_get_the_kwargs_of_their_cause(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.update("kopfexamples", registry=registry)
+    def parent(**_: Any) -> None:
+        @kopf.subhandler(id="sub", param=123)
+        def sub(**kwargs: Any) -> None:
+            calls.append(kwargs)
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    kwargs = calls[0]
+    assert kwargs["param"] == 123
+    assert kwargs["retry"] == 0
+    assert kwargs["reason"] == kopf.Reason.UPDATE
+    assert kwargs["diff"] == (("change", ("spec", "field"), "value", "new"),)
+    assert kwargs["name"] == "obj"
+    assert kwargs["spec"]["field"] == "new"
+
+
+async def test_progress_of_them_and_of_their_parents(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    def parent(**_: Any) -> None:
+        for id in ("a", "b"):
+            @kopf.subhandler(id=id)
+            def sub(**_: Any) -> None:
+                pass
+
+    await operator.start()
+    await kex.create()
+    obj = await kex.wait_handled()
+    assert not get_progress(obj)
+    moments = [get_progress(obj) for obj in kex.get_history()]
+    seen = [(sorted(moment), sorted(moment["parent"]["subrefs"]), moment["parent"]["success"])
+            for moment in moments if moment]
+    # The success of the last one is the end of the parent too, and so of the whole handling.
+    assert seen == [(["parent", "parent.a"], ["parent/a", "parent/b"], False)]
+
+
+async def test_nested_subhandlers(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    def top(**_: Any) -> None:
+        @kopf.subhandler(id="mid")
+        def mid(**_: Any) -> str:
+            for id in ("x", "y"):
+                @kopf.subhandler(id=id)
+                def low(id: str = id, **_: Any) -> str:
+                    calls.append(id)
+                    return f"of {id}"
+            return "of mid"
+
+        @kopf.subhandler(id="last")
+        def last(**_: Any) -> None:
+            calls.append("last")
+
+    await operator.start()
+    await kex.create()
+    obj = await kex.wait_handled()
+    assert sorted(calls) == ["last", "x", "y"]
+    assert obj["status"] == {"top/mid": "of mid", "top/mid/x": "of x", "top/mid/y": "of y"}
+    subrefs = {ref for obj in kex.get_history() for ref in get_progress(obj).get("top", {}).get("subrefs", [])}
+    assert subrefs == {"top/mid", "top/last", "top/mid/x", "top/mid/y"}
+
+
+async def test_ids_are_the_names_of_functions_by_default(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, id="parent")
+    async def parent(**_: Any) -> None:
+        @kopf.subhandler()
+        def decorated(**_: Any) -> int:
+            return 1
+
+        def registered(**_: Any) -> int:
+            return 2
+
+        async def executed(**_: Any) -> int:
+            return 3
+
+        kopf.register(registered)
+        await kopf.execute()
+        await kopf.execute(fns=[executed])
+
+    await operator.start()
+    await kex.create()
+    obj = await kex.wait_handled()
+    assert obj["status"] == {"parent/decorated": 1, "parent/registered": 2, "parent/executed": 3}
+
+
+async def test_after_execution_the_parent_goes_on(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def parent(**_: Any) -> str:
+        calls.append("entering")
+        await kopf.execute(fns={"sub": lambda **_: calls.append("sub")})
+        calls.append("leaving")
+        return "done"
+
+    await operator.start()
+    await kex.create()
+    obj = await kex.wait_handled()
+    assert calls == ["entering", "sub", "leaving"]
+    assert obj["status"] == {"parent": "done"}
+
+
+async def test_filters_of_subhandlers(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    def parent(**_: Any) -> None:
+        for value in ("v", "w"):
+            @kopf.subhandler(id=value, labels={"l": value})
+            def sub(value: str = value, **_: Any) -> None:
+                calls.append(value)
+
+    await operator.start()
+    await kex.create(labels={"l": "v"})
+    await kex.wait_handled()
+    assert calls == ["v"]
+
+
+async def test_no_subhandlers_at_all(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def parent(**_: Any) -> str:
+        await kopf.execute(fns={})
+        await kopf.execute()
+        return "done"
+
+    await operator.start()
+    await kex.create()
+    obj = await kex.wait_handled()
+    assert obj["status"] == {"parent": "done"}
+
+
+async def test_outside_of_handlers_they_are_refused() -> None:
+    with pytest.raises(LookupError):
+        kopf.subhandler()(lambda **_: None)
+    with pytest.raises(LookupError):
+        kopf.register(lambda **_: None)
+    with pytest.raises(LookupError):
+        await kopf.execute(fns=[])

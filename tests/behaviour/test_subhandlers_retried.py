@@ -1,0 +1,203 @@
+"""Sub-handlers that fail, are retried, or are interrupted: each of those that have succeeded, runs once."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Objects, get_progress
+from tests.behaviour.running import Journal, Logs, Operator
+
+pytestmark = pytest.mark.fastforward
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def test_the_parent_is_called_until_all_of_them_are_done(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def create(**_: Any) -> None:
+        calls.append("entering")
+        await kopf.execute(fns={"a": create_a, "b": create_b})
+        calls.append("leaving")
+
+    async def create_a(retry: int, **_: Any) -> None:
+        calls.append(("a", retry, round(now() - started)))
+        if retry < 2:
+            raise kopf.TemporaryError("Not ready yet.", delay=10)
+
+    async def create_b(retry: int, **_: Any) -> None:
+        calls.append(("b", retry, round(now() - started)))
+        if retry < 6:
+            raise kopf.TemporaryError("Not ready yet.", delay=10)
+
+    await operator.start()
+    started = now()
+    await kex.create()
+    await kex.wait_handled()
+    assert [call for call in calls if call[0] == "a"] == [("a", i, i * 10) for i in range(3)]
+    assert [call for call in calls if call[0] == "b"] == [("b", i, i * 10) for i in range(7)]
+    assert calls.items.count("leaving") == 1
+    assert calls[-1] == "leaving"
+
+
+async def test_waiting_for_them_does_not_count_as_retries_of_the_parent(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, retries=2, timeout=1000)
+    async def parent(retry: int, **_: Any) -> None:
+        calls.append(("parent", retry))
+        await kopf.execute(fns={"sub": sub})
+
+    async def sub(retry: int, **_: Any) -> None:
+        calls.append(("sub", retry))
+        if retry < 5:
+            raise kopf.TemporaryError("not yet", delay=10)
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert [call for call in calls if call[0] == "sub"] == [("sub", i) for i in range(6)]
+    assert {call for call in calls if call[0] == "parent"} == {("parent", 0)}
+
+
+@pytest.mark.parametrize("decorated", [True, False])
+async def test_their_own_limits(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        decorated: bool,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    def parent(**_: Any) -> None:
+        def sub(retry: int, **_: Any) -> None:
+            calls.append(retry)
+            raise ValueError("boom")
+        if decorated:
+            kopf.subhandler(id="sub", retries=3, backoff=5)(sub)
+        else:
+            kopf.register(sub, id="sub", retries=3, backoff=5)
+
+    await operator.start()
+    started = now()
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == [0, 1, 2]
+    assert round(now() - started) == 10
+    assert logs.find("Handler 'parent/sub' failed with an exception and will stop now .*: boom")
+
+
+async def test_a_failed_one_does_not_fail_its_parent(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def parent(**_: Any) -> str:
+        await kopf.execute(fns={"bad": bad, "good": good})
+        return "done"
+
+    async def bad(**_: Any) -> None:
+        calls.append("bad")
+        raise kopf.PermanentError("never")
+
+    async def good(**_: Any) -> None:
+        calls.append("good")
+
+    await operator.start()
+    await kex.create()
+    obj = await kex.wait_handled()
+    assert calls == ["bad", "good"]
+    assert obj["status"] == {"parent": "done"}
+    assert logs.find("Creation is processed: 1 succeeded; 0 failed.")
+
+
+async def test_a_failure_of_the_parent_does_not_repeat_its_finished_ones(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def parent(retry: int, **_: Any) -> None:
+        await kopf.execute(fns={"sub": lambda **_: calls.append("sub")})
+        calls.append(f"parent {retry}")
+        if retry < 2:
+            raise ValueError("boom")
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == ["sub", "parent 0", "parent 1", "parent 2"]
+
+
+async def test_restarts_in_the_middle(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    def parent(spec: kopf.Spec, **_: Any) -> None:
+        for item in spec["items"]:
+            @kopf.subhandler(id=item)
+            async def sub(retry: int, item: str = item, **_: Any) -> str:
+                calls.append((item, retry))
+                if item == "slow" and retry < 2:
+                    raise kopf.TemporaryError("not yet", delay=1000)
+                return f"of {item}"
+
+    await operator.start()
+    await kex.create(spec={"items": ["one", "slow", "two"]})
+    obj = await kex.wait(lambda obj: {"parent.one", "parent.slow", "parent.two"} <= get_progress(obj).keys())
+    assert sorted(get_progress(obj)["parent"]["subrefs"]) == ["parent/one", "parent/slow", "parent/two"]
+    await operator.restart()
+    await calls.wait_length(4)
+    await operator.restart()
+    obj = await kex.wait_handled()
+    assert sorted(calls) == [("one", 0), ("slow", 0), ("slow", 1), ("slow", 2), ("two", 0)]
+    assert obj["status"] == {"parent/one": "of one", "parent/slow": "of slow", "parent/two": "of two"}
+
+
+async def test_ones_that_are_not_declared_anymore_are_forgotten_in_the_end(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """The new version of the operator has other sub-handlers; the progress of the older ones is cleaned up too."""
+    ids = ["old", "slow"]
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    def parent(**_: Any) -> None:
+        for id in ids:
+            @kopf.subhandler(id=id)
+            async def sub(retry: int, id: str = id, **_: Any) -> None:
+                calls.append((id, retry))
+                if id == "slow" and not retry:
+                    raise kopf.TemporaryError("not yet", delay=1000)
+
+    await operator.start()
+    await kex.create()
+    await kex.wait(lambda obj: {"parent.old", "parent.slow"} <= get_progress(obj).keys())
+    await operator.stop()
+    ids[:] = ["slow", "new"]
+    await operator.start()
+    await kex.wait_handled()  # with no progress left
+    assert calls == [("old", 0), ("slow", 0), ("new", 0), ("slow", 1)]
+
+
+async def test_the_deletion_overtakes_them(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def parent(**_: Any) -> None:
+        await kopf.execute(fns={"sub": sub})
+
+    async def sub(**_: Any) -> None:
+        raise kopf.TemporaryError("not yet", delay=10 * 24 * 3600)
+
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def delete_fn(**_: Any) -> None:
+        calls.append("deleted")
+
+    await operator.start()
+    await kex.create()
+    await kex.wait(lambda obj: "parent.sub" in get_progress(obj))
+    started = now()
+    await kex.delete()
+    await kex.wait_gone()
+    assert calls == ["deleted"]
+    assert now() - started < 100

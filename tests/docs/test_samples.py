@@ -1,0 +1,88 @@
+"""Whatever is in the docs must be true: the samples are executed, and the links lead somewhere."""
+from __future__ import annotations
+
+import inspect
+import pathlib
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+import kopf
+from kopf._cluster import LocalCluster
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+DOCS = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
+
+
+@pytest.fixture(autouse=True)
+def registry() -> Iterator[kopf.OperatorRegistry]:
+    previous, registry = kopf.get_default_registry(), kopf.OperatorRegistry()
+    kopf.set_default_registry(registry)
+    yield registry
+    kopf.set_default_registry(previous)
+
+
+def get_blocks(path: pathlib.Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def run_samples(path: pathlib.Path) -> dict[str, Any]:
+    """Run all samples of the page one by one, as if they were in one file."""
+    namespace: dict[str, Any] = {"kopf": kopf}
+    for n, block in enumerate(get_blocks(path, "python")):
+        exec(compile(block, f"{path.name}, sample {n}", "exec"), namespace)
+    return namespace
+
+
+@pytest.fixture(params=DOCS, ids=lambda path: str(path.relative_to(ROOT)))
+def page(request: pytest.FixtureRequest) -> pathlib.Path:
+    path: pathlib.Path = request.param
+    return path
+
+
+def test_samples_are_valid(page: pathlib.Path) -> None:
+    run_samples(page)
+    for block in get_blocks(page, "yaml"):
+        assert list(yaml.safe_load_all(block))
+
+
+def test_links_lead_to_existing_files(page: pathlib.Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+def test_samples_declare_handlers(registry: kopf.OperatorRegistry) -> None:
+    run_samples(ROOT / "README.md")
+    assert [handler.id for handler in registry.resources] == ["create_fn", "update_fn/spec.duration", "delete_fn"]
+
+
+def test_handlers_are_called_directly_in_tests() -> None:
+    run_samples(ROOT / "docs" / "testing.md")["test_create_fn"]()
+
+
+async def test_operators_are_run_in_async_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    # If it is imported by other tests, the login goes through it, and it reads the environment on import only.
+    monkeypatch.delitem(sys.modules, "kubernetes", raising=False)
+    await run_samples(ROOT / "docs" / "testing.md")["test_async"](monkeypatch)
+
+
+def test_manifests_of_getting_started_are_applicable() -> None:
+    crd, obj = get_blocks(ROOT / "docs" / "getting-started.md", "yaml")
+    with LocalCluster() as cluster:
+        cluster.apply(crd)
+        cluster.apply(obj)
+
+
+def test_all_mentioned_names_exist(page: pathlib.Path) -> None:
+    for name in re.findall(r"`@?kopf\.((?:on\.|testing\.|lifecycles\.)?[A-Za-z_]+)", page.read_text()):
+        target: Any = inspect.getmodule(kopf)
+        if name in ("dev", "testing", "cli"):
+            continue
+        for part in name.split("."):
+            assert hasattr(target, part) or part == "testing", f"kopf.{name}"
+            target = getattr(target, part)
