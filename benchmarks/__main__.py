@@ -16,9 +16,10 @@ import pathlib
 import subprocess
 import sys
 
+from benchmarks.loading import Pace
 from benchmarks.processes import Framework
 from benchmarks.report import describe_machine, make_markdown_table, make_plain_table
-from benchmarks.scenarios import SCENARIOS, Pace, Result, run_once
+from benchmarks.scenarios import SCENARIOS, Result, run_once
 
 ORIGINAL = "kopf[uvloop]==1.45.2"
 
@@ -50,7 +51,7 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="how many alternating rounds for up to 1,000 objects; "
                         "larger sizes are run once (default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help="the same as --sizes 300 --rounds 1")
-    parser.add_argument("--rate", type=float, default=100, help="objects per second (default: %(default)s)")
+    parser.add_argument("--rate", type=float, default=1000, help="objects per second, at most (default: %(default)s)")
     parser.add_argument("--in-flight", type=int, default=50,
                         help="how many objects can be not handled at once (default: %(default)s)")
     parser.add_argument("--original", type=pathlib.Path, default=pathlib.Path(".venv-original"),
@@ -91,9 +92,18 @@ async def _measure(options: argparse.Namespace, frameworks: list[Framework]) -> 
                 print(failures[-1], flush=True)
             else:
                 results.append(result)
-                print(f"{title}: {result.cpu:.2f} ms, {result.memory:.1f} KiB, {result.calls:.2f} calls per object; "
-                      f"p50 {result.p50:.0f} ms, p99 {result.p99:.0f} ms; took {result.duration:.0f} s", flush=True)
+                print(f"{title}: {_summarize(result)}", flush=True)
     return results, failures
+
+
+def _summarize(result: Result) -> str:
+    parts = [
+        f"{name}: {cost.cpu:.2f} ms, {cost.memory:.1f} KiB, {cost.calls:.2f} calls, p50 {cost.p50:.0f} ms, "
+        f"p99 {cost.p99:.0f} ms, {cost.duration:.0f} s, cluster {cost.cluster_cpu:.2f} ms"
+        for name, cost in (("calm", result.calm), ("busy", result.busy))
+        if cost is not None
+    ]
+    return "; ".join(parts)
 
 
 def _explain(error: BaseException) -> str:

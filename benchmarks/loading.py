@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import dataclasses
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -98,7 +99,7 @@ class Client:
     async def create(self, name: str, *, phase: str = "created", handled: bool = False) -> None:
         await self.request("POST", PATH, make_widget(name, phase, handled=handled))
 
-    async def change(self, name: str, *, phase: str) -> None:
+    async def change(self, name: str, *, phase: str = "updated") -> None:
         patch = {"spec": {"phase": phase}}
         await self.request("PATCH", f"{PATH}/{name}", patch, "application/merge-patch+json")
 
@@ -140,11 +141,9 @@ class Board:
 
     def __init__(self) -> None:
         self.times: dict[str, dict[str, float]] = {}
-        self.total = 0
         self._waiters: dict[tuple[str, str], asyncio.Future[None]] = {}
 
     def note(self, phase: str, name: str) -> None:
-        self.total += 1
         times = self.times.setdefault(phase, {})
         if name not in times:
             times[name] = time.perf_counter()
@@ -175,17 +174,19 @@ class Board:
             self.note(phase, name)
 
 
+@dataclasses.dataclass(frozen=True)
+class Pace:
+    """How the load comes: objects per second, and how many of them can be not handled yet."""
+
+    rate: float
+    in_flight: int
+
+
 async def load(
-    action: Callable[[str], Awaitable[None]],
-    names: Sequence[str],
-    board: Board,
-    phase: str,
-    *,
-    rate: float,
-    in_flight: int,
+    action: Callable[[str], Awaitable[None]], names: Sequence[str], board: Board, phase: str, pace: Pace
 ) -> list[float]:
     """Do it for all the objects, wait until they are handled, and give for each how long it took, in seconds."""
-    semaphore = asyncio.Semaphore(in_flight)
+    semaphore = asyncio.Semaphore(pace.in_flight)
 
     async def act(name: str) -> float:
         try:
@@ -201,6 +202,6 @@ async def load(
         for name in names:
             await semaphore.acquire()
             await asyncio.sleep(planned - time.perf_counter())
-            planned = max(planned, time.perf_counter() - _CATCHING_UP) + 1 / rate
+            planned = max(planned, time.perf_counter() - _CATCHING_UP) + 1 / pace.rate
             tasks.append(group.create_task(act(name)))
     return [task.result() for task in tasks]

@@ -128,7 +128,7 @@ class StatusDiffBaseStorage(DiffBaseStorage):
         return _parse(text, body) if isinstance(text, str) else None
 
     def store(self, *, body: Body, patch: Patch, essence: BodyEssence) -> None:
-        ensure(patch, self.field, codec.dumps(essence) + "\n")
+        ensure(patch, self.field, codec.dumps(essence))
 
 
 class MultiDiffBaseStorage(DiffBaseStorage):

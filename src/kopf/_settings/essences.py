@@ -14,6 +14,8 @@ from kopf._values.bodies import Body, BodyEssence
 from kopf._values.fields import FieldPath, FieldSpec, ensure, parse_field, resolve, without
 
 _SYSTEM_STANZAS = frozenset({"apiVersion", "kind", "metadata", "status"})
+_FAMILY = ".kopf.zalando.org"
+"""Operators put their state under the subdomains of our own prefix, too."""
 _SYSTEM_ANNOTATIONS = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
 
 
@@ -54,7 +56,9 @@ def drop_managed_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in annotations.items()
-        if name not in _SYSTEM_ANNOTATIONS and name.rpartition("/")[0] not in prefixes
+        if name not in _SYSTEM_ANNOTATIONS
+        and (prefix := name.rpartition("/")[0]) not in prefixes
+        and not prefix.endswith(_FAMILY)
     }
 
 

@@ -16,10 +16,12 @@ from kopf._values.bodies import Body
 from kopf._values.patches import Patch
 
 MAX_LENGTH = 63
+_HASH_LENGTH = 6
 _SAFE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _UNSAFE_CHARS = re.compile(r"[^-A-Za-z0-9_.]+")
 _MARKER = "kopf-managed"
 _KNOWN_PREFIXES = frozenset({"kopf.zalando.org"})
+_UNMARKED_PREFIXES = frozenset({"kopf.zalando.org", "kopf.dev"})
 
 
 class AnnotationNaming:
@@ -30,12 +32,21 @@ class AnnotationNaming:
         self.v1 = v1
         self._cache: dict[str, tuple[str, ...]] = {}
 
+    @property
+    def _v1_limit(self) -> int:
+        return MAX_LENGTH - (len(self.prefix) + 1 if self.prefix else 0)
+
+    @property
+    def _has_v1(self) -> bool:
+        """With very long prefixes, the older form had no room even for the hash, so nothing was ever stored so."""
+        return self._v1_limit > _HASH_LENGTH + 1
+
     def make_keys(self, key: str) -> tuple[str, ...]:
         """All names for the key, the preferred (v2) one first, then the older (v1) one if it differs."""
         try:
             return self._cache[key]
         except KeyError:
-            names = [self.make_v2_key(key), *([self.make_v1_key(key)] if self.v1 else [])]
+            names = [self.make_v2_key(key), *([self.make_v1_key(key)] if self.v1 and self._has_v1 else [])]
             result = self._cache[key] = tuple(dict.fromkeys(names))
             return result
 
@@ -47,10 +58,8 @@ class AnnotationNaming:
     def make_v1_key(self, key: str) -> str:
         """The older form: the prefix and its slash count towards the limit too."""
         safe = _make_safe(key)
-        limit = MAX_LENGTH - (len(self.prefix) + 1 if self.prefix else 0)
-        if len(safe) <= limit or limit <= 0:
-            return self._join(safe[: max(limit, 0)] or safe)
-        return self._join(_cut(safe, _hash(safe), limit))
+        limit = self._v1_limit
+        return self._join(safe if len(safe) <= limit else _cut(safe, _hash(safe), limit))
 
     def _join(self, key: str) -> str:
         return f"{self.prefix}/{key}" if self.prefix else key
@@ -75,7 +84,7 @@ def _hash(text: str) -> str:
 
 def mark_prefix(prefix: str | None, *, body: Body, patch: Patch) -> None:
     """Mark a custom prefix on the object, so that other operators leave its annotations out of their essence."""
-    if prefix is None or prefix in _KNOWN_PREFIXES:
+    if prefix is None or prefix in _UNMARKED_PREFIXES:
         return
     marker = f"{prefix}/{_MARKER}"
     if marker not in (body.object.head.annotations or {}) and marker not in patch.metadata.annotations:

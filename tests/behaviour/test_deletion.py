@@ -1,0 +1,243 @@
+"""Deletion: it overtakes everything else; what comes after it under the same name is another object."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import FINALIZER, Objects, get_progress, is_handled
+from tests.behaviour.running import Journal, Logs, Operator
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@pytest.mark.fastforward
+@pytest.mark.parametrize("reason", ["create", "update", "resume"])
+async def test_it_overtakes_pending_retries(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], reason: str,
+) -> None:
+    decorator = {"create": kopf.on.create, "update": kopf.on.update, "resume": kopf.on.resume}[reason]
+
+    @decorator("kopfexamples", registry=registry)
+    async def pending(**_: Any) -> None:
+        calls.append(reason)
+        raise kopf.TemporaryError("not yet", delay=3600)
+
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def delete_fn(**_: Any) -> None:
+        calls.append("delete")
+
+    if reason == "resume":
+        await kex.create(annotations={"kopf.zalando.org/last-handled-configuration": '{"spec":{"field":"value"}}'},
+                         finalizers=[FINALIZER])
+    await operator.start()
+    if reason != "resume":
+        await kex.create()
+    if reason == "update":
+        await kex.wait_handled()
+        await kex.merge({"spec": {"field": "new"}})
+    await kex.wait(lambda obj: "pending" in get_progress(obj))
+    started = now()
+    await kex.delete()
+    await kex.wait_gone()
+    assert calls == [reason, "delete"]
+    assert now() - started < 60
+
+
+async def test_a_handler_that_is_running_is_not_interrupted(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, id="create1")
+    @kopf.on.create("kopfexamples", registry=registry, id="create2")
+    async def create_fn(**_: Any) -> None:
+        calls.append("creating")
+        await kex.delete()
+        calls.append("created")
+
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def delete_fn(**_: Any) -> None:
+        calls.append("deleted")
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_gone()
+    # The second one was not started, as the object is being deleted then.
+    assert calls == ["creating", "created", "deleted"]
+
+
+async def test_objects_deleted_before_they_are_noticed_are_not_handled(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def fn(name: str, reason: kopf.Reason, **_: Any) -> None:
+        calls.append((name, reason.value))
+
+    await kex.create(finalizers=["example.com/theirs"])
+    await kex.delete()
+    await operator.start()
+    await kex.create("another")
+    await kex.wait_handled("another")
+    await kex.release()
+    await kex.wait_gone()
+    assert calls == [("another", "create")]
+
+
+@pytest.mark.fastforward
+async def test_the_deletion_is_retried_and_its_progress_is_its_own(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def fn(reason: kopf.Reason, retry: int, **_: Any) -> None:
+        calls.append((reason.value, retry))
+        if reason == kopf.Reason.CREATE or retry < 2:
+            raise kopf.TemporaryError("not yet", delay=100)
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(3)
+    await kex.delete()
+    await kex.wait_gone()
+    assert calls == [("create", 0), ("create", 1), ("create", 2), ("delete", 0), ("delete", 1), ("delete", 2)]
+
+
+@pytest.mark.fastforward
+async def test_changes_while_being_deleted_do_not_repeat_the_handlers(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def update_fn(**_: Any) -> None:
+        calls.append("updated")
+
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def first(**_: Any) -> None:
+        calls.append("first")
+
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def second(retry: int, **_: Any) -> None:
+        calls.append(f"second-{retry}")
+        if retry < 2:
+            raise kopf.TemporaryError("not yet", delay=100)
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.delete()
+    await calls.wait_length(2)
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_gone()
+    assert calls == ["first", "second-0", "second-1", "second-2"]
+
+
+async def test_others_finalizers_hold_the_object_but_not_the_handling(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def fn(**_: Any) -> None:
+        calls.append("deleted")
+
+    await operator.start()
+    await kex.create(finalizers=["example.com/theirs"])
+    await kex.wait_handled()
+    await kex.delete()
+    await kex.wait(lambda obj: obj["metadata"]["finalizers"] == ["example.com/theirs"])
+    await kex.merge({"spec": {"field": "new"}})
+    await operator.restart()
+    await kex.merge({"spec": {"field": "newer"}})
+    await kex.create("another")
+    await kex.wait_handled("another")
+    await kex.release()
+    await kex.wait_gone()
+    assert calls == ["deleted"]
+
+
+async def test_objects_released_by_others_by_force(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    """The finalizer is removed by hand while the handlers are being retried."""
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def fn(**_: Any) -> None:
+        calls.append("called")
+        raise kopf.TemporaryError("not yet", delay=0.1)
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.delete()
+    await calls.wait_length(2)
+    await kex.release()
+    await kex.wait_gone()
+    await logs.wait("Deleted, really deleted, and we are notified.")
+    seen = len(calls)
+    await kex.create("another")
+    await kex.wait_handled("another")
+    assert len(calls) == seen
+
+
+async def test_recreated_objects_are_new_objects(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def fn(uid: str, reason: kopf.Reason, **_: Any) -> None:
+        calls.append((uid, reason.value))
+
+    await operator.start()
+    uids = []
+    for _ in range(5):
+        obj = await kex.create()
+        uids.append(uid := obj["metadata"]["uid"])
+        await kex.wait(lambda obj, uid=uid: obj["metadata"]["uid"] == uid and is_handled(obj))
+        await kex.delete()
+        await kex.wait_gone(uid=uid)
+    assert calls == [(uid, reason) for uid in uids for reason in ("create", "delete")]
+
+
+async def test_objects_recreated_while_nobody_watches(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(uid: str, memo: kopf.Memo, **_: Any) -> None:
+        calls.append((uid, dict(memo)))
+        memo.touched = True
+
+    @kopf.on.event("kopfexamples", registry=registry)
+    async def event_fn(event: kopf.RawEvent, uid: str, **_: Any) -> None:
+        if event["type"] == "DELETED":
+            calls.append((uid, "deleted"))
+
+    await operator.start()
+    first = (await kex.create())["metadata"]["uid"]
+    await kex.wait_handled()
+    operator.cluster.faults.inject(503, verb="watch", resource="kopfexamples", times=2)
+    operator.cluster.faults.compact()
+    operator.cluster.faults.cut_watches()
+    await kex.delete()
+    second = (await kex.create())["metadata"]["uid"]
+    await calls.wait_length(3)
+    assert calls == [(first, {}), (first, "deleted"), (second, {})]
+
+
+async def test_recreated_while_a_handler_of_the_old_one_runs(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """What is left of the old object must not be written to the new one."""
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(spec: kopf.Spec, uid: str, **_: Any) -> str:
+        calls.append((spec["number"], uid))
+        if spec["number"] == 1:
+            await kex.delete()
+            await kex.create(spec={"number": 2})
+        return f"result of {uid}"
+
+    await operator.start()
+    await kex.create(spec={"number": 1})
+    obj = await kex.wait(lambda obj: obj["spec"]["number"] == 2 and is_handled(obj))
+    assert [number for number, _ in calls] == [1, 2]
+    assert obj["status"] == {"fn": f"result of {obj['metadata']['uid']}"}

@@ -1,0 +1,228 @@
+"""Own writes: our patches come back by the watch stream, sooner or later; nothing is done twice, nothing is lost."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Objects, get_annotations, is_handled
+from tests.behaviour.running import Journal, Logs, Operator
+
+
+@pytest.fixture(params=[True, False], ids=["comparable", "incomparable"], autouse=True)
+def _versions(request: pytest.FixtureRequest, operator: Operator) -> None:
+    """Servers before 1.35 do not let clients compare the resource versions; here, the version is unknown at all."""
+    if not request.param:
+        operator.cluster.faults.inject(404, path="^/version$")
+
+
+def declare_handlers(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
+    for id in ("a", "b", "c"):
+        @kopf.on.create("kopfexamples", registry=registry, id=f"create-{id}", param=f"create-{id}")
+        @kopf.on.update("kopfexamples", registry=registry, id=f"update-{id}", param=f"update-{id}")
+        @kopf.on.delete("kopfexamples", registry=registry, id=f"delete-{id}", param=f"delete-{id}")
+        async def fn(param: str, spec: kopf.Spec, **_: Any) -> None:
+            calls.append((param, spec["field"]))
+
+
+async def read(kex: Objects, name: str = "obj") -> dict[str, Any]:
+    """Wait until the object is handled, with no help of the watch streams: they are silent."""
+    while not is_handled(obj := await kex.get(name)):
+        await asyncio.sleep(0.005)
+    return obj
+
+
+async def test_every_handler_is_called_once(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    declare_handlers(registry, calls)
+    await operator.start()
+    names = [f"obj{i}" for i in range(10)]
+    await asyncio.gather(*(kex.create(name) for name in names))
+    for name in names:
+        await kex.wait_handled(name)
+    await asyncio.gather(*(kex.merge({"spec": {"field": "new"}}, name) for name in names))
+    for name in names:
+        await kex.wait_handled(name, field="new")
+    await asyncio.gather(*(kex.delete(name) for name in names))
+    for name in names:
+        await kex.wait_gone(name)
+    assert sorted(calls) == sorted([
+        *[(f"create-{id}", "value") for id in "abc" for _ in names],
+        *[(f"update-{id}", "new") for id in "abc" for _ in names],
+        *[(f"delete-{id}", "new") for id in "abc" for _ in names],
+    ])
+
+
+async def test_silent_streams_do_not_hold_the_handling(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """The responses to the patches are enough to go on."""
+    declare_handlers(registry, calls)
+
+    @kopf.on.create("kopfexamples", registry=registry, id="first")
+    async def fn(**_: Any) -> None:
+        operator.cluster.faults.silence_watches()
+
+    registry.resources.insert(0, registry.resources.pop())
+    await operator.start()
+    await kex.create()
+    await read(kex)
+    assert calls == [("create-a", "value"), ("create-b", "value"), ("create-c", "value")]
+    operator.cluster.faults.silence_watches(False)
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    assert calls.items[3:] == [("update-a", "new"), ("update-b", "new"), ("update-c", "new")]
+
+
+async def test_stale_events_that_come_late_cause_nothing(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """What the silent stream holds back comes at once when all is done already."""
+    declare_handlers(registry, calls)
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    calls.items.clear()
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def unused(**_: Any) -> None: ...
+
+    seen = len(kex.get_history())
+    await kex.merge({"spec": {"field": "new"}})
+    await calls.wait_length(1)
+    operator.cluster.faults.silence_watches()
+    await read(kex)
+    operator.cluster.faults.silence_watches(False)
+    await kex.wait_handled(field="new")
+    assert len(kex.get_history()) > seen
+    await kex.create("another")
+    await kex.wait_handled("another")
+    assert calls.items[:3] == [("update-a", "new"), ("update-b", "new"), ("update-c", "new")]
+    assert [name for name, _ in calls.items[3:]] == ["create-a", "create-b", "create-c"]
+
+
+async def test_foreign_changes_between_our_patch_and_its_echo_are_not_lost(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """Someone changes the object right after our patch: both come by the stream when it speaks again."""
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def create_fn(spec: kopf.Spec, **_: Any) -> None:
+        calls.append(("create", spec["field"]))
+        operator.cluster.faults.silence_watches()
+
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def update_fn(spec: kopf.Spec, old: Any, new: Any, **_: Any) -> None:
+        calls.append(("update", old["spec"]["field"], new["spec"]["field"]))
+
+    await operator.start()
+    await kex.create()
+    await read(kex)
+    await kex.merge({"spec": {"field": "theirs"}})
+    operator.cluster.faults.silence_watches(False)
+    await kex.wait_handled(field="theirs")
+    assert calls == [("create", "value"), ("update", "value", "theirs")]
+
+
+async def test_foreign_changes_before_our_patch_are_not_lost(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """Someone changes the object while it is being handled: the handlers of that state finish, then the next one."""
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def create_fn(spec: kopf.Spec, **_: Any) -> None:
+        calls.append(("create", spec["field"]))
+        await kex.merge({"spec": {"field": "theirs"}})
+
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def update_fn(old: Any, new: Any, **_: Any) -> None:
+        calls.append(("update", old["spec"]["field"], new["spec"]["field"]))
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled(field="theirs")
+    assert calls == [("create", "value"), ("update", "value", "theirs")]
+
+
+async def test_many_foreign_changes_in_the_middle_end_with_the_last_one_handled(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def fn(spec: kopf.Spec, **_: Any) -> None:
+        await asyncio.sleep(0.003)
+        calls.append(spec["field"])
+
+    await operator.start()
+    await kex.create(spec={"field": 0})
+    for number in range(1, 101):
+        await kex.merge({"spec": {"field": number}})
+    await kex.wait_handled(field=100)
+    assert calls[-1] == 100
+    assert calls == sorted(set(calls))  # in order, no state twice
+
+
+@pytest.mark.fastforward
+async def test_the_stream_is_trusted_again_if_our_patch_never_comes_back(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+) -> None:
+    """Someone restores the older state of the object, so that our annotations are lost with it."""
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.persistence.consistency_timeout = 5
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(**_: Any) -> None:
+        calls.append("called")
+
+    operator.configure = configure
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.merge({"metadata": {"annotations": None}})
+    await kex.wait_handled()
+    assert calls == ["called", "called"]
+
+
+async def test_raw_events_are_never_held_back(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """Not even the stale ones, and not while the object is being handled."""
+    @kopf.on.event("kopfexamples", registry=registry)
+    async def event_fn(body: kopf.Body, event: kopf.RawEvent, **_: Any) -> None:
+        calls.append((event["type"], body.metadata["resourceVersion"]))
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def fn(**_: Any) -> None:
+        await asyncio.sleep(0.01)
+
+    await operator.start()
+    await kex.create()
+    for number in range(10):
+        await kex.merge({"spec": {"field": number}})
+    await kex.wait_handled(field=9)
+    await kex.delete()
+    await kex.wait_gone()
+    await calls.wait(lambda items: items[-1][0] == "DELETED")
+    assert calls == [(type_, obj["metadata"]["resourceVersion"]) for type_, obj in kex.get_events()]
+
+
+async def test_handling_goes_on_when_the_watch_is_broken_in_the_middle(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, id="a")
+    @kopf.on.create("kopfexamples", registry=registry, id="b")
+    async def fn(**_: Any) -> None:
+        calls.append("called")
+        operator.cluster.faults.compact()
+        operator.cluster.faults.cut_watches()
+
+    await operator.start()
+    await kex.create()
+    await read(kex)
+    await kex.create("another")
+    await read(kex, "another")
+    assert calls == ["called"] * 4
+    assert get_annotations(await kex.get()).keys() == {"kopf.zalando.org/last-handled-configuration"}

@@ -1,0 +1,77 @@
+"""Short ways to make handlers and causes, with everything irrelevant for a test filled in."""
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from kopf._handlers.causes import ChangingCause, ResourceCause, WatchingCause
+from kopf._handlers.handlers import ActivityHandler, ChangingHandler, Handler, WatchingHandler
+from kopf._values.bodies import Body, BodyEssence
+from kopf._values.diffs import diff
+from kopf._values.events import LazyEvent
+from kopf._values.ids import HandlerId
+from kopf._values.patches import Patch
+from kopf._values.reasons import Activity, Reason
+from kopf._values.resources import Resource
+
+RESOURCE = Resource("kopf.dev", "v1", "kopfexamples", "KopfExample", namespaced=True)
+logger = logging.getLogger("tests")
+
+
+def do_nothing(**_: Any) -> None: ...
+
+
+def make_handler(id: str = "fn", fn: Any = do_nothing, **options: Any) -> Handler:
+    return Handler(id=HandlerId(id), fn=fn, **options)
+
+
+def make_activity_handler(id: str = "fn", fn: Any = do_nothing, **options: Any) -> ActivityHandler:
+    return ActivityHandler(**{"id": HandlerId(id), "fn": fn, "activity": Activity.STARTUP, **options})
+
+
+def make_watching_handler(id: str = "fn", fn: Any = do_nothing, **options: Any) -> WatchingHandler:
+    return WatchingHandler(**{"id": HandlerId(id), "fn": fn, "selector": None, **options})
+
+
+def make_changing_handler(id: str = "fn", fn: Any = do_nothing, **options: Any) -> ChangingHandler:
+    return ChangingHandler(**{"id": HandlerId(id), "fn": fn, "selector": None, "reason": None, **options})
+
+
+def make_resource_cause(body: Mapping[str, Any], **fields: Any) -> ResourceCause:
+    return ResourceCause(**_complete(body, fields))
+
+
+def make_watching_cause(body: Mapping[str, Any], type: Any = "ADDED", **fields: Any) -> WatchingCause:
+    fields = _complete(body, fields)
+    return WatchingCause(**fields, event=LazyEvent(type, fields["body"].object))
+
+
+def make_changing_cause(
+    body: Mapping[str, Any],
+    reason: Reason = Reason.CREATE,
+    *,
+    old: Mapping[str, Any] | None = None,
+    new: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> ChangingCause:
+    """Make a cause; the new state is the spec, unless it is given."""
+    after = {"spec": dict(body.get("spec") or {})} if new is None else new
+    essences: Any = {"old": old, "new": after, "diff": diff(old, after)}
+    return ChangingCause(**_complete(body, fields), reason=reason, **essences)
+
+
+def make_essence(**stanzas: Any) -> BodyEssence:
+    return BodyEssence(**stanzas)
+
+
+def _complete(body: Mapping[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
+    defaults = {
+        "logger": logger,
+        "memo": object(),
+        "indices": {},
+        "resource": RESOURCE,
+        "body": Body({"metadata": {}, **body}),
+        "patch": Patch(),
+    }
+    return {**defaults, **fields}

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kopf._handlers.filters import ABSENT, PRESENT, matches_change
+from kopf._values.reasons import Reason
+from tests.handlers.builders import make_changing_cause, make_changing_handler
+
+ADDED, EDITED, REMOVED, SAME = (None, "new"), ("old", "new"), ("old", None), ("same", "same")
+
+
+def matches(change: tuple[Any, Any], **filters: Any) -> bool:
+    old, new = ({} if value is None else {"field": value} for value in change)
+    handler = make_changing_handler(field=("spec", "field"), **filters)
+    cause = make_changing_cause({}, Reason.UPDATE, old={"spec": {"x": 1, **old}}, new={"spec": {"x": 2, **new}})
+    return matches_change(handler, cause)
+
+
+@pytest.mark.parametrize("change", [ADDED, EDITED, REMOVED])
+def test_without_criteria_the_field_must_be_affected_in_any_way(change: Any) -> None:
+    assert matches(change)
+    assert not matches(SAME)
+    assert not matches((None, None))
+
+
+@pytest.mark.parametrize("filters", [
+    {"value": "same"}, {"old": "same"}, {"new": "same"}, {"value": PRESENT}, {"old": PRESENT, "new": PRESENT},
+    {"value": lambda value, **_: True},
+])
+def test_unaffected_fields_do_not_match_even_if_they_satisfy_the_criteria(filters: Any) -> None:
+    assert not matches(SAME, **filters)
+
+
+@pytest.mark.parametrize(("change", "value", "expected"), [
+    (EDITED, "old", True),
+    (EDITED, "new", True),
+    (EDITED, "other", False),
+    (EDITED, PRESENT, True),
+    (EDITED, ABSENT, False),
+    (ADDED, "new", True),
+    (ADDED, PRESENT, True),
+    (ADDED, ABSENT, True),
+    (REMOVED, "old", True),
+    (REMOVED, PRESENT, True),
+    (REMOVED, ABSENT, True),
+    (EDITED, lambda value, **_: value == "old", True),
+    (EDITED, lambda value, **_: value == "new", True),
+    (EDITED, lambda value, **_: False, False),
+])
+def test_the_value_is_either_the_old_or_the_new_one(change: Any, value: Any, expected: bool) -> None:
+    assert matches(change, value=value) is expected
+
+
+@pytest.mark.parametrize(("change", "filters", "expected"), [
+    (EDITED, {"old": "old", "new": "new"}, True),
+    (EDITED, {"old": "old", "new": "other"}, False),
+    (EDITED, {"old": "other", "new": "new"}, False),
+    (EDITED, {"new": "new"}, True),
+    (ADDED, {"new": "new"}, True),
+    (REMOVED, {"new": "new"}, False),
+    (EDITED, {"old": "old"}, True),
+    (REMOVED, {"old": "old"}, True),
+    (ADDED, {"old": "old"}, False),
+    (EDITED, {"old": "new"}, False),
+    (EDITED, {"new": "old"}, False),
+    (ADDED, {"old": ABSENT, "new": PRESENT}, True),
+    (EDITED, {"old": ABSENT, "new": PRESENT}, False),
+    (REMOVED, {"old": PRESENT, "new": ABSENT}, True),
+    (EDITED, {"old": PRESENT, "new": ABSENT}, False),
+    (EDITED, {"old": PRESENT, "new": PRESENT}, True),
+    (EDITED, {"old": lambda value, **_: value == "old", "new": lambda value, **_: value == "new"}, True),
+    (EDITED, {"old": lambda value, **_: value == "new"}, False),
+    (ADDED, {"old": lambda value, **_: value is None}, True),
+])
+def test_old_and_new_values_are_checked_separately(change: Any, filters: Any, expected: bool) -> None:
+    assert matches(change, **filters) is expected
+
+
+@pytest.mark.parametrize(("change", "filters", "expected"), [
+    ((0, 1), {"old": 0}, True),
+    ((True, False), {"new": False}, True),
+    ((True, False), {"new": True}, False),
+    (("x", ""), {"new": ""}, True),
+    ((None, ""), {"new": PRESENT}, True),
+])
+def test_values_that_are_false_are_values(change: Any, filters: Any, expected: bool) -> None:
+    assert matches(change, **filters) is expected
+
+
+def test_callbacks_get_the_kwargs_relative_to_the_field() -> None:
+    calls: list[tuple[Any, Any, Any, Any]] = []
+
+    def check(value: Any, old: Any, new: Any, diff: Any, **_: Any) -> bool:
+        calls.append((value, old, new, diff))
+        return False
+
+    assert not matches(EDITED, value=check)
+    assert sorted(value for value, *_ in calls) == ["new", "old"]
+    for _, *kwargs in calls:
+        assert kwargs == ["old", "new", (("change", (), "old", "new"),)]
+
+
+def test_creation_is_a_change_from_nothing() -> None:
+    handler = make_changing_handler(field=("spec", "field"), old=ABSENT, new="new")
+    assert matches_change(handler, make_changing_cause({"spec": {"field": "new"}}, Reason.CREATE, old=None))
+    assert not matches_change(handler, make_changing_cause({"spec": {}}, Reason.CREATE, old=None))
+
+
+def test_handlers_of_whole_objects_match_any_change() -> None:
+    assert matches_change(make_changing_handler(), make_changing_cause({}, Reason.UPDATE, old={}, new={"spec": {}}))
+
+
+def test_fields_are_affected_by_the_changes_inside_of_them() -> None:
+    handler = make_changing_handler(field=("spec",))
+    old, new = {"spec": {"a": {"b": 1}}}, {"spec": {"a": {"b": 2}}}
+    assert matches_change(handler, make_changing_cause({}, Reason.UPDATE, old=old, new=new))
+    assert not matches_change(handler, make_changing_cause({}, Reason.UPDATE, old=old, new={**old, "data": {}}))
