@@ -41,6 +41,10 @@ class Refused(Exception):
         self.status = status
 
 
+class Expired(Exception):
+    """The version is too old to be watched from."""
+
+
 class API:
     """A plain client of the API."""
 
@@ -93,7 +97,7 @@ class Objects:
             **metadata: Any,
     ) -> Obj:
         """Create an object; all kwargs but the spec & status go to its metadata."""
-        obj: Obj = {"apiVersion": "kopf.dev/v1", "kind": self.kind, "metadata": {"name": name, **metadata}}
+        obj: Obj = {**self._get_head(), "metadata": {"name": name, **metadata}}
         obj |= {"spec": {"field": "value"} if spec is None else dict(spec)}
         obj |= {} if status is None else {"status": dict(status)}
         return await self.api.request("POST", self._path, obj)  # type: ignore[no-any-return]
@@ -168,19 +172,49 @@ class Objects:
             raise AssertionError(f"It never came so with {name!r}; the last that was seen:\n{history}") from None
 
     async def record(self, started: asyncio.Event) -> None:
-        """Remember everything that happens to the objects, until cancelled."""
+        """Remember everything that happens to the objects, until cancelled; whatever happens to the API meanwhile."""
         version = (await self.api.request("GET", self._path))["metadata"]["resourceVersion"]
         while True:
-            url = f"{self.api.cluster.url}{self._path}?watch=1&resourceVersion={version}"
-            with contextlib.suppress(aiohttp.ClientError):
-                async with self.api.session.get(url, read_bufsize=2**24) as response:
-                    response.raise_for_status()
-                    started.set()
-                    while line := await response.content.readuntil(b"\n"):
-                        event = json.loads(line)
-                        version = event["object"]["metadata"]["resourceVersion"]
-                        self._history.append((event["type"], event["object"]))
-                        self._news.set()
+            try:
+                async for event in self._stream(version, started):
+                    version = event["object"]["metadata"]["resourceVersion"]
+                    self._remember(event["type"], event["object"])
+            except Expired:
+                version = await self._catch_up()
+            except (aiohttp.ClientError, Refused):
+                await asyncio.sleep(0.01)
+
+    async def _stream(self, version: str, started: asyncio.Event) -> AsyncIterator[Obj]:
+        url = f"{self.api.cluster.url}{self._path}?watch=1&resourceVersion={version}"
+        async with self.api.session.get(url, read_bufsize=2**24) as response:
+            if response.status >= 400:
+                raise Refused(response.status, await response.json())
+            started.set()
+            while line := await response.content.readuntil(b"\n"):
+                event: Obj = json.loads(line)
+                if event["type"] == "ERROR":
+                    raise Expired
+                yield event
+
+    async def _catch_up(self) -> str:
+        """Take the current states: what was between them is lost."""
+        listing = await self.api.request("GET", self._path)
+        known = {obj["metadata"]["uid"]: (type_, obj) for type_, obj in self._history}
+        there = {obj["metadata"]["uid"]: obj for obj in listing["items"]}
+        for uid, (type_, obj) in known.items():
+            if type_ != "DELETED" and uid not in there:
+                self._remember("DELETED", obj)
+        for uid, obj in there.items():
+            if uid not in known or known[uid][1]["metadata"]["resourceVersion"] != obj["metadata"]["resourceVersion"]:
+                self._remember("MODIFIED" if uid in known else "ADDED", {**self._get_head(), **obj})
+        return str(listing["metadata"]["resourceVersion"])
+
+    def _get_head(self) -> Obj:
+        return {"apiVersion": "kopf.dev/v1", "kind": self.kind}
+
+    def _remember(self, type_: str, obj: Obj) -> None:
+        self._history.append((type_, obj))
+        self._news.set()
 
 
 @contextlib.asynccontextmanager

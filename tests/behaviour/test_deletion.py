@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import kopf
-from tests.behaviour.objects import FINALIZER, Objects, get_progress, is_handled
+from tests.behaviour.objects import FINALIZER, Objects, get_essence, get_progress, is_handled
 from tests.behaviour.running import Journal, Logs, Operator
 
 
@@ -237,7 +237,11 @@ async def test_recreated_while_a_handler_of_the_old_one_runs(
         return f"result of {uid}"
 
     await operator.start()
-    await kex.create(spec={"number": 1})
+    old = (await kex.create(spec={"number": 1}))["metadata"]["uid"]
     obj = await kex.wait(lambda obj: obj["spec"]["number"] == 2 and is_handled(obj))
     assert [number for number, _ in calls] == [1, 2]
     assert obj["status"] == {"fn": f"result of {obj['metadata']['uid']}"}
+    for state in kex.get_history():
+        if state["metadata"]["uid"] != old:
+            assert get_essence(state) in (None, {"spec": {"number": 2}})
+            assert old not in str(state.get("status"))

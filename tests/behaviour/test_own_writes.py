@@ -8,7 +8,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_annotations, is_handled
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Journal, Operator
 
 
 @pytest.fixture(params=[True, False], ids=["comparable", "incomparable"], autouse=True)
@@ -86,10 +86,6 @@ async def test_stale_events_that_come_late_cause_nothing(
     await kex.create()
     await kex.wait_handled()
     calls.items.clear()
-
-    @kopf.on.create("kopfexamples", registry=registry)
-    async def unused(**_: Any) -> None: ...
-
     seen = len(kex.get_history())
     await kex.merge({"spec": {"field": "new"}})
     await calls.wait_length(1)
@@ -165,22 +161,49 @@ async def test_many_foreign_changes_in_the_middle_end_with_the_last_one_handled(
 
 @pytest.mark.fastforward
 async def test_the_stream_is_trusted_again_if_our_patch_never_comes_back(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    """Someone restores the older state of the object, so that our annotations are lost with it."""
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.persistence.consistency_timeout = 5
+    """The stream is broken; when it is restored, there is already a newer state than the one we have made."""
+    faults = operator.cluster.faults
 
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def create_fn(**_: Any) -> None:
+        calls.append("created")
+        faults.inject(503, verb="list", resource="kopfexamples")
+        faults.compact()
+        faults.cut_watches()
+
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def update_fn(old: Any, new: Any, **_: Any) -> None:
+        calls.append((old["spec"]["field"], new["spec"]["field"]))
+
+    await operator.start()
+    await kex.create()
+    await read(kex)
+    faults.compact()
+    await kex.merge({"spec": {"field": "theirs"}})
+    faults.replace([rule for rule in faults.rules if rule.verb != "list"])
+    started = asyncio.get_running_loop().time()
+    await calls.wait_length(2)
+    await read(kex)
+    assert asyncio.get_running_loop().time() - started < 60
+    assert calls == ["created", ("value", "theirs")]
+
+
+async def test_lost_state_is_handled_anew(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """Someone removes our annotations: nothing is known of the object anymore."""
     @kopf.on.create("kopfexamples", registry=registry)
     async def fn(**_: Any) -> None:
         calls.append("called")
 
-    operator.configure = configure
     await operator.start()
     await kex.create()
     await kex.wait_handled()
     await kex.merge({"metadata": {"annotations": None}})
-    await kex.wait_handled()
+    await calls.wait_length(2)
+    await read(kex)
     assert calls == ["called", "called"]
 
 

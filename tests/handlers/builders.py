@@ -7,7 +7,7 @@ from typing import Any
 
 from kopf._handlers.causes import ChangingCause, ResourceCause, WatchingCause
 from kopf._handlers.handlers import ActivityHandler, ChangingHandler, Handler, WatchingHandler
-from kopf._values.bodies import Body, BodyEssence
+from kopf._values.bodies import Body
 from kopf._values.diffs import diff
 from kopf._values.events import LazyEvent
 from kopf._values.ids import HandlerId
@@ -59,10 +59,6 @@ def make_changing_cause(
     after = {"spec": dict(body.get("spec") or {})} if new is None else new
     essences: Any = {"old": old, "new": after, "diff": diff(old, after)}
     return ChangingCause(**_complete(body, fields), reason=reason, **essences)
-
-
-def make_essence(**stanzas: Any) -> BodyEssence:
-    return BodyEssence(**stanzas)
 
 
 def _complete(body: Mapping[str, Any], fields: dict[str, Any]) -> dict[str, Any]:

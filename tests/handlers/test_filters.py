@@ -36,7 +36,8 @@ VALUES: list[tuple[Any, Any, bool]] = [
 @pytest.mark.parametrize(("criterion", "value", "expected"), VALUES)
 def test_labels_and_annotations(stanza: str, criterion: Any, value: Any, expected: bool) -> None:
     content = {"other": "x"} if value is None else {"other": "x", "key": value}
-    handler = make_watching_handler(**{stanza: {"key": criterion}})
+    filters: Any = {stanza: {"key": criterion}}
+    handler = make_watching_handler(**filters)
     assert matches_object(handler, make_resource_cause({"metadata": {stanza: content}})) is expected
 
 
@@ -44,7 +45,8 @@ def test_labels_and_annotations(stanza: str, criterion: Any, value: Any, expecte
 @pytest.mark.parametrize("metadata", [{}, {"labels": None, "annotations": None}, {"labels": {}, "annotations": {}}])
 @pytest.mark.parametrize(("criterion", "expected"), [("value", False), (PRESENT, False), (ABSENT, True)])
 def test_objects_with_no_labels_or_annotations(stanza: str, metadata: Any, criterion: Any, expected: bool) -> None:
-    handler = make_watching_handler(**{stanza: {"key": criterion}})
+    filters: Any = {stanza: {"key": criterion}}
+    handler = make_watching_handler(**filters)
     assert matches_object(handler, make_resource_cause({"metadata": metadata})) is expected
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from kopf._client.errors import APIClientError
 from kopf._client.patching import patch_object
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.context import SubhandlingContext, executing
@@ -53,6 +54,8 @@ class Unsaved:
     states: Mapping[HandlerId, HandlerState]
     patch: Patch
     essence: BodyEssence | None
+    refused: bool
+    """Whether the API will never accept it, e.g. because it is too big; as opposed to passing problems."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -99,6 +102,7 @@ class HandlingCycle:
         self._initial = initial
         self._unsaved = unsaved
         self._user_code = user_code
+        self._executed = False
         self._finalizer = env.settings.persistence.finalizer
         self._logger = ObjectLogger(body=self._body, settings=env.settings)
 
@@ -108,8 +112,8 @@ class HandlingCycle:
         detection = detect(
             self._body, initial=self._initial, extra_fields=self._handlers.extra_fields, persistence=persistence
         )
-        if self._unsaved is not None and self._unsaved.reason is not detection.reason:
-            self._unsaved = None  # e.g. a deletion came: what was not saved of the creation does not matter
+        if self._unsaved is not None and _is_outdated(self._unsaved, detection):
+            self._unsaved = None
         cause = self._make_cause(detection)
         accompanying = select_accompanying(self._handlers.changing, cause)
         if detection.reason is Reason.FREE:
@@ -215,6 +219,7 @@ class HandlingCycle:
             if cause.reason is Reason.UPDATE:
                 self._logger.debug("Updating diff: %r", cause.diff)
         for handler in self._env.lifecycle(pending, state=progress, **cause.kwargs):
+            self._executed = True
             await self._execute(cause, handler, progress, parent=None)
 
     async def _execute(
@@ -302,7 +307,7 @@ class HandlingCycle:
         change: FinalizerChange | None,
     ) -> Step:
         """End the handling of this change: all of its handlers are done, or there were none."""
-        if called:
+        if called and (self._executed or self._unsaved is None):  # else, it is only the saving that is repeated
             counts = progress.count(called)
             self._logger.info("%s is processed: %d succeeded; %d failed.", _TITLES[cause.reason], *counts)
         if cause.reason is Reason.DELETE:
@@ -353,6 +358,7 @@ class HandlingCycle:
                 states={} if progress is None else progress.unsaved,
                 patch=cause.patch,
                 essence=self._get_handled_essence(cause),
+                refused=isinstance(e, APIClientError),
             )
             raise HandlingFailure(unsaved) from e
         if obj is None:
@@ -360,3 +366,12 @@ class HandlingCycle:
             return Step(None, resumed=True)
         is_changed = obj.head.resourceVersion != self._obj.head.resourceVersion
         return Step(obj, changed=is_changed, delay=delay, resumed=resumed)
+
+
+def _is_outdated(unsaved: Unsaved, detection: Detection) -> bool:
+    """
+    Tell if what was not saved does not matter anymore: e.g. because a deletion has come after a creation.
+
+    If it was refused, there is no sense in insisting once the object is different: it is handled anew as it is now.
+    """
+    return unsaved.reason is not detection.reason or (unsaved.refused and unsaved.essence != detection.new)

@@ -1,0 +1,211 @@
+"""
+The structure of the built-in kinds: which fields there are, of which types, and how lists are merged.
+
+It is compiled from the data in ``data/`` on the first use of a kind, with everything that the kind is made of;
+what several kinds share is compiled once. Nothing is loaded before somebody asks.
+
+The terms are those of the Kubernetes documentation: list types, map types, and map keys of "Server-Side Apply",
+patch strategies and merge keys of "Update API Objects in Place Using kubectl patch" (strategic merge patches).
+"""
+from __future__ import annotations
+
+import dataclasses
+import functools
+import gzip
+import importlib.resources
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+Shape: TypeAlias = Literal[
+    "object", "map", "array", "string", "boolean", "integer", "number", "quantity", "int-or-string", "any",
+]
+ListType: TypeAlias = Literal["", "atomic", "set", "map"]
+MapType: TypeAlias = Literal["", "atomic", "granular"]
+
+_SCALARS: Final[Mapping[str, type | None]] = {"string": str, "boolean": bool}
+_GO_SCALARS: Final = {"string": "string", "boolean": "bool", "integer": "int64", "number": "float64",
+                      "quantity": "resource.Quantity", "int-or-string": "intstr.IntOrString", "any": "v1.JSON"}
+
+
+class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A node of the data: a definition, or a field of one."""
+
+    type: str = ""
+    ref: str = ""
+    format: str = ""
+    fields: dict[str, Node] | None = None
+    required: tuple[str, ...] = ()
+    items: Node | None = None
+    values: Node | None = None
+    enum: tuple[str, ...] = ()
+    preserve: bool = False
+    gvk: tuple[tuple[str, str, str], ...] = ()
+    list_type: ListType = msgspec.field(default="", name="list-type")
+    list_map_keys: tuple[str, ...] = msgspec.field(default=(), name="list-map-keys")
+    map_type: MapType = msgspec.field(default="", name="map-type")
+    patch_strategy: str = msgspec.field(default="", name="patch-strategy")
+    patch_merge_key: str = msgspec.field(default="", name="patch-merge-key")
+
+
+@dataclasses.dataclass(slots=True, eq=False, repr=False)
+class Structure:
+    """What stands at one place of an object. It is shared and must not be modified."""
+
+    shape: Shape
+    go_type: str
+    """The name of the type as error messages of the API server have it, e.g. ``v1.PodSpec``."""
+    definition: str = ""
+    """The name of the definition, for what is defined on its own, e.g. ``io.k8s.api.core.v1.PodSpec``."""
+    exact: type | None = None
+    """The type all values of which are good here; absent if a value needs a closer look."""
+    format: str = ""
+    fields: dict[str, Structure] = dataclasses.field(default_factory=dict)
+    items: Structure | None = None
+    """What is in the array, or are the values of the map."""
+    required: tuple[str, ...] = ()
+    enum: tuple[str, ...] = ()
+    list_type: ListType = ""
+    map_keys: tuple[str, ...] = ()
+    """By which fields the items are known, in lists of the type "map"."""
+    map_type: MapType = ""
+    patch_strategies: tuple[str, ...] = ()
+    merge_key: str = ""
+    """By which field a strategic merge patch knows the items."""
+
+    def find(self, *path: str) -> Structure:
+        """Find what is below; items of arrays and values of maps are `[]`. Raise `KeyError` if it does not exist."""
+        found = self
+        for name in path:
+            below = found.items if name == "[]" else found.fields.get(name)
+            if below is None:
+                raise KeyError(f"there is no {name!r} in {found.go_type}")
+            found = below
+        return found
+
+    def walk(self) -> Iterator[Structure]:
+        """Give this structure and everything below once, even if it contains itself."""
+        seen: set[int] = set()
+        pending = [self]
+        while pending:
+            structure = pending.pop()
+            if id(structure) not in seen:
+                seen.add(id(structure))
+                yield structure
+                pending.extend(structure.fields.values())
+                pending.extend([structure.items] if structure.items is not None else [])
+
+
+def of_definition(name: str) -> Structure:
+    """Give the structure of a definition by its full name; raise `KeyError` if there is none."""
+    return _compiler().compile(name)
+
+
+def read_node(name: str) -> Node:
+    """Give a definition as it is in the data; raise `KeyError` if there is none."""
+    return msgspec.json.decode(_definitions()[name], type=Node)
+
+
+@functools.cache
+def read_descriptions() -> Mapping[str, msgspec.Raw]:
+    """Give the encoded descriptions of all definitions: each is its text, and the texts of its fields."""
+    return _load("descriptions")
+
+
+@functools.cache
+def _definitions() -> Mapping[str, msgspec.Raw]:
+    return _load("structures")
+
+
+def _load(name: str) -> Mapping[str, msgspec.Raw]:
+    packed = importlib.resources.files(__package__).joinpath(f"data/{name}.json.gz").read_bytes()
+    return msgspec.json.decode(gzip.decompress(packed), type=dict[str, msgspec.Raw])
+
+
+@functools.cache
+def _compiler() -> _Compiler:
+    return _Compiler()
+
+
+class _Compiler:
+    """Makes structures of definitions; each once, so that definitions can contain each other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._compiled: dict[str, Structure] = {}
+
+    def compile(self, name: str) -> Structure:
+        found = self._compiled.get(name)
+        if found is None:
+            node = read_node(name)
+            found = self._compiled[name] = _make_shape(node, name)
+            self._fill(found, node)
+        return found
+
+    def _compile_node(self, node: Node) -> Structure:
+        if node.ref:
+            shared = self.compile(node.ref)
+            return shared if _is_plain(node) else dataclasses.replace(shared, **_merging(node, shared))
+        made = _make_shape(node, "")
+        self._fill(made, node)
+        return made
+
+    def _fill(self, target: Structure, node: Node) -> None:
+        for name, sub in (node.fields or {}).items():
+            target.fields[name] = self._compile_node(sub)
+        inner = node.items or node.values
+        if inner is not None:
+            target.items = self._compile_node(inner)
+            prefix = "map[string]" if target.shape == "map" else "[]"
+            target.go_type = prefix + target.items.go_type
+
+
+def _is_plain(node: Node) -> bool:
+    return not (node.patch_strategy or node.map_type or node.list_type or node.patch_merge_key)
+
+
+def _make_shape(node: Node, name: str) -> Structure:
+    shape = _shape_of(node)
+    return Structure(
+        shape=shape,
+        go_type=_go_type(node, shape, name),
+        definition=name,
+        exact=_SCALARS.get(shape) if not node.format else None,
+        format=node.format,
+        required=node.required,
+        enum=node.enum,
+        list_type=node.list_type,
+        map_keys=node.list_map_keys,
+        map_type=node.map_type,
+        patch_strategies=tuple(node.patch_strategy.split(",")) if node.patch_strategy else (),
+        merge_key=node.patch_merge_key,
+    )
+
+
+def _merging(node: Node, shared: Structure) -> dict[str, Any]:
+    """What the use of a definition says of merging; the rest is shared with the definition."""
+    made = _make_shape(node, "")
+    return {"list_type": made.list_type or shared.list_type, "map_keys": made.map_keys or shared.map_keys,
+            "map_type": made.map_type or shared.map_type, "merge_key": made.merge_key or shared.merge_key,
+            "patch_strategies": made.patch_strategies or shared.patch_strategies}
+
+
+def _shape_of(node: Node) -> Shape:
+    match node.type:
+        case "object" if node.preserve:
+            return "any"
+        case "object" if node.values is not None:
+            return "map"
+        case "object" | "array" | "string" | "boolean" | "integer" | "number" | "quantity" | "int-or-string" as same:
+            return same
+    return "any"
+
+
+def _go_type(node: Node, shape: Shape, name: str) -> str:
+    """Name the type as in Go: the last part of the package and the name, e.g. ``v1.PodSpec``."""
+    if name:
+        return ".".join(name.split(".")[-2:])
+    if shape == "integer":
+        return node.format or "int64"
+    return _GO_SCALARS.get(shape, shape)

@@ -1,0 +1,307 @@
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import kopf
+from kopf._handlers.handlers import ActivityHandler, ChangingHandler, WatchingHandler
+from kopf._handlers.registry import OperatorRegistry
+from kopf._values.reasons import Activity, Reason
+from kopf._values.selectors import EVERYTHING, Selector
+
+Decorator = Callable[..., Callable[[Any], Any]]
+
+ACTIVITIES: list[tuple[Decorator, Activity]] = [
+    (kopf.on.startup, Activity.STARTUP),
+    (kopf.on.cleanup, Activity.CLEANUP),
+    (kopf.on.login, Activity.AUTHENTICATION),
+]
+RESOURCES: list[Decorator] = [
+    kopf.on.event, kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume, kopf.on.field
+]
+RETRIED: list[Decorator] = [*RESOURCES[1:], *(decorator for decorator, _ in ACTIVITIES)]
+
+
+@pytest.fixture
+def registry() -> OperatorRegistry:
+    return OperatorRegistry()
+
+
+def function(**_: Any) -> None: ...
+
+
+class Namespace:
+    def method(self, **_: Any) -> None: ...
+
+
+class Callable_:
+    def __call__(self, **_: Any) -> None: ...
+
+
+def declare(decorator: Decorator, registry: OperatorRegistry, *args: Any, fn: Any = function, **kwargs: Any) -> Any:
+    """Declare a handler with the least of the arguments that the decorator needs, and get it back."""
+    if decorator in RESOURCES:
+        args = args or ("kopfexamples",)
+    if decorator is kopf.on.field:
+        kwargs.setdefault("field", "spec.field")
+    assert decorator(*args, registry=registry, **kwargs)(fn) is fn
+    (handler,) = [*registry.activities, *registry.resources]
+    return handler
+
+
+@pytest.mark.parametrize(("decorator", "activity"), ACTIVITIES)
+def test_handlers_of_activities(registry: OperatorRegistry, decorator: Decorator, activity: Activity) -> None:
+    handler = declare(decorator, registry)
+    assert type(handler) is ActivityHandler
+    assert (handler.activity, handler.id, handler.fn) == (activity, "function", function)
+
+
+@pytest.mark.parametrize(("decorator", "expected"), [
+    (kopf.on.create, {"reason": Reason.CREATE}),
+    (kopf.on.update, {"reason": Reason.UPDATE, "field_needs_change": True}),
+    (kopf.on.delete, {"reason": Reason.DELETE, "requires_finalizer": True}),
+    (kopf.on.resume, {"reason": None, "initial": True}),
+    (kopf.on.field, {"reason": None, "field_needs_change": True}),
+])
+def test_handlers_of_changes(registry: OperatorRegistry, decorator: Decorator, expected: dict[str, Any]) -> None:
+    defaults = {"initial": False, "deleted": False, "requires_finalizer": False, "field_needs_change": False}
+    handler = declare(decorator, registry)
+    assert type(handler) is ChangingHandler
+    assert handler.fn is function
+    assert handler.selector == Selector("kopfexamples")
+    for name, value in {**defaults, **expected}.items():
+        assert getattr(handler, name) == value
+
+
+def test_handlers_of_raw_events(registry: OperatorRegistry) -> None:
+    handler = declare(kopf.on.event, registry)
+    assert type(handler) is WatchingHandler
+    assert (handler.id, handler.fn, handler.selector) == ("function", function, Selector("kopfexamples"))
+
+
+@pytest.mark.parametrize(("decorator", "options", "attribute", "value"), [
+    (kopf.on.delete, {"optional": True}, "requires_finalizer", False),
+    (kopf.on.delete, {"optional": False}, "requires_finalizer", True),
+    (kopf.on.delete, {"optional": None}, "requires_finalizer", True),
+    (kopf.on.resume, {"deleted": True}, "deleted", True),
+    (kopf.on.resume, {"deleted": None}, "deleted", False),
+])
+def test_specific_options(
+    registry: OperatorRegistry, decorator: Decorator, options: Any, attribute: str, value: object
+) -> None:
+    assert getattr(declare(decorator, registry, **options), attribute) is value
+
+
+@pytest.mark.parametrize("decorator", [*RESOURCES, *(decorator for decorator, _ in ACTIVITIES)])
+def test_options_of_all_handlers(registry: OperatorRegistry, decorator: Decorator) -> None:
+    handler = declare(decorator, registry, id="my-id", param={"any": "value"})
+    assert handler.id.partition("/")[0] == "my-id"
+    assert handler.param == {"any": "value"}
+
+
+@pytest.mark.parametrize("decorator", RETRIED)
+def test_options_of_retrying(registry: OperatorRegistry, decorator: Decorator) -> None:
+    handler = declare(decorator, registry, errors=kopf.ErrorsMode.PERMANENT, timeout=1.5, retries=2, backoff=3)
+    assert handler.errors is kopf.ErrorsMode.PERMANENT
+    assert (handler.timeout, handler.retries, handler.backoff) == (1.5, 2, 3)
+
+
+@pytest.mark.parametrize("decorator", RETRIED)
+def test_by_default_handlers_are_retried_forever(registry: OperatorRegistry, decorator: Decorator) -> None:
+    handler = declare(decorator, registry)
+    assert (handler.errors, handler.timeout, handler.retries, handler.backoff) == (None, None, None, None)
+
+
+@pytest.mark.parametrize("decorator", RESOURCES)
+def test_options_of_filters(registry: OperatorRegistry, decorator: Decorator) -> None:
+    def when(**_: Any) -> bool:
+        return True
+
+    handler = declare(
+        decorator,
+        registry,
+        labels={"l": kopf.PRESENT},
+        annotations={"a": kopf.ABSENT},
+        when=when,
+        field="spec.field",
+        value="v",
+    )
+    assert handler.labels == {"l": kopf.PRESENT}
+    assert handler.annotations == {"a": kopf.ABSENT}
+    assert handler.when is when
+    assert handler.field == ("spec", "field")
+    assert handler.value == "v"
+
+
+@pytest.mark.parametrize("decorator", [kopf.on.update, kopf.on.field])
+def test_options_of_changes(registry: OperatorRegistry, decorator: Decorator) -> None:
+    handler = declare(decorator, registry, field="spec.field", old=0, new=kopf.PRESENT)
+    assert handler.old == 0
+    assert handler.new is kopf.PRESENT
+
+
+@pytest.mark.parametrize("decorator", RESOURCES)
+@pytest.mark.parametrize(("args", "kwargs", "selector"), [
+    (("kopf.dev", "v1", "kex"), {}, Selector("kopf.dev", "v1", "kex")),
+    (("kopf.dev/v1", "kex"), {}, Selector("kopf.dev/v1", "kex")),
+    (("kex.kopf.dev",), {}, Selector("kex.kopf.dev")),
+    ((EVERYTHING,), {}, Selector(EVERYTHING)),
+    (("kopfexamples",), {"group": "kopf.dev", "version": "v1"}, Selector("kopf.dev/v1", "kopfexamples")),
+])
+def test_resources(registry: OperatorRegistry, decorator: Decorator, args: Any, kwargs: Any, selector: Any) -> None:
+    assert declare(decorator, registry, *args, **kwargs).selector == selector
+
+
+@pytest.mark.parametrize("name", ["kind", "plural", "singular", "shortcut", "category"])
+def test_resources_by_specific_names(registry: OperatorRegistry, name: str) -> None:
+    options: Any = {name: "x"}
+    kopf.on.create(registry=registry, **options)(function)
+    assert registry.resources[0].selector == Selector(**options)
+
+
+@pytest.mark.parametrize("select", [
+    lambda resource: resource.plural == "pods",
+    lambda resource, **_: resource.plural == "pods",
+])
+def test_resources_by_callbacks(registry: OperatorRegistry, select: Any) -> None:
+    handler = declare(kopf.on.event, registry, select)
+    assert handler.selector.check(kopf.Resource("", "v1", "pods"))
+    assert not handler.selector.check(kopf.Resource("", "v1", "nodes"))
+
+
+@pytest.mark.parametrize("decorator", RESOURCES)
+@pytest.mark.parametrize(("options", "id"), [
+    ({}, "function"),
+    ({"field": "spec.field"}, "function/spec.field"),
+    ({"field": ("spec", "my.domain/x")}, "function/spec.my.domain/x"),
+    ({"id": "x"}, "x"),
+    ({"id": "x", "field": "spec.field"}, "x/spec.field"),
+])
+def test_ids(registry: OperatorRegistry, decorator: Decorator, options: Any, id: str) -> None:
+    if decorator is kopf.on.field and "field" not in options:
+        options, id = {**options, "field": "spec"}, f"{id}/spec"
+    assert declare(decorator, registry, **options).id == id
+
+
+@pytest.mark.parametrize(("fn", "id"), [
+    (Namespace().method, "method"),
+    (Callable_(), "Callable_"),
+    (functools.partial(function), "function"),
+])
+@pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.startup])
+def test_anything_callable_can_be_a_handler(registry: OperatorRegistry, decorator: Decorator, fn: Any, id: str) -> None:
+    handler = declare(decorator, registry, fn=fn)
+    assert (handler.fn, handler.id) == (fn, id)
+
+
+def test_decorators_can_be_stacked(registry: OperatorRegistry) -> None:
+    @kopf.on.resume("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples", field="spec.field", registry=registry)
+    def fn(**_: Any) -> None: ...
+
+    assert [handler.fn for handler in registry.resources] == [fn, fn, fn]
+    assert [handler.id for handler in registry.resources] == ["fn/spec.field", "fn", "fn"]
+
+
+# --- errors ---
+
+
+@pytest.mark.parametrize("decorator", RESOURCES)
+def test_the_resource_must_be_named(registry: OperatorRegistry, decorator: Decorator) -> None:
+    with pytest.raises(TypeError, match="resource is not specified"):
+        decorator(registry=registry, field="spec")
+
+
+@pytest.mark.parametrize("decorator", RESOURCES)
+def test_the_resource_must_be_named_without_contradictions(registry: OperatorRegistry, decorator: Decorator) -> None:
+    with pytest.raises(TypeError, match="only one name"):
+        decorator("pods", kind="Pod", registry=registry, field="spec")
+
+
+@pytest.mark.parametrize("decorator", RESOURCES)
+def test_the_resource_cannot_have_more_than_three_parts(registry: OperatorRegistry, decorator: Decorator) -> None:
+    with pytest.raises(TypeError):
+        decorator("kopf.dev", "v1", "kopfexamples", "extra", registry=registry, field="spec")
+
+
+@pytest.mark.parametrize("options", [{}, {"field": None}, {"field": ""}, {"field": ()}])
+def test_field_handlers_must_have_a_field(registry: OperatorRegistry, options: Any) -> None:
+    with pytest.raises(TypeError, match="field is not specified"):
+        kopf.on.field("kopfexamples", registry=registry, **options)
+
+
+@pytest.mark.parametrize("decorator", RESOURCES)
+def test_fields_must_be_fields(registry: OperatorRegistry, decorator: Decorator) -> None:
+    with pytest.raises(ValueError, match="must be a dotted string"):
+        decorator("kopfexamples", field=123, registry=registry)
+
+
+@pytest.mark.parametrize("decorator", [decorator for decorator in RESOURCES if decorator is not kopf.on.field])
+def test_values_need_a_field(registry: OperatorRegistry, decorator: Decorator) -> None:
+    with pytest.raises(TypeError, match=r"value= needs field="):
+        decorator("kopfexamples", value="v", registry=registry)
+
+
+@pytest.mark.parametrize("options", [{"old": "x"}, {"new": "x"}, {"old": 0, "new": False}])
+def test_old_and_new_values_need_a_field(registry: OperatorRegistry, options: Any) -> None:
+    with pytest.raises(TypeError, match=r"need field="):
+        kopf.on.update("kopfexamples", registry=registry, **options)
+
+
+@pytest.mark.parametrize("decorator", [kopf.on.update, kopf.on.field])
+@pytest.mark.parametrize("options", [{"old": "x"}, {"new": "x"}, {"old": "x", "new": "y"}, {"old": kopf.ABSENT}])
+def test_values_cannot_be_mixed_with_old_and_new_values(
+    registry: OperatorRegistry, decorator: Decorator, options: Any
+) -> None:
+    with pytest.raises(TypeError, match=r"Either value= or old=/new="):
+        decorator("kopfexamples", field="spec", value="v", registry=registry, **options)
+
+
+@pytest.mark.parametrize("decorator", [*RESOURCES, *(decorator for decorator, _ in ACTIVITIES)])
+def test_unknown_options_are_refused(registry: OperatorRegistry, decorator: Decorator) -> None:
+    with pytest.raises(TypeError, match="unknown"):
+        declare(decorator, registry, unknown="x")
+
+
+@pytest.mark.parametrize("decorator", [
+    decorator for decorator in RESOURCES if decorator not in (kopf.on.update, kopf.on.field)
+])
+@pytest.mark.parametrize("option", ["old", "new"])
+def test_only_changes_have_old_and_new_values(registry: OperatorRegistry, decorator: Decorator, option: str) -> None:
+    options: Any = {option: "x"}
+    with pytest.raises(TypeError):
+        declare(decorator, registry, field="spec", **options)
+
+
+@pytest.mark.parametrize("option", ["errors", "timeout", "retries", "backoff"])
+def test_handlers_of_raw_events_are_never_retried(registry: OperatorRegistry, option: str) -> None:
+    options: Any = {option: 1}
+    with pytest.raises(TypeError, match=option):
+        declare(kopf.on.event, registry, **options)
+
+
+@pytest.mark.parametrize("decorator", [kopf.on.event, kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume])
+def test_decorators_cannot_be_used_without_arguments(decorator: Any) -> None:
+    async def coroutine(**_: Any) -> None: ...
+
+    for fn in [function, coroutine]:
+        with pytest.raises(TypeError, match="without arguments"):
+            decorator(fn)(fn)
+
+
+@pytest.mark.parametrize("decorator", [decorator for decorator, _ in ACTIVITIES])
+def test_decorators_of_activities_cannot_be_used_without_parentheses(decorator: Any) -> None:
+    with pytest.raises(TypeError):
+        decorator(function)
+
+
+@pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.startup])
+@pytest.mark.parametrize("fn", [None, "fn", staticmethod(classmethod(function))])
+def test_handlers_must_be_callable(registry: OperatorRegistry, decorator: Decorator, fn: Any) -> None:
+    with pytest.raises(TypeError, match="must be a function"):
+        declare(decorator, registry, fn=fn)
+    assert not registry
