@@ -51,7 +51,7 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="how many alternating rounds for up to 1,000 objects; "
                         "larger sizes are run once (default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help="the same as --sizes 300 --rounds 1")
-    parser.add_argument("--rate", type=float, default=1000, help="objects per second, at most (default: %(default)s)")
+    parser.add_argument("--rate", type=float, default=5000, help="objects per second, at most (default: %(default)s)")
     parser.add_argument("--in-flight", type=int, default=50,
                         help="how many objects can be not handled at once (default: %(default)s)")
     parser.add_argument("--original", type=pathlib.Path, default=pathlib.Path(".venv-original"),

@@ -29,10 +29,21 @@ def get_annotations(cluster: LocalCluster, name: str) -> dict[str, str]:
     return annotations
 
 
+def make_registry() -> kopf.OperatorRegistry:
+    """A registry with a login that does not depend on which client libraries other tests have imported."""
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    async def login_fn(**kwargs: object) -> kopf.ConnectionInfo | None:
+        return kopf.login_with_kubeconfig(**kwargs)
+
+    return registry
+
+
 @pytest.fixture(autouse=True)
 def default_registry() -> Iterator[kopf.OperatorRegistry]:
     """The default registry for the duration of the test, so that the loaded handlers do not get into others."""
-    previous, registry = kopf.get_default_registry(), kopf.OperatorRegistry()
+    previous, registry = kopf.get_default_registry(), make_registry()
     kopf.set_default_registry(registry)
     yield registry
     kopf.set_default_registry(previous)
@@ -59,7 +70,7 @@ def test_operator_in_the_background(cluster: LocalCluster) -> None:
 
 
 def test_registry_and_settings(cluster: LocalCluster) -> None:
-    registry = kopf.OperatorRegistry()
+    registry = make_registry()
     settings = kopf.OperatorSettings()
     seen: list[kopf.OperatorSettings] = []
 
@@ -75,7 +86,7 @@ def test_registry_and_settings(cluster: LocalCluster) -> None:
 
 def test_errors_of_the_operator_are_raised(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nonexistent"))
-    runner = KopfRunner(["run", HANDLERS], registry=_make_registry(), timeout=10)
+    runner = KopfRunner(["run", HANDLERS], registry=make_registry(), timeout=10)
     with pytest.raises(kopf.LoginError), runner:
         runner.future.result(timeout=10)
     assert runner.exit_code == 1
@@ -86,14 +97,14 @@ def test_errors_of_the_operator_are_raised(monkeypatch: pytest.MonkeyPatch, tmp_
 
 def test_errors_of_the_operator_can_be_suppressed(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nonexistent"))
-    with KopfRunner(["run"], registry=_make_registry(), timeout=10, reraise=False) as runner:
+    with KopfRunner(["run"], registry=make_registry(), timeout=10, reraise=False) as runner:
         runner.future.result(timeout=10)
     assert isinstance(runner.exception, kopf.LoginError)
 
 
 def test_errors_of_the_test_win(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nonexistent"))
-    runner = KopfRunner(["run"], registry=_make_registry(), timeout=10)
+    runner = KopfRunner(["run"], registry=make_registry(), timeout=10)
     with pytest.raises(ZeroDivisionError), runner:
         _ = runner.future.result(timeout=10).exit_code / 0
 
@@ -107,7 +118,7 @@ def test_wrong_usage_of_the_command() -> None:
 
 
 def test_operators_that_do_not_stop_in_time(cluster: LocalCluster) -> None:
-    registry, started, released = kopf.OperatorRegistry(), threading.Event(), threading.Event()
+    registry, started, released = make_registry(), threading.Event(), threading.Event()
 
     @kopf.on.cleanup(registry=registry)
     async def cleanup_fn(**_: object) -> None:
@@ -132,17 +143,3 @@ def test_outcome_is_not_known_in_advance(cluster: LocalCluster) -> None:
     with runner, pytest.raises(RuntimeError, match="known only when the operator has stopped"):
         _ = runner.exit_code
     assert runner.exit_code == 0
-
-
-def _make_registry() -> kopf.OperatorRegistry:
-    registry = kopf.OperatorRegistry()
-
-    @kopf.on.login(registry=registry)
-    async def login_fn(**kwargs: object) -> kopf.ConnectionInfo | None:
-        return kopf.login_with_kubeconfig(**kwargs)
-
-    @kopf.on.create("kopfexamples", registry=registry)
-    def create_fn(**_: object) -> None:
-        pass
-
-    return registry

@@ -128,16 +128,19 @@ def login(**options: Unpack[ActivityOptions]) -> Callable[[Fn], Fn]:
 
 def event(*name: Name, **options: Unpack[EventOptions]) -> Callable[[Fn], Fn]:
     """Called for every event in the watch stream, silently: no state is kept on the object, errors are only logged."""
+    _check_options(options, EventOptions)
     return _declare(WatchingHandler, name, options)
 
 
 def create(*name: Name, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
     """Called when an object is created, or when it is seen for the first time."""
+    _check_options(options, CreateOptions)
     return _declare(ChangingHandler, name, options, reason=Reason.CREATE)
 
 
 def resume(*name: Name, deleted: bool | None = None, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
     """Called once for every object that exists when the operator starts."""
+    _check_options(options, CreateOptions)
     return _declare(ChangingHandler, name, options, reason=None, initial=True, deleted=bool(deleted))
 
 
@@ -145,6 +148,7 @@ def update(
     *name: Name, old: ValueFilter = None, new: ValueFilter = None, **options: Unpack[CreateOptions]
 ) -> Callable[[Fn], Fn]:
     """Called when an object is essentially changed; with ``field=``, when that field is changed."""
+    _check_options(options, CreateOptions)
     _check_change_filters(options, old, new)
     return _declare(
         ChangingHandler, name, options, reason=Reason.UPDATE, field_needs_change=True, old=old, new=new
@@ -153,6 +157,7 @@ def update(
 
 def delete(*name: Name, optional: bool | None = None, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
     """Called when an object is marked for deletion, before it is actually deleted."""
+    _check_options(options, CreateOptions)
     return _declare(ChangingHandler, name, options, reason=Reason.DELETE, requires_finalizer=not optional)
 
 
@@ -160,6 +165,7 @@ def field(
     *name: Name, old: ValueFilter = None, new: ValueFilter = None, **options: Unpack[CreateOptions]
 ) -> Callable[[Fn], Fn]:
     """Called when the field of an object is added, changed, or removed. The ``field=`` is mandatory."""
+    _check_options(options, CreateOptions)
     if not options.get("field"):
         raise TypeError("The field is not specified: @kopf.on.field(…, field='spec.something').")
     _check_change_filters(options, old, new)
@@ -175,6 +181,8 @@ def subhandler(
     The handler will be considered as finished only when all of its sub-handlers are. Until then, it is called again
     and again, and must declare the same sub-handlers. Raises :class:`LookupError` outside of handlers.
     """
+    _check_options(options, SubhandlerOptions)
+    _check_change_filters(options, old, new)
 
     def decorate(fn: Fn) -> Fn:
         context = current_subhandling.get(None)
@@ -194,7 +202,15 @@ def register(
     return subhandler(old=old, new=new, **options)(fn)
 
 
-def _check_change_filters(options: CreateOptions, old: ValueFilter, new: ValueFilter) -> None:
+def _check_options(options: Mapping[str, Any], known: type[FilterOptions]) -> None:
+    unknown = sorted(options.keys() - known.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"This kind of handlers has no such options: {', '.join(unknown)}.")
+    if options.get("value") is not None and not options.get("field"):
+        raise TypeError("The filter value= needs field= to know what to check.")
+
+
+def _check_change_filters(options: FilterOptions, old: ValueFilter, new: ValueFilter) -> None:
     if options.get("value") is not None and (old is not None or new is not None):
         raise TypeError("Either value= or old=/new= can be specified, not both: value= means any of old & new values.")
     if (old is not None or new is not None) and not options.get("field"):
@@ -226,8 +242,6 @@ def _declare(
     registry = generic.pop("registry", None)
     id = generic.pop("id", None)
     path = parse_field(generic.pop("field", None))
-    if generic.get("value") is not None and not path:
-        raise TypeError("The filter value= needs field= to know what to check.")
 
     def decorate(fn: Fn) -> Fn:
         _check_function(fn)

@@ -130,7 +130,8 @@ json_values = st.recursive(
                          "ownerReferences", "containers", "uid", "x"]), inner, max_size=4),
     max_leaves=15)
 paths = st.lists(st.sampled_from(["api", "apis", "v1", "apps", "namespaces", "default", "pods", "configmaps", "nosuch",
-                                  "deployments", "status", "one", "..", "%2F", "%00", "%zz", "é", "apiextensions.k8s.io",
+                                  "deployments", "status", "one", "..", "%2F", "%00", "%zz", "é",
+                                  "apiextensions.k8s.io",
                                   "customresourcedefinitions", "_kopf", "faults", "openapi", "v3"]), max_size=8)
 content_types = st.sampled_from(["application/json", "application/merge-patch+json", "application/json-patch+json",
                                  "application/strategic-merge-patch+json", "application/yaml", "x", ""])

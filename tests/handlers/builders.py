@@ -67,7 +67,7 @@ def _complete(body: Mapping[str, Any], fields: dict[str, Any]) -> dict[str, Any]
         "memo": object(),
         "indices": {},
         "resource": RESOURCE,
-        "body": Body({"metadata": {}, **body}),
+        "body": body if isinstance(body, Body) else Body({"metadata": {}, **body}),
         "patch": Patch(),
     }
     return {**defaults, **fields}

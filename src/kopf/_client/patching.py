@@ -10,6 +10,9 @@ from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange, Patch, PatchRequest, compose
 from kopf._values.resources import Resource
 
+_IDENTITY_MISMATCH = "UID in precondition"
+"""How the API says that the object is not the expected one; the status & reason are the same for all conflicts."""
+
 
 class PatchConflict(Exception):
     """A guarded patch was refused: most probably, the object has changed meanwhile. The cause is the API's error."""
@@ -39,7 +42,7 @@ async def patch_object(
         try:
             response = await api.patch(
                 path,
-                payload=request.payload(obj.head.resourceVersion),
+                payload=request.payload(obj.head.resourceVersion, obj.head.uid),
                 content_type=request.content_type,
                 logger=logger,
             )
@@ -48,6 +51,8 @@ async def patch_object(
         except (APIConflictError, APIUnprocessableError) as e:
             if request.guarded:
                 raise PatchConflict(str(e)) from e
+            if _IDENTITY_MISMATCH in e.message:
+                return None  # the object is gone, and there is another one with the same name
             raise
         obj = KubeObject.from_json(response, api_version=obj.api_version, kind=obj.kind)
     return obj

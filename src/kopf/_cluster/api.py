@@ -5,6 +5,7 @@ Everything is synchronous; only streams go on afterwards.
 """
 from __future__ import annotations
 
+import json
 import platform
 from collections.abc import Mapping
 from typing import Any, Final
@@ -194,8 +195,8 @@ class API:
 
     def _written(self, status: int, kind: Kind, record: Record, request: Request, options: WriteOptions) -> Answer:
         form = negotiate(request.accept)
-        headers = {"Warning": ", ".join(f'299 - {codec.encode(text).decode("ascii", "replace")}' for text in options.warnings)} \
-            if options.warnings else {}
+        warnings = [f"299 - {json.dumps(text)}" for text in options.warnings or ()]
+        headers = {"Warning": ", ".join(warnings)} if warnings else {}
         return Answer(status, form.one(kind, record), form.content_type, headers)
 
 
@@ -234,7 +235,8 @@ def _read_object(kind: Kind, request: Request) -> Obj:
     """Decode the object of a creation or an update, and check that it is of the right kind."""
     body = _decode_body(request, kind.kind)
     if not body.get("kind"):
-        raise _unrecognized(kind.kind, "Object 'Kind' is missing in '%s'" % request.body.decode(errors="replace")[:200])
+        excerpt = request.body.decode(errors="replace")[:200]
+        raise _unrecognized(kind.kind, f"Object 'Kind' is missing in '{excerpt}'")
     if not body.get("apiVersion"):
         raise _unrecognized(kind.kind, "couldn't get version/kind; 'apiVersion' is missing")
     if body["apiVersion"] != kind.api_version:

@@ -87,8 +87,8 @@ _REASONS: Final[dict[int, tuple[str, str]]] = {
 }
 
 
-class WatchControl(msgspec.Struct):
-    """What the server can do to its watches and connections; set by the server while it runs."""
+class ServerControl(msgspec.Struct):
+    """How faults reach a running server, from whatever thread."""
 
     cut: Callable[[bool], None]
     compact: Callable[[], None]
@@ -110,9 +110,9 @@ class Faults:
         self._random = random.Random(seed)
         self._used: dict[int, int] = {}
         self._lock = threading.Lock()
-        self._control: WatchControl | None = None
+        self._control: ServerControl | None = None
 
-    def bind(self, control: WatchControl | None) -> None:
+    def bind(self, control: ServerControl | None) -> None:
         self._control = control
 
     def inject(

@@ -13,7 +13,7 @@ import hmac
 import logging
 import ssl
 import urllib.parse
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final, Protocol
 
 from aiohttp import web
@@ -24,7 +24,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from . import codec, statuses
 from .admin import PREFIX, Admin
-from .faults import FaultRule, Faults, WatchControl
+from .faults import FaultRule, Faults, ServerControl
 from .requests import Answer, Call, Request, Stream, resolve
 
 logger = logging.getLogger("kopf.cluster")
@@ -62,7 +62,7 @@ class HTTPServer:
         self._server: web.Server | None = None
         self._listener: asyncio.Server | None = None
 
-    async def start(self, host: str, port: int, context: ssl.SSLContext, control: WatchControl) -> int:
+    async def start(self, host: str, port: int, context: ssl.SSLContext, compact: Callable[[], None]) -> int:
         """Begin to listen; give the port."""
         loop = asyncio.get_running_loop()
         self._server = web.Server(
@@ -71,9 +71,9 @@ class HTTPServer:
         self._listener = await loop.create_server(
             self._server, host, port, ssl=context, ssl_handshake_timeout=_UNLIMITED, ssl_shutdown_timeout=1.0,
             backlog=1024)
-        self._faults.bind(WatchControl(
+        self._faults.bind(ServerControl(
             cut=lambda clean: _call_soon(loop, self._cut, clean),
-            compact=lambda: _call_soon(loop, control.compact),
+            compact=lambda: _call_soon(loop, compact),
             changed=lambda: _call_soon(loop, self._apply_faults)))
         self._apply_faults()
         return int(self._listener.sockets[0].getsockname()[1])
@@ -165,7 +165,8 @@ class HTTPServer:
             _disconnect(http)
 
     async def _send_stream(self, http: web.BaseRequest, stream: Stream) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": stream.content_type, "Cache-Control": "no-cache, private"})
+        headers = {"Content-Type": stream.content_type, "Cache-Control": "no-cache, private"}
+        response = web.StreamResponse(headers=headers)
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a request is handled outside of a task")

@@ -17,6 +17,9 @@ from .statuses import FieldError, forbidden_value, invalid_value, required
 from .storage import Key, Record
 
 MAX_ANNOTATIONS: Final = 256 * 1024
+# What the encoding of an object begins with; the first two are stored apart, as they depend on the version.
+HEAD_FIELDS: Final = ("apiVersion", "kind", "metadata")
+
 MAX_OBJECT: Final = 3 * 512 * 1024  # etcd's limit of a request
 
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -94,10 +97,7 @@ def open_record(kind: Kind, record: Record) -> Obj:
 def seal(kind: Kind, obj: Obj, revision: int) -> Record:
     """Encode an object, once and for all readers, as of the given revision."""
     metadata = {**obj["metadata"], "resourceVersion": str(revision)}
-    body = {"metadata": metadata}
-    for key, value in obj.items():
-        if key not in ("apiVersion", "kind", "metadata"):
-            body[key] = value
+    body = {"metadata": metadata} | {key: value for key, value in obj.items() if key not in HEAD_FIELDS}
     return Record(
         key=key_of(metadata),
         revision=revision,
@@ -186,8 +186,8 @@ def _validate_owners(owners: list[Obj]) -> Iterator[FieldError]:
     controllers = [owner for owner in owners if owner.get("controller")]
     if len(controllers) > 1:
         names = " and ".join(f"{owner.get('kind')}/{owner.get('name')}" for owner in controllers[:2])
-        yield invalid_value("metadata.ownerReferences", None,
-                            f'Only one reference can have Controller set to true. Found "true" in references for {names}')
+        yield invalid_value("metadata.ownerReferences", None, "Only one reference can have Controller set to true. "
+                                                              f'Found "true" in references for {names}')
 
 
 def require_name(kind: Kind, metadata: Obj) -> Iterator[FieldError]:

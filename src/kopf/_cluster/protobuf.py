@@ -22,7 +22,8 @@ MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\0"
 
 # Messages with their fields: ``number name type``. The types: s(tring), i(nteger), b(oolean), x (bytes), t(ime),
-# q(uantity), o (integer or string), - (ignored), or another message; with ``[]`` for lists and ``{}`` for maps from strings.
+# q(uantity),
+# o (integer or string), - (ignored), or another message; with ``[]`` for lists and ``{}`` for maps from strings.
 # ``?`` marks the fields that can be absent: their empty values have a meaning, while those of the others have none.
 _MESSAGES: Final = """
 ObjectMeta: 1 name s, 2 generateName s, 3 namespace s, 4 selfLink s, 5 uid s, 6 resourceVersion s, 7 generation i,

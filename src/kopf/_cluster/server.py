@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import collections
 import concurrent.futures
-import contextlib
 import pathlib
 import tempfile
 import threading
@@ -23,7 +22,7 @@ from .control.definitions import Definitions
 from .control.namespaces import Namespaces
 from .control.work import WorkQueue
 from .credentials import Credentials, make_credentials, write_privately
-from .faults import Faults, WatchControl
+from .faults import Faults
 from .http import HTTPServer
 from .kinds.builtin import read_kinds
 from .kinds.kind import Kind, Obj
@@ -71,8 +70,7 @@ class ClusterServer:
         self._api = API(self._store, self._registry, self._writer, address=f"{host}:{port}",
                         bookmark_interval=self._bookmark_interval)
         self._http = HTTPServer(self, token=credentials.token, faults=self._faults)
-        control = WatchControl(cut=lambda clean: None, compact=self._store.compact, changed=lambda: None)
-        port = await self._http.start(host, port, credentials.make_ssl_context(), control)
+        port = await self._http.start(host, port, credentials.make_ssl_context(), self._store.compact)
         self._worker = asyncio.create_task(self._queue.run(), name="control loops of the local cluster")
         return port
 
@@ -163,18 +161,22 @@ class LocalCluster:
         try:
             started.result()
         except BaseException:
-            self._thread.join()
-            self._thread = None
+            started.cancel()  # if it is this thread that is interrupted, the other one goes no further
+            self._end_thread()
             raise
         return self
 
     def __exit__(
             self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None,
     ) -> None:
-        if self._thread is not None and self._loop is not None and self._stopping is not None:
-            self._loop.call_soon_threadsafe(self._stopping.set)
-            self._thread.join()
-            self._thread = None
+        self._end_thread()
+
+    def _end_thread(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            if self._loop is not None and self._stopping is not None:
+                self._loop.call_soon_threadsafe(self._stopping.set)
+            thread.join()
 
     async def __aenter__(self) -> LocalCluster:
         await self._start()
@@ -193,11 +195,13 @@ class LocalCluster:
         try:
             await self._start()
         except BaseException as error:
-            started.set_exception(error)
+            if started.set_running_or_notify_cancel():
+                started.set_exception(error)
             return
-        started.set_result(None)
         try:
-            await self._stopping.wait()
+            if started.set_running_or_notify_cancel():
+                started.set_result(None)
+                await self._stopping.wait()
         finally:
             await self._stop()
 
@@ -225,7 +229,7 @@ class LocalCluster:
         write_privately(self.kubeconfig, text)
 
     async def _stop(self) -> None:
-        server, self._server = self._server, None
+        server, self._server, self._loop = self._server, None, None
         try:
             if server is not None:
                 await server.stop()
@@ -292,5 +296,4 @@ async def serve_forever(
     async with LocalCluster(host=host, port=port, kubeconfig=kubeconfig) as cluster:
         if started is not None:
             started(cluster)
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.get_running_loop().create_future()
+        await asyncio.get_running_loop().create_future()

@@ -25,7 +25,6 @@ FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
 
 _SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"  # as in Kubernetes: no vowels, no look-alikes
-_HEAD_FIELDS: Final = ("apiVersion", "kind", "metadata")
 # What only the server decides: the values are taken from the previous state whatever the client says.
 _SERVER_FIELDS: Final = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 
@@ -232,7 +231,7 @@ class Writer:
 
     @staticmethod
     def _compose(kind: Kind, body: Obj, metadata: Obj) -> Obj:
-        rest = {key: value for key, value in body.items() if key not in _HEAD_FIELDS}
+        rest = {key: value for key, value in body.items() if key not in objects.HEAD_FIELDS}
         return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **rest}
 
     @staticmethod
@@ -259,8 +258,9 @@ class Writer:
             raise statuses.conflict(kind, name, f"Precondition failed: UID in precondition: {metadata['uid']}, "
                                                 f"UID in object meta: {known['uid']}")
         if need_version and "resourceVersion" not in metadata:
-            raise statuses.invalid(kind, name, [statuses.FieldError(
-                "metadata.resourceVersion", "FieldValueInvalid", "Invalid value: 0x0: must be specified for an update")])
+            text = "Invalid value: 0x0: must be specified for an update"
+            error = statuses.FieldError("metadata.resourceVersion", "FieldValueInvalid", text)
+            raise statuses.invalid(kind, name, [error])
         if metadata.setdefault("resourceVersion", known["resourceVersion"]) != known["resourceVersion"]:
             raise statuses.modified(kind, name)
         errors = [statuses.invalid_value(f"metadata.{field}", metadata.get(field), "field is immutable")
@@ -277,12 +277,12 @@ class Writer:
         errors: list[statuses.FieldError] = []
         if kind.schema is not None:
             body = codec.decode(codec.encode(
-                {key: value for key, value in new.items() if key not in _HEAD_FIELDS}))
+                {key: value for key, value in new.items() if key not in objects.HEAD_FIELDS}))
             unknown = list(schemas.prune(body, kind.schema, "", root=True))
             _report_unknown(unknown, options)
             schemas.fill_defaults(body, kind.schema)
             errors += schemas.validate(body, kind.schema, "", root=True)
-            for key in [key for key in new if key not in _HEAD_FIELDS]:
+            for key in [key for key in new if key not in objects.HEAD_FIELDS]:
                 del new[key]
             new.update(body)
         if kind.strategy is not None:
@@ -328,5 +328,6 @@ def _check_preconditions(kind: Kind, record: Record, wanted: Preconditions | Non
         raise statuses.conflict(kind, name, f"Precondition failed: UID in precondition: {wanted.uid}, "
                                             f"UID in object meta: {record.uid}")
     if wanted.resourceVersion is not None and wanted.resourceVersion != str(record.revision):
-        raise statuses.conflict(kind, name, "Precondition failed: ResourceVersion in precondition: "
-                                            f"{wanted.resourceVersion}, ResourceVersion in object meta: {record.revision}")
+        raise statuses.conflict(
+            kind, name, f"Precondition failed: ResourceVersion in precondition: {wanted.resourceVersion}, "
+                        f"ResourceVersion in object meta: {record.revision}")

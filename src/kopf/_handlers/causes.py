@@ -46,7 +46,7 @@ class Cause:
 
     def kwargs_for(self, handler: Handler) -> Kwargs:
         """The kwargs for the handler, before it is known which attempt of it is executed."""
-        return {**self.kwargs, "param": handler.param}
+        return {"param": handler.param, **self.kwargs}
 
 
 @dataclasses.dataclass(kw_only=True)

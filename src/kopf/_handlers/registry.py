@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TypeVar
 
 from kopf._handlers.handlers import ActivityHandler, ChangingHandler, Handler, ResourceHandler, WatchingHandler
 from kopf._values.fields import FieldPath
 from kopf._values.reasons import Activity
 from kopf._values.resources import Resource
 from kopf._values.selectors import Selector
+
+H = TypeVar("H", bound=ResourceHandler)
 
 _ESSENTIAL_METADATA = frozenset({"labels", "annotations"})
 
@@ -101,11 +104,17 @@ def _is_unessential(field: FieldPath) -> bool:
     return field[0] in ("status", "apiVersion", "kind")
 
 
-def deduplicate(handlers: Iterable[ChangingHandler]) -> Iterator[ChangingHandler]:
+def get_identity(handler: Handler) -> tuple[int, int, str]:
+    """What is considered the same handler: the same function (a method of the same instance) under the same id."""
+    fn = handler.fn
+    return id(getattr(fn, "__func__", fn)), id(getattr(fn, "__self__", None)), handler.id
+
+
+def deduplicate(handlers: Iterable[H]) -> Iterator[H]:
     """Leave one of those that are the same function under the same id, i.e. of several decorators on a function."""
-    seen: set[tuple[int, str]] = set()
+    seen: set[tuple[int, int, str]] = set()
     for handler in handlers:
-        key = (id(handler.fn), handler.id)
+        key = get_identity(handler)
         if key not in seen:
             seen.add(key)
             yield handler

@@ -14,7 +14,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 from kopf._client.errors import APIClientError
 from kopf._client.patching import patch_object
@@ -58,6 +58,13 @@ class Unsaved:
     """Whether the API will never accept it, e.g. because it is too big; as opposed to passing problems."""
 
 
+class Known(NamedTuple):
+    """The progress of the handlers as it was just saved."""
+
+    reason: Reason
+    states: Mapping[HandlerId, HandlerState]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Step:
     """What has come out of a cycle."""
@@ -68,8 +75,12 @@ class Step:
     """Whether the object was changed by the cycle, so that its new state is to be looked at right away."""
     delay: float | None = None
     """If not changed, in how many seconds to continue; ``None`` if there is nothing to do until it changes."""
+    settled: bool = False
+    """Whether the new state is known to need no handling: nothing was changed but what we have changed."""
     resumed: bool = False
     """Whether the object is known to the operator from now on, i.e. its initial handling is over."""
+    progress: Known | None = None
+    """If the handling goes on, what is on the object now, so that there is no need to read it from there."""
 
 
 class HandlingFailure(Exception):
@@ -92,6 +103,7 @@ class HandlingCycle:
         *,
         initial: bool,
         unsaved: Unsaved | None,
+        known: Known | None = None,
         user_code: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self._env = env
@@ -101,6 +113,7 @@ class HandlingCycle:
         self._body = Body(obj)
         self._initial = initial
         self._unsaved = unsaved
+        self._known = known
         self._user_code = user_code
         self._executed = False
         self._finalizer = env.settings.persistence.finalizer
@@ -178,7 +191,8 @@ class HandlingCycle:
         outgoing = self._make_outgoing_patch(cause.patch)
         if delay is not None:
             progress.store(outgoing)
-            step = await self._save(cause, progress, outgoing, change=change, delay=delay)
+            known = Known(cause.reason, dict(progress))
+            step = await self._save(cause, progress, outgoing, change=change, delay=delay, known=known)
             if delay > 0 and not step.changed:
                 self._logger.debug("Sleeping for %s seconds for the delayed handlers.", delay)
             return step
@@ -203,6 +217,7 @@ class HandlingCycle:
             body=self._body,
             reason=cause.reason,
             now=self._env.clock.now(),
+            known=self._known.states if self._known is not None and self._known.reason is cause.reason else {},
             unsaved={} if self._unsaved is None else self._unsaved.states,
         )
         progress.involve(called)
@@ -321,9 +336,29 @@ class HandlingCycle:
         if cause.reason is Reason.NOOP and not outgoing and change is None:
             self._logger.debug("Something has changed, but we are not interested (the essence is the same).")
         step = await self._save(cause, progress, outgoing, change=change, resumed=True)
-        if not step.changed:
+        if not step.changed or self._is_settled(step.obj, cause, outgoing):
             self._logger.debug("Handling cycle is finished, waiting for new changes.")
+            return dataclasses.replace(step, settled=True) if step.changed else step
         return step
+
+    def _is_settled(self, obj: KubeObject | None, cause: ChangingCause, outgoing: Patch) -> bool:
+        """
+        Tell if the object is as before, plus our traces. It is much cheaper than to detect that there are no changes.
+
+        If in doubt, it says no, and the object is looked at as always.
+        """
+        if obj is None or cause.patch.fns or cause.patch.keys() - {"status"} or self._handlers.extra_fields:
+            return False
+        before, after = self._obj.head, obj.head
+        changes = outgoing.get("metadata", {}).get("annotations", {})
+        annotations = {**(before.annotations or {}), **changes}
+        return (
+            after.deletionTimestamp is None
+            and (after.labels or {}) == (before.labels or {})
+            and (after.finalizers or []) == (before.finalizers or [])
+            and (after.annotations or {}) == {key: value for key, value in annotations.items() if value is not None}
+            and obj.has_same_content(self._obj)
+        )
 
     def _get_handled_essence(self, cause: ChangingCause) -> BodyEssence:
         """What the handlers have really seen: if it was not saved at once, the object could have changed since then."""
@@ -339,6 +374,7 @@ class HandlingCycle:
         *,
         change: FinalizerChange | None = None,
         delay: float | None = None,
+        known: Known | None = None,
         resumed: bool = False,
     ) -> Step:
         """Bring the changes to the object. Without any, no API calls are made."""
@@ -365,7 +401,7 @@ class HandlingCycle:
             self._logger.debug("Patching was skipped: the object does not exist anymore.")
             return Step(None, resumed=True)
         is_changed = obj.head.resourceVersion != self._obj.head.resourceVersion
-        return Step(obj, changed=is_changed, delay=delay, resumed=resumed)
+        return Step(obj, changed=is_changed, delay=delay, resumed=resumed, progress=known)
 
 
 def _is_outdated(unsaved: Unsaved, detection: Detection) -> bool:

@@ -104,6 +104,7 @@ class Dispatcher:
     def _deliver(self, mailbox: Mailbox, obj: KubeObject) -> None:
         """Put the new state in. It interrupts the waiting for retries; after errors, only deletions do."""
         mailbox.state = obj
+        mailbox.progress = None
         mailbox.stop_suspecting()
         mailbox.conflicts = 0
         is_deletion = obj.head.deletionTimestamp is not None
@@ -209,6 +210,7 @@ class Dispatcher:
         mailbox.state = None
         mailbox.known = obj
         unsaved, mailbox.unsaved = mailbox.unsaved, None
+        progress, mailbox.progress = mailbox.progress, None
         mailbox.writes.start()
         cycle = HandlingCycle(
             self._env,
@@ -217,6 +219,7 @@ class Dispatcher:
             obj,
             initial=mailbox.initial,
             unsaved=unsaved,
+            known=progress,
             user_code=self._in_user_code,
         )
         try:
@@ -238,16 +241,17 @@ class Dispatcher:
         if step.obj is None:
             return  # the stream will tell that it is gone
         if step.changed:
-            self._follow_own_write(mailbox, obj, step.obj)
+            self._follow_own_write(mailbox, obj, step.obj, step)
         elif step.delay is not None and mailbox.state is None:
             self._schedule(mailbox, step.obj, step.delay)
 
-    def _follow_own_write(self, mailbox: Mailbox, before: KubeObject, after: KubeObject) -> None:
+    def _follow_own_write(self, mailbox: Mailbox, before: KubeObject, after: KubeObject, step: Step) -> None:
         version = after.head.resourceVersion
         mailbox.writes.finish(version, previous=before.head.resourceVersion)
         if mailbox.state is not None and not mailbox.writes.is_superseded(mailbox.state.head.resourceVersion, version):
             return  # there is something even newer
-        mailbox.state = after
+        mailbox.state = None if step.settled else after
+        mailbox.progress = step.progress
 
     def _schedule(self, mailbox: Mailbox, obj: KubeObject, delay: float) -> None:
         mailbox.known = obj

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 
 from kopf._client.watch_machine import WatchEvent
-from kopf._reactor.changing import Unsaved
+from kopf._reactor.changing import Known, Unsaved
 from kopf._reactor.versions import OwnWrites
 from kopf._values.objects import KubeObject
 
@@ -26,6 +26,7 @@ class Mailbox:
         "initial",
         "known",
         "last_error",
+        "progress",
         "raw_events",
         "state",
         "suspect",
@@ -56,6 +57,8 @@ class Mailbox:
         self.timer: asyncio.TimerHandle | None = None
         self.writes = OwnWrites(comparable=comparable_versions)
         self.unsaved: Unsaved | None = None
+        self.progress: Known | None = None
+        """The progress in the state that is to be handled next, if it was just saved by us."""
         self.errors = 0
         """How many times in a row the handling has failed because of us or of the API (not of the handlers)."""
         self.last_error: str | None = None

@@ -56,10 +56,11 @@ class HandlerState:
         """Note how the attempt has ended."""
         failed = outcome.final and outcome.exception is not None
         delay = None if outcome.final else outcome.delay
-        return dataclasses.replace(
-            self,
+        return HandlerState(
+            started=self.started,
             stopped=now if outcome.final else None,
             delayed=now + datetime.timedelta(seconds=delay) if delay else None,
+            purpose=self.purpose,
             retries=self.retries + (0 if isinstance(outcome.exception, HandlerChildrenRetry) else 1),
             success=outcome.final and not failed,
             failure=failed,
@@ -114,13 +115,15 @@ class Progress(Mapping[HandlerId, HandlerState]):
         body: Body,
         reason: Reason,
         now: datetime.datetime,
+        known: Mapping[HandlerId, HandlerState],
         unsaved: Mapping[HandlerId, HandlerState],
     ) -> None:
+        """``known`` are the states that are on the object for sure, so they need not be restored from it."""
         self._storage = storage
         self._body = body
         self._reason = reason
         self._now = now
-        self._states: dict[HandlerId, HandlerState] = dict(unsaved)
+        self._states: dict[HandlerId, HandlerState] = {**known, **unsaved}
         self._changed: set[HandlerId] = set(unsaved)
 
     @property
@@ -152,7 +155,9 @@ class Progress(Mapping[HandlerId, HandlerState]):
         state = HandlerState.from_record(record, now=self._now)
         # What was done for another reason does not count: e.g. a function that is for both updates and deletions.
         # Except for resuming, which is mixed into the handling for any other reason, and happens once.
-        if state.purpose is None or state.purpose == self._reason.value or handler.initial:
+        if state.purpose == self._reason.value:
+            return state
+        if state.purpose is None or handler.initial:
             return dataclasses.replace(state, purpose=self._reason.value)
         return None
 
@@ -191,12 +196,12 @@ class Progress(Mapping[HandlerId, HandlerState]):
 
     def purge(self, handlers: Iterable[ChangingHandler], patch: Patch) -> None:
         """Remove everything that is stored for these handlers, the sub-handlers of theirs, and all others involved."""
-        keys = {handler.id for handler in handlers} | self._states.keys()
-        records = {key: self._storage.fetch(key=key, body=self._body) for key in keys}
-        stored = {key for key, record in records.items() if record is not None}
-        subrefs = (_parse_ids(record.get("subrefs")) for record in records.values() if record is not None)
-        # Those of this cycle go away even if their records are unreadable.
-        for key in sorted({*stored, *self._states, *itertools.chain.from_iterable(subrefs)}):
+        keys = set(self._states)
+        keys.update(itertools.chain.from_iterable(state.subrefs for state in self._states.values()))
+        for handler in handlers:
+            if handler.id not in keys and (record := self._storage.fetch(key=handler.id, body=self._body)) is not None:
+                keys.update([handler.id, *_parse_ids(record.get("subrefs"))])
+        for key in sorted(keys):
             self._storage.purge(key=key, body=self._body, patch=patch)
         self._storage.touch(body=self._body, patch=patch, value=None)
         self._storage.flush()

@@ -16,7 +16,7 @@ from kopf._handlers.filters import matches_field, matches_object
 from kopf._handlers.handlers import WatchingHandler
 from kopf._handlers.invocation import invoke
 from kopf._handlers.outcomes import Attempt, execute_once
-from kopf._handlers.registry import HandlersOfResource
+from kopf._handlers.registry import HandlersOfResource, deduplicate
 from kopf._reactor.environment import Environment
 from kopf._settings.logs import LocalObjectLogger
 from kopf._values.bodies import Body
@@ -51,9 +51,9 @@ async def handle_raw_event(
         patch=patch,
         event=LazyEvent(event.type, obj),
     )
-    for handler in handlers.watching:
-        if matches_object(handler, cause) and matches_field(handler, cause):
-            await _call(env, handler, cause, user_code)
+    matching = (item for item in handlers.watching if matches_object(item, cause) and matches_field(item, cause))
+    for handler in deduplicate(matching):
+        await _call(env, handler, cause, user_code)
     if not patch or event.type == "DELETED":
         return None
     return await patch_object(env.api, resource, obj, patch, logger=cause.logger)

@@ -39,6 +39,7 @@ class _Envelope(msgspec.Struct):
 
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _split_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_VOLATILE_STANZAS = frozenset({"metadata", "status"})
 _UNWANTED_METADATA = frozenset({"managedFields"})
 
 
@@ -110,10 +111,22 @@ class KubeObject(Mapping[str, Any]):
         if key in values:
             return values[key]
         raw = members[key]
-        value = _decode_metadata(raw) if key == "metadata" else codec.decode(raw)
-        values[key] = value
-        del members[key]
+        value = values[key] = _decode_metadata(raw) if key == "metadata" else codec.decode(raw)
         return value
+
+    def has_same_content(self, other: KubeObject) -> bool:
+        """
+        Tell if the objects are the same in all but the metadata & status, with nothing decoded.
+
+        It can be a false alarm if they are serialised differently, but if it says yes, they are the same.
+        """
+        if self._raw is None or other._raw is None:
+            return False
+        mine, _ = self._split()
+        theirs, _ = other._split()
+        return mine.keys() == theirs.keys() and all(
+            bytes(raw) == bytes(theirs[key]) for key, raw in mine.items() if key not in _VOLATILE_STANZAS
+        )
 
     def get(self, key: str, default: Any = None) -> Any:
         members, values = self._split()
@@ -125,11 +138,11 @@ class KubeObject(Mapping[str, Any]):
 
     def __iter__(self) -> Iterator[str]:
         members, values = self._split()
-        return iter([*values, *members])
+        return iter({**values, **members})
 
     def __len__(self) -> int:
         members, values = self._split()
-        return len(members) + len(values)
+        return len(members.keys() | values.keys())
 
     def __repr__(self) -> str:
         return repr(dict(self))

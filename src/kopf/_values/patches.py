@@ -165,11 +165,15 @@ class PatchRequest:
         """Whether it fails (409/422) if the object has changed meanwhile."""
         return isinstance(self.changes, list)
 
-    def payload(self, version: str) -> dict[str, Any] | list[JSONPatchItem]:
-        """What to send, given the last known ``resourceVersion`` of the object."""
+    def payload(self, version: str, uid: str) -> dict[str, Any] | list[JSONPatchItem]:
+        """
+        What to send, given the last known ``resourceVersion`` of the object, and its identity.
+
+        The identity is a precondition: the patch is refused (409) if it is another object with the same name now.
+        """
         if isinstance(self.changes, list):
             return [{"op": "test", "path": "/metadata/resourceVersion", "value": version}, *self.changes]
-        return self.changes
+        return {**self.changes, "metadata": {**self.changes.get("metadata", {}), "uid": uid}}
 
 
 class FinalizerChange(enum.Enum):

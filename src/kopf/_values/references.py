@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
+from kopf._values.bodies import Body
+from kopf._values.objects import KubeObject
+
 
 class ObjectReference(TypedDict, total=False):
     """A reference to any object; see ``ObjectReference`` of the core/v1 API."""
@@ -38,6 +41,10 @@ def build_object_reference(body: Mapping[str, Any]) -> ObjectReference:
 
     The fields that the object does not have are absent in the reference, too.
     """
+    if isinstance(body, Body):
+        body = body.object
+    if isinstance(body, KubeObject):
+        return _build_reference_by_head(body)
     ref: ObjectReference = {}
     meta: Mapping[str, Any] = body.get("metadata") or {}
     if api_version := body.get("apiVersion"):
@@ -50,6 +57,23 @@ def build_object_reference(body: Mapping[str, Any]) -> ObjectReference:
         ref["uid"] = uid
     if namespace := meta.get("namespace"):
         ref["namespace"] = namespace
+    return ref
+
+
+def _build_reference_by_head(obj: KubeObject) -> ObjectReference:
+    """The same, with nothing decoded: references are built for all logged messages."""
+    head = obj.head
+    ref: ObjectReference = {}
+    if obj.api_version:
+        ref["apiVersion"] = obj.api_version
+    if obj.kind:
+        ref["kind"] = obj.kind
+    if head.name:
+        ref["name"] = head.name
+    if head.uid:
+        ref["uid"] = head.uid
+    if head.namespace:
+        ref["namespace"] = head.namespace
     return ref
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from .. import jsonpaths, statuses
 from . import columns, customs
@@ -70,7 +70,8 @@ _COLUMNS: Final[dict[str, str]] = {
     "events": "Last Seen=@event-last-seen, Type=.type, Reason=.reason, Object=@event-object, Message=.message",
     "persistentvolumes": "Capacity=.spec.capacity.storage, Access Modes=@access-modes, "
                          "Reclaim Policy=.spec.persistentVolumeReclaimPolicy, Status=@phase, "
-                         "Claim=.spec.claimRef.name, StorageClass=.spec.storageClassName, (VolumeMode)=.spec.volumeMode",
+                         "Claim=.spec.claimRef.name, StorageClass=.spec.storageClassName, "
+                         "(VolumeMode)=.spec.volumeMode",
     "persistentvolumeclaims": "Status=@phase, Volume=.spec.volumeName, Capacity=@capacity, "
                               "Access Modes=@access-modes, StorageClass=.spec.storageClassName, "
                               "(VolumeMode)=.spec.volumeMode",
@@ -164,7 +165,7 @@ def read_kinds() -> Iterator[Kind]:
             columns=_make_columns(plural),
             fields={field: jsonpaths.parse(_FIELD_PATHS.get(field, field))
                     for field in _FIELDS.get(plural, "").split()},
-            strategy=_make_strategy(_DEFAULTS.get(plural), _STRATEGIES.get(plural)),
+            strategy=_make_strategy(kind, _DEFAULTS.get(plural), _STRATEGIES.get(plural)),
         )
 
 
@@ -179,14 +180,30 @@ def _make_columns(plural: str) -> tuple[Column, ...]:
     return made
 
 
-def _make_strategy(defaults: Obj | None, special: Strategy | None) -> Strategy | None:
-    if defaults is None:
-        return special
-
+def _make_strategy(kind: str, defaults: Obj | None, special: Strategy | None) -> Strategy:
     def strategy(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
-        _fill(new, defaults)
+        _check_shape(kind, new)
+        if defaults is not None:
+            _fill(new, defaults)
         return special(new, old) if special is not None else []
     return strategy
+
+
+# The fields on whose types other rules and the columns rely, wherever they occur.
+_SHAPES: Final[dict[str, type]] = {
+    "spec": dict, "status": dict, "data": dict, "binaryData": dict, "stringData": dict, "involvedObject": dict,
+    "roleRef": dict, "rules": list, "subjects": list, "secrets": list, "webhooks": list,
+}
+
+
+def _check_shape(kind: str, obj: Obj) -> None:
+    for field, shape in _SHAPES.items():
+        if obj.get(field) is None:
+            obj.pop(field, None)
+        elif not isinstance(obj[field], shape):
+            raise statuses.bad_request(
+                f"{kind} cannot be handled as a {kind}: json: cannot unmarshal {statuses.quoted(obj[field])} "
+                f"into Go struct field {kind}.{field}: {'an object' if shape is dict else 'a list'} is expected")
 
 
 def _fill(target: Obj, defaults: Obj) -> None:
@@ -211,11 +228,10 @@ def _settle_namespace(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
 def _settle_secret(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
     """Move the write-only `stringData` to `data`, as the API promises."""
     errors: list[statuses.FieldError] = []
-    texts: Any = new.pop("stringData", None)
-    if isinstance(texts, dict):
+    texts = new.pop("stringData", None)
+    if texts is not None:
         encoded = {key: base64.b64encode(str(text).encode()).decode() for key, text in texts.items()}
-        data = new.get("data")
-        new["data"] = {**(data if isinstance(data, dict) else {}), **encoded}
+        new["data"] = {**(new.get("data") or {}), **encoded}
     if old is not None and new.get("type") != old.get("type"):
         errors.append(statuses.invalid_value("type", new.get("type"), "field is immutable"))
     return errors + _refuse_change_if_immutable(new, old, "data", "immutable")
@@ -234,9 +250,9 @@ def _refuse_change_if_immutable(new: Obj, old: Obj | None, *fields: str) -> list
 
 def _settle_claim(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
     """Only the requested size of a claim can be changed, and only to a bigger one in a real cluster."""
-    spec, old_spec = new.get("spec"), (old or {}).get("spec")
-    if not isinstance(spec, dict) or not isinstance(old_spec, dict):
+    if old is None:
         return []
+    spec, old_spec = new.get("spec") or {}, old.get("spec") or {}
     changed = {key for key in {*spec, *old_spec} if spec.get(key) != old_spec.get(key)}
     if changed - {"resources", "volumeName", "volumeAttributesClassName"}:
         return [statuses.forbidden_value(
@@ -248,8 +264,7 @@ def _settle_claim(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
 def _settle_event(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
     """Events belong to the namespaces of their objects; those with the exact time must tell who posts them."""
     errors: list[statuses.FieldError] = []
-    involved = new.get("involvedObject")
-    namespace = (involved.get("namespace") if isinstance(involved, dict) else None) or ""
+    namespace = (new.get("involvedObject") or {}).get("namespace") or ""
     if namespace != new["metadata"].get("namespace") and (namespace or new["metadata"].get("namespace") != "default"):
         errors.append(statuses.invalid_value("involvedObject.namespace", namespace, "does not match event.namespace"))
     if new.get("eventTime"):

@@ -1,0 +1,183 @@
+"""
+Server-side apply, and what all other writes do to the ownership of fields: plain functions on objects.
+
+Someone who applies owns every field of the configuration. Setting a field of somebody else to another value is
+a conflict, unless forced. A field that is not in the configuration anymore is removed unless somebody else
+owns it. All other writers take what they change, with no questions asked.
+The rules are those of "Server-Side Apply" in the Kubernetes documentation, and of KEP-555.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from . import owners, statuses
+from .comparing import Difference, SchemaMismatch, compare, fields_of, merge, remove
+from .fieldsets import FieldSet
+from .owners import Entry, Manager, Owners
+from .topologies import Topology
+
+Obj: TypeAlias = dict[str, Any]
+
+NOTHING = FieldSet()
+
+
+def apply(
+        live: Mapping[str, Any] | None,
+        applied: Mapping[str, Any],
+        manager: str,
+        *,
+        force: bool,
+        topology: Topology,
+        now: str,
+        subresource: str = "",
+        reset: FieldSet = NOTHING,
+) -> Obj | None:
+    """
+    Apply a configuration to the live object (or to none, for creation).
+
+    Give the new object with its ``metadata.managedFields``, or none if nothing changes. The live object is not
+    modified; unchanged parts are shared with it. ``now`` is a Kubernetes timestamp. ``reset`` are the fields that
+    this endpoint does not write, e.g. the status on the main endpoint: they are neither changed nor owned.
+
+    Raise `APIStatus`: 400 if the configuration has ``managedFields``; 409 for conflicts if not forced; 500 if the
+    configuration does not fit in the schema, as kube-apiserver has it.
+    """
+    if (applied.get("metadata") or {}).get("managedFields"):
+        raise statuses.bad_request("metadata.managedFields must be nil")
+    base = live if live is not None else _blank(applied)
+    known = _read_live(live, topology, now)
+    try:
+        configured = fields_of(applied, topology)
+    except SchemaMismatch as error:
+        raise _mismatch(applied, error) from None
+    me = owners.applier(manager, subresource)
+    last = known.get(me)
+    changed = dict(known)
+    changed[me] = Entry(owners.ownable(configured).without(reset), last.time if last is not None else now, applied["apiVersion"])
+    merged: Obj = merge(base, _without_reset(applied, reset), topology)
+    merged["apiVersion"] = applied["apiVersion"]
+    if last is not None:
+        merged = _prune(merged, last.fields, configured, changed, topology)
+    difference = compare(base, merged, topology)
+    _take(changed, me, difference, force=force)
+    if live is not None and changed == known and not _differs(difference):
+        return None
+    changed[me] = dataclasses.replace(changed[me], time=now)
+    merged["metadata"] = {**merged["metadata"], "managedFields": owners.write(changed)}
+    return merged
+
+
+def update(
+        live: Mapping[str, Any] | None,
+        new: Mapping[str, Any],
+        manager: str,
+        *,
+        topology: Topology,
+        now: str,
+        subresource: str = "",
+        reset: FieldSet = NOTHING,
+) -> list[Obj]:
+    """
+    Give the ``managedFields`` of an object that is created, replaced, or patched other than by applying.
+
+    The managed fields of the new object, if any, replace those of the live one first: so they can be migrated or
+    cleared (with ``[{}]``) by a client; wrong ones are ignored. The manager owns whatever it changes, nobody
+    owns what is removed. If nothing changes for anybody, the very list of the live object is given back.
+    """
+    entries = _entries(live)
+    claimed = _entries(new)
+    known = _read_claimed(claimed, entries)
+    changed = dict(known)
+    me = owners.updater(manager, new["apiVersion"], subresource)
+    difference = _ignore(compare(live if live is not None else _blank(new), new, topology), reset)
+    mine = difference.added | difference.modified
+    _take(changed, None, difference, force=True)
+    if mine:
+        last = changed.get(me)
+        changed[me] = Entry(mine | last.fields if last is not None else mine, now, new["apiVersion"])
+    if changed == known and (not claimed or claimed == entries):
+        return entries
+    return owners.write(changed)
+
+
+def _blank(source: Mapping[str, Any]) -> Obj:
+    """What an object is before it exists: nobody owns its metadata as a whole, or what it is named."""
+    return {"apiVersion": source.get("apiVersion"), "kind": source.get("kind"), "metadata": {}}
+
+
+def _entries(source: Mapping[str, Any] | None) -> list[Obj]:
+    entries: list[Obj] = (source or {}).get("metadata", {}).get("managedFields") or []
+    return entries
+
+
+def _read_live(live: Mapping[str, Any] | None, topology: Topology, now: str) -> Owners:
+    """Give the owners of a live object; if there are none yet, all its fields were set before the first apply."""
+    entries = _entries(live)
+    if entries or live is None:
+        return owners.read_stored(entries)
+    everything = owners.ownable(compare(_blank(live), live, topology).added)
+    return {owners.updater(owners.BEFORE_FIRST_APPLY, live["apiVersion"]):
+            Entry(everything, now, live["apiVersion"])}
+
+
+def _read_claimed(claimed: list[Obj], entries: list[Obj]) -> Owners:
+    if claimed == [{}]:
+        return {}
+    if claimed and claimed != entries:
+        try:
+            return owners.read(claimed)
+        except ValueError:
+            return owners.read_stored(entries)  # as in the API server: what cannot be understood is not taken
+    return owners.read_stored(entries)
+
+
+def _prune(merged: Obj, last: FieldSet, configured: FieldSet, current: Owners, topology: Topology) -> Obj:
+    """Remove what the manager applied the last time, but not now, and what is nobody else's."""
+    kept = configured
+    for entry in current.values():
+        kept |= entry.fields
+    unwanted = last - kept
+    return remove(merged, unwanted, kept, topology) if unwanted else merged
+
+
+def _take(changed: Owners, me: Manager | None, difference: Difference, *, force: bool) -> None:
+    """Take the changed fields from the other owners, in place, or refuse to. Nobody owns the removed ones."""
+    touched = difference.added | difference.modified
+    if not touched and not difference.removed:
+        return
+    taken = {manager: common for manager, entry in changed.items()
+             if manager != me and (common := entry.fields & touched)}
+    if taken and not force:
+        conflicts = [(manager, path) for manager in sorted(taken, key=str) for path in taken[manager].paths()]
+        raise owners.conflict(conflicts)
+    for manager, entry in list(changed.items()):
+        if manager == me:
+            continue
+        rest = entry.fields - taken.get(manager, NOTHING) - difference.removed
+        if not rest:
+            del changed[manager]
+        elif rest != entry.fields:
+            changed[manager] = dataclasses.replace(entry, fields=rest)
+
+
+def _ignore(difference: Difference, reset: FieldSet) -> Difference:
+    return Difference(*(owners.ownable(part).without(reset)
+                        for part in (difference.added, difference.modified, difference.removed)))
+
+
+def _differs(difference: Difference) -> bool:
+    return bool(difference.added or difference.modified or difference.removed)
+
+
+def _without_reset(applied: Mapping[str, Any], reset: FieldSet) -> Obj:
+    """Leave out what the endpoint does not write. Such fields are the few on the top: spec, status, metadata."""
+    return {name: value for name, value in applied.items() if (f"f:{name}",) not in reset}
+
+
+def _mismatch(applied: Mapping[str, Any], error: SchemaMismatch) -> statuses.APIStatus:
+    metadata = applied.get("metadata") or {}
+    name = "/".join(filter(None, (metadata.get("namespace"), metadata.get("name"))))
+    what = f"{applied.get('apiVersion')}, Kind={applied.get('kind')}"
+    return statuses.APIStatus(500, "", f"failed to create typed patch object ({name}; {what}): {error}")

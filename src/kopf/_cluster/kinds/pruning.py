@@ -1,0 +1,217 @@
+"""
+What the API server keeps of an object of a built-in kind: only known fields, only of the right types.
+
+The server decodes objects into typed structures, so what has no place there is lost: unknown fields and nulls.
+Values of wrong types are refused, with the words of Go's JSON decoder. Quantities and timestamps are kept in their
+canonical forms. Nothing is modified: what has to change is copied, all the rest is shared with the original.
+"""
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from . import quantities, timestamps
+from .structures import Shape, Structure
+
+_INTEGER_LIMITS: Final = {"int32": 2 ** 31, "int64": 2 ** 63, "": 2 ** 63}
+_ZEROES: Final = {"string": "", "boolean": False, "integer": 0, "number": 0, "quantity": "0", "int-or-string": 0}
+_NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=\r\n]")
+_DROPPED: Final = object()
+
+# Where we are: names of fields are texts, indices are numbers, and keys of maps are tuples.
+_Path: TypeAlias = list[str | int | tuple[str]]
+
+
+class MistypedError(ValueError):
+    """A value of a wrong type; the text is what follows ``Pod in version "v1" cannot be handled as a Pod: ``."""
+
+
+def prune(value: Any, structure: Structure) -> tuple[Any, list[str]]:
+    """Give what is kept of the value, and the paths of the unknown fields, in the order of their appearance.
+
+    The paths are as in the warnings of the server, e.g. ``spec.containers[0].color``. If all is well,
+    the very same value is given back. Raise `MistypedError` on the first value of a wrong type.
+    """
+    pruner = _Pruner()
+    return pruner.visit(value, structure, structure), pruner.unknown
+
+
+class _Pruner:
+    __slots__ = ("_path", "unknown")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unknown: list[str] = []
+        self._path: _Path = []
+
+    def visit(self, value: Any, structure: Structure, owner: Structure) -> Any:
+        """Give what is kept of a value that is not null; the owner is the innermost structure with fields around."""
+        return _VISITS[structure.shape](self, value, structure, owner)
+
+    def _object(self, value: Any, structure: Structure, owner: Structure) -> Any:
+        if type(value) is not dict:
+            raise self._mistyped(value, structure, owner)
+        fields, path, visits = structure.fields, self._path, _VISITS  # local names are faster; this is the hot loop
+        changes: dict[str, Any] | None = None
+        for name, item in value.items():
+            field = fields.get(name)
+            if field is not None:
+                if field.exact is type(item):
+                    continue
+                if item is None:
+                    kept = _DROPPED
+                else:
+                    path.append(name)
+                    kept = visits[field.shape](self, item, field, structure)
+                    path.pop()
+                    if kept is item:
+                        continue
+            else:
+                self.unknown.append(_show([*path, name]))
+                kept = _DROPPED
+            changes = changes or {}
+            changes[name] = kept
+        if changes is None:
+            return value
+        return {name: kept for name, item in value.items() if (kept := changes.get(name, item)) is not _DROPPED}
+
+    def _array(self, value: Any, structure: Structure, owner: Structure) -> Any:
+        if type(value) is not list:
+            raise self._mistyped(value, structure, owner)
+        items = _need_items(structure)
+        changed: list[Any] | None = None
+        for index, item in enumerate(value):
+            if items.exact is type(item):
+                continue
+            self._path.append(index)
+            kept = _zero(items) if item is None else self.visit(item, items, owner)
+            self._path.pop()
+            if kept is not item:
+                changed = changed or list(value)
+                changed[index] = kept
+        return value if changed is None else changed
+
+    def _map(self, value: Any, structure: Structure, owner: Structure) -> Any:
+        if type(value) is not dict:
+            raise self._mistyped(value, structure, owner)
+        items = _need_items(structure)
+        changes: dict[str, Any] = {}
+        for key, item in value.items():
+            if items.exact is type(item):
+                continue
+            self._path.append((key,))
+            kept = _zero(items) if item is None else self.visit(item, items, owner)
+            self._path.pop()
+            if kept is not item:
+                changes[key] = kept
+        return {**value, **changes} if changes else value
+
+    def _anything(self, value: Any, structure: Structure, owner: Structure) -> Any:
+        return value
+
+    def _integer(self, value: Any, structure: Structure, owner: Structure) -> Any:
+        limit = _INTEGER_LIMITS[structure.format]
+        if type(value) is int and -limit <= value < limit:
+            return value
+        raise self._mistyped(value, structure, owner)
+
+    def _scalar(self, value: Any, structure: Structure, owner: Structure) -> Any:
+        shape, kind = structure.shape, type(value)
+        try:
+            if shape == "string" and kind is str:
+                return _formatted(value, structure)
+            elif (shape == "boolean" and kind is bool) or (shape == "number" and kind in (int, float)):
+                return value
+            elif shape == "quantity":
+                return _quantity(value)
+            elif shape == "int-or-string":
+                return _int_or_string(value)
+        except ValueError as error:
+            raise MistypedError(str(error)) from None
+        raise self._mistyped(value, structure, owner)
+
+    def _mistyped(self, value: Any, structure: Structure, owner: Structure) -> MistypedError:
+        names = [name for name in self._path if isinstance(name, str)]
+        place = f"Go struct field {owner.go_type.rpartition('.')[2]}.{'.'.join(names)}" if names else "Go value"
+        shown = _go_value(value, fractional=structure.shape == "integer")
+        return MistypedError(f"json: cannot unmarshal {shown} into {place} of type {structure.go_type}")
+
+
+_VISITS: Final[dict[Shape, Callable[[_Pruner, Any, Structure, Structure], Any]]] = {
+    "object": _Pruner._object, "array": _Pruner._array, "map": _Pruner._map, "any": _Pruner._anything,
+    "integer": _Pruner._integer, "string": _Pruner._scalar, "boolean": _Pruner._scalar, "number": _Pruner._scalar,
+    "quantity": _Pruner._scalar, "int-or-string": _Pruner._scalar,
+}
+
+
+def _need_items(structure: Structure) -> Structure:
+    if structure.items is None:
+        raise TypeError(f"a structure of the type {structure.go_type} has no items")
+    return structure.items
+
+
+def _zero(structure: Structure) -> Any:
+    """Give what Go makes of a null where there must be something: in arrays and maps."""
+    return {} if structure.shape == "object" else _ZEROES.get(structure.shape)
+
+
+def _formatted(value: str, structure: Structure) -> str:
+    if structure.format == "date-time":
+        kept = timestamps.canonical(value, micro=structure.go_type.endswith("MicroTime"))
+        return value if kept == value else kept
+    if structure.format == "byte":
+        _check_base64(value)
+    return value
+
+
+def _quantity(value: Any) -> Any:
+    if type(value) not in (str, int, float):
+        raise ValueError(quantities.RULE)
+    kept = quantities.canonical(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+    return value if kept == value else kept
+
+
+def _int_or_string(value: Any) -> Any:
+    limit = _INTEGER_LIMITS["int32"]
+    if type(value) is str or (type(value) is int and -limit <= value < limit):
+        return value
+    raise ValueError(f"json: cannot unmarshal {_go_value(value, fractional=True)} into Go value of type int32")
+
+
+def _check_base64(value: str) -> None:
+    wrong = _NOT_BASE64.search(value)
+    if wrong is None:
+        try:
+            base64.b64decode(value, validate=not re.search(r"[\r\n]", value))
+        except binascii.Error:
+            raise ValueError(f"illegal base64 data at input byte {len(value) // 4 * 4}") from None
+    else:
+        raise ValueError(f"illegal base64 data at input byte {wrong.start()}")
+
+
+def _go_value(value: Any, *, fractional: bool) -> str:
+    """Name the type of a value as Go's decoder does; numbers that do not fit are shown."""
+    match value:
+        case bool():
+            return "bool"
+        case str():
+            return "string"
+        case int() | float():
+            return f"number {msgspec.json.encode(value).decode()}" if fractional else "number"
+        case list():
+            return "array"
+        case None:
+            return "null"
+    return "object"
+
+
+def _show(path: _Path) -> str:
+    """Show a path as the server does in its warnings: ``spec.containers[0].color``."""
+    shown = "".join(f"[{name}]" if isinstance(name, int) else f".{name[0] if isinstance(name, tuple) else name}"
+                    for name in path)
+    return shown.removeprefix(".")

@@ -1,0 +1,259 @@
+"""The life of the operator: startup, login, cleanup; in which order, and what if they fail."""
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Objects
+from tests.behaviour.running import Journal, Logs, Operator
+
+
+async def test_the_order_of_everything(operator: Operator, kex: Objects, calls: Journal[Any]) -> None:
+    registry = operator.registry = kopf.OperatorRegistry()
+
+    @kopf.on.startup(registry=registry)
+    def startup_1(**_: Any) -> None:
+        calls.append("startup 1")
+
+    @kopf.on.startup(registry=registry)
+    async def startup_2(**_: Any) -> None:
+        calls.append("startup 2")
+
+    @kopf.on.login(registry=registry)
+    def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
+        calls.append("login")
+        return kopf.login_with_kubeconfig(**kwargs)
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def create_fn(**_: Any) -> None:
+        calls.append("create")
+
+    @kopf.on.cleanup(registry=registry)
+    async def cleanup_1(**_: Any) -> None:
+        calls.append("cleanup 1")
+
+    @kopf.on.cleanup(registry=registry)
+    def cleanup_2(**_: Any) -> None:
+        calls.append("cleanup 2")
+
+    await kex.create()
+    await operator.start()
+    await kex.wait_handled()
+    await operator.stop()
+    assert calls == ["startup 1", "startup 2", "login", "create", "cleanup 1", "cleanup 2"]
+
+
+async def test_nothing_is_requested_before_the_startup_is_over(
+        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[Any],
+) -> None:
+    @kopf.on.startup(registry=registry)
+    async def startup_fn(**_: Any) -> None:
+        calls.append(dict(operator.cluster.counters))
+
+    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    operator.cluster.reset_counters()
+    await operator.start()
+    assert calls == [{}]
+    assert operator.cluster.counters
+
+
+async def test_a_failed_startup_is_the_error_of_the_operator(
+        operator: Operator, registry: kopf.OperatorRegistry, logs: Logs, calls: Journal[Any],
+) -> None:
+    @kopf.on.startup(registry=registry)
+    async def good(**_: Any) -> None:
+        calls.append("good")
+
+    @kopf.on.startup(registry=registry)
+    async def bad(**_: Any) -> None:
+        raise kopf.PermanentError("it is broken")
+
+    @kopf.on.cleanup(registry=registry)
+    async def cleanup(**_: Any) -> None:
+        calls.append("cleanup")
+
+    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    operator.cluster.reset_counters()
+    await operator.launch()
+    with pytest.raises(Exception, match="'bad'.*it is broken"):
+        await operator.wait()
+    assert operator.cluster.counters == {}
+    assert calls[0] == "good"
+    assert logs.find("Activity 'bad' failed permanently: it is broken")
+
+
+@pytest.mark.fastforward
+async def test_startup_handlers_are_retried(
+        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[Any],
+) -> None:
+    loop = asyncio.get_running_loop()
+
+    @kopf.on.startup(registry=registry)
+    async def arbitrary(retry: int, **_: Any) -> None:
+        calls.append(("arbitrary", retry, round(loop.time() - started)))
+        if retry < 2:
+            raise ValueError("boom")
+
+    @kopf.on.startup(registry=registry)
+    async def temporary(retry: int, **_: Any) -> None:
+        calls.append(("temporary", retry))
+        if retry < 2:
+            raise kopf.TemporaryError("not yet", delay=10)
+
+    started = loop.time()
+    await operator.launch()
+    assert [call for call in calls if call[0] == "arbitrary"] == [
+        ("arbitrary", 0, 0), ("arbitrary", 1, 60), ("arbitrary", 2, 120)]
+    assert [call for call in calls if call[0] == "temporary"] == [("temporary", i) for i in range(3)]
+
+
+@pytest.mark.fastforward
+@pytest.mark.parametrize(("options", "attempts"), [
+    ({"retries": 3}, 3), ({"errors": kopf.ErrorsMode.PERMANENT}, 1), ({"timeout": 100}, 2),
+], ids=str)
+async def test_limits_of_startup_handlers(
+        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[Any],
+        options: dict[str, Any], attempts: int,
+) -> None:
+    @kopf.on.startup(registry=registry, **options)
+    async def bad(**_: Any) -> None:
+        calls.append("called")
+        raise ValueError("boom")
+
+    await operator.launch()
+    with pytest.raises(Exception, match="'bad'.*boom"):
+        await operator.wait()
+    assert len(calls) == attempts
+
+
+async def test_ignored_errors_of_startup_handlers(operator: Operator, registry: kopf.OperatorRegistry) -> None:
+    @kopf.on.startup(registry=registry, errors=kopf.ErrorsMode.IGNORED)
+    async def bad(**_: Any) -> None:
+        raise ValueError("boom")
+
+    await operator.launch()
+    await operator.stop()
+
+
+async def test_settings_of_startup_handlers_are_in_effect(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
+) -> None:
+    @kopf.on.startup(registry=registry)
+    async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
+        settings.persistence.finalizer = "example.com/mine"
+        settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix="example.com", key="last")
+        settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix="example.com")
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def fn(**_: Any) -> None:
+        pass
+
+    await operator.start()
+    await kex.create()
+    obj = await kex.wait(lambda obj: "example.com/last" in obj["metadata"].get("annotations", {}))
+    assert obj["metadata"]["finalizers"] == ["example.com/mine"]
+    assert obj["metadata"]["annotations"] == {
+        "example.com/last": '{"spec":{"field":"value"}}\n', "example.com/kopf-managed": "yes"}
+
+
+@pytest.mark.parametrize("way", ["stop", "cancel"])
+async def test_cleanup_happens_however_it_ends(
+        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[Any], way: str,
+) -> None:
+    @kopf.on.cleanup(registry=registry)
+    async def cleanup_fn(**_: Any) -> None:
+        calls.append("entered")
+        await asyncio.sleep(0.01)
+        calls.append("left")
+
+    await operator.launch()
+    if way == "stop":
+        await operator.stop()
+    else:
+        await operator.cancel()
+    assert calls == ["entered", "left"]
+
+
+async def test_cleanup_happens_after_a_fatal_failure(
+        operator: Operator, calls: Journal[Any], logs: Logs,
+) -> None:
+    registry = operator.registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    async def login(**_: Any) -> None:
+        raise kopf.PermanentError("no way in")
+
+    @kopf.on.cleanup(registry=registry)
+    async def cleanup_fn(**_: Any) -> None:
+        calls.append("cleaned")
+
+    logs.expected.append("no way in")
+    await operator.launch()
+    with pytest.raises(kopf.LoginError, match="no way in"):
+        await operator.wait()
+    assert calls == ["cleaned"]
+
+
+@pytest.mark.fastforward
+async def test_failures_of_cleanup_are_retried_and_reported(
+        operator: Operator, registry: kopf.OperatorRegistry, logs: Logs, calls: Journal[Any],
+) -> None:
+    @kopf.on.cleanup(registry=registry)
+    async def retried(retry: int, **_: Any) -> None:
+        calls.append(("retried", retry))
+        if retry < 2:
+            raise kopf.TemporaryError("not yet", delay=5)
+
+    @kopf.on.cleanup(registry=registry)
+    async def bad(**_: Any) -> None:
+        raise kopf.PermanentError("never")
+
+    @kopf.on.cleanup(registry=registry)
+    async def good(**_: Any) -> None:
+        calls.append("good")
+
+    await operator.launch()
+    with pytest.raises(Exception, match="'bad'.*never"):
+        await operator.stop()
+    assert calls == [("retried", 0), ("retried", 1), ("retried", 2), "good"]
+    assert logs.find("Activity 'bad' failed permanently: never")
+
+
+async def test_background_threads_from_startup_to_cleanup(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    import queue
+
+    def work(jobs: queue.Queue[Any]) -> None:
+        while (item := jobs.get()) is not None:
+            calls.append(item)
+
+    @kopf.on.startup(registry=registry)
+    def start(memo: kopf.Memo, **_: Any) -> None:
+        memo.jobs = queue.Queue()
+        memo.thread = threading.Thread(target=work, args=(memo.jobs,))
+        memo.thread.start()
+
+    @kopf.on.cleanup(registry=registry)
+    def stop(memo: kopf.Memo, **_: Any) -> None:
+        memo["jobs"].put(None)
+        memo["thread"].join()
+
+    @kopf.on.event("kopfexamples", registry=registry)
+    def pinged(memo: kopf.Memo, namespace: str, name: str, **_: Any) -> None:
+        if not memo.get("is_seen"):
+            memo.jobs.put(f"{namespace}/{name}")
+            memo.is_seen = True
+
+    await operator.start()
+    await kex.create()
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.create("another")
+    await calls.wait_length(2)
+    await operator.stop()
+    assert calls == ["default/obj", "default/another"]

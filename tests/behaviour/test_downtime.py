@@ -1,0 +1,227 @@
+"""Continuity: what happens while the operator is down is handled when it is up again; what was done is not repeated."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Objects, get_progress
+from tests.behaviour.running import Journal, Logs, Operator
+
+
+async def test_changes_are_handled_together(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def fn(diff: kopf.Diff, **_: Any) -> None:
+        calls.append(sorted(map(tuple, diff)))
+
+    await operator.start()
+    await kex.create(spec={"a": 1, "b": 1})
+    await kex.wait_handled()
+    await operator.stop()
+    await kex.merge({"spec": {"a": 2}})
+    await kex.merge({"spec": {"a": 3}})
+    await kex.merge({"spec": {"b": None, "c": 4}})
+    await operator.start()
+    await kex.wait_handled()
+    assert calls == [[
+        ("add", ("spec", "c"), None, 4), ("change", ("spec", "a"), 1, 3), ("remove", ("spec", "b"), 1, None)]]
+
+
+async def test_deletions_are_handled(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def fn(name: str, **_: Any) -> None:
+        calls.append(name)
+
+    await operator.start()
+    for name in ("a", "b", "c"):
+        await kex.create(name)
+        await kex.wait_handled(name)
+    await operator.stop()
+    await kex.delete("a")
+    await kex.delete("b")
+    await operator.start()
+    await kex.wait_gone("a")
+    await kex.wait_gone("b")
+    assert sorted(calls) == ["a", "b"]
+
+
+async def test_creations_are_handled(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(name: str, **_: Any) -> None:
+        calls.append(name)
+
+    await operator.start()
+    await operator.stop()
+    names = [f"obj{i}" for i in range(30)]
+    for name in names:
+        await kex.create(name)
+    await operator.start()
+    for name in names:
+        await kex.wait_handled(name)
+    assert sorted(calls) == sorted(names)
+
+
+async def test_finished_handlers_are_not_repeated_after_restarts(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """The operator is stopped after every handler."""
+    stopping = asyncio.Event()
+    for id in ("a", "b", "c", "d"):
+        @kopf.on.create("kopfexamples", registry=registry, id=id, param=id)
+        async def fn(param: str, **_: Any) -> str:
+            calls.append(param)
+            return f"of {param}"
+
+    def one(handlers: Any, **_: Any) -> Any:
+        if len(calls) == len(goal):
+            stopping.set()
+            return handlers[:0]
+        return handlers[:1]
+
+    await kex.create()
+    goal: list[str] = []
+    for id in ("a", "b", "c"):
+        goal.append(id)
+        stopping.clear()
+        await operator.start(lifecycle=one)
+        await kex.wait(lambda obj, id=id: id in get_progress(obj))
+        await operator.stop()
+        assert calls == goal
+    await operator.start()
+    obj = await kex.wait_handled()
+    assert calls == ["a", "b", "c", "d"]
+    assert obj["status"] == {"a": "of a", "b": "of b", "c": "of c", "d": "of d"}
+
+
+@pytest.mark.fastforward
+async def test_the_schedule_of_retries_goes_on_after_restarts(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    loop = asyncio.get_running_loop()
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(retry: int, **_: Any) -> None:
+        calls.append((retry, round(loop.time() - started)))
+        if not retry:
+            raise kopf.TemporaryError("not yet", delay=1000)
+
+    started = loop.time()
+    await operator.start()
+    await kex.create()
+    await kex.wait(lambda obj: "fn" in get_progress(obj))
+    # The timestamps on the object are those of the wall clock; each operator begins with the actual one.
+    await operator.restart()
+    restarted = loop.time()
+    await kex.wait_handled()
+    assert [retry for retry, _ in calls] == [0, 1]
+    assert loop.time() - restarted == pytest.approx(1000, abs=30)
+
+
+@pytest.mark.fastforward
+async def test_handlers_that_hang_are_cancelled_on_exit_and_repeated_later(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(**_: Any) -> None:
+        calls.append("called")
+        if len(calls) == 1:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                calls.append("cancelled")
+                raise
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    started = asyncio.get_running_loop().time()
+    await operator.stop()
+    assert asyncio.get_running_loop().time() - started < 10
+    assert calls == ["called", "cancelled"]
+    await operator.start()
+    await kex.wait_handled()
+    assert calls == ["called", "cancelled", "called"]
+
+
+async def test_handlers_that_are_about_to_finish_are_awaited_on_exit(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    leaving = asyncio.Event()
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def first(**_: Any) -> str:
+        calls.append("called")
+        leaving.set()
+        await asyncio.sleep(0.1)
+        return "done"
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def second(**_: Any) -> None:
+        calls.append("second")
+
+    await operator.start()
+    await kex.create()
+    await leaving.wait()
+    await operator.stop()
+    obj = await kex.get()
+    assert obj["status"] == {"first": "done"}
+    assert get_progress(obj)["first"]["success"] is True
+    await operator.start()
+    await kex.wait_handled()
+    assert calls == ["called", "second"]
+
+
+async def test_handlers_of_the_new_version_of_the_operator_do_not_touch_handled_objects(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def old(name: str, **_: Any) -> None:
+        calls.append(("old", name))
+
+    await operator.start()
+    await kex.create()
+    handled = await kex.wait_handled()
+    await operator.stop()
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def new(name: str, **_: Any) -> None:
+        calls.append(("new", name))
+
+    await operator.start()
+    await kex.create("another")
+    await kex.wait_handled("another")
+    assert calls == [("old", "obj"), ("old", "another"), ("new", "another")]
+    assert (await kex.get())["metadata"]["resourceVersion"] == handled["metadata"]["resourceVersion"]
+
+
+async def test_changes_during_the_downtime_in_the_middle_of_the_handling(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+) -> None:
+    """The creation goes on with the newest state; the finished handlers are not repeated for it."""
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def first(spec: kopf.Spec, **_: Any) -> None:
+        calls.append(("first", spec["field"]))
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def second(spec: kopf.Spec, retry: int, **_: Any) -> None:
+        calls.append(("second", spec["field"]))
+        if not retry:
+            raise kopf.TemporaryError("not yet", delay=0.1)
+
+    await operator.start()
+    await kex.create()
+    await kex.wait(lambda obj: "second" in get_progress(obj))
+    await operator.stop()
+    await kex.merge({"spec": {"field": "new"}})
+    await operator.start()
+    await kex.wait_handled(field="new")
+    assert calls == [("first", "value"), ("second", "value"), ("second", "new")]

@@ -1,0 +1,220 @@
+"""The log lines that users' tests and log searches rely on."""
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+from typing import Any
+
+import pytest
+
+import kopf
+from kopf._settings.logs import make_formatter
+from tests.behaviour.objects import Objects, get_finalizers
+from tests.behaviour.running import Logs, Operator
+
+HIGH = logging.INFO
+
+
+async def test_a_whole_life(operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def create_fn(**_: Any) -> None:
+        pass
+
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def update_fn(**_: Any) -> None:
+        pass
+
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def delete_fn(**_: Any) -> None:
+        pass
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    await logs.wait(".*waiting for new changes.*", times=2)
+    await kex.merge({"status": {"field": "theirs"}})
+    await logs.wait(".*waiting for new changes.*", times=3)
+    await kex.delete()
+    await logs.wait("Deleted, really deleted, and we are notified.")
+    essence = r'\{"spec":\{"field":"(value|new)"\}\}'
+    storing = r"\{'metadata': \{'annotations': \{'kopf.zalando.org/last-handled-configuration': '" + essence + r"\\n'\}\}\}"
+    expected = [
+        r"Adding the finalizer, thus preventing the actual deletion\.",
+        r"JSON-patching the resource with: \[.*\]",
+        r"Creation is in progress: \{'apiVersion': .*\}",
+        r"Handler 'create_fn' is invoked\.",
+        r"Handler 'create_fn' succeeded\.",
+        r"Creation is processed: 1 succeeded; 0 failed\.",
+        r"Merge-patching the resource with: " + storing,
+        r"Handling cycle is finished, waiting for new changes\.",
+        r"Updating is in progress: \{'apiVersion': .*\}",
+        r"Updating diff: \(\('change', \('spec', 'field'\), 'value', 'new'\),\)",
+        r"Handler 'update_fn' is invoked\.",
+        r"Handler 'update_fn' succeeded\.",
+        r"Updating is processed: 1 succeeded; 0 failed\.",
+        r"Merge-patching the resource with: " + storing,
+        r"Handling cycle is finished, waiting for new changes\.",
+        r"Something has changed, but we are not interested \(the essence is the same\)\.",
+        r"Handling cycle is finished, waiting for new changes\.",
+        r"Deletion is in progress: \{'apiVersion': .*\}",
+        r"Handler 'delete_fn' is invoked\.",
+        r"Handler 'delete_fn' succeeded\.",
+        r"Deletion is processed: 1 succeeded; 0 failed\.",
+        r"Removing the finalizer, thus allowing the actual deletion\.",
+        r"JSON-patching the resource with: \[.*\]",
+        r"Deleted, really deleted, and we are notified\.",
+    ]
+    messages = logs.get_messages("obj")
+    # The order matters; whatever else is logged in between does not.
+    rest = iter(messages)
+    for pattern in expected:
+        assert any(re.fullmatch(pattern, message, re.DOTALL) for message in rest), (pattern, messages)
+    assert logs.get_messages("obj", level=HIGH) == [
+        "Handler 'create_fn' succeeded.", "Creation is processed: 1 succeeded; 0 failed.",
+        "Handler 'update_fn' succeeded.", "Updating is processed: 1 succeeded; 0 failed.",
+        "Handler 'delete_fn' succeeded.", "Deletion is processed: 1 succeeded; 0 failed.",
+    ]
+
+
+async def test_resuming(operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs) -> None:
+    kopf.on.create("kopfexamples", registry=registry, id="fn")(lambda **_: None)
+    kopf.on.resume("kopfexamples", registry=registry, id="resume_fn")(lambda **_: None)
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await operator.stop()
+    logs.records.items.clear()
+    await operator.start()
+    await logs.wait("Resuming is processed: 1 succeeded; 0 failed.")
+    assert logs.find(r"Resuming is in progress: \{.*\}")
+    assert logs.find("Handler 'resume_fn' is invoked.")
+    assert logs.find("Handler 'resume_fn' succeeded.")
+
+
+async def test_patching_of_the_status(
+        operator: Operator, registry: kopf.OperatorRegistry, sub: Objects, logs: Logs,
+) -> None:
+    kopf.on.create("kopfstatusexamples", registry=registry, id="fn")(lambda **_: 123)
+    await operator.start(watching=("kopfstatusexamples",))
+    await sub.create()
+    await sub.wait_handled()
+    assert logs.find(r"Merge-patching the status with: \{'status': \{'fn': 123\}\}")
+
+
+async def test_the_disappearance_of_idle_objects(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
+) -> None:
+    kopf.on.create("kopfexamples", registry=registry)(lambda **_: None)
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await logs.wait(".*waiting for new changes.*")
+    await kex.create("another")
+    await kex.wait_handled("another")
+    await kex.delete()
+    await logs.wait("Deleted, really deleted, and we are notified.")
+
+
+async def test_the_last_life_signs_of_objects_held_by_others(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
+) -> None:
+    kopf.on.delete("kopfexamples", registry=registry)(lambda **_: None)
+    await operator.start()
+    await kex.create(finalizers=["example.com/theirs"])
+    await kex.wait_handled()
+    await kex.delete()
+    await kex.wait(lambda obj: get_finalizers(obj) == ["example.com/theirs"])
+    await kex.merge({"spec": {"field": "new"}})
+    await logs.wait("Deletion, but we are done with it, and we do not care.")
+    await kex.release()
+    await logs.wait("Deleted, really deleted, and we are notified.")
+
+
+async def test_streams_and_login(operator: Operator, registry: kopf.OperatorRegistry, logs: Logs) -> None:
+    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    await operator.start()
+    await operator.stop()
+    await operator.start(clusterwide=False, namespaces=["default"])
+    await operator.stop()
+    messages = logs.get_messages()
+    assert "Initial authentication has been initiated." in messages
+    assert "Initial authentication has finished." in messages
+    for scope in ("cluster-wide", "in 'default'"):
+        assert f"Starting the watch-stream for kopfexamples.v1.kopf.dev {scope}." in messages
+        assert f"Stopping the watch-stream for kopfexamples.v1.kopf.dev {scope}." in messages
+    records = logs.find("Activity '_login' succeeded.")
+    assert {record.name for record in records} == {"kopf.activities.authentication"}
+
+
+async def test_activities(operator: Operator, registry: kopf.OperatorRegistry, logs: Logs) -> None:
+    kopf.on.startup(registry=registry, id="cfg")(lambda **_: None)
+    kopf.on.cleanup(registry=registry, id="cln")(lambda **_: None)
+    await operator.launch()
+    await operator.stop()
+    messages = [(record.name, record.levelname, record.getMessage()) for record in logs.records
+                if record.name in ("kopf.activities.startup", "kopf.activities.cleanup")]
+    assert messages == [
+        ("kopf.activities.startup", "DEBUG", "Activity 'cfg' is invoked."),
+        ("kopf.activities.startup", "INFO", "Activity 'cfg' succeeded."),
+        ("kopf.activities.cleanup", "DEBUG", "Activity 'cln' is invoked."),
+        ("kopf.activities.cleanup", "INFO", "Activity 'cln' succeeded."),
+    ]
+
+
+async def test_handlers_log_about_their_objects(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    def create_fn(logger: kopf.Logger, **_: Any) -> None:
+        logger.info("Hello, %s!", "world")
+
+    @kopf.on.event("kopfexamples", registry=registry)
+    async def event_fn(logger: kopf.Logger, event: kopf.RawEvent, **_: Any) -> None:
+        logger.warning("Event: %s", event["type"])
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    for pattern in ("Hello, world!", "Event: ADDED"):
+        record = (await logs.wait(pattern))
+        assert record.name == "kopf.objects"
+        ref = getattr(record, "k8s_ref", None)
+        assert ref is not None
+        assert {**ref} == {
+            "apiVersion": "kopf.dev/v1", "kind": "KopfExample", "name": "obj", "namespace": "default",
+            "uid": (await kex.get())["metadata"]["uid"]}
+
+
+@pytest.mark.parametrize("log_format", [kopf.LogFormat.FULL, kopf.LogFormat.PLAIN, kopf.LogFormat.JSON])
+async def test_formats(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, log_format: kopf.LogFormat,
+) -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setLevel(logging.INFO)
+    handler.setFormatter(make_formatter(log_format=log_format))
+    logger = logging.getLogger("kopf.objects")
+    kopf.on.create("kopfexamples", registry=registry, id="create_fn")(lambda **_: None)
+    logger.addHandler(handler)
+    try:
+        await operator.start()
+        await kex.create()
+        await kex.wait_handled()
+        await operator.stop()
+    finally:
+        logger.removeHandler(handler)
+    lines = stream.getvalue().splitlines()
+    if log_format is kopf.LogFormat.JSON:
+        assert json.loads(lines[0])["message"] == "Handler 'create_fn' succeeded."
+        assert json.loads(lines[0])["object"]["name"] == "obj"
+        assert json.loads(lines[0])["severity"] == "info"
+    elif log_format is kopf.LogFormat.PLAIN:
+        assert lines[0] == "[default/obj] Handler 'create_fn' succeeded."
+    else:
+        assert re.fullmatch(
+            r"\[[-\d]+ [:,\d]+\] kopf\.objects         \[INFO    \] \[default/obj\] Handler 'create_fn' succeeded\.",
+            lines[0])

@@ -1,0 +1,258 @@
+"""Kubernetes events: posted explicitly by handlers, or made of the log messages about the objects."""
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import API, Obj, Objects
+from tests.behaviour.running import Journal, Logs, Operator
+
+
+@pytest.fixture(autouse=True)
+def _posting(operator: Operator) -> None:
+    """Events are posted by default; other tests switch that off."""
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.posting.enabled = True
+        settings.posting.loggers = False
+    operator.configure = configure
+
+
+@pytest.fixture
+def configured(operator: Operator) -> Callable[..., None]:
+    """Add something to the settings of posting."""
+    def change(**options: Any) -> None:
+        previous = operator.configure
+
+        def configure(settings: kopf.OperatorSettings) -> None:
+            previous(settings)
+            for name, value in options.items():
+                setattr(settings.posting, name, value)
+        operator.configure = configure
+    return change
+
+
+async def wait_for_events(api: API, number: int) -> list[Obj]:
+    async with asyncio.timeout(10):
+        while len(events := await api.list_events()) < number:
+            await asyncio.sleep(0.01)
+        return events
+
+
+def brief(events: list[Obj]) -> list[tuple[str, str, str]]:
+    return sorted((event["type"], event["reason"], event["message"]) for event in events)
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+async def test_explicit_events(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, is_async: bool,
+) -> None:
+    def post(body: kopf.Body) -> None:
+        kopf.event(body, type="SomeType", reason="SomeReason", message="Some message")
+        kopf.info(body, reason="SomeReason", message="Some info")
+        kopf.warn(body, reason="SomeReason", message="Some warning")
+        try:
+            raise RuntimeError("Exception text.")
+        except RuntimeError:
+            kopf.exception(body, reason="SomeReason", message="Some exception:")
+        kopf.exception(body, exc=ValueError("Another text."))
+
+    async def async_fn(body: kopf.Body, **_: Any) -> None:
+        post(body)
+
+    def sync_fn(body: kopf.Body, **_: Any) -> None:
+        post(body)
+
+    kopf.on.create("kopfexamples", registry=registry)(async_fn if is_async else sync_fn)
+    await operator.start()
+    obj = await kex.create()
+    events = await wait_for_events(api, 5)
+    assert brief(events) == [
+        ("Error", "SomeReason", "Some exception: Exception text."),
+        ("Error", "ValueError", "Another text."),
+        ("Normal", "SomeReason", "Some info"),
+        ("SomeType", "SomeReason", "Some message"),
+        ("Warning", "SomeReason", "Some warning"),
+    ]
+    for event in events:
+        assert event["metadata"]["name"].startswith("kopf-event-")
+        assert event["metadata"]["namespace"] == "default"
+        assert event["reportingComponent"] == "kopf"
+        assert event["reportingInstance"] == "dev"
+        assert event["source"]["component"] == "kopf"
+        assert event["involvedObject"] == {
+            "apiVersion": "kopf.dev/v1", "kind": "KopfExample", "name": "obj", "namespace": "default",
+            "uid": obj["metadata"]["uid"]}
+
+
+async def test_events_about_other_objects(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API,
+) -> None:
+    pods = [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"}}
+            for name in ("pod1", "pod2")]
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    def fn(**_: Any) -> None:
+        kopf.info(pods, reason="SomeReason", message="Some message")
+
+    await operator.start()
+    await kex.create()
+    events = await wait_for_events(api, 2)
+    assert sorted(event["involvedObject"]["name"] for event in events) == ["pod1", "pod2"]
+    assert all(event["involvedObject"]["kind"] == "Pod" for event in events)
+
+
+async def test_events_about_events_are_skipped(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    def fn(body: kopf.Body, **_: Any) -> None:
+        kopf.info({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"}},
+                  reason="Skipped")
+        kopf.info(body, reason="Posted", message="x")
+
+    await operator.start()
+    await kex.create()
+    assert brief(await wait_for_events(api, 1)) == [("Normal", "Posted", "x")]
+
+
+async def test_log_messages_become_events(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, configured: Callable[..., None],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    def create_fn(logger: kopf.Logger, **_: Any) -> None:
+        logger.debug("a debug message")
+        logger.info("an info message")
+        logger.warning("a warning message")
+        logger.error("an error message")
+
+    configured(loggers=True)
+    await operator.start()
+    await kex.create()
+    events = await wait_for_events(api, 5)
+    assert brief(events) == [
+        ("Error", "Logging", "an error message"),
+        ("Normal", "Logging", "Creation is processed: 1 succeeded; 0 failed."),
+        ("Normal", "Logging", "Handler 'create_fn' succeeded."),
+        ("Normal", "Logging", "an info message"),
+        ("Warning", "Logging", "a warning message"),
+    ]
+
+
+async def test_log_messages_are_posted_by_default(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API,
+) -> None:
+    kopf.on.create("kopfexamples", registry=registry, id="fn")(lambda **_: None)
+    await operator.start(settings=kopf.OperatorSettings())
+    await kex.create()
+    events = await wait_for_events(api, 2)
+    assert ("Normal", "Logging", "Handler 'fn' succeeded.") in brief(events)
+
+
+async def test_the_level_is_configurable(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, configured: Callable[..., None],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    def create_fn(logger: kopf.Logger, body: kopf.Body, **_: Any) -> None:
+        logger.info("not posted")
+        kopf.info(body, reason="NotPosted")
+        logger.warning("a warning message")
+        kopf.warn(body, reason="Posted", message="x")
+
+    configured(loggers=True, level=logging.WARNING)
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await operator.stop()
+    assert brief(await api.list_events()) == [("Warning", "Logging", "a warning message"), ("Warning", "Posted", "x")]
+
+
+async def test_it_can_be_disabled(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, configured: Callable[..., None],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    def create_fn(logger: kopf.Logger, body: kopf.Body, **_: Any) -> None:
+        logger.error("not posted")
+        kopf.event(body, type="Any", reason="NotPosted", message="x")
+
+    configured(enabled=False, loggers=True)
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await operator.stop()
+    assert await api.list_events() == []
+
+
+async def test_raw_event_handlers_do_not_flood_with_their_logs(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, configured: Callable[..., None],
+) -> None:
+    """Nothing is put to or around the objects for raw events; explicit events are posted nevertheless."""
+    @kopf.on.event("kopfexamples", registry=registry)
+    def fn(logger: kopf.Logger, body: kopf.Body, event: kopf.RawEvent, **_: Any) -> None:
+        logger.error("not posted")
+        if event["type"] == "ADDED":
+            kopf.info(body, reason="Posted", message="x")
+
+    configured(loggers=True)
+    await operator.start()
+    await kex.create()
+    await wait_for_events(api, 1)
+    await operator.stop()
+    assert brief(await api.list_events()) == [("Normal", "Posted", "x")]
+
+
+async def test_long_messages_are_cut(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    def create_fn(body: kopf.Body, **_: Any) -> None:
+        kopf.info(body, reason="Long", message="begin" + "x" * 5000 + "end")
+
+    await operator.start()
+    await kex.create()
+    (event,) = await wait_for_events(api, 1)
+    assert 1000 < len(event["message"]) <= 1024
+    assert event["message"].startswith("beginxxx")
+    assert event["message"].endswith("xxxend")
+
+
+async def test_the_identity_is_configurable(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, configured: Callable[..., None],
+) -> None:
+    kopf.on.create("kopfexamples", registry=registry)(lambda body, **_: kopf.info(body, reason="R", message="m"))
+    configured(reporting_component="my-operator", reporting_instance="my-pod", event_name_prefix="my-event-")
+    await operator.start()
+    await kex.create()
+    (event,) = await wait_for_events(api, 1)
+    assert event["reportingComponent"] == event["source"]["component"] == "my-operator"
+    assert event["reportingInstance"] == "my-pod"
+    assert event["metadata"]["name"].startswith("my-event-")
+
+
+@pytest.mark.fastforward
+@pytest.mark.parametrize("status", [403, 404, 409, 422, 500])
+async def test_failures_of_posting_do_not_affect_the_handling(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any], status: int,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def create_fn(body: kopf.Body, **_: Any) -> None:
+        calls.append("called")
+        kopf.info(body, reason="R", message="m")
+
+    operator.cluster.faults.inject(status, resource="events")
+    await operator.start()
+    for i in range(3):
+        await kex.create(f"obj{i}")
+        await kex.wait_handled(f"obj{i}")
+    await operator.stop()
+    assert len(calls) == 3
+    assert not logs.get_messages(level=logging.ERROR)
+
+
+async def test_outside_of_operators_it_is_a_clear_error() -> None:
+    with pytest.raises(LookupError, match="operator"):
+        kopf.event({"metadata": {"name": "x"}}, type="T", reason="R")

@@ -1,0 +1,183 @@
+"""Storages of the state as configured: in the status, under other prefixes, in several places at once."""
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import FINALIZER, LAST_HANDLED, Objects, get_annotations, get_progress
+from tests.behaviour.running import Journal, Operator
+
+BASE = {"started": "2020-01-01T00:00:00.000000+00:00", "purpose": "create", "retries": 1}
+SUCCESS = {**BASE, "stopped": "2020-01-01T00:00:01.000000+00:00", "success": True, "failure": False}
+
+
+@pytest.fixture
+def handled(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
+    """Several handlers, so that their progress has to be stored."""
+    for id in ("a", "b", "c"):
+        @kopf.on.create("kopfexamples", id=id, registry=registry, param=id)
+        @kopf.on.create("kopfstatusexamples", id=id, registry=registry, param=id)
+        def fn(param: str, **_: Any) -> None:
+            calls.append(param)
+
+
+@pytest.mark.usefixtures("handled")
+@pytest.mark.parametrize("plural", ["kopfexamples", "kopfstatusexamples"])
+async def test_in_the_status(
+        operator: Operator, kex: Objects, sub: Objects, calls: Journal[Any], plural: str,
+) -> None:
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.persistence.progress_storage = kopf.StatusProgressStorage(field="status.my.progress")
+        settings.persistence.diffbase_storage = kopf.StatusDiffBaseStorage(field="status.my.last")
+
+    objects = kex if plural == "kopfexamples" else sub
+    operator.configure = configure
+    await operator.start(watching=("kopfexamples", "kopfstatusexamples"))
+    await objects.create()
+    obj = await objects.wait(lambda obj: "last" in obj.get("status", {}).get("my", {}))
+    assert calls == ["a", "b", "c"]
+    assert json.loads(obj["status"]["my"]["last"]) == {"spec": {"field": "value"}}
+    assert not obj["status"]["my"].get("progress")
+    assert not get_annotations(obj)
+    progresses = [state["status"]["my"]["progress"] for state in objects.get_history()
+                  if state.get("status", {}).get("my", {}).get("progress")]
+    assert [sorted(progress) for progress in progresses] == [["a"], ["a", "b"]]
+    await objects.merge({"spec": {"field": "new"}})
+    await objects.wait(lambda obj: json.loads(obj["status"]["my"]["last"]) == {"spec": {"field": "new"}})
+
+
+@pytest.mark.usefixtures("handled")
+async def test_two_operators_with_different_prefixes_do_not_disturb_each_other(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.persistence.finalizer = f"op{number}.example.com/finalizer"
+        settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=f"op{number}.example.com")
+        settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=f"op{number}.example.com")
+
+    kopf.on.update("kopfexamples", registry=registry)(lambda diff, **_: calls.append(diff))
+    kopf.on.delete("kopfexamples", registry=registry)(lambda **_: calls.append("deleted"))
+    number = 1
+    operator.configure = configure
+    another = Operator(operator.cluster, registry)
+    another.configure = configure
+    await operator.start()
+    number = 2
+    await another.start()
+    try:
+        keys = {"op1.example.com/last-handled-configuration", "op1.example.com/kopf-managed",
+                "op2.example.com/last-handled-configuration", "op2.example.com/kopf-managed"}
+        await kex.create()
+        await kex.wait(lambda obj: get_annotations(obj).keys() == keys)
+        await kex.merge({"spec": {"field": "new"}})
+        await kex.wait(lambda obj: all(json.loads(get_annotations(obj)[key])["spec"] == {"field": "new"}
+                                       for key in keys if key.endswith("configuration")))
+        await kex.delete()
+        await kex.wait_gone()
+    finally:
+        await another.stop()
+    diff = (("change", ("spec", "field"), "value", "new"),)
+    assert sorted(map(str, calls)) == sorted([*"abcabc", str(diff), str(diff), "deleted", "deleted"])
+
+
+@pytest.mark.usefixtures("handled")
+async def test_transition_between_storages(operator: Operator, kex: Objects, calls: Journal[Any]) -> None:
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.persistence.diffbase_storage = kopf.MultiDiffBaseStorage([
+            kopf.StatusDiffBaseStorage(field="status.diff-base"),
+            kopf.AnnotationsDiffBaseStorage(prefix="kopf.zalando.org", key="last-handled-configuration"),
+        ])
+
+    await operator.start()
+    await kex.create("old")
+    await kex.wait_handled("old")
+    await operator.stop()
+    operator.configure = configure
+    calls.items.clear()
+    await operator.start()
+    await kex.create("new")
+    obj = await kex.wait_handled("new")
+    assert calls == ["a", "b", "c"]  # for the new object only
+    assert json.loads(obj["status"]["diff-base"]) == {"spec": {"field": "value"}}
+    await kex.merge({"spec": {"field": "new"}}, "old")
+    obj = await kex.wait_handled("old", field="new")
+    assert json.loads(obj["status"]["diff-base"]) == {"spec": {"field": "new"}}
+    assert calls == ["a", "b", "c"]
+
+
+@pytest.mark.usefixtures("handled")
+@pytest.mark.parametrize("plural", ["kopfexamples", "kopfstatusexamples"])
+async def test_progress_left_in_the_status_by_older_versions_is_read_and_removed(
+        operator: Operator, kex: Objects, sub: Objects, calls: Journal[Any], plural: str,
+) -> None:
+    objects = kex if plural == "kopfexamples" else sub
+    status = {"kopf": {"progress": {"a": SUCCESS}}, "other": "kept"}
+    await objects.create(status=status)
+    await objects.merge({"status": status}, subresource="status" if objects is sub else "")
+    await operator.start(watching=(plural,))
+    await objects.wait_handled()
+    obj = await objects.get()
+    assert calls == ["b", "c"]
+    assert obj["status"]["other"] == "kept"
+    assert not (obj["status"].get("kopf") or {}).get("progress")
+
+
+async def test_ignored_fields(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
+            ignored_fields=["spec.noise", "metadata.labels.noise"])
+
+    kopf.on.update("kopfexamples", registry=registry)(lambda diff, **_: calls.append(diff))
+    operator.configure = configure
+    await operator.start()
+    await kex.create(spec={"field": "value", "noise": 1})
+    await kex.wait(lambda obj: LAST_HANDLED in get_annotations(obj))
+    await kex.merge({"spec": {"noise": 2}})
+    await kex.merge({"metadata": {"labels": {"noise": "x"}}})
+    await kex.merge({"spec": {"field": "new"}})
+    await calls.wait_length(1)
+    assert calls == [(("change", ("spec", "field"), "value", "new"),)]
+
+
+@pytest.mark.usefixtures("handled")
+async def test_own_storages_of_users(
+        operator: Operator, kex: Objects, calls: Journal[Any],
+) -> None:
+    """As if the state was in an external database."""
+    records: dict[tuple[str, str], kopf.ProgressRecord] = {}
+
+    class DatabaseStorage(kopf.ProgressStorage):
+        def fetch(self, *, key: kopf.HandlerId, body: kopf.Body) -> kopf.ProgressRecord | None:
+            return records.get((body.metadata.uid, key))
+
+        def store(
+                self, *, key: kopf.HandlerId, record: kopf.ProgressRecord, body: kopf.Body, patch: kopf.Patch,
+        ) -> None:
+            calls.append(f"store {key}")
+            records[body.metadata.uid, key] = record
+
+        def purge(self, *, key: kopf.HandlerId, body: kopf.Body, patch: kopf.Patch) -> None:
+            records.pop((body.metadata.uid, key), None)
+
+        def touch(self, *, body: kopf.Body, patch: kopf.Patch, value: str | None) -> None:
+            pass
+
+        def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
+            return essence
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.persistence.progress_storage = DatabaseStorage()
+
+    operator.configure = configure
+    await operator.start()
+    await kex.create(finalizers=[FINALIZER])
+    await kex.wait_handled()
+    assert [call for call in calls if not call.startswith("store")] == ["a", "b", "c"]
+    assert {"store a", "store b"} <= set(calls)
+    assert not records
+    assert not any(get_progress(obj) for obj in kex.get_history())

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+import kopf
+
+
+@pytest.mark.parametrize(("error", "text", "delay"), [
+    (kopf.TemporaryError("boom"), "boom", 60),
+    (kopf.TemporaryError("boom", delay=5), "boom", 5),
+    (kopf.TemporaryError("boom", 5), "boom", 5),
+    (kopf.TemporaryError("boom", delay=0), "boom", 0),
+    (kopf.TemporaryError("boom", delay=None), "boom", None),
+    (kopf.TemporaryError(), "", 60),
+    (kopf.TemporaryError(delay=1.5), "", 1.5),
+])
+def test_temporary_errors_have_a_delay(error: kopf.TemporaryError, text: str, delay: float | None) -> None:
+    assert str(error) == text
+    assert error.delay == delay
+
+
+@pytest.mark.parametrize("cls", [kopf.HandlerTimeoutError, kopf.HandlerRetriesError])
+def test_exceeded_limits_are_permanent(cls: type[Exception]) -> None:
+    assert issubclass(cls, kopf.PermanentError)
+
+
+def test_errors_are_not_mixed_up() -> None:
+    assert not issubclass(kopf.PermanentError, kopf.TemporaryError)
+    assert not issubclass(kopf.TemporaryError, kopf.PermanentError)
+
+
+def test_modes_of_errors() -> None:
+    assert {mode.name: mode.value for mode in kopf.ErrorsMode} == {"IGNORED": 1, "TEMPORARY": 2, "PERMANENT": 3}

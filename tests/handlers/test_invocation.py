@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import functools
+import threading
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+
+from kopf._handlers.invocation import invoke
+from tests.handlers.builders import make_handler
+
+variable: ContextVar[str] = ContextVar("variable", default="unset")
+
+
+@pytest.fixture
+def executor() -> Iterator[concurrent.futures.Executor]:
+    with concurrent.futures.ThreadPoolExecutor(thread_name_prefix="pool") as executor:
+        yield executor
+
+
+def describe(x: int, **kwargs: Any) -> dict[str, Any]:
+    return {"x": x, "kwargs": kwargs, "thread": threading.current_thread().name, "variable": variable.get()}
+
+
+def sync_fn(x: int, **kwargs: Any) -> dict[str, Any]:
+    return describe(x, **kwargs)
+
+
+async def async_fn(x: int, **kwargs: Any) -> dict[str, Any]:
+    await asyncio.sleep(0)
+    return describe(x, **kwargs)
+
+
+class SyncInstance:
+    def __call__(self, x: int, **kwargs: Any) -> dict[str, Any]:
+        return describe(x, **kwargs)
+
+    async def async_method(self, x: int, **kwargs: Any) -> dict[str, Any]:
+        return describe(x, **kwargs)
+
+
+class AsyncInstance:
+    async def __call__(self, x: int, **kwargs: Any) -> dict[str, Any]:
+        return describe(x, **kwargs)
+
+    def sync_method(self, x: int, **kwargs: Any) -> dict[str, Any]:
+        return describe(x, **kwargs)
+
+
+@pytest.mark.parametrize(("fn", "thread"), [
+    (sync_fn, "pool_0"),
+    (async_fn, "MainThread"),
+    (functools.partial(sync_fn), "pool_0"),
+    (functools.partial(async_fn), "MainThread"),
+    (SyncInstance(), "pool_0"),
+    (AsyncInstance(), "MainThread"),
+    (SyncInstance().async_method, "MainThread"),
+    (AsyncInstance().sync_method, "pool_0"),
+    (lambda **kwargs: async_fn(**kwargs), "MainThread"),
+    (functools.partial(AsyncInstance()), "MainThread"),
+])
+async def test_functions_run_in_threads_and_coroutines_in_the_loop(
+    executor: concurrent.futures.Executor, fn: Any, thread: str
+) -> None:
+    token = variable.set("value")
+    try:
+        result = await invoke(make_handler(fn=fn), {"x": 1, "y": 2}, executor=executor)
+    finally:
+        variable.reset(token)
+    assert result == {"x": 1, "kwargs": {"y": 2}, "thread": thread, "variable": "value"}
+
+
+async def test_contexts_of_threads_are_isolated(executor: concurrent.futures.Executor) -> None:
+    await invoke(make_handler(fn=lambda: variable.set("inner")), {}, executor=executor)
+    assert variable.get() == "unset"
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_exceptions_go_through(executor: concurrent.futures.Executor, is_async: bool) -> None:
+    async def fail_in_the_loop() -> None:
+        raise ZeroDivisionError("boom")
+
+    def fail_in_a_thread() -> None:
+        raise ZeroDivisionError("boom")
+
+    handler = make_handler(fn=fail_in_the_loop if is_async else fail_in_a_thread)
+    with pytest.raises(ZeroDivisionError, match="boom"):
+        await invoke(handler, {}, executor=executor)

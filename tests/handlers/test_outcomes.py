@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+from typing import Any
+
+import pytest
+
+import kopf
+from kopf._handlers.errors import HandlerChildrenRetry
+from kopf._handlers.handlers import Handler
+from kopf._handlers.outcomes import Attempt, Outcome, execute_once
+from tests.handlers.builders import logger, make_activity_handler, make_handler
+
+STARTED = datetime.datetime(2026, 11, 21, tzinfo=datetime.UTC)
+
+
+async def async_fn(**_: Any) -> None: ...
+
+
+async def execute(
+    handler: Handler, result: Any = None, *, retry: int = 0, runtime: float = 0, **kwargs: Any
+) -> Outcome:
+    """Try the handler once, with the given result or error of its function."""
+    attempt = Attempt(retry=retry, started=STARTED, runtime=datetime.timedelta(seconds=runtime))
+
+    async def call() -> Any:
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    return await execute_once(handler, attempt, call, logger=logger, default_backoff=60, **kwargs)
+
+
+@pytest.fixture(autouse=True)
+def _log_everything(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+
+
+@pytest.mark.parametrize("result", [None, 0, "", {"x": "y"}])
+async def test_successes(caplog: pytest.LogCaptureFixture, result: Any) -> None:
+    assert await execute(make_handler("create_fn"), result) == Outcome(final=True, result=result)
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("DEBUG", "Handler 'create_fn' is invoked."),
+        ("INFO", "Handler 'create_fn' succeeded."),
+    ]
+
+
+async def test_activities_are_called_so_in_the_logs(caplog: pytest.LogCaptureFixture) -> None:
+    await execute(make_activity_handler("cfg"))
+    assert caplog.messages == ["Activity 'cfg' is invoked.", "Activity 'cfg' succeeded."]
+
+
+@pytest.mark.parametrize("delay", [None, 0, 5, 60])
+async def test_temporary_errors_are_retried_with_their_delay(caplog: pytest.LogCaptureFixture, delay: Any) -> None:
+    error = kopf.TemporaryError("not yet", delay=delay)
+    assert await execute(make_handler(), error, retry=99) == Outcome(final=False, delay=delay, exception=error)
+    assert caplog.messages[-1] == "Handler 'fn' failed temporarily: not yet"
+    assert caplog.records[-1].levelname == "ERROR"
+    assert not caplog.records[-1].exc_info
+
+
+@pytest.mark.parametrize("mode", [None, *kopf.ErrorsMode])
+async def test_permanent_errors_are_final(caplog: pytest.LogCaptureFixture, mode: Any) -> None:
+    error = kopf.PermanentError("never")
+    assert await execute(make_handler(errors=mode), error) == Outcome(final=True, exception=error)
+    assert caplog.messages[-1] == "Handler 'fn' failed permanently: never"
+    assert not caplog.records[-1].exc_info
+
+
+@pytest.mark.parametrize("mode", [None, kopf.ErrorsMode.TEMPORARY])
+async def test_arbitrary_errors_are_retried_by_default(caplog: pytest.LogCaptureFixture, mode: Any) -> None:
+    error = ValueError("boom")
+    assert await execute(make_handler(errors=mode), error) == Outcome(final=False, delay=60, exception=error)
+    assert caplog.messages[-1] == "Handler 'fn' failed with an exception and will try again in 60 seconds: boom"
+    assert caplog.records[-1].exc_info
+
+
+@pytest.mark.parametrize("backoff", [0, 2, 1.5])
+async def test_the_backoff_is_only_for_arbitrary_errors(backoff: float) -> None:
+    handler = make_handler(backoff=backoff)
+    assert (await execute(handler, ValueError("boom"))).delay == backoff
+    assert (await execute(handler, kopf.TemporaryError("boom", delay=5))).delay == 5
+
+
+async def test_arbitrary_errors_can_be_permanent(caplog: pytest.LogCaptureFixture) -> None:
+    error = ValueError("boom")
+    handler = make_handler(errors=kopf.ErrorsMode.PERMANENT)
+    assert await execute(handler, error) == Outcome(final=True, exception=error)
+    assert caplog.messages[-1] == "Handler 'fn' failed with an exception and will stop now: boom"
+    assert caplog.records[-1].exc_info
+
+
+async def test_arbitrary_errors_can_be_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    handler = make_handler(errors=kopf.ErrorsMode.IGNORED)
+    assert await execute(handler, ValueError("boom")) == Outcome(final=True)
+    assert caplog.messages[-1] == "Handler 'fn' failed with an exception and will be ignored: boom"
+    assert caplog.records[-1].exc_info
+
+
+@pytest.mark.parametrize("own", [None, *kopf.ErrorsMode])
+@pytest.mark.parametrize("default", [*kopf.ErrorsMode])
+async def test_the_default_mode_is_for_handlers_without_their_own_one(own: Any, default: Any) -> None:
+    outcome = await execute(make_handler(errors=own), ValueError("boom"), default_errors=default)
+    assert outcome == await execute(make_handler(errors=own or default), outcome.exception or ValueError("boom"))
+
+
+@pytest.mark.parametrize("error", [ValueError(), kopf.TemporaryError(), kopf.PermanentError()])
+async def test_errors_without_texts_are_named(caplog: pytest.LogCaptureFixture, error: Exception) -> None:
+    await execute(make_handler(), error)
+    assert caplog.messages[-1].endswith(f": {type(error).__name__}")
+
+
+@pytest.mark.parametrize("mode", [None, *kopf.ErrorsMode])
+async def test_waiting_for_subhandlers_is_neither_success_nor_failure(
+    caplog: pytest.LogCaptureFixture, mode: Any
+) -> None:
+    error = HandlerChildrenRetry("waiting", delay=3)
+    handler = make_handler(errors=mode, retries=1)
+    assert await execute(handler, error) == Outcome(final=False, delay=3, exception=error)
+    assert {record.levelname for record in caplog.records} == {"DEBUG"}
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), SystemExit(1), KeyboardInterrupt()])
+async def test_exits_go_through(error: BaseException) -> None:
+    with pytest.raises(type(error)):
+        await execute(make_handler(errors=kopf.ErrorsMode.IGNORED), error)
+
+
+# --- the number of retries ---
+
+
+@pytest.mark.parametrize(("retry", "is_final"), [(0, False), (1, False), (2, True)])
+@pytest.mark.parametrize("error", [ValueError("boom"), kopf.TemporaryError("boom", delay=1)])
+async def test_retries_are_the_number_of_all_attempts(retry: int, is_final: bool, error: Exception) -> None:
+    outcome = await execute(make_handler(retries=3), error, retry=retry)
+    assert outcome.final is is_final
+    assert outcome.exception is error
+
+
+async def test_the_last_retry_is_announced_as_such(caplog: pytest.LogCaptureFixture) -> None:
+    await execute(make_handler("arb", retries=2), ValueError("boom"), retry=1)
+    assert caplog.messages[-1] == (
+        "Handler 'arb' failed with an exception and will stop now "
+        "(it would exceed 2 retries on the next attempt): boom"
+    )
+
+
+async def test_the_last_retry_can_succeed() -> None:
+    assert await execute(make_handler(retries=3), 123, retry=2) == Outcome(final=True, result=123)
+
+
+@pytest.mark.parametrize("mode", [None, *kopf.ErrorsMode])
+async def test_handlers_are_not_called_when_the_retries_are_exceeded(mode: Any) -> None:
+    outcome = await execute(make_handler(retries=3, errors=mode), AssertionError("called"), retry=3)
+    assert outcome.final
+    assert isinstance(outcome.exception, kopf.HandlerRetriesError)
+    assert str(outcome.exception) == "Handler 'fn' has exceeded 3 retries."
+
+
+# --- timeouts ---
+
+
+@pytest.mark.parametrize("runtime", [10, 11])
+async def test_handlers_are_not_called_when_they_have_timed_out(runtime: float) -> None:
+    outcome = await execute(make_handler(timeout=10), AssertionError("called"), runtime=runtime)
+    assert outcome.final
+    assert isinstance(outcome.exception, kopf.HandlerTimeoutError)
+
+
+@pytest.mark.parametrize(("delay", "is_final"), [(1, False), (2, True), (3, True)])
+@pytest.mark.parametrize("make_error", [lambda delay: ValueError(), lambda delay: kopf.TemporaryError(delay=delay)])
+async def test_there_is_no_waiting_for_an_attempt_that_would_be_too_late(
+    make_error: Any, delay: int, is_final: bool
+) -> None:
+    handler = make_handler(timeout=10, backoff=delay)
+    assert (await execute(handler, make_error(delay), runtime=8)).final is is_final
+
+
+@pytest.mark.fastforward
+async def test_coroutines_are_interrupted_when_their_overall_time_is_over() -> None:
+    async def call() -> None:
+        await asyncio.sleep(60)
+
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    attempt = Attempt(retry=1, started=STARTED, runtime=datetime.timedelta(seconds=7))
+    handler = make_handler(fn=async_fn, timeout=10)
+    outcome = await execute_once(handler, attempt, call, logger=logger, default_backoff=60)
+    assert outcome.final
+    assert isinstance(outcome.exception, kopf.HandlerTimeoutError)
+    assert str(outcome.exception) == "Handler 'fn' has timed out after 10 seconds."
+    assert loop.time() - start == pytest.approx(3, abs=0.1)
+
+
+@pytest.mark.fastforward
+async def test_threads_are_not_interrupted() -> None:
+    async def call() -> int:
+        await asyncio.sleep(60)
+        return 123
+
+    attempt = Attempt(retry=0, started=STARTED, runtime=datetime.timedelta())
+    outcome = await execute_once(make_handler(timeout=10), attempt, call, logger=logger, default_backoff=60)
+    assert outcome == Outcome(final=True, result=123)
+
+
+async def test_timeouts_inside_of_handlers_are_arbitrary_errors() -> None:
+    error = TimeoutError("of something else")
+    outcome = await execute(make_handler(fn=async_fn, timeout=10), error)
+    assert outcome == Outcome(final=True, exception=error)
+    outcome = await execute(make_handler(fn=async_fn, timeout=100), error)
+    assert outcome == Outcome(final=False, delay=60, exception=error)

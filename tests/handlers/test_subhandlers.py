@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+import kopf
+from kopf._handlers.context import SubhandlingContext, current_body, current_subhandling, executing
+from kopf._handlers.handlers import ChangingHandler
+from kopf._values.bodies import Body
+from tests.handlers.builders import do_nothing, make_changing_cause, make_changing_handler
+
+executed: list[Sequence[ChangingHandler]] = []
+
+
+async def execute(handlers: Sequence[ChangingHandler]) -> None:
+    executed.append(handlers)
+
+
+def make_context(**options: Any) -> SubhandlingContext:
+    return SubhandlingContext(
+        parent=make_changing_handler("parent", **options), cause=make_changing_cause({}), execute=execute
+    )
+
+
+@pytest.fixture
+def context() -> Iterator[SubhandlingContext]:
+    executed.clear()
+    context = make_context()
+    with executing(Body({}), context):
+        yield context
+
+
+def always(**_: Any) -> bool:
+    return True
+
+
+def get_ids(handlers: Sequence[ChangingHandler]) -> list[str]:
+    return [handler.id for handler in handlers]
+
+
+def test_subhandlers_are_declared_under_their_parent(context: SubhandlingContext) -> None:
+    @kopf.subhandler()
+    def one(**_: Any) -> None: ...
+
+    @kopf.on.subhandler(id="two", field="spec.field")
+    def another(**_: Any) -> None: ...
+
+    assert kopf.register(do_nothing, id="item/3") is do_nothing
+    assert get_ids(context.declared) == ["parent/one", "parent/two/spec.field", "parent/item/3"]
+    assert [handler.fn for handler in context.declared] == [one, another, do_nothing]
+    assert [(handler.selector, handler.reason) for handler in context.declared] == [(None, None)] * 3
+
+
+def test_options_of_subhandlers(context: SubhandlingContext) -> None:
+    kopf.subhandler(
+        param=1, errors=kopf.ErrorsMode.IGNORED, timeout=2, retries=3, backoff=4,
+        labels={"l": "v"}, annotations={"a": "v"}, when=always, field="spec", old="x", new="y",
+    )(do_nothing)
+    kopf.register(do_nothing, field="spec", value="z")
+    kopf.register(do_nothing, field="spec", old="x", new="y")
+    first, second, third = context.declared
+    assert (first.param, first.errors, first.timeout) == (1, kopf.ErrorsMode.IGNORED, 2)
+    assert (first.retries, first.backoff) == (3, 4)
+    assert (first.labels, first.annotations) == ({"l": "v"}, {"a": "v"})
+    assert first.when is always
+    assert (first.field, first.old, first.new) == (("spec",), "x", "y")
+    assert (second.field, second.value) == (("spec",), "z")
+    assert (third.old, third.new) == ("x", "y")
+
+
+@pytest.mark.parametrize("needs_change", [True, False])
+def test_subhandlers_look_at_fields_as_their_parents_do(needs_change: bool) -> None:
+    context = make_context(field_needs_change=needs_change)
+    with executing(Body({}), context):
+        kopf.register(do_nothing, field="spec")
+    assert context.declared[0].field_needs_change is needs_change
+
+
+@pytest.mark.parametrize("options", [
+    {"value": "x", "old": "y", "field": "spec"},
+    {"value": "x"},
+    {"old": "x"},
+    {"new": "x"},
+    {"unknown": "x"},
+])
+def test_contradictory_options_are_refused(context: SubhandlingContext, options: Any) -> None:
+    with pytest.raises(TypeError):
+        kopf.subhandler(**options)(do_nothing)
+    with pytest.raises(TypeError):
+        kopf.register(do_nothing, **options)
+    assert context.declared == []
+
+
+def test_outside_of_handlers_there_are_no_subhandlers() -> None:
+    with pytest.raises(LookupError, match="while a handler"):
+        kopf.subhandler()(do_nothing)
+    with pytest.raises(LookupError, match="while a handler"):
+        kopf.register(do_nothing)
+
+
+async def test_outside_of_handlers_nothing_can_be_executed() -> None:
+    with pytest.raises(LookupError, match="from inside of a handler"):
+        await kopf.execute(fns=[do_nothing])
+
+
+async def test_executing_what_is_declared(context: SubhandlingContext) -> None:
+    kopf.register(do_nothing, id="one")
+    kopf.register(do_nothing, id="two")
+    await kopf.execute()
+    assert [get_ids(handlers) for handlers in executed] == [["parent/one", "parent/two"]]
+
+
+@pytest.mark.parametrize(("fns", "ids"), [
+    ([], []),
+    ([do_nothing, functools.partial(make_context)], ["parent/do_nothing", "parent/make_context"]),
+    (iter([do_nothing]), ["parent/do_nothing"]),
+    ({"a": do_nothing, "b": do_nothing}, ["parent/a", "parent/b"]),
+])
+async def test_executing_functions(context: SubhandlingContext, fns: Any, ids: list[str]) -> None:
+    await kopf.execute(fns=fns)
+    assert [get_ids(handlers) for handlers in executed] == [ids]
+
+
+async def test_executing_handlers(context: SubhandlingContext) -> None:
+    handlers = [make_changing_handler("x"), make_changing_handler("y")]
+    await kopf.execute(handlers=iter(handlers))
+    assert executed == [handlers]
+
+
+async def test_executing_two_things_at_once_is_refused(context: SubhandlingContext) -> None:
+    with pytest.raises(TypeError, match="either fns= or handlers="):
+        await kopf.execute(fns=[do_nothing], handlers=[make_changing_handler()])
+    assert executed == []
+
+
+def test_the_context_is_known_only_while_executing(context: SubhandlingContext) -> None:
+    inner_body, inner = Body({}), make_context()
+    with executing(inner_body, inner):
+        assert current_body.get() is inner_body
+        assert current_subhandling.get() is inner
+        with executing(Body({})):
+            assert current_subhandling.get() is inner
+    assert current_subhandling.get() is context
+    assert current_body.get() is not inner_body
+
+
+def test_the_context_is_forgotten_on_errors() -> None:
+    def fail() -> None:
+        with executing(Body({}), make_context()):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert current_subhandling.get(None) is None
+    assert current_body.get(None) is None

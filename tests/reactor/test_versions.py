@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from kopf._reactor.versions import OwnWrites, is_newer
+
+
+@pytest.mark.parametrize(("one", "two", "expected"), [
+    ("2", "1", True),
+    ("1", "2", False),
+    ("1", "1", False),
+    ("10", "9", True),
+    ("9", "10", False),
+    ("100", "99", True),
+    ("1", "", True),
+    ("", "1", False),
+    ("18446744073709551617", "18446744073709551616", True),  # beyond any integers of the machine
+    ("100000000000000000000000000000", "99999999999999999999999999999", True),
+])
+def test_versions_are_compared_as_integers_of_any_length(one: str, two: str, expected: bool) -> None:
+    assert is_newer(one, two) is expected
+
+
+def write(writes: OwnWrites, version: str, *, previous: str, seen: tuple[str, ...] = ()) -> None:
+    """Pass through a write, during which some versions come from the stream."""
+    writes.start()
+    for other in seen:
+        writes.is_news(other)
+    writes.finish(version, previous=previous)
+
+
+@pytest.fixture(params=[True, False], ids=["comparable", "incomparable"])
+def writes(request: pytest.FixtureRequest) -> OwnWrites:
+    return OwnWrites(comparable=request.param)
+
+
+def test_without_own_writes_everything_is_news(writes: OwnWrites) -> None:
+    assert [writes.is_news(version) for version in ("3", "4", "5")] == [True, True, True]
+    assert writes.expecting is False
+
+
+def test_the_echo_after_the_response_is_not_news_but_what_follows_is(writes: OwnWrites) -> None:
+    write(writes, "6", previous="4")
+    assert writes.expecting is True
+    assert not writes.is_news("6")
+    assert not writes.expecting
+    assert writes.is_news("7")
+
+
+def test_what_comes_before_the_echo_is_stale(writes: OwnWrites) -> None:
+    write(writes, "6", previous="4")
+    assert not writes.is_news("5")
+    assert writes.expecting is True
+    assert not writes.is_news("6")
+
+
+def test_the_echo_before_the_response_is_not_expected_any_more(writes: OwnWrites) -> None:
+    write(writes, "6", previous="4", seen=("5", "6"))
+    assert not writes.expecting
+    assert writes.is_superseded("6", "6")
+    assert writes.is_news("7")
+
+
+def test_what_comes_after_the_early_echo_is_not_superseded_by_the_response(writes: OwnWrites) -> None:
+    write(writes, "6", previous="4", seen=("6", "7"))
+    assert not writes.expecting
+    assert not writes.is_superseded("7", "6")
+
+
+def test_what_comes_before_the_response_with_no_echo_is_superseded(writes: OwnWrites) -> None:
+    write(writes, "6", previous="4", seen=("5",))
+    assert writes.expecting is True
+    assert writes.is_superseded("5", "6")
+
+
+def test_nothing_is_expected_of_a_write_that_has_changed_nothing(writes: OwnWrites) -> None:
+    write(writes, "4", previous="4")
+    assert not writes.expecting
+    assert writes.is_news("5")
+
+
+def test_the_echo_of_the_previous_write_can_come_during_the_next_one(writes: OwnWrites) -> None:
+    write(writes, "5", previous="4")
+    write(writes, "6", previous="5", seen=("5",))
+    assert writes.expecting is True
+    assert not writes.is_news("6")
+
+
+def test_echoes_of_both_writes_can_come_during_the_next_one(writes: OwnWrites) -> None:
+    write(writes, "5", previous="4")
+    write(writes, "6", previous="5", seen=("5", "6"))
+    assert not writes.expecting
+
+
+def test_after_giving_up_everything_is_news(writes: OwnWrites) -> None:
+    write(writes, "6", previous="4")
+    writes.give_up()
+    assert not writes.expecting
+    assert writes.is_news("7")
+
+
+def test_comparable_versions_need_no_echo() -> None:
+    writes = OwnWrites(comparable=True)
+    write(writes, "9", previous="4")
+    assert not writes.is_news("8")
+    assert writes.is_news("10")
+    assert not writes.expecting
+
+
+def test_incomparable_versions_are_never_compared() -> None:
+    writes = OwnWrites(comparable=False)
+    write(writes, "b", previous="c")
+    assert not writes.is_news("x")
+    assert not writes.is_news("b")
+    assert writes.is_news("a")
+
+
+class OwnWritesMachine(RuleBasedStateMachine):
+    """
+    An object that is changed by us and by others, with the stream of its states being late and losing some of them.
+
+    What is done here with the answers is what the dispatcher does with them: the latest news wait in ``state``, what
+    is presumed to be stale is kept as ``suspect`` until the echo comes or the patience is over.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.server = 8  # so that the length of the versions changes soon
+        self.stream: list[int] = []
+        self.handling: int | None = None
+        self.response: int | None = None
+        self.state: int | None = self.server
+        self.suspect: int | None = None
+        self.last_written = 0
+        self.last_handled = 0
+
+    @initialize(comparable=st.booleans())
+    def start(self, comparable: bool) -> None:
+        self.comparable = comparable
+        self.writes = OwnWrites(comparable=comparable)
+        self.writes.is_news(self.version(self.server))
+
+    def version(self, number: int) -> str:
+        return str(number) if self.comparable else str(number * 7919 % 10007)
+
+    def change(self) -> int:
+        self.server += 1
+        self.stream.append(self.server)
+        return self.server
+
+    @rule()
+    def others_write(self) -> None:
+        self.change()
+
+    @precondition(lambda self: self.stream)
+    @rule()
+    def deliver(self) -> None:
+        number = self.stream.pop(0)
+        is_news = self.writes.is_news(self.version(number))
+        assert not (is_news and number == self.last_written), "Our own write is taken for news."
+        if is_news:
+            self.state, self.suspect = number, None
+        elif self.writes.expecting:
+            self.suspect = number
+        else:
+            self.suspect = None
+
+    @precondition(lambda self: len(self.stream) > 1)
+    @rule()
+    def lose_all_but_the_latest(self) -> None:
+        """E.g. by listing the objects anew."""
+        del self.stream[:-1]
+
+    @precondition(lambda self: self.state is not None and self.handling is None)
+    @rule()
+    def begin_handling(self) -> None:
+        assert self.state is not None
+        assert self.state >= self.last_written, "A state from before our own write is handled."
+        assert self.state >= self.last_handled, "The time goes back."
+        self.handling, self.state = self.state, None
+        self.last_handled = self.handling
+        self.writes.start()
+
+    @precondition(lambda self: self.handling is not None)
+    @rule()
+    def we_write(self) -> None:
+        self.response = self.change()
+
+    @precondition(lambda self: self.handling is not None)
+    @rule()
+    def we_write_what_is_there_already(self) -> None:
+        self.response = self.server
+
+    @precondition(lambda self: self.handling is not None)
+    @rule()
+    def finish_handling(self) -> None:
+        handled, self.handling = self.handling, None
+        response, self.response = self.response, None
+        if response is None or response == handled:
+            return  # nothing was written
+        assert handled is not None
+        self.writes.finish(self.version(response), previous=self.version(handled))
+        if self.writes.expecting:
+            self.last_written = response
+        is_superseded = self.state is None or self.writes.is_superseded(
+            self.version(self.state), self.version(response)
+        )
+        if is_superseded:
+            self.state = response
+
+    @precondition(lambda self: not self.stream and self.suspect is not None and self.handling is None)
+    @rule()
+    def lose_patience(self) -> None:
+        """The stream has nothing for us for a long time, so the echo is lost."""
+        if not self.comparable:
+            self.writes.give_up()
+            self.state, self.suspect = self.suspect, None
+
+    def teardown(self) -> None:
+        """When everything has come to rest, the last state is the one that was handled."""
+        if self.handling is not None:
+            self.finish_handling()
+        while self.stream:
+            self.deliver()
+        if self.suspect is not None:
+            self.lose_patience()
+        if self.state is not None:
+            self.begin_handling()
+        assert self.last_handled == self.server, "The last state is lost for good."
+
+
+TestOwnWrites = OwnWritesMachine.TestCase
+TestOwnWrites.settings = settings(deadline=None, max_examples=300, stateful_step_count=30)
