@@ -35,6 +35,7 @@ class FastForwardLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._ahead = 0.0  # by how many seconds our time is ahead of the monotonic clock
         self._jobs: set[_Job] = set()
+        self._is_ending = False
         super().__init__(_FastForwardSelector(self))
 
     def time(self) -> float:
@@ -47,7 +48,7 @@ class FastForwardLoop(asyncio.SelectorEventLoop):
     def is_working(self) -> bool:
         """Whether some thread runs a job of this loop, or has just ended it and the result is underway."""
         self._jobs = {job for job in self._jobs if not job.is_over()}
-        return bool(self._jobs)
+        return bool(self._jobs) or self._is_ending
 
     def run_in_executor(
             self,
@@ -59,6 +60,12 @@ class FastForwardLoop(asyncio.SelectorEventLoop):
         job.future = super().run_in_executor(executor, job)
         self._jobs.add(job)
         return job.future
+
+    async def shutdown_default_executor(self, *args: Any, **kwargs: Any) -> None:
+        # A thread of its own waits for the threads, and minutes of our time must not pass meanwhile.
+        self._is_ending = True
+        await super().shutdown_default_executor(*args, **kwargs)
+        self._is_ending = False
 
 
 class _Job:

@@ -54,8 +54,10 @@ def apply(
         raise _mismatch(applied, error) from None
     me = owners.applier(manager, subresource)
     last = known.get(me)
-    changed = dict(known)
-    changed[me] = Entry(owners.ownable(configured).without(reset), last.time if last is not None else now, applied["apiVersion"])
+    mine = owners.ownable(configured).without(reset)
+    changed = {owner: entry for owner, entry in known.items() if owner != me}
+    if mine:
+        changed[me] = Entry(mine, last.time if last is not None else now, applied["apiVersion"])
     merged: Obj = merge(base, _without_reset(applied, reset), topology)
     merged["apiVersion"] = applied["apiVersion"]
     if last is not None:
@@ -64,8 +66,11 @@ def apply(
     _take(changed, me, difference, force=force)
     if live is not None and changed == known and not _differs(difference):
         return None
-    changed[me] = dataclasses.replace(changed[me], time=now)
-    merged["metadata"] = {**merged["metadata"], "managedFields": owners.write(changed)}
+    if mine:
+        changed[me] = dataclasses.replace(changed[me], time=now)
+    metadata = merged["metadata"] = {**merged["metadata"], "managedFields": owners.write(changed)}
+    if not metadata["managedFields"]:
+        del metadata["managedFields"]
     return merged
 
 
