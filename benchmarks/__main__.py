@@ -54,7 +54,8 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=5000, help="objects per second, at most (default: %(default)s)")
     parser.add_argument("--in-flight", type=int, default=50,
                         help="how many objects can be not handled at once (default: %(default)s)")
-    parser.add_argument("--original", type=pathlib.Path, default=pathlib.Path(".venv-original"),
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    parser.add_argument("--original", type=pathlib.Path, default=pathlib.Path(f".venv-original-{version}"),
                         help="the environment of the original framework, made if absent (default: %(default)s)")
     parser.add_argument("--json", type=pathlib.Path, help="where to write all the results")
     options = parser.parse_args()

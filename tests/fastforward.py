@@ -92,7 +92,7 @@ class _Job:
         return self.future.done() and (self.ended or not self.started)
 
 
-class _FastForwardSelector(selectors.DefaultSelector):  # type: ignore[misc,valid-type]  # chosen at runtime
+class _FastForwardSelector(selectors.DefaultSelector):
     """A selector that skips the time instead of sleeping."""
 
     def __init__(self, loop: FastForwardLoop) -> None:

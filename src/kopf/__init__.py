@@ -27,8 +27,15 @@ from kopf._kits.hierarchies import (
     remove_owner_reference,
 )
 from kopf._operator.running import operator, run, run_tasks, spawn_tasks
+from kopf._reactor.indexing import Index, Store
 from kopf._reactor.memos import Memo
 from kopf._reactor.posting import event, exception, info, warn
+from kopf._reactor.stopping import (
+    AsyncDaemonStopperChecker,
+    DaemonStopped,
+    DaemonStoppingReason,
+    SyncDaemonStopperChecker,
+)
 from kopf._reactor.subhandling import execute
 from kopf._settings.diffbase import (
     AnnotationsDiffBaseStorage,
@@ -71,7 +78,7 @@ from kopf._values.references import (
 )
 from kopf._values.resources import Resource
 from kopf._values.selectors import EVERYTHING
-from kopf.on import register, subhandler
+from kopf.on import daemon, index, register, subhandler, timer
 
 __all__ = [
     "ABSENT",
@@ -81,9 +88,12 @@ __all__ = [
     "Annotations",
     "AnnotationsDiffBaseStorage",
     "AnnotationsProgressStorage",
+    "AsyncDaemonStopperChecker",
     "Body",
     "BodyEssence",
     "ConnectionInfo",
+    "DaemonStopped",
+    "DaemonStoppingReason",
     "Diff",
     "DiffBaseStorage",
     "DiffItem",
@@ -94,6 +104,7 @@ __all__ = [
     "HandlerId",
     "HandlerRetriesError",
     "HandlerTimeoutError",
+    "Index",
     "Labels",
     "LocalObjectLogger",
     "LogFormat",
@@ -123,6 +134,8 @@ __all__ = [
     "Status",
     "StatusDiffBaseStorage",
     "StatusProgressStorage",
+    "Store",
+    "SyncDaemonStopperChecker",
     "TemporaryError",
     "adjust_namespace",
     "adopt",
@@ -132,12 +145,14 @@ __all__ = [
     "build_object_reference",
     "build_owner_reference",
     "configure",
+    "daemon",
     "event",
     "exception",
     "execute",
     "get_default_lifecycle",
     "get_default_registry",
     "harmonize_naming",
+    "index",
     "info",
     "label",
     "lifecycles",
@@ -158,5 +173,6 @@ __all__ = [
     "set_default_registry",
     "spawn_tasks",
     "subhandler",
+    "timer",
     "warn",
 ]

@@ -19,7 +19,15 @@ from typing import Any, TypedDict, TypeVar, Unpack
 from kopf._handlers.context import current_subhandling
 from kopf._handlers.errors import ErrorsMode
 from kopf._handlers.filters import MetaFilter, ValueFilter, WhenFilter
-from kopf._handlers.handlers import ActivityHandler, ChangingHandler, ResourceHandler, WatchingHandler
+from kopf._handlers.handlers import (
+    ActivityHandler,
+    ChangingHandler,
+    DaemonHandler,
+    IndexingHandler,
+    ResourceHandler,
+    TimerHandler,
+    WatchingHandler,
+)
 from kopf._handlers.registry import OperatorRegistry, get_default_registry
 from kopf._values.fields import FieldPath, FieldSpec, parse_field
 from kopf._values.ids import HandlerId, get_callable_id
@@ -29,14 +37,17 @@ from kopf._values.selectors import Marker, ResourceFn, Selector
 __all__ = [
     "cleanup",
     "create",
+    "daemon",
     "delete",
     "event",
     "field",
+    "index",
     "login",
     "register",
     "resume",
     "startup",
     "subhandler",
+    "timer",
     "update",
 ]
 
@@ -107,6 +118,32 @@ class CreateOptions(RetryOptions, FilterOptions, SelectorOptions, total=False):
     registry: OperatorRegistry | None
 
 
+class DaemonOptions(CreateOptions, total=False):
+    """Options of :func:`daemon`."""
+
+    initial_delay: float | Callable[..., float] | None
+    """In how many seconds after the object is noticed to start; or a function of the kwargs that says that."""
+    cancellation_backoff: float | None
+    """How long it may take to exit on request until it is cancelled."""
+    cancellation_timeout: float | None
+    """How long it may take to exit after that until it is abandoned; by default, it is never cancelled."""
+    cancellation_polling: float | None
+    """How often to remind of it in the logs if it does not exit; the default is in the settings: 60."""
+
+
+class TimerOptions(CreateOptions, total=False):
+    """Options of :func:`timer`."""
+
+    initial_delay: float | Callable[..., float] | None
+    """In how many seconds after the object is noticed to begin; or a function of the kwargs that says that."""
+    interval: float | None
+    """How many seconds there are between two runs; without it, it runs once (or once after each idling)."""
+    sharp: bool | None
+    """Whether the interval is counted from the beginning of the previous run, not from its end."""
+    idle: float | None
+    """For how many seconds the object must stay unchanged before a run."""
+
+
 class SubhandlerOptions(RetryOptions, FilterOptions, total=False):
     """Options of :func:`subhandler` & :func:`register`, besides ``old`` & ``new``, as of :func:`update`."""
 
@@ -170,6 +207,25 @@ def field(
         raise TypeError("The field is not specified: @kopf.on.field(…, field='spec.something').")
     _check_change_filters(options, old, new)
     return _declare(ChangingHandler, name, options, reason=None, field_needs_change=True, old=old, new=new)
+
+
+def index(*name: Name, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
+    """Called for every object to say what of it goes to the index; the index is named as the handler."""
+    _check_options(options, CreateOptions)
+    return _declare(IndexingHandler, name, options)
+
+
+def daemon(*name: Name, **options: Unpack[DaemonOptions]) -> Callable[[Fn], Fn]:
+    """Called once for every object, and runs in the background for as long as the object exists."""
+    _check_options(options, DaemonOptions)
+    return _declare(DaemonHandler, name, options)
+
+
+def timer(*name: Name, **options: Unpack[TimerOptions]) -> Callable[[Fn], Fn]:
+    """Called for every object again and again, for as long as the object exists."""
+    _check_options(options, TimerOptions)
+    options["sharp"] = bool(options.get("sharp"))
+    return _declare(TimerHandler, name, options)
 
 
 def subhandler(

@@ -16,6 +16,7 @@ Both are regular context managers, and need neither a cluster nor any special te
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import threading
 from types import TracebackType
@@ -90,17 +91,20 @@ class KopfRunner:
             raise error
 
     def _run(self) -> None:
-        controls = CLIControls(
-            stop_flag=self._stop_flag,
-            registry=self._registry,
-            settings=self._settings,
-        )
-        try:
-            result = click.testing.CliRunner().invoke(main, *self._args, obj=controls, **self._kwargs)
-        except BaseException as e:
-            self._future.set_exception(e)
-        else:
-            self._future.set_result(result)
+        # The event loop of Python: the faster ones are for the command line as such.
+        with asyncio.Runner() as runner:
+            controls = CLIControls(
+                stop_flag=self._stop_flag,
+                registry=self._registry,
+                settings=self._settings,
+                loop=runner.get_loop(),
+            )
+            try:
+                result = click.testing.CliRunner().invoke(main, *self._args, obj=controls, **self._kwargs)
+            except BaseException as e:
+                self._future.set_exception(e)
+            else:
+                self._future.set_result(result)
 
     @property
     def future(self) -> concurrent.futures.Future[click.testing.Result]:

@@ -28,13 +28,13 @@ def declare(journal: int, life: str) -> None:
 
     async def async_fn(name: str, param: str, retry: int, **_: Any) -> str:
         note("begin", name, param, retry)
-        await asyncio.sleep(random.uniform(0, 0.03))
+        await asyncio.sleep(random.uniform(0, 0.04))
         note("end", name, param, retry)
         return f"{param} in {life}"
 
     def sync_fn(name: str, param: str, retry: int, **_: Any) -> str:
         note("begin", name, param, retry)
-        time.sleep(random.uniform(0, 0.03))
+        time.sleep(random.uniform(0, 0.04))
         note("end", name, param, retry)
         return f"{param} in {life}"
 

@@ -80,11 +80,12 @@ async def connect(cluster: LocalCluster) -> AsyncIterator[API]:
 class Objects:
     """The objects of one kind in one namespace."""
 
-    def __init__(self, api: API, kind: str, plural: str, namespace: str = "default") -> None:
+    def __init__(self, api: API, kind: str, plural: str, *, group: str = "kopf.dev") -> None:
         self.api = api
         self.kind = kind
         self.plural = plural
-        self._path = f"/apis/kopf.dev/v1/namespaces/{namespace}/{plural}"
+        self._group = group
+        self._path = f"/apis/{group}/v1/namespaces/default/{plural}"
         self._history: list[tuple[str, Obj]] = []
         self._news = asyncio.Event()
 
@@ -105,10 +106,6 @@ class Objects:
     async def get(self, name: str = "obj") -> Obj:
         """Read the object."""
         return await self.api.request("GET", f"{self._path}/{name}")  # type: ignore[no-any-return]
-
-    async def list(self) -> list[Obj]:
-        """Read all objects."""
-        return (await self.api.request("GET", self._path))["items"]  # type: ignore[no-any-return]
 
     async def merge(self, patch: Mapping[str, Any], name: str = "obj", *, subresource: str = "") -> Obj:
         """Change the object with a merge-patch."""
@@ -210,7 +207,7 @@ class Objects:
         return str(listing["metadata"]["resourceVersion"])
 
     def _get_head(self) -> Obj:
-        return {"apiVersion": "kopf.dev/v1", "kind": self.kind}
+        return {"apiVersion": f"{self._group}/v1", "kind": self.kind}
 
     def _remember(self, type_: str, obj: Obj) -> None:
         self._history.append((type_, obj))
@@ -218,9 +215,9 @@ class Objects:
 
 
 @contextlib.asynccontextmanager
-async def watch(api: API, kind: str, plural: str) -> AsyncIterator[Objects]:
+async def watch(api: API, kind: str, plural: str, *, group: str = "kopf.dev") -> AsyncIterator[Objects]:
     """Give the objects of the kind, with their history being recorded."""
-    objects, started = Objects(api, kind, plural), asyncio.Event()
+    objects, started = Objects(api, kind, plural, group=group), asyncio.Event()
     task = asyncio.create_task(objects.record(started), name=f"history of {plural}")
     waiter = asyncio.create_task(started.wait())
     try:

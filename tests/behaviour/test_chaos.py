@@ -104,7 +104,7 @@ async def test_killed_at_any_moment(api: API, victim: Victim) -> None:
     created = 0
     for life in range(KILLS):
         # They come little by little, so that there is always something in the beginning, the middle, and the end.
-        while created < min(OBJECTS, OBJECTS * (life + 20) / KILLS):
+        while created < min(OBJECTS, OBJECTS * (life + 10) / KILLS):
             await api.request("POST", PATH, {"apiVersion": "kopf.dev/v1", "kind": "KopfExample",
                                              "metadata": {"name": f"obj{created}"}, "spec": {"field": created}})
             created += 1
@@ -125,7 +125,6 @@ async def test_killed_at_any_moment(api: API, victim: Victim) -> None:
     for obj in await list_objects(api):
         assert obj["status"].keys() == set(killable.HANDLERS)
     assert "Traceback" not in victim.errors.read_text()
-    print(len(recorded[-1]), recorded[-1] and [len(r) for r in recorded][::10])
 
 
 def check_journal(victim: Victim, recorded: list[set[Pair]]) -> None:

@@ -30,9 +30,9 @@ def get_blocks(path: pathlib.Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
 
 
-def run_samples(path: pathlib.Path) -> dict[str, Any]:
-    """Run all samples of the page one by one, as if they were in one file."""
-    namespace: dict[str, Any] = {"kopf": kopf}
+def run_samples(path: pathlib.Path, **known: Any) -> dict[str, Any]:
+    """Run all samples of the page one by one, as if they were in one file; some things are known to readers."""
+    namespace: dict[str, Any] = {"kopf": kopf, **known}
     for n, block in enumerate(get_blocks(path, "python")):
         exec(compile(block, f"{path.name}, sample {n}", "exec"), namespace)
     return namespace
@@ -44,8 +44,14 @@ def page(request: pytest.FixtureRequest) -> pathlib.Path:
     return path
 
 
-def test_samples_are_valid(page: pathlib.Path) -> None:
-    run_samples(page)
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster() as cluster:
+        yield cluster
+
+
+def test_samples_are_valid(page: pathlib.Path, cluster: LocalCluster) -> None:
+    run_samples(page, cluster=cluster)
     for block in get_blocks(page, "yaml"):
         assert list(yaml.safe_load_all(block))
 

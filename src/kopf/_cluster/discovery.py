@@ -5,11 +5,13 @@ See "Discovery API" of the Kubernetes documentation. The aggregated form is what
 """
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from . import codec, statuses
-from .kinds.kind import ALL_VERBS, STATUS_VERBS, Kind, Obj
+from .kinds.kind import STATUS_VERBS, Kind, Obj
 from .kinds.registry import CORE_VERSION, Registry
+from .kinds.resources import Subresource
 from .requests import Answer, Request
 
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
@@ -76,11 +78,10 @@ class Discovery:
         resources: list[Obj] = []
         for kind in self._registry.kinds(group, version):
             main: Obj = {"name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced,
-                         "kind": kind.kind, "verbs": list(ALL_VERBS)}
+                         "kind": kind.kind, "verbs": list(kind.verbs)}
             resources.append(_with_names(main, kind))
-            resources.extend({"name": f"{kind.plural}/{subresource}", "singularName": "",
-                              "namespaced": kind.namespaced, "kind": kind.kind, "verbs": list(STATUS_VERBS)}
-                             for subresource in kind.subresources)
+            resources.extend(_list_subresource(kind, name, subresource)
+                             for name, subresource in _subresources(kind).items())
         group_version = f"{group}/{version}" if group else version
         return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version,
                 "resources": resources}
@@ -98,13 +99,28 @@ class Discovery:
                 "resources": [_aggregate_kind(kind) for kind in self._registry.kinds(group, version)]}
 
 
+def _subresources(kind: Kind) -> Mapping[str, Subresource]:
+    """Give all subresources of a built-in kind, or those that a custom kind can have."""
+    own = Subresource(kind.group, kind.version, kind.kind, STATUS_VERBS)
+    return kind.listed_subresources or dict.fromkeys(kind.subresources, own)
+
+
+def _list_subresource(kind: Kind, name: str, subresource: Subresource) -> Obj:
+    """The group and the version are told only if they are not those of the whole list."""
+    is_own = (subresource.group, subresource.version) == (kind.group, kind.version)
+    origin = {} if is_own else {"group": subresource.group, "version": subresource.version}
+    return {"name": f"{kind.plural}/{name}", "singularName": "", "namespaced": kind.namespaced, **origin,
+            "kind": subresource.kind, "verbs": list(subresource.verbs)}
+
+
 def _aggregate_kind(kind: Kind) -> Obj:
     response = {"group": kind.group, "version": kind.version, "kind": kind.kind}
     main: Obj = {"resource": kind.plural, "responseKind": response,
                  "scope": "Namespaced" if kind.namespaced else "Cluster",
-                 "singularResource": kind.singular, "verbs": list(ALL_VERBS)}
-    subresources = [{"subresource": name, "responseKind": response, "verbs": list(STATUS_VERBS)}
-                    for name in kind.subresources]
+                 "singularResource": kind.singular, "verbs": list(kind.verbs)}
+    subresources = [{"subresource": name, "verbs": list(subresource.verbs), "responseKind": {
+        "group": subresource.group, "version": subresource.version, "kind": subresource.kind,
+    }} for name, subresource in _subresources(kind).items()]
     return _with_names({**main, "subresources": subresources} if subresources else main, kind)
 
 
@@ -125,4 +141,6 @@ def need_kind(registry: Registry, group: str, version: str, plural: str) -> Kind
     kind = registry.find(group, version, plural)
     if kind is None:
         raise statuses.unknown_path()
+    if not kind.is_stored:
+        raise statuses.not_implemented(f"the resource {statuses.group_resource(kind)}")
     return kind

@@ -56,15 +56,19 @@ async def execute_once(
     logger: Logger,
     default_backoff: float,
     default_errors: ErrorsMode = ErrorsMode.TEMPORARY,
+    verbose: bool = True,
 ) -> Outcome:
     """
     Try the handler once, with ``call`` being the actual call of its function.
+
+    If not ``verbose``, only failures are logged.
 
     Only cancellation and the exits of the interpreter go through as exceptions.
     """
     try:
         _check_limits(handler, attempt)
-        logger.debug("%s is invoked.", handler)
+        if verbose:
+            logger.debug("%s is invoked.", handler)
         result = await _call_in_time(handler, attempt, call)
     except HandlerChildrenRetry as e:
         logger.debug("%s has unfinished sub-handlers. Will retry soon.", handler)
@@ -82,7 +86,8 @@ async def execute_once(
         mode = handler.errors or default_errors
         backoff = default_backoff if handler.backoff is None else handler.backoff
         return _treat_arbitrary_error(handler, attempt, e, logger=logger, mode=mode, backoff=backoff)
-    logger.info("%s succeeded.", handler)
+    if verbose:
+        logger.info("%s succeeded.", handler)
     return Outcome(final=True, result=result)
 
 

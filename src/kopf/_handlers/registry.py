@@ -10,7 +10,15 @@ import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from kopf._handlers.handlers import ActivityHandler, ChangingHandler, Handler, ResourceHandler, WatchingHandler
+from kopf._handlers.handlers import (
+    ActivityHandler,
+    ChangingHandler,
+    Handler,
+    IndexingHandler,
+    ResourceHandler,
+    SpawningHandler,
+    WatchingHandler,
+)
 from kopf._values.fields import FieldPath
 from kopf._values.reasons import Activity
 from kopf._values.resources import Resource
@@ -44,6 +52,10 @@ class OperatorRegistry:
         """The handlers of one activity."""
         return [handler for handler in self.activities if handler.activity == activity]
 
+    def get_indexing(self) -> list[IndexingHandler]:
+        """The handlers that fill the indices."""
+        return [handler for handler in self.resources if isinstance(handler, IndexingHandler)]
+
     def get_selectors(self) -> set[Selector]:
         """What the handlers are declared for."""
         return {handler.selector for handler in self.resources if handler.selector is not None}
@@ -75,7 +87,9 @@ class OperatorRegistry:
 class HandlersOfResource:
     """The handlers of one resource kind, sorted out once, so that events cost nothing to dispatch."""
 
+    indexing: tuple[IndexingHandler, ...]
     watching: tuple[WatchingHandler, ...]
+    spawning: tuple[SpawningHandler, ...]
     changing: tuple[ChangingHandler, ...]
     extra_fields: frozenset[FieldPath]
     """The fields that matter for the handlers despite they are not in the essence, e.g. in the status."""
@@ -85,13 +99,17 @@ class HandlersOfResource:
     @classmethod
     def build(cls, handlers: Iterable[ResourceHandler]) -> HandlersOfResource:
         """Sort out the handlers by their kinds."""
-        watching = tuple(handler for handler in handlers if isinstance(handler, WatchingHandler))
+        handlers = list(handlers)
+        spawning = tuple(handler for handler in handlers if isinstance(handler, SpawningHandler))
         changing = tuple(handler for handler in handlers if isinstance(handler, ChangingHandler))
         return cls(
-            watching=watching,
+            indexing=tuple(handler for handler in handlers if isinstance(handler, IndexingHandler)),
+            watching=tuple(handler for handler in handlers if isinstance(handler, WatchingHandler)),
+            spawning=spawning,
             changing=changing,
             extra_fields=frozenset(handler.field for handler in changing if _is_unessential(handler.field)),
-            uses_finalizers=any(handler.requires_finalizer for handler in changing),
+            uses_finalizers=any(item.requires_finalizer for item in spawning)
+            or any(item.requires_finalizer for item in changing),
         )
 
 

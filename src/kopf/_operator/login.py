@@ -67,11 +67,19 @@ _DEFAULT_HANDLER = ActivityHandler(
 class Authenticator:
     """Keeps the vault populated."""
 
-    def __init__(self, vault: Vault, registry: OperatorRegistry, settings: OperatorSettings, memo: Any) -> None:
+    def __init__(
+        self,
+        vault: Vault,
+        registry: OperatorRegistry,
+        settings: OperatorSettings,
+        memo: Any,
+        indices: Mapping[str, Any],
+    ) -> None:
         self._vault = vault
         self._registry = registry
         self._settings = settings
         self._memo = memo
+        self._indices = indices
 
     async def login(self) -> None:
         """Call the login handlers and put what they have brought to the vault; raises :class:`LoginError`."""
@@ -82,7 +90,7 @@ class Authenticator:
                 handlers or [_DEFAULT_HANDLER],
                 settings=self._settings,
                 memo=self._memo,
-                indices={},
+                indices=self._indices,
             )
         except ActivityError as e:
             results = {key: outcome.result for key, outcome in e.outcomes.items() if outcome.result is not None}

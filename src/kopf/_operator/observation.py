@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from kopf._client.credentials import LoginError
 from kopf._client.discovery import discover
@@ -88,10 +88,19 @@ class Observer:
         for resource in [*self._watchers.keys() - plan.keys()]:
             if resource.api_version not in discovery.unavailable:
                 await self._watchers.pop(resource).stop()
+        if not self._watchers:
+            self._close_gate(plan)
         for resource in plan.keys() - self._watchers.keys():
             watcher = self._watchers[resource] = ResourceWatcher(self._env, resource, plan[resource])
             watcher.start(group, self._get_scopes(resource))
         return not discovery.unavailable
+
+    def _close_gate(self, plan: Mapping[Resource, HandlersOfResource]) -> None:
+        """Hold the handling back until everything that exists now is indexed, if there is anything to be indexed."""
+        indexed = [resource for resource, handlers in plan.items() if handlers.indexing]
+        self._env.gate.close_for(
+            (resource, namespace) for resource in indexed for namespace in self._get_scopes(resource)
+        )
 
     def _get_scopes(self, resource: Resource) -> Collection[str | None]:
         return [None] if self._namespaces is None or not resource.namespaced else self._namespaces
@@ -120,6 +129,7 @@ class ResourceWatcher:
     def __init__(self, env: Environment, resource: Resource, handlers: HandlersOfResource) -> None:
         self._env = env
         self._resource = resource
+        self._indexing = handlers.indexing
         self._dispatcher = Dispatcher(env, resource, handlers)
         self._tasks: list[asyncio.Task[None]] = []
         self._restarted: set[str | None] = set()
@@ -138,12 +148,17 @@ class ResourceWatcher:
                 await self._consume(namespace)
             except (APIForbiddenError, APINotFoundError) as e:
                 self._explain(e, namespace)
+                self._env.gate.done((self._resource, namespace))
                 await asyncio.sleep(_DENIAL_BACKOFF)
 
     async def _consume(self, namespace: str | None) -> None:
         is_restarted = namespace in self._restarted
         self._restarted.add(namespace)
         async for events in watch_batches(self._env.api, self._env.settings, self._resource, namespace):
+            if self._indexing:
+                await self._env.indexers.process(self._env, self._resource, self._indexing, events)
+            if any(event is LISTED for event in events):
+                self._env.gate.done((self._resource, namespace))
             self._dispatcher.accept(_as_known(events) if is_restarted else events)
 
     def _explain(self, error: APIClientError, namespace: str | None) -> None:

@@ -24,6 +24,7 @@ from kopf._operator.signals import stopping_by_signals
 from kopf._reactor.activities import run_activity
 from kopf._reactor.clock import Clock
 from kopf._reactor.environment import Environment
+from kopf._reactor.indexing import Gate, Indexers
 from kopf._reactor.memos import Memo, Memos
 from kopf._reactor.posting import EventPoster, posting
 from kopf._settings.settings import OperatorSettings
@@ -61,7 +62,8 @@ class Operator:
         self._memo = memo
         self._ready_flag = ready_flag
         self._api = APIClient(vault, settings)
-        self._authenticator = Authenticator(vault, registry, settings, memo)
+        self._indexers = Indexers(registry.get_indexing())
+        self._authenticator = Authenticator(vault, registry, settings, memo, self._indexers.indices)
 
     async def run(self) -> None:
         """Live until cancelled. Raises whatever makes it impossible to go on."""
@@ -76,7 +78,7 @@ class Operator:
 
     async def _run_activity(self, activity: Activity) -> None:
         handlers = self._registry.get_activities(activity)
-        await run_activity(activity, handlers, settings=self._settings, memo=self._memo, indices={})
+        await run_activity(activity, handlers, settings=self._settings, memo=self._memo, indices=self._indexers.indices)
 
     async def _work(self, poster: EventPoster, clock: Clock) -> None:
         logger.info("Initial authentication has been initiated.")
@@ -102,12 +104,14 @@ class Operator:
 
     async def _make_environment(self, clock: Clock) -> Environment:
         return Environment(
+            indexers=self._indexers,
+            gate=Gate(),
             settings=self._settings,
             api=self._api,
             clock=clock,
             lifecycle=self._lifecycle,
             memos=Memos(self._memo),
-            indices={},
+            indices=self._indexers.indices,
             comparable_versions=await self._has_comparable_versions(),
         )
 

@@ -1,22 +1,23 @@
 """
 Background: the functions that accompany an object for as long as it exists, i.e. its daemons and timers.
 
-They are kept for every object by the ids of the handlers. They see the object through a live body: its content is replaced
-with every event. A function that has exited on its own or has failed for good is remembered, so that it is not started
-again, until the object stops matching its filters, or the operator restarts.
+They are kept for every object by the ids of the handlers. They see the object through a live body: its content is
+replaced with every event. A function that has exited on its own or has failed for good is remembered, so that it is
+not started again, until the operator restarts.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kopf._client.patching import PatchConflict, patch_object
 from kopf._handlers.causes import Kwargs, ResourceCause
 from kopf._handlers.context import executing
-from kopf._handlers.handlers import SpawningHandler
+from kopf._handlers.handlers import SpawningHandler, TimerHandler
 from kopf._handlers.invocation import invoke
 from kopf._handlers.outcomes import Attempt, Outcome, execute_once
 from kopf._reactor.environment import Environment
@@ -39,7 +40,7 @@ class Companion:
     __slots__ = ("__weakref__", "body", "changed_at", "env", "logger", "memo", "on_exit", "resource", "runs")
 
     def __init__(
-        self, env: Environment, resource: Resource, obj: KubeObject, on_exit: Callable[[KubeObject], None]
+        self, env: Environment, resource: Resource, obj: KubeObject, on_exit: Callable[[Companion], None]
     ) -> None:
         self.env = env
         self.resource = resource
@@ -58,9 +59,15 @@ class Companion:
             for run in self.runs.values():
                 run.notice_change()
 
+    @property
+    def name(self) -> str:
+        """The name of the object for the debugging."""
+        head = self.body.object.head
+        return f"{head.namespace}/{head.name}" if head.namespace else head.name
+
     def exit(self) -> None:
         """One of the runs has exited."""
-        self.on_exit(self.body.object)
+        self.on_exit(self)
 
     @property
     def is_running(self) -> bool:
@@ -82,6 +89,17 @@ class BackgroundRun:
         self.stopper = DaemonStopper()
         self.is_running = True
 
+    @property
+    def handler(self) -> SpawningHandler:
+        """What it runs."""
+        return self._handler
+
+    @property
+    def is_to_be_restarted(self) -> bool:
+        """Whether it has exited only because the object did not match for some time."""
+        reason = self.stopper.reason
+        return not self.is_running and reason is not None and DaemonStoppingReason.FILTERS_MISMATCH in reason
+
     def start(self, delay: float) -> None:
         """Begin in so many seconds."""
         raise NotImplementedError
@@ -92,6 +110,10 @@ class BackgroundRun:
 
     def notice_change(self) -> None:
         """The object has changed."""
+
+    async def force_out(self) -> None:
+        """Cancel whatever is left of it: when the operator itself cannot wait any longer."""
+        raise NotImplementedError
 
     def _make_kwargs(self) -> Kwargs:
         """The specific kwargs of this kind of handlers."""
@@ -184,15 +206,17 @@ class Background:
         self,
         env: Environment,
         resource: Resource,
-        factories: Mapping[type[SpawningHandler], RunFactory],
+        make_run: RunFactory,
         on_exit: Callable[[KubeObject], None],
     ) -> None:
         self._env = env
         self._resource = resource
-        self._factories = factories
+        self._make_run = make_run
         self._on_exit = on_exit
         self._companions: dict[str, Companion] = {}
-        self._stopping: set[Companion] = set()
+        self._leaving: set[Companion] = set()
+        self._startup = StartupSpread()
+        self._exits = asyncio.Event()
 
     def refresh(self, obj: KubeObject) -> None:
         """Show the new state of the object to those who accompany it, if there are any."""
@@ -212,25 +236,23 @@ class Background:
         if companion is None:
             if not handlers:
                 return
-            companion = self._companions[obj.head.uid] = Companion(self._env, self._resource, obj, self._on_exit)
+            companion = self._companions[obj.head.uid] = Companion(self._env, self._resource, obj, self._handle_exit)
         matching = {handler.id for handler in handlers}
-        for key, run in list(companion.runs.items()):
-            if key not in matching:
-                if run.is_running:
-                    run.stop(DaemonStoppingReason.FILTERS_MISMATCH)
-                else:
-                    del companion.runs[key]  # so that it is started anew when it matches again
+        for key, run in companion.runs.items():
+            if key not in matching and run.is_running:
+                run.stop(DaemonStoppingReason.FILTERS_MISMATCH)
         for handler in handlers:
-            if handler.id not in companion.runs:
-                run = companion.runs[handler.id] = self._factories[type(handler)](companion, handler)
+            previous = companion.runs.get(handler.id)
+            if previous is None or previous.is_to_be_restarted:
+                run = companion.runs[handler.id] = self._make_run(companion, handler)
                 run.start(self._get_delay(handler, cause, initial=initial))
-        if not companion.runs:
-            del self._companions[obj.head.uid]
 
     def _get_delay(self, handler: SpawningHandler, cause: ResourceCause, *, initial: bool) -> float:
         if callable(handler.initial_delay):
             return float(handler.initial_delay(**cause.kwargs_for(handler)) or 0)
-        return handler.initial_delay or 0.0
+        if handler.initial_delay is not None:
+            return handler.initial_delay
+        return self._startup.get_delay(handler) if initial else 0.0
 
     def stop_all_of(self, uid: str, reason: DaemonStoppingReason) -> None:
         """Stop all that accompanies the object."""
@@ -244,16 +266,53 @@ class Background:
         if companion is not None:
             _stop(companion.runs.values(), DaemonStoppingReason.RESOURCE_DELETED)
             if companion.is_running:
-                self._stopping.add(companion)
+                self._leaving.add(companion)
 
-    async def stop(self, reason: DaemonStoppingReason) -> None:
-        """Stop everything, and wait until it has exited, was cancelled, or is abandoned."""
-        companions = [*self._companions.values(), *self._stopping]
+    def _handle_exit(self, companion: Companion) -> None:
+        self._exits.set()
+        if self._leaving and not companion.is_running:
+            self._leaving.discard(companion)
+        self._on_exit(companion.body.object)
+
+    async def stop(self, reason: DaemonStoppingReason, timeout: float) -> None:
+        """Stop everything, and wait until it has exited or is abandoned; after the timeout (seconds), cancel it."""
+        companions = [*self._companions.values(), *self._leaving]
         self._companions.clear()
         for companion in companions:
             _stop(companion.runs.values(), reason)
-        while any(companion.is_running for companion in companions):
-            await asyncio.sleep(0.01)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                running = [run for companion in companions for run in companion.runs.values()]
+                while running := [run for run in running if run.is_running]:
+                    self._exits.clear()
+                    await self._exits.wait()
+        for companion in companions:
+            for run in companion.runs.values():
+                if run.is_running:
+                    companion.logger.warning("The operator exits, but does not wait for %s anymore.", run.handler)
+                    await run.force_out()
+
+
+class StartupSpread:
+    """
+    Spreads the first runs of the timers after a restart over some time, so that they do not come at one instant.
+
+    The first ones come at once; the others at a limited rate, but not later than in the interval of the timer.
+    """
+
+    BURST = 50
+    RATE = 50.0
+    """How many timers per second are started."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def get_delay(self, handler: SpawningHandler) -> float:
+        """Decide when the next timer of this handler begins (seconds from now)."""
+        if not isinstance(handler, TimerHandler) or not handler.interval:
+            return 0.0
+        count = self._counts[handler.id] = self._counts.get(handler.id, 0) + 1
+        return (max(0, count - self.BURST) / self.RATE) % handler.interval
 
 
 def _stop(runs: Iterable[BackgroundRun], reason: DaemonStoppingReason) -> None:

@@ -21,14 +21,16 @@ from kopf._client.patching import patch_object
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.context import SubhandlingContext, executing
 from kopf._handlers.errors import HandlerChildrenRetry
-from kopf._handlers.handlers import ChangingHandler
+from kopf._handlers.handlers import ChangingHandler, SpawningHandler
 from kopf._handlers.invocation import invoke
 from kopf._handlers.outcomes import Outcome, execute_once
 from kopf._handlers.registry import HandlersOfResource
+from kopf._reactor.background import Background
 from kopf._reactor.causation import Detection, detect
 from kopf._reactor.environment import Environment
 from kopf._reactor.progress import HandlerState, Progress
-from kopf._reactor.selection import select_accompanying, select_called, select_subhandlers
+from kopf._reactor.selection import select_accompanying, select_called, select_spawning, select_subhandlers
+from kopf._reactor.stopping import DaemonStoppingReason
 from kopf._settings.logs import ObjectLogger
 from kopf._values import codec
 from kopf._values.bodies import Body, BodyEssence
@@ -104,6 +106,7 @@ class HandlingCycle:
         initial: bool,
         unsaved: Unsaved | None,
         known: Known | None = None,
+        background: Background | None = None,
         user_code: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self._env = env
@@ -114,6 +117,7 @@ class HandlingCycle:
         self._initial = initial
         self._unsaved = unsaved
         self._known = known
+        self._background = background
         self._user_code = user_code
         self._executed = False
         self._finalizer = env.settings.persistence.finalizer
@@ -129,14 +133,15 @@ class HandlingCycle:
             self._unsaved = None
         cause = self._make_cause(detection)
         accompanying = select_accompanying(self._handlers.changing, cause)
+        spawning = select_spawning(self._handlers.spawning, cause)
         if detection.reason is Reason.FREE:
             if accompanying:
                 self._logger.debug("Deletion, but we are done with it, and we do not care.")
                 self._logger.debug("Handling cycle is finished, waiting for new changes.")
             return Step(self._obj, resumed=True)
-        if not accompanying:
+        if not accompanying and not spawning:
             return await self._release(cause)
-        return await self._handle(cause, accompanying)
+        return await self._handle(cause, accompanying, spawning)
 
     def bury(self) -> None:
         """Say goodbye to an object that exists no more, if any handlers were for it."""
@@ -173,32 +178,51 @@ class HandlingCycle:
 
         Our finalizer can only be there if the handlers use finalizers at all. If not, it belongs to another operator.
         """
-        if self._is_blocked and self._handlers.uses_finalizers:
+        self._accompany(cause, [])
+        if self._is_blocked and self._handlers.uses_finalizers and not self._has_company:
             self._logger.debug("Removing the finalizer, thus allowing the actual deletion.")
             return await self._save(cause, None, Patch(), change=FinalizerChange.REMOVE, resumed=True)
         return Step(self._obj, resumed=True)
 
-    async def _handle(self, cause: ChangingCause, accompanying: Sequence[ChangingHandler]) -> Step:
+    async def _handle(
+        self, cause: ChangingCause, accompanying: Sequence[ChangingHandler], spawning: Sequence[SpawningHandler]
+    ) -> Step:
         called = select_called(accompanying, cause)
-        change = self._get_finalizer_change(accompanying)
-        if change is FinalizerChange.ADD and called:
+        change = self._get_finalizer_change([*accompanying, *spawning])
+        if change is FinalizerChange.ADD and (called or spawning):
             # Before the first handler is called: if we crash after it, the deletion must not slip through.
             return await self._save(cause, None, Patch(), change=change)
+        self._accompany(cause, spawning)
         progress = self._load_progress(cause, called)
         if called:
             await self._execute_pending(cause, called, progress)
         delay = progress.get_delay(called, self._env.clock.now())
         outgoing = self._make_outgoing_patch(cause.patch)
-        if delay is not None:
+        if delay is not None or (self._is_deleted and self._has_company):
             progress.store(outgoing)
             known = Known(cause.reason, dict(progress))
             step = await self._save(cause, progress, outgoing, change=change, delay=delay, known=known)
-            if delay > 0 and not step.changed:
+            if delay is not None and delay > 0 and not step.changed:
                 self._logger.debug("Sleeping for %s seconds for the delayed handlers.", delay)
             return step
         return await self._finish(cause, accompanying, called, progress, outgoing, change)
 
-    def _get_finalizer_change(self, accompanying: Sequence[ChangingHandler]) -> FinalizerChange | None:
+    def _accompany(self, cause: ChangingCause, spawning: Sequence[SpawningHandler]) -> None:
+        """Start & stop the daemons and timers of the object, so that only the matching ones run."""
+        if self._background is not None:
+            if self._is_deleted:
+                self._background.stop_all_of(self._obj.head.uid, DaemonStoppingReason.RESOURCE_DELETED)
+            else:
+                self._background.match(cause, spawning, initial=self._initial)
+
+    @property
+    def _has_company(self) -> bool:
+        """Whether any daemons or timers of the object are still running."""
+        return self._background is not None and self._background.is_running(self._obj.head.uid)
+
+    def _get_finalizer_change(
+        self, accompanying: Sequence[ChangingHandler | SpawningHandler]
+    ) -> FinalizerChange | None:
         """What to do with our finalizer on an object that is not being deleted."""
         required = any(handler.requires_finalizer for handler in accompanying)
         if self._is_deleted or required == self._is_blocked:
@@ -206,7 +230,7 @@ class HandlingCycle:
         if required:
             self._logger.debug("Adding the finalizer, thus preventing the actual deletion.")
             return FinalizerChange.ADD
-        if self._handlers.uses_finalizers:
+        if self._handlers.uses_finalizers and not self._has_company:
             self._logger.debug("Removing the finalizer, thus allowing the actual deletion.")
             return FinalizerChange.REMOVE
         return None
@@ -330,7 +354,7 @@ class HandlingCycle:
             change = FinalizerChange.REMOVE
         if self._obj.head.finalizers != [self._finalizer] or not self._is_deleted:  # else, all that will disappear
             progress.purge(accompanying, outgoing)
-        if cause.reason in (Reason.CREATE, Reason.UPDATE):
+        if cause.reason in (Reason.CREATE, Reason.UPDATE) and accompanying:
             essence = self._get_handled_essence(cause)
             self._env.settings.persistence.diffbase_storage.store(body=self._body, patch=outgoing, essence=essence)
         if cause.reason is Reason.NOOP and not outgoing and change is None:

@@ -16,11 +16,16 @@ from collections.abc import Iterable, Iterator
 
 from kopf._client.patching import PatchConflict
 from kopf._client.watch_machine import LISTED, WatchEvent
+from kopf._handlers.handlers import DaemonHandler, SpawningHandler, TimerHandler
 from kopf._handlers.registry import HandlersOfResource
+from kopf._reactor.background import Background, BackgroundRun, Companion
 from kopf._reactor.changing import HandlingCycle, HandlingFailure, Step
+from kopf._reactor.daemons import DaemonRun
 from kopf._reactor.environment import Environment
 from kopf._reactor.mailbox import Mailbox
 from kopf._reactor.selection import could_match
+from kopf._reactor.stopping import DaemonStoppingReason
+from kopf._reactor.timers import TimerRun
 from kopf._reactor.watching import handle_raw_event
 from kopf._settings.logs import ObjectLogger
 from kopf._settings.settings import iter_delays
@@ -31,6 +36,19 @@ logger = logging.getLogger(__name__)
 
 _SOFT_LIMIT = 50
 """How many objects are handled at once if there is no limit in the settings, not counting those in the users' code."""
+
+
+_DAEMONS_EXIT_TIMEOUT = 5.0
+"""How long the daemons may take to exit when the operator does, in seconds, until they are cancelled."""
+
+
+def _make_run(companion: Companion, handler: SpawningHandler) -> BackgroundRun:
+    match handler:
+        case DaemonHandler():
+            return DaemonRun(companion, handler)
+        case TimerHandler():
+            return TimerRun(companion, handler)
+    raise TypeError(f"Unknown kind of handlers: {handler!r}")
 
 
 class Dispatcher:
@@ -47,6 +65,11 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[None]] = set()
         self._occupied = 0
         self._is_stopping = False
+        self._is_waiting_for_gate = False
+        self._background = (
+            Background(env, resource, _make_run, on_exit=self._revisit) if handlers.spawning else None
+        )
+        self._is_stateful = bool(handlers.changing or handlers.spawning)
 
     def __len__(self) -> int:
         return len(self._mailboxes)
@@ -66,6 +89,8 @@ class Dispatcher:
     def _accept(self, event: WatchEvent) -> None:
         obj = event.object
         meta = obj.head
+        if self._background is not None:
+            self._background.forget(meta.uid) if event.type == "DELETED" else self._background.refresh(obj)
         mailbox = self._mailboxes.get(meta.uid)
         if mailbox is None:
             if event.type == "DELETED" and not could_match(self._handlers.watching, meta):
@@ -82,7 +107,7 @@ class Dispatcher:
             mailbox.known = obj
             mailbox.stop_timer()
             mailbox.stop_suspecting()
-        elif self._handlers.changing:
+        elif self._is_stateful:
             if event.type is None:
                 mailbox.initial = True
             if mailbox.writes.is_news(meta.resourceVersion):
@@ -98,6 +123,7 @@ class Dispatcher:
         return (
             could_match(self._handlers.watching, meta)
             or could_match(self._handlers.changing, meta)
+            or could_match(self._handlers.spawning, meta)
             or (self._handlers.uses_finalizers and self._finalizer in (meta.finalizers or ()))
         )
 
@@ -142,6 +168,11 @@ class Dispatcher:
         limit = self._env.settings.queueing.worker_limit
         if limit is None:
             limit = _SOFT_LIMIT + (self._env.settings.execution.max_workers or 0)
+        if not self._env.gate.is_open:
+            if not self._is_waiting_for_gate:
+                self._is_waiting_for_gate = True
+                self._env.gate.call_when_open(self._start_workers)
+            return
         while not self._is_stopping and self._occupied < limit and (self._news or self._backlog):
             mailbox = (self._news or self._backlog).popleft()
             self._occupied += 1
@@ -220,6 +251,7 @@ class Dispatcher:
             initial=mailbox.initial,
             unsaved=unsaved,
             known=progress,
+            background=self._background,
             user_code=self._in_user_code,
         )
         try:
@@ -247,6 +279,8 @@ class Dispatcher:
 
     def _follow_own_write(self, mailbox: Mailbox, before: KubeObject, after: KubeObject, step: Step) -> None:
         version = after.head.resourceVersion
+        if self._background is not None:
+            self._background.refresh(after)
         mailbox.writes.finish(version, previous=before.head.resourceVersion)
         if mailbox.state is not None and not mailbox.writes.is_superseded(mailbox.state.head.resourceVersion, version):
             return  # there is something even newer
@@ -261,6 +295,19 @@ class Dispatcher:
         mailbox.timer = None
         if mailbox.state is None:
             mailbox.state = mailbox.known
+        self._enqueue(mailbox, self._news)
+        self._start_workers()
+
+    def _revisit(self, obj: KubeObject) -> None:
+        """Look at the object again: something that it has waited for (a daemon, a timer) has exited."""
+        if self._is_stopping:
+            return
+        mailbox = self._mailboxes.get(obj.head.uid)
+        if mailbox is None:
+            mailbox = Mailbox(obj.head.uid, comparable_versions=self._env.comparable_versions)
+            self._mailboxes[obj.head.uid] = mailbox
+        if mailbox.state is None and not mailbox.gone:
+            mailbox.state = obj
         self._enqueue(mailbox, self._news)
         self._start_workers()
 
@@ -310,6 +357,8 @@ class Dispatcher:
             mailbox.stop_suspecting()
         self._news.clear()
         self._backlog.clear()
+        if self._background is not None:
+            await self._background.stop(DaemonStoppingReason.OPERATOR_EXITING, _DAEMONS_EXIT_TIMEOUT)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._env.settings.queueing.exit_timeout)
         for task in self._tasks:

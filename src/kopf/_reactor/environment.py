@@ -9,6 +9,7 @@ from typing import Any
 from kopf._client.api import APIClient
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._reactor.clock import Clock
+from kopf._reactor.indexing import Gate, Indexers
 from kopf._reactor.memos import Memos
 from kopf._settings.settings import OperatorSettings
 
@@ -23,5 +24,8 @@ class Environment:
     lifecycle: LifeCycleFn
     memos: Memos
     indices: Mapping[str, Any]
+    indexers: Indexers
+    gate: Gate
+    """Closed until the indices are filled with what existed before the operator started."""
     comparable_versions: bool
     """Whether the server guarantees that resource versions can be compared (Kubernetes 1.35 and up)."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.filters import matches_change, matches_field, matches_object
-from kopf._handlers.handlers import ChangingHandler, ResourceHandler
+from kopf._handlers.handlers import ChangingHandler, ResourceHandler, SpawningHandler
 from kopf._handlers.registry import deduplicate, get_identity
 from kopf._values.objects import ObjectMeta
 from kopf._values.reasons import Reason
@@ -19,6 +19,13 @@ def select_accompanying(handlers: Iterable[ChangingHandler], cause: ChangingCaus
     An object with none of them is not touched: no state is kept on it, no finalizer is put, nothing is logged.
     """
     return [handler for handler in handlers if matches_object(handler, cause)]
+
+
+def select_spawning(handlers: Iterable[SpawningHandler], cause: ChangingCause) -> list[SpawningHandler]:
+    """Those of the daemons & timers that are to accompany the object as it is now."""
+    return [
+        handler for handler in deduplicate(handlers) if matches_object(handler, cause) and matches_field(handler, cause)
+    ]
 
 
 def select_called(accompanying: Iterable[ChangingHandler], cause: ChangingCause) -> list[ChangingHandler]:

@@ -6,7 +6,6 @@ A daemon gets its checker as the ``stopped`` kwarg: of the kind that fits the fu
 
 from __future__ import annotations
 
-import abc
 import asyncio
 import contextlib
 import enum
@@ -68,11 +67,10 @@ class DaemonStopper:
         return self._sync_event
 
 
-class DaemonStopped(abc.ABC):
+class DaemonStopped:
     """The ``stopped`` kwarg of daemons: whether it is time to exit. It can be used as a boolean value."""
 
     def __init__(self, stopper: DaemonStopper) -> None:
-        super().__init__()
         self._stopper = stopper
 
     def __bool__(self) -> bool:

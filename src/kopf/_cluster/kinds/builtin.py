@@ -1,8 +1,7 @@
 """
-The built-in kinds as data: names, scope, abilities, columns, selectable fields, and the most needed defaults.
+The built-in kinds as they are served: the data of the resources with columns, initial states, and rules of kinds.
 
-One line a kind: ``version plural Kind shorts categories flags``, a dash where there is none. The flags:
-``C`` cluster-wide, ``S`` with the status subresource, ``G`` with generations, ``N`` loose names.
+Names, verbs, and subresources come from ``data/``, types and defaults from `structures` and `defaults`.
 """
 from __future__ import annotations
 
@@ -11,50 +10,10 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Final
 
-from .. import jsonpaths, statuses
-from . import columns, customs
+from .. import codec, jsonpaths, statuses
+from . import columns, customs, defaults, pruning, resources, structures, validation
 from .kind import Column, Kind, Obj, Strategy
-
-_KINDS: Final = """
-v1 namespaces Namespace ns - CS
-v1 nodes Node no - CS
-v1 pods Pod po all SG
-v1 services Service svc all S
-v1 configmaps ConfigMap cm - -
-v1 secrets Secret - - -
-v1 serviceaccounts ServiceAccount sa - -
-v1 events Event ev - -
-v1 endpoints Endpoints ep - -
-v1 persistentvolumes PersistentVolume pv - CS
-v1 persistentvolumeclaims PersistentVolumeClaim pvc - S
-v1 replicationcontrollers ReplicationController rc all SG
-v1 resourcequotas ResourceQuota quota - S
-v1 limitranges LimitRange limits - -
-v1 podtemplates PodTemplate - - G
-apps/v1 deployments Deployment deploy all SG
-apps/v1 replicasets ReplicaSet rs all SG
-apps/v1 statefulsets StatefulSet sts all SG
-apps/v1 daemonsets DaemonSet ds all SG
-apps/v1 controllerrevisions ControllerRevision - - -
-batch/v1 jobs Job - all SG
-batch/v1 cronjobs CronJob cj all SG
-autoscaling/v2 horizontalpodautoscalers HorizontalPodAutoscaler hpa all S
-policy/v1 poddisruptionbudgets PodDisruptionBudget pdb - SG
-networking.k8s.io/v1 ingresses Ingress ing - SG
-networking.k8s.io/v1 ingressclasses IngressClass - - CG
-networking.k8s.io/v1 networkpolicies NetworkPolicy netpol - G
-discovery.k8s.io/v1 endpointslices EndpointSlice - - G
-coordination.k8s.io/v1 leases Lease - - -
-rbac.authorization.k8s.io/v1 roles Role - - N
-rbac.authorization.k8s.io/v1 rolebindings RoleBinding - - N
-rbac.authorization.k8s.io/v1 clusterroles ClusterRole - - CN
-rbac.authorization.k8s.io/v1 clusterrolebindings ClusterRoleBinding - - CN
-storage.k8s.io/v1 storageclasses StorageClass sc - C
-scheduling.k8s.io/v1 priorityclasses PriorityClass pc - CG
-admissionregistration.k8s.io/v1 mutatingwebhookconfigurations MutatingWebhookConfiguration - api-extensions CG
-admissionregistration.k8s.io/v1 validatingwebhookconfigurations ValidatingWebhookConfiguration - api-extensions CG
-apiextensions.k8s.io/v1 customresourcedefinitions CustomResourceDefinition crd,crds api-extensions CSG
-"""
+from .resources import Resource
 
 _COLUMNS: Final[dict[str, str]] = {
     "namespaces": "Status=@phase",
@@ -100,73 +59,55 @@ _COLUMNS: Final[dict[str, str]] = {
     "customresourcedefinitions": "Created At=@created",
 }
 
-# What a field selector may name, besides the name and the namespace: "Field Selectors" of the documentation.
-_FIELDS: Final[dict[str, str]] = {
-    "namespaces": "status.phase",
-    "nodes": "spec.unschedulable",
-    "pods": "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork "
-            "status.phase status.podIP status.nominatedNodeName",
-    "secrets": "type",
-    "services": "spec.clusterIP spec.type",
-    "events": "involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid "
-              "involvedObject.apiVersion involvedObject.resourceVersion involvedObject.fieldPath "
-              "reason reportingComponent source type",
-    "replicasets": "status.replicas",
-    "replicationcontrollers": "status.replicas",
-    "jobs": "status.successful",
-}
 _FIELD_PATHS: Final = {"source": "source.component"}
 
 _CLEANUP_FINALIZERS: Final = {customs.PLURAL: customs.CLEANUP_FINALIZER}
 
-_POD_SPEC: Final[Obj] = {
-    "restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst",
-    "schedulerName": "default-scheduler", "securityContext": {},
-}
-_DEFAULTS: Final[dict[str, Obj]] = {
+# Versions whose objects are stored in another one; they are not served as long as nobody converts them.
+_CONVERTED: Final = {("autoscaling", "v1"), ("events.k8s.io", "v1")}
+
+# Names of these are limited only by what fits in a URL.
+_LOOSE_NAMES: Final = {"roles", "rolebindings", "clusterroles", "clusterrolebindings"}
+
+# What new objects have from the beginning, besides the defaults: what the server adds, and zeros that are shown.
+_INITIAL: Final[dict[str, Obj]] = {
     "namespaces": {"spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}},
-    "pods": {"spec": {**_POD_SPEC, "enableServiceLinks": True, "serviceAccountName": "default"},
-             "status": {"phase": "Pending", "qosClass": "BestEffort"}},
-    "services": {"spec": {"type": "ClusterIP", "sessionAffinity": "None"}, "status": {"loadBalancer": {}}},
-    "secrets": {"type": "Opaque"},
-    "persistentvolumes": {"spec": {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"},
-                          "status": {"phase": "Available"}},
-    "persistentvolumeclaims": {"spec": {"volumeMode": "Filesystem"}, "status": {"phase": "Pending"}},
-    "deployments": {"spec": {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600,
-                             "strategy": {"type": "RollingUpdate"}, "template": {"spec": _POD_SPEC}},
-                    "status": {}},
-    "replicasets": {"spec": {"replicas": 1, "template": {"spec": _POD_SPEC}}, "status": {"replicas": 0}},
-    "statefulsets": {"spec": {"replicas": 1, "podManagementPolicy": "OrderedReady", "revisionHistoryLimit": 10,
-                              "updateStrategy": {"type": "RollingUpdate"}, "template": {"spec": _POD_SPEC}},
-                     "status": {"replicas": 0, "availableReplicas": 0}},
-    "daemonsets": {"spec": {"revisionHistoryLimit": 10, "updateStrategy": {"type": "RollingUpdate"},
-                            "template": {"spec": _POD_SPEC}},
-                   "status": {"currentNumberScheduled": 0, "desiredNumberScheduled": 0,
+    "pods": {"status": {"phase": "Pending", "qosClass": "BestEffort"}},
+    "services": {"status": {"loadBalancer": {}}},
+    "persistentvolumes": {"status": {"phase": "Available"}},
+    "persistentvolumeclaims": {"status": {"phase": "Pending"}},
+    "replicationcontrollers": {"status": {"replicas": 0}},
+    "deployments": {"status": {}},
+    "replicasets": {"status": {"replicas": 0}},
+    "statefulsets": {"status": {"replicas": 0, "availableReplicas": 0}},
+    "daemonsets": {"status": {"currentNumberScheduled": 0, "desiredNumberScheduled": 0,
                               "numberMisscheduled": 0, "numberReady": 0}},
-    "jobs": {"spec": {"parallelism": 1, "completions": 1, "backoffLimit": 6, "suspend": False}, "status": {}},
-    "cronjobs": {"spec": {"concurrencyPolicy": "Allow", "suspend": False, "successfulJobsHistoryLimit": 3,
-                          "failedJobsHistoryLimit": 1}, "status": {}},
-    "storageclasses": {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
+    "jobs": {"status": {}},
+    "cronjobs": {"status": {}},
 }
 
 
 def read_kinds() -> Iterator[Kind]:
-    """Give all built-in kinds."""
-    for line in _KINDS.strip().splitlines():
-        api_version, plural, kind, shorts, categories, flags = line.split()
-        group, _, version = api_version.rpartition("/")
-        yield Kind(
-            group=group, version=version, kind=kind, plural=plural, singular=kind.lower(),
-            namespaced="C" not in flags,
-            short_names=() if shorts == "-" else tuple(shorts.split(",")),
-            categories=() if categories == "-" else tuple(categories.split(",")),
-            has_status="S" in flags, has_generation="G" in flags, loose_names="N" in flags,
-            cleanup_finalizer=_CLEANUP_FINALIZERS.get(plural, ""),
-            columns=_make_columns(plural),
-            fields={field: jsonpaths.parse(_FIELD_PATHS.get(field, field))
-                    for field in _FIELDS.get(plural, "").split()},
-            strategy=_make_strategy(kind, _DEFAULTS.get(plural), _STRATEGIES.get(plural)),
-        )
+    """Give all built-in kinds that are served by default: those of stable versions."""
+    for resource in resources.read_resources():
+        if not resource.is_preview and (resource.group, resource.version) not in _CONVERTED:
+            yield _make_kind(resource)
+
+
+def _make_kind(resource: Resource) -> Kind:
+    plural = resource.plural
+    return Kind(
+        group=resource.group, version=resource.version, kind=resource.kind, plural=plural,
+        singular=resource.singular, namespaced=resource.namespaced,
+        short_names=resource.short_names, categories=resource.categories, verbs=resource.verbs,
+        has_status="status" in resource.subresources, has_generation=resource.generation,
+        listed_subresources=resource.subresources, definition=resource.definition,
+        loose_names=plural in _LOOSE_NAMES,
+        cleanup_finalizer=_CLEANUP_FINALIZERS.get(plural, ""),
+        columns=_make_columns(plural),
+        fields={field: jsonpaths.parse(_FIELD_PATHS.get(field, field)) for field in resource.fields},
+        strategy=_make_strategy(resource),
+    )
 
 
 def _make_columns(plural: str) -> tuple[Column, ...]:
@@ -180,30 +121,36 @@ def _make_columns(plural: str) -> tuple[Column, ...]:
     return made
 
 
-def _make_strategy(kind: str, defaults: Obj | None, special: Strategy | None) -> Strategy:
+def _make_strategy(resource: Resource) -> Strategy:
+    initial, special = _INITIAL.get(resource.plural, {}), _STRATEGIES.get(resource.plural)
+
     def strategy(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
-        _check_shape(kind, new)
-        if defaults is not None:
-            _fill(new, defaults)
-        return special(new, old) if special is not None else []
+        structure = structures.of_definition(resource.definition)
+        _replace(new, _prune(resource, new, structure))
+        _fill(new, initial)
+        errors = special(new, old) if special is not None else []
+        return errors + list(validation.validate(new, structure))
     return strategy
 
 
-# The fields on whose types other rules and the columns rely, wherever they occur.
-_SHAPES: Final[dict[str, type]] = {
-    "spec": dict, "status": dict, "data": dict, "binaryData": dict, "stringData": dict, "involvedObject": dict,
-    "roleRef": dict, "rules": list, "subjects": list, "secrets": list, "webhooks": list,
-}
+def _prune(resource: Resource, obj: Obj, structure: structures.Structure) -> Obj:
+    """Give the object as its structure wants it, with all defaults; nothing mutable is shared with the given one."""
+    try:
+        kept, _ = pruning.prune(obj, structure)
+    except pruning.MistypedError as error:
+        raise statuses.bad_request(f'{resource.kind} in version "{resource.version}" cannot be handled as '
+                                   f"a {resource.kind}: {error}") from None
+    if defaults.has_defaults(structure):
+        kept = codec.decode(codec.encode(kept))
+        defaults.fill_defaults(kept, structure)
+    made: Obj = kept
+    return made
 
 
-def _check_shape(kind: str, obj: Obj) -> None:
-    for field, shape in _SHAPES.items():
-        if obj.get(field) is None:
-            obj.pop(field, None)
-        elif not isinstance(obj[field], shape):
-            raise statuses.bad_request(
-                f"{kind} cannot be handled as a {kind}: json: cannot unmarshal {statuses.quoted(obj[field])} "
-                f"into Go struct field {kind}.{field}: {'an object' if shape is dict else 'a list'} is expected")
+def _replace(target: Obj, source: Obj) -> None:
+    if target is not source:
+        target.clear()
+        target.update(source)
 
 
 def _fill(target: Obj, defaults: Obj) -> None:

@@ -103,6 +103,11 @@ def fill_defaults(value: Any, structure: Structure) -> None:
         plan.apply(value)
 
 
+def has_defaults(structure: Structure) -> bool:
+    """Whether there is anything to add at all."""
+    return _plan_for(structure) is not None
+
+
 class _Plan:
     """What to add to one structure, and below which of its fields there is more to add."""
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from .. import jsonpaths, schemas, statuses
+from .resources import Subresource
 
 Obj: TypeAlias = dict[str, Any]
 
@@ -47,6 +48,7 @@ class Kind:
     namespaced: bool
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
     has_status: bool = False
     """Whether the status is a subresource, i.e. isolated from the rest of the object."""
     has_generation: bool = True
@@ -63,6 +65,15 @@ class Kind:
     schema: schemas.Schema | None = None
     strategy: Strategy | None = None
     list_kind: str = ""
+    definition: str = ""
+    """The name of the definition of a built-in kind: see `structures.of_definition`."""
+    listed_subresources: Mapping[str, Subresource] = dataclasses.field(default_factory=dict)
+    """All subresources that the discovery tells of, even if they are not implemented."""
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether there are objects of the kind; the others are only questions to the server."""
+        return "list" in self.verbs
 
     @functools.cached_property
     def api_version(self) -> str:
