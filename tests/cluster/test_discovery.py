@@ -66,7 +66,7 @@ async def test_every_discovered_resource_is_served(client: Client) -> None:
     for item in (await client.get("/apis"))["groups"]:
         version = item["preferredVersion"]["groupVersion"]
         for resource in (await client.get(f"/apis/{version}"))["resources"]:
-            if "/" not in resource["name"]:
+            if "/" not in resource["name"] and "list" in resource["verbs"]:
                 listing = await client.get(f"/apis/{version}/{resource['name']}")
                 assert listing["kind"] == f"{resource['kind']}List"
 

@@ -209,7 +209,7 @@ def test_builtin_kinds(k: Kubectl) -> None:
     k("set", "env", "pod/p1", "--list")
     assert k("get", "deploy", "d1", "-o", "jsonpath={.spec.template.spec.containers[*].image}") == "other"
     assert "Image:      busybox" in k("describe", "pod", "p1")
-    assert "Replicas:           1 desired" in k("describe", "deploy", "d1")
+    assert "Replicas:               1 desired" in k("describe", "deploy", "d1")
     assert k("get", "pods", "--field-selector=status.phase=Pending", "-o", "name") == "pod/p1"
     assert k("run", "p2", "--image=busybox") == "pod/p2 created"
     assert "pods/log is not supported by the local cluster" in k.fail("logs", "p2")
@@ -241,7 +241,9 @@ def test_creating_by_commands(k: Kubectl) -> None:
     assert k.json("get", "secret", "s")["data"] == {"a": "Yg=="}
     spec = k.json("get", "deploy", "d", "-n", "foo")["spec"]
     assert spec["replicas"] == 0
-    assert spec["template"]["spec"]["containers"] == [{"name": "x", "image": "x", "ports": [{"containerPort": 80}]}]
+    [container] = spec["template"]["spec"]["containers"]
+    assert (container["name"], container["image"]) == ("x", "x")
+    assert container["ports"] == [{"containerPort": 80, "protocol": "TCP"}]
     ports = [item["spec"]["ports"][0]["targetPort"] for item in k.json("get", "services")["items"]]
     assert ports == [8080, "http"]
     job = k.json("get", "cronjob", "cj")["spec"]["jobTemplate"]["spec"]["template"]["spec"]

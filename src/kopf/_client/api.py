@@ -14,6 +14,7 @@ vault.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import logging
 import urllib.parse
@@ -201,10 +202,8 @@ class APIClient:
                 ) as response:
                     if response.status < 400:
                         is_open = True
-                        splitter = LineSplitter()
-                        yield []
-                        while chunk := await response.content.readany():
-                            if lines := splitter.feed(chunk):
+                        async with contextlib.aclosing(_read_lines(response)) as batches:
+                            async for lines in batches:
                                 yield lines
                         return
                     error = _make_error("GET", target, response, await response.read())
@@ -273,6 +272,20 @@ class APIClient:
         # The token can be renewed while the request is underway: then it is not this one that was refused.
         if connection.token == token and not connection.reload_token():
             self._vault.invalidate(connection, error)
+
+
+async def _read_lines(response: aiohttp.ClientResponse) -> AsyncGenerator[list[bytes], None]:
+    """Give an empty batch at once, then the lines as they come."""
+    splitter = LineSplitter()
+    try:
+        yield []
+        while chunk := await response.content.readany():
+            if lines := splitter.feed(chunk):
+                yield lines
+    finally:
+        # Nobody will read the rest. A polite farewell can outlive the event loop, which is often closed right after.
+        if response.connection is not None and response.connection.transport is not None:
+            response.connection.transport.abort()
 
 
 def _make_error(method: str, target: str, response: aiohttp.ClientResponse, content: bytes) -> APIError:

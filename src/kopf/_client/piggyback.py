@@ -12,6 +12,7 @@ As a documented side effect, the official clients are configured by the way: han
 from __future__ import annotations
 
 import logging
+import os
 import pathlib
 from typing import Any
 
@@ -42,7 +43,8 @@ def login_via_client(*, logger: AnyLogger = module_logger, **_: Any) -> Connecti
         logger.debug("The official client is configured in the cluster by the service account.")
     except config.ConfigException as incluster_error:
         try:
-            config.load_kube_config()
+            # The library remembers the variable as of its import.
+            config.load_kube_config(config_file=os.environ.get("KUBECONFIG"))
             namespace = _get_context_namespace(config)
             logger.debug("The official client is configured by the kubeconfig.")
         except config.ConfigException as exc:
@@ -71,7 +73,7 @@ async def login_via_async_client(*, logger: AnyLogger = module_logger, **_: Any)
         logger.debug("The asynchronous client is configured in the cluster by the service account.")
     except config.ConfigException as incluster_error:
         try:
-            await config.load_kube_config()
+            await config.load_kube_config(config_file=os.environ.get("KUBECONFIG"))
             namespace = _get_context_namespace(config)
             logger.debug("The asynchronous client is configured by the kubeconfig.")
         except config.ConfigException as exc:
@@ -160,6 +162,6 @@ def _read_pod_namespace() -> str | None:
 
 
 def _get_context_namespace(config: Any) -> str | None:
-    _, context = config.list_kube_config_contexts()
+    _, context = config.list_kube_config_contexts(config_file=os.environ.get("KUBECONFIG"))
     namespace = context["context"].get("namespace")
     return str(namespace) if namespace else None

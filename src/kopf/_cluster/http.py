@@ -44,6 +44,9 @@ class Application(Protocol):
     def answer(self, call: Call, request: Request) -> Answer | Stream: ...
 
 
+_SHUTDOWN_TIMEOUT: Final = 0.5
+
+
 class HTTPServer:
     """Serves the application over TLS on one address."""
 
@@ -88,11 +91,11 @@ class HTTPServer:
         for task in list(self._streams):
             task.cancel()
         if self._server is not None:
-            connections = [handler.transport for handler in self._server.connections]
-            await self._server.shutdown(0)
-            for transport in connections:
-                if transport is not None:
-                    transport.abort()
+            # Idle connections would be waited for: clients keep them for later, and do not close them for us.
+            for handler in self._server.connections:
+                if handler.transport is not None:
+                    handler.transport.abort()
+            await self._server.shutdown(_SHUTDOWN_TIMEOUT)
         if self._listener is not None:
             await self._listener.wait_closed()
         # The transports report their ends to the loop in its next iterations.

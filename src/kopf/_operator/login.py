@@ -13,7 +13,7 @@ from kopf._client.kubeconfig import login_with_kubeconfig
 from kopf._client.piggyback import login_via_client, login_via_pykube
 from kopf._client.service_account import login_with_service_account
 from kopf._client.vault import Vault
-from kopf._handlers.errors import ErrorsMode
+from kopf._handlers.errors import ErrorsMode, PermanentError
 from kopf._handlers.handlers import ActivityHandler
 from kopf._handlers.registry import OperatorRegistry
 from kopf._reactor.activities import ActivityError, run_activity
@@ -37,16 +37,22 @@ def login_by_default(**kwargs: Any) -> ConnectionInfo | None:
     it on the way. Otherwise, the kubeconfig or the service account is used directly. If that is not
     possible, but a client library is installed, it is asked: it can know more ways of authentication.
     """
-    for name, login in _LIBRARIES.items():
-        if name in sys.modules and (info := login(**kwargs)) is not None:
-            return info
     try:
-        info = login_with_service_account(**kwargs) or login_with_kubeconfig(**kwargs)
+        for name, login in _LIBRARIES.items():
+            if name in sys.modules and (info := login(**kwargs)) is not None:
+                return info
+        return _login_natively(kwargs)
+    except LoginError as e:
+        raise PermanentError(str(e)) from e  # a broken configuration does not mend itself: say it and exit
+
+
+def _login_natively(kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
+    try:
+        return login_with_service_account(**kwargs) or login_with_kubeconfig(**kwargs)
     except LoginError:
-        info = _login_via_installed_library(kwargs)
-        if info is None:
-            raise
-    return info
+        if (info := _login_via_installed_library(kwargs)) is not None:
+            return info
+        raise
 
 
 def _login_via_installed_library(kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
@@ -60,7 +66,7 @@ _DEFAULT_HANDLER = ActivityHandler(
     id=HandlerId("login_by_default"),
     fn=login_by_default,
     activity=Activity.AUTHENTICATION,
-    errors=ErrorsMode.PERMANENT,  # a broken configuration does not mend itself; say it and exit
+    errors=ErrorsMode.PERMANENT,
 )
 
 

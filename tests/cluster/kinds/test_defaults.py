@@ -99,8 +99,9 @@ def test_containers() -> None:
 
 
 def test_volumes() -> None:
-    made = pod(containers=[], volumes=[{"name": "a"}, {"name": "b", "secret": {"secretName": "x"}},
-                                       {"name": "c", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}])
+    made = pod(containers=[], volumes=[
+        {"name": "a"}, {"name": "b", "secret": {"secretName": "x"}},
+        {"name": "c", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}])
     assert made["volumes"] == [
         {"name": "a", "emptyDir": {}}, {"name": "b", "secret": {"secretName": "x", "defaultMode": 420}},
         {"name": "c", "projected": {"defaultMode": 420, "sources": [

@@ -48,7 +48,8 @@ def test_descriptions_are_for_people() -> None:
 
 
 def test_special_types_in_both_dialects() -> None:
-    quantity, either = "io.k8s.apimachinery.pkg.api.resource.Quantity", "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+    quantity = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+    either = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
     old, new = describe([POD], "v2"), describe([POD], "v3")
     assert old[quantity]["type"] == "string"
     assert new[quantity]["oneOf"] == [{"type": "string"}, {"type": "number"}]

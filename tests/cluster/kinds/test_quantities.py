@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 
 import pytest
@@ -25,6 +27,7 @@ def test_nonsense(text: str) -> None:
         canonical(text)
 
 
+_parse: Callable[[str], Decimal] = reference.parse_quantity
 _SUFFIXES = ["", "m", "k", "M", "G", "Ki", "Mi", "Gi"]
 _QUANTITIES = st.builds(lambda number, suffix: f"{number}{suffix}", st.integers(-10 ** 6, 10 ** 9),
                         st.sampled_from(_SUFFIXES))
@@ -34,4 +37,4 @@ _QUANTITIES = st.builds(lambda number, suffix: f"{number}{suffix}", st.integers(
 def test_canonical_forms_are_stable_and_equal_to_the_originals(text: str) -> None:
     made = canonical(text)
     assert canonical(made) == made
-    assert Fraction(reference.parse_quantity(made)) == Fraction(reference.parse_quantity(text))
+    assert Fraction(_parse(made)) == Fraction(_parse(text))

@@ -31,9 +31,8 @@ def errors(definition: str, obj: dict[str, Any]) -> list[str]:
     ("rbac.v1.Role", {"rules": [{"resources": ["pods"]}]},
      ["rules[0].verbs: Required value: verbs must contain at least one value"]),
     ("rbac.v1.Role", {}, []),
-    ("core.v1.Service", {"spec": {"type": "Magic"}}, [
-        'spec.type: Unsupported value: "Magic": supported values: "ClusterIP", "ExternalName", "LoadBalancer", '
-        '"NodePort"']),
+    ("storage.v1.StorageClass", {"provisioner": "x", "reclaimPolicy": "Keep"},
+     ['reclaimPolicy: Unsupported value: "Keep": supported values: "Delete", "Retain"']),
     ("core.v1.Service", {"spec": {"type": ""}}, []),
     ("core.v1.ConfigMap", {}, []),
     ("discovery.v1.EndpointSlice", {"addressType": "IPv4"}, []),

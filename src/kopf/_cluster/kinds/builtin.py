@@ -130,7 +130,14 @@ def _make_strategy(resource: Resource) -> Strategy:
         _fill(new, initial)
         errors = special(new, old) if special is not None else []
         return errors + list(validation.validate(new, structure))
-    return strategy
+
+    def definition_strategy(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
+        """Definitions are checked by those who use them; what is not looked at is only pruned."""
+        errors = customs.settle(new, old)
+        if not errors:
+            _replace(new, _prune(resource, new, structures.of_definition(resource.definition)))
+        return errors
+    return definition_strategy if resource.plural == customs.PLURAL else strategy
 
 
 def _prune(resource: Resource, obj: Obj, structure: structures.Structure) -> Obj:
@@ -234,5 +241,4 @@ _STRATEGIES: Final[dict[str, Strategy]] = {
     "configmaps": _settle_config_map,
     "persistentvolumeclaims": _settle_claim,
     "events": _settle_event,
-    customs.PLURAL: customs.settle,
 }

@@ -1,0 +1,154 @@
+"""
+Values of custom resources as the expressions of their schemas see them: their types, and the names of their fields.
+
+An expression sees only what the schema declares; fields with names that are not identifiers, or are words of
+the language, have other names there. Source: "Common Expression Language in Kubernetes" ("Escaping", "Type
+integration"), and "Validation rules" of "Extend the Kubernetes API with CustomResourceDefinitions".
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+Schema: TypeAlias = Mapping[str, Any]
+
+_RESERVED: Final = frozenset({
+    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import",
+    "let", "loop", "package", "namespace", "return", "var", "void", "while",
+})
+_ESCAPED: Final = re.compile(r"__|[-./]")
+_ESCAPES: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SCALARS: Final = {"string": "string", "integer": "int", "number": "double", "boolean": "bool"}
+_TEXT: Final[Schema] = {"type": "string"}
+
+#: What is visible of every object besides its schema.
+_STANDARD: Final[Mapping[str, Schema]] = {
+    "apiVersion": _TEXT, "kind": _TEXT,
+    "metadata": {"type": "object", "properties": {"name": _TEXT, "generateName": _TEXT}},
+}
+
+
+def escape(name: str) -> str | None:
+    """Give the name of a field in expressions, or none if it cannot be accessed."""
+    if name in _RESERVED:
+        return f"__{name}__"
+    escaped = _ESCAPED.sub(lambda match: _ESCAPES[match[0]], name)
+    return escaped if _IDENTIFIER.fullmatch(escaped) else None
+
+
+def type_of(schema: Schema) -> str:
+    """Give the type for the compiler. Objects with declared fields are checked by `find_undefined`."""
+    if schema.get("nullable") or schema.get("x-kubernetes-int-or-string"):
+        return "dyn"
+    kind = schema.get("type") or ""
+    if kind == "array":
+        return f"list({type_of(schema.get('items') or {})})"
+    values = schema.get("additionalProperties")
+    if kind == "object" and isinstance(values, Mapping):
+        return f"map(string,{type_of(values)})"
+    return _SCALARS.get(kind, "dyn")
+
+
+def fields_of(schema: Schema, *, root: bool = False) -> Mapping[str, Schema]:
+    properties = schema.get("properties") or {}
+    return {**properties, **_STANDARD} if root or schema.get("x-kubernetes-embedded-resource") else properties
+
+
+def convert(value: Any, schema: Schema, *, root: bool = False) -> Any:
+    """Give the value as an expression sees it."""
+    if isinstance(value, dict):
+        values = schema.get("additionalProperties")
+        if isinstance(values, Mapping):
+            return {name: convert(item, values) for name, item in value.items()}
+        if schema.get("type") not in ("object", None):
+            return value
+        result = {}
+        for name, sub in fields_of(schema, root=root).items():
+            if name in value and (escaped := escape(name)) is not None:
+                result[escaped] = convert(value[name], sub)
+        return result
+    if isinstance(value, list):
+        items = schema.get("items") or {}
+        return [convert(item, items) for item in value]
+    if schema.get("type") == "number" and type(value) is int:
+        return float(value)
+    if schema.get("type") == "integer" and isinstance(value, float):
+        return int(value)
+    return value
+
+
+def align(old: Any, new: Any, schema: Schema) -> Any:
+    """Bring the old items of sets and of keyed lists in the order of the new ones: it means nothing there."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        values = schema.get("additionalProperties")
+        fields = schema.get("properties") or {}
+        return {name: align(item, new[name], fields.get(name) or (values if isinstance(values, Mapping) else {}))
+                if name in new else item for name, item in old.items()}
+    kind = schema.get("x-kubernetes-list-type")
+    if not isinstance(old, list) or not isinstance(new, list) or kind not in ("set", "map"):
+        return old
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    order = {item_key(item, keys): index for index, item in reversed(list(enumerate(new)))}
+    result = sorted(old, key=lambda item: order.get(item_key(item, keys), len(order)))
+    items = schema.get("items") or {}
+    return [align(item, new[order[key]], items) if (key := item_key(item, keys)) in order else item for item in result]
+
+
+def item_key(item: Any, keys: Any) -> Any:
+    """By what an item of a set or of a keyed list is known."""
+    if keys and isinstance(item, dict):
+        return tuple(repr(item.get(key)) for key in keys)
+    return repr(item)
+
+
+_LITERALS: Final = re.compile(r"""[rRbB]{0,2}(\"\"\"[\s\S]*?\"\"\"|'''[\s\S]*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|//[^\n]*""")
+_ACCESS: Final = re.compile(r"(?<![\w.])(self|oldSelf)((?:\.\??[A-Za-z_]\w*)+)(?=(\s*\()?)")
+_OLD: Final = re.compile(r"(?<![\w.])oldSelf\b")
+
+
+def without_literals(text: str) -> str:
+    """Blank out strings and comments, so that only the code remains, at the same positions."""
+    return _LITERALS.sub(lambda match: " " * len(match[0]), text)
+
+
+def is_transition(rule: str) -> bool:
+    return bool(_OLD.search(without_literals(rule)))
+
+
+def find_undefined(rule: str, schema: Schema, *, root: bool, optional: bool) -> str | None:
+    """Look for fields that the schema does not declare; give the message of the compiler for the first one."""
+    for match in _ACCESS.finditer(without_literals(rule)):
+        if optional and match[1] == "oldSelf":
+            continue
+        names = match[2][1:].split(".")
+        if match[3] is not None:
+            names.pop()  # it is a method
+        name = _first_undefined([name.removeprefix("?") for name in names], schema, root)
+        if name is not None:
+            position = match.start(2) + match[2].index(f"{name}")
+            return _point(rule, max(position - 1, 0), f"undefined field '{name}'")
+    return None
+
+
+def _first_undefined(names: list[str], schema: Schema, root: bool) -> str | None:
+    for name in names:
+        kind, values = schema.get("type"), schema.get("additionalProperties")
+        if kind == "object" and isinstance(values, Mapping):
+            schema, root = values, False
+            continue
+        if kind != "object":
+            return None  # the compiler knows better
+        fields = {escape(field): sub for field, sub in fields_of(schema, root=root).items()}
+        if name not in fields:
+            return name
+        schema, root = fields[name], False
+    return None
+
+
+def _point(text: str, position: int, what: str) -> str:
+    line = text.count("\n", 0, position)
+    column = position - (text.rfind("\n", 0, position) + 1)
+    source = text.splitlines()[line]
+    return f"ERROR: <input>:{line + 1}:{column + 1}: {what}\n | {source}\n | {'.' * column}^"
