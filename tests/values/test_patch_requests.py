@@ -23,6 +23,7 @@ from kopf._values.patches import (
 from tests.values.strategies import objects, patches
 
 OURS = "kopf.dev/finalizer"
+UID = "123-456"
 BODY: dict[str, Any] = {
     "metadata": {"name": "x", "resourceVersion": "5", "finalizers": ["one", "two"]},
     "spec": {"field": "value", "list": [1, 2]},
@@ -34,13 +35,14 @@ def apply(body: dict[str, Any], requests: list[PatchRequest], *, status_subresou
     """What the API server would make of the object: each endpoint ignores the changes of the other's stanza."""
     for request in requests:
         changed = thaw(body)
-        payload = request.payload(body["metadata"]["resourceVersion"])
+        payload = request.payload(body["metadata"]["resourceVersion"], UID)
         if isinstance(payload, list):
             assert request.content_type == JSON_PATCH
             changed = jsonpatch.apply_patch(changed, json.dumps(payload))
         else:
             assert request.content_type == MERGE_PATCH
-            merge(changed, payload)
+            assert payload["metadata"]["uid"] == UID  # a precondition for the server, not a change
+            merge(changed, {**payload, "metadata": {k: v for k, v in payload["metadata"].items() if k != "uid"}})
         if status_subresource:
             stanzas = {"status"} if request.subresource == "status" else {*body, *changed} - {"status"}
             kept = {key: value for key, value in body.items() if key not in stanzas}
@@ -60,7 +62,7 @@ def get_content(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def get_items(request: PatchRequest, version: str) -> list[JSONPatchItem]:
-    payload = request.payload(version)
+    payload = request.payload(version, UID)
     assert isinstance(payload, list)
     return payload
 
@@ -96,13 +98,13 @@ def test_dicts_are_merged_in_one_unguarded_request() -> None:
     (request,) = compose(patch, BODY, status_subresource=False)
     assert (request.subresource, request.content_type) == (None, MERGE_PATCH)
     assert not request.guarded
-    assert request.payload("5") == patch
+    assert request.payload("5", UID) == {**patch, "metadata": {**patch.get("metadata", {}), "uid": UID}}
 
 
 def test_the_status_is_separated_and_goes_first() -> None:
     patch = Patch({"spec": {"field": None}, "status": {"done": True}})
     requests = compose(patch, BODY, status_subresource=True)
-    assert [(request.subresource, request.payload("5")) for request in requests] == [
+    assert [(request.subresource, request.changes) for request in requests] == [
         ("status", {"status": {"done": True}}),
         (None, {"spec": {"field": None}}),
     ]

@@ -40,7 +40,7 @@ class Expression:
     @property
     def result_type(self) -> str:
         """The type of the result as far as it is known, e.g. ``BOOL``, or ``DYN`` if it is not."""
-        return self._program.return_type().name()
+        return str(self._program.return_type().name())
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
         """Evaluate the expression with plain JSON-like values, or raise `EvaluationError`."""
