@@ -2,7 +2,7 @@
 # with nothing but Python (3.11 or newer) and make. Another interpreter gets another environment:
 #     make test PYTHON=python3.13
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types pytest bench clean
+.PHONY: help install demo test lint types pytest bench data clean
 
 PYTHON ?= python3
 PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -31,7 +31,7 @@ demo: $(STAMP)  ## watch an operator at work on a local cluster, step by step; n
 test: lint types pytest  ## check everything: style, types, the layers of imports, and the tests
 
 lint: $(STAMP)  ## check the style and the layers of imports
-	$(BIN)/ruff check src tests examples benchmarks
+	$(BIN)/ruff check src tests examples benchmarks tools
 	$(BIN)/lint-imports --no-logo
 
 types: $(STAMP)  ## check the types
@@ -42,6 +42,9 @@ pytest: $(STAMP)  ## run the tests only
 
 bench: $(STAMP)  ## measure against the original framework; takes minutes and downloads it
 	$(BIN)/python -m benchmarks $(ARGS)
+
+data: $(STAMP)  ## make the data of the built-in kinds anew; downloads the packages they come from
+	$(BIN)/python tools/generate_builtin_kinds.py
 
 clean:  ## remove the virtual environments and all caches
 	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist

@@ -78,6 +78,7 @@ from kopf._values.references import (
 )
 from kopf._values.resources import Resource
 from kopf._values.selectors import EVERYTHING
+from kopf._values.version import __version__, __version_tuple__
 from kopf.on import daemon, index, register, subhandler, timer
 
 __all__ = [
@@ -137,6 +138,8 @@ __all__ = [
     "Store",
     "SyncDaemonStopperChecker",
     "TemporaryError",
+    "__version__",
+    "__version_tuple__",
     "adjust_namespace",
     "adopt",
     "all_",

@@ -10,8 +10,13 @@ Behaviour tests: a real operator, a real API, and real HTTP between them, in one
 """
 from __future__ import annotations
 
+import importlib.util
 import logging
-from collections.abc import AsyncIterator, Iterator
+import pathlib
+import sys
+import textwrap
+import types
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -20,6 +25,8 @@ import kopf
 from kopf._cluster import LocalCluster
 from tests.behaviour.objects import API, Objects, connect, watch
 from tests.behaviour.running import Journal, Logs, Operator
+
+Load = Callable[[str], types.ModuleType]
 
 
 def make_crd(kind: str, plural: str, *, status: bool) -> dict[str, Any]:
@@ -117,3 +124,27 @@ def _default_registry() -> Iterator[None]:
     kopf.set_default_registry(kopf.OperatorRegistry())
     yield
     kopf.set_default_registry(previous)
+
+
+@pytest.fixture
+def load(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Load:
+    """Import a user's code from a file, as ``kopf run`` does; the decorators fill the default registry."""
+    def load(code: str) -> types.ModuleType:
+        path = tmp_path / "handlers.py"
+        path.write_text(textwrap.dedent(code))
+        spec = importlib.util.spec_from_file_location("handlers", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, "handlers", module)
+        spec.loader.exec_module(module)
+        return module
+    return load
+
+
+@pytest.fixture
+def as_users_run_it(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the operator with the default registry, and with the default login by the kubeconfig."""
+    operator.registry = None
+    # The login depends on whether the client library is imported, so it matters what other tests have imported.
+    monkeypatch.delitem(sys.modules, "kubernetes", raising=False)

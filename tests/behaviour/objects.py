@@ -30,7 +30,7 @@ JSON_PATCH = "application/json-patch+json"
 
 def get_patience() -> float:
     """How long to wait for a condition, in seconds of the loop's time: a lot of it passes on fast-forwarded loops."""
-    return 24 * 3600.0 if isinstance(asyncio.get_running_loop(), FastForwardLoop) else 10.0
+    return 6 * 3600.0 if isinstance(asyncio.get_running_loop(), FastForwardLoop) else 10.0
 
 
 class Refused(Exception):
@@ -133,12 +133,14 @@ class Objects:
         """All states of the object that were ever seen, the last one before its disappearance included."""
         return [obj for _, obj in self.get_events(name)]
 
-    async def wait(self, condition: Callable[[Obj], object], name: str = "obj") -> Obj:
-        """Wait until the object exists and the condition is true for it; get that state."""
+    async def wait(
+            self, condition: Callable[[Obj], object], name: str = "obj", *, uid: str | None = None,
+    ) -> Obj:
+        """Wait until the object (this very one, if the uid is known) exists so that the condition is true for it."""
         def check() -> Obj | None:
-            events = self.get_events(name)
-            is_there = bool(events) and events[-1][0] != "DELETED"
-            return events[-1][1] if is_there and condition(events[-1][1]) else None
+            type_, obj = (self.get_events(name) or [("DELETED", {})])[-1]
+            is_there = type_ != "DELETED" and uid in (None, obj["metadata"]["uid"])
+            return obj if is_there and condition(obj) else None
         return await self._wait(check, name)
 
     async def wait_handled(self, name: str = "obj", **spec: Any) -> Obj:
@@ -250,6 +252,11 @@ def get_progress(obj: Obj) -> dict[str, Any]:
         for key, value in get_annotations(obj).items()
         if key.startswith(f"{PREFIX}/") and key != LAST_HANDLED
     }
+
+
+def has_progress(*keys: str) -> Callable[[Obj], bool]:
+    """The condition that the progress of all those handlers is there."""
+    return lambda obj: get_progress(obj).keys() >= set(keys)
 
 
 def is_handled(obj: Obj) -> bool:

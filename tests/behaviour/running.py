@@ -5,13 +5,21 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import kopf
 from kopf._cluster import LocalCluster
 from tests.behaviour.objects import get_patience
 
 T = TypeVar("T")
+Fn = TypeVar("Fn", bound=Callable[..., Any])
+
+
+class Decorator(Protocol):
+    """Any of the decorators: to choose them by parameters of tests."""
+    __name__: str
+
+    def __call__(self, *args: Any, **options: Any) -> Callable[[Fn], Fn]: ...
 
 
 class Journal(Generic[T]):
@@ -105,7 +113,7 @@ def _get_name(record: logging.LogRecord) -> str | None:
 class Operator:
     """Runs operators one after another: for each start, a new one, as if a process was restarted."""
 
-    def __init__(self, cluster: LocalCluster, registry: kopf.OperatorRegistry) -> None:
+    def __init__(self, cluster: LocalCluster, registry: kopf.OperatorRegistry | None) -> None:
         self.cluster = cluster
         self.registry = registry
         self.configure: Callable[[kopf.OperatorSettings], None] = lambda settings: None
@@ -120,7 +128,9 @@ class Operator:
         goals = {("watch", name, 200): counters.get(("watch", name, 200), 0) + 1 for name in watching}
         await self.launch(**kwargs)
         while any(self.cluster.counters.get(key, 0) < goal for key, goal in goals.items()):
-            assert not self._task.done(), await self._task
+            if not self.is_running:
+                await self.wait()
+                raise AssertionError("the operator has exited with no errors")
             await asyncio.sleep(0.001)
 
     async def launch(self, **kwargs: Any) -> None:

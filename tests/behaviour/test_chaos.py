@@ -74,14 +74,13 @@ def victim(cluster: LocalCluster, tmp_path: pathlib.Path) -> Iterator[Victim]:
     journal.touch()
     with errors.open("wb") as stderr, subprocess.Popen(
             [sys.executable, killable.__file__, str(journal)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True,
             env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
     ) as process:
-        victim = Victim(process, journal, errors)
-        yield victim
-        victim.kill()
-        assert process.stdin is not None
-        process.stdin.close()
+        try:
+            yield Victim(process, journal, errors)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 async def list_objects(api: API) -> list[Obj]:

@@ -193,7 +193,7 @@ async def test_recreated_objects_are_new_objects(
     for _ in range(5):
         obj = await kex.create()
         uids.append(uid := obj["metadata"]["uid"])
-        await kex.wait(lambda obj, uid=uid: obj["metadata"]["uid"] == uid and is_handled(obj))
+        await kex.wait(is_handled, uid=uid)
         await kex.delete()
         await kex.wait_gone(uid=uid)
     assert calls == [(uid, reason) for uid in uids for reason in ("create", "delete")]

@@ -7,7 +7,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_annotations, get_finalizers
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Decorator, Journal, Logs, Operator
 
 FILTERS: dict[str, dict[str, Any]] = {
     "label": {"labels": {"match": "yes"}},
@@ -125,7 +125,7 @@ async def test_objects_that_stopped_matching_while_the_operator_was_down_are_rel
 
 @pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.event], ids=lambda decorator: decorator.__name__)
 async def test_operators_with_no_deletion_handlers_leave_finalizers_alone(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, decorator: Any,
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, decorator: Decorator,
 ) -> None:
     """Another operator of the same framework owns the object."""
     @decorator("kopfexamples", registry=registry, labels={"match": "yes"})
@@ -169,7 +169,7 @@ async def test_filters_flip_in_the_middle_of_the_handling(
 async def test_fields_and_values(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    for id, options in {
+    filters: dict[str, dict[str, Any]] = {
         "changed": {},
         "became": {"new": "b"},
         "was": {"old": "a"},
@@ -177,7 +177,8 @@ async def test_fields_and_values(
         "disappeared": {"new": kopf.ABSENT},
         "either": {"value": "b"},
         "callback": {"new": lambda value, **_: value == "c"},
-    }.items():
+    }
+    for id, options in filters.items():
         @kopf.on.update("kopfexamples", registry=registry, id=id, param=id, field="spec.f", **options)
         def fn(param: str, **_: Any) -> None:
             calls.append(param)
@@ -202,10 +203,11 @@ async def test_fields_and_values(
 async def test_filters_of_creation_by_fields(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    for id, options in {
+    filters: dict[str, dict[str, Any]] = {
         "present": {}, "equal": {"value": "a"}, "absent": {"value": kopf.ABSENT},
         "callback": {"value": lambda value, **_: value in ("a", "b")},
-    }.items():
+    }
+    for id, options in filters.items():
         @kopf.on.create("kopfexamples", registry=registry, id=id, param=id, field="spec.f", **options)
         def fn(name: str, param: str, **_: Any) -> None:
             calls.append((name, param))

@@ -11,7 +11,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Decorator, Journal, Operator
 
 OBJECT_KWARGS = {
     "logger", "memo", "param", "resource", "patch", "body", "spec", "meta", "status", "uid", "name", "namespace",
@@ -26,7 +26,7 @@ CHANGE_KWARGS = {"reason", "old", "new", "diff"}
                          ids=lambda decorator: decorator.__name__)
 async def test_handlers_of_changes(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-        decorator: Any, is_async: bool,
+        decorator: Decorator, is_async: bool,
 ) -> None:
     options = {"field": "spec.field"} if decorator is kopf.on.field else {}
 
@@ -67,7 +67,7 @@ async def test_handlers_of_changes(
 
 
 def _replace_last(
-        registry: kopf.OperatorRegistry, decorator: Any, calls: Journal[Any], options: Mapping[str, Any],
+        registry: kopf.OperatorRegistry, decorator: Decorator, calls: Journal[Any], options: Mapping[str, Any],
 ) -> kopf.OperatorRegistry:
     """Make a registry with an async handler instead of the sync one, with all else being the same."""
     replaced = copy.copy(registry)
@@ -81,8 +81,8 @@ def _replace_last(
 
 def _check_object(kwargs: Mapping[str, Any]) -> None:
     body = kwargs["body"]
-    assert isinstance(body, kopf.Body)
     assert isinstance(body, Mapping)
+    assert isinstance(body, kopf.Body)
     assert body["apiVersion"] == "kopf.dev/v1"
     assert body["kind"] == "KopfExample"
     assert kwargs["name"] == body["metadata"]["name"] == kwargs["meta"]["name"] == kwargs["meta"].name == "obj"

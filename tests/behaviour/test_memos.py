@@ -5,7 +5,7 @@ import dataclasses
 from typing import Any
 
 import kopf
-from tests.behaviour.objects import Objects
+from tests.behaviour.objects import Objects, is_handled
 from tests.behaviour.running import Journal, Operator
 
 
@@ -68,7 +68,7 @@ async def test_a_recreated_object_has_a_new_memo(
     for _ in range(3):
         obj = await kex.create()
         uid = obj["metadata"]["uid"]
-        await kex.wait(lambda obj, uid=uid: obj["metadata"]["uid"] == uid and "annotations" in obj["metadata"])
+        await kex.wait(is_handled, uid=uid)
         await kex.delete()
         await kex.wait_gone(uid=uid)
     assert calls == [{}, {}, {}]

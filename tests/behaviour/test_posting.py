@@ -92,8 +92,11 @@ async def test_explicit_events(
 async def test_events_about_other_objects(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API,
 ) -> None:
-    pods = [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"}}
-            for name in ("pod1", "pod2")]
+    pods = [
+        {"apiVersion": "v1", "kind": "Pod",
+         "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"}}
+        for name in ("pod1", "pod2")
+    ]
 
     @kopf.on.create("kopfexamples", registry=registry)
     def fn(**_: Any) -> None:

@@ -17,7 +17,7 @@ from tests.behaviour.objects import (
     get_essence,
     get_progress,
 )
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Decorator, Journal, Operator
 
 
 def get_moments(kex: Objects, name: str = "obj") -> list[dict[str, dict[str, Any]]]:
@@ -90,7 +90,7 @@ async def test_progress_of_retried_handlers(
 @pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume],
                          ids=lambda decorator: decorator.__name__)
 async def test_the_purpose_is_the_reason(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], decorator: Any,
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], decorator: Decorator,
 ) -> None:
     @decorator("kopfexamples", registry=registry)
     async def fn(retry: int, **_: Any) -> None:
@@ -244,7 +244,8 @@ async def test_progress_of_other_frameworks_and_versions_is_continued(
         calls.append(("fresh", retry))
 
     now = datetime.datetime.now(datetime.UTC)
-    before, after = (now - datetime.timedelta(seconds=300)).isoformat(), (now + datetime.timedelta(seconds=200)).isoformat()
+    before = (now - datetime.timedelta(seconds=300)).isoformat()
+    after = (now + datetime.timedelta(seconds=200)).isoformat()
     base = {"started": before, "purpose": "create", "retries": 1, "success": False, "failure": False}
     records = {
         "done": base | {"stopped": before, "success": True},

@@ -6,48 +6,19 @@ Left out, as they belong to other features: daemons and timers, admission, index
 """
 from __future__ import annotations
 
-import importlib.util
 import json
-import pathlib
-import sys
-import textwrap
-import types
-from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.behaviour.conftest import make_crd
-from tests.behaviour.objects import Objects, get_finalizers, watch
+from tests.behaviour.conftest import Load, make_crd
+from tests.behaviour.objects import API, Objects, get_finalizers, watch
 from tests.behaviour.running import Logs, Operator
 
-Run = Callable[..., types.ModuleType]
-
-
-@pytest.fixture
-def load(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """Import the code from a file, as ``kopf run`` does: with the decorators filling the default registry."""
-    def load(code: str) -> types.ModuleType:
-        path = tmp_path / "handlers.py"
-        path.write_text(textwrap.dedent(code))
-        spec = importlib.util.spec_from_file_location("handlers", path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, "handlers", module)
-        spec.loader.exec_module(module)
-        return module
-    return load
-
-
-@pytest.fixture(autouse=True)
-def _as_users_run_it(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the default registry, and with the default login by the kubeconfig."""
-    operator.registry = None  # type: ignore[assignment]  # it is a default of kopf.operator(), too
-    monkeypatch.delitem(sys.modules, "kubernetes", raising=False)
+pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 
 @pytest.mark.parametrize("signature", ["spec, **_", "spec: kopf.Spec, **_: Any"])
-async def test_registering(operator: Operator, kex: Objects, logs: Logs, load: Run, signature: str) -> None:
+async def test_registering(operator: Operator, kex: Objects, logs: Logs, load: Load, signature: str) -> None:
     load(f"""
         from typing import Any
         import kopf
@@ -63,7 +34,7 @@ async def test_registering(operator: Operator, kex: Objects, logs: Logs, load: R
 
 
 async def test_methods(
-        operator: Operator, kex: Objects, logs: Logs, load: Run, capsys: pytest.CaptureFixture[str],
+        operator: Operator, kex: Objects, logs: Logs, load: Load, capsys: pytest.CaptureFixture[str],
 ) -> None:
     load("""
         import kopf
@@ -83,7 +54,7 @@ async def test_methods(
 
 
 @pytest.mark.parametrize("signature", ["event, **_", "event: kopf.RawEvent, **_: Any"])
-async def test_raw_events(operator: Operator, kex: Objects, logs: Logs, load: Run, signature: str) -> None:
+async def test_raw_events(operator: Operator, kex: Objects, logs: Logs, load: Load, signature: str) -> None:
     load(f"""
         from typing import Any
         import kopf
@@ -100,7 +71,7 @@ async def test_raw_events(operator: Operator, kex: Objects, logs: Logs, load: Ru
 
 @pytest.mark.parametrize(("any_", "diff"), [("**_", "diff"), ("**_: Any", "diff: kopf.Diff")])
 async def test_three_causes_by_functions_of_one_name(
-        operator: Operator, kex: Objects, logs: Logs, load: Run, any_: str, diff: str,
+        operator: Operator, kex: Objects, logs: Logs, load: Load, any_: str, diff: str,
 ) -> None:
     load(f"""
         from typing import Any
@@ -129,18 +100,19 @@ async def test_three_causes_by_functions_of_one_name(
         assert logs.find(f"{title} is processed: 1 succeeded; 0 failed.")
 
 
-async def test_reacting_to_the_status(operator: Operator, logs: Logs, load: Run, sub: Objects) -> None:
+async def test_reacting_to_the_status(operator: Operator, logs: Logs, load: Load, api: API) -> None:
+    """The local cluster has no jobs of its own yet, and it is not allowed to define them in the group of built-ins."""
     load("""
         import kopf
 
-        @kopf.on.update('batch/v1', 'jobs', field='status')
+        @kopf.on.update('batch.example.com/v1', 'jobs', field='status')
         def job_status_changes(**_):
             pass
     """)
-    crd = json.loads(json.dumps(make_crd("Job", "jobs", status=True)).replace("kopf.dev", "batch"))
+    crd = json.loads(json.dumps(make_crd("Job", "jobs", status=True)).replace("kopf.dev", "batch.example.com"))
     operator.cluster.apply(crd)
     await operator.start(watching=("jobs",))
-    async with watch(sub.api, "Job", "jobs", group="batch") as jobs:
+    async with watch(api, "Job", "jobs", group="batch.example.com") as jobs:
         await jobs.create()
         await jobs.wait_handled()
         await jobs.merge({"status": {"succeeded": 1}}, subresource="status")
@@ -162,7 +134,7 @@ async def test_reacting_to_the_status(operator: Operator, logs: Logs, load: Run,
     def my_handler(spec, **_):
         pass
 """], ids=["only", "with-creation"])
-async def test_resuming(operator: Operator, kex: Objects, logs: Logs, load: Run, code: str) -> None:
+async def test_resuming(operator: Operator, kex: Objects, logs: Logs, load: Load, code: str) -> None:
     load(code)
     await kex.create()
     await operator.start()
@@ -173,7 +145,7 @@ async def test_resuming(operator: Operator, kex: Objects, logs: Logs, load: Run,
     assert len(logs.find("Handler 'my_handler' succeeded.")) == 2
 
 
-async def test_tasks_from_resuming_to_deletion(operator: Operator, kex: Objects, logs: Logs, load: Run) -> None:
+async def test_tasks_from_resuming_to_deletion(operator: Operator, kex: Objects, logs: Logs, load: Load) -> None:
     module = load("""
         import asyncio
         import kopf
@@ -206,7 +178,7 @@ async def test_tasks_from_resuming_to_deletion(operator: Operator, kex: Objects,
     assert all(task.cancelled() for task in module.TASKS.values())
 
 
-async def test_resuming_of_deleted_objects(operator: Operator, kex: Objects, logs: Logs, load: Run) -> None:
+async def test_resuming_of_deleted_objects(operator: Operator, kex: Objects, logs: Logs, load: Load) -> None:
     load("""
         import kopf
 
@@ -229,7 +201,7 @@ async def test_resuming_of_deleted_objects(operator: Operator, kex: Objects, log
     assert logs.find("Deletion is processed: 2 succeeded; 0 failed.")
 
 
-async def test_fields(operator: Operator, kex: Objects, logs: Logs, load: Run) -> None:
+async def test_fields(operator: Operator, kex: Objects, logs: Logs, load: Load) -> None:
     load("""
         import kopf
 
@@ -273,7 +245,7 @@ async def test_fields(operator: Operator, kex: Objects, logs: Logs, load: Run) -
             def handle_item(item=item, **_):
                 pass
 """], ids=["imperative", "declarative"])
-async def test_subhandlers(operator: Operator, kex: Objects, logs: Logs, load: Run, code: str) -> None:
+async def test_subhandlers(operator: Operator, kex: Objects, logs: Logs, load: Load, code: str) -> None:
     load(code)
     await operator.start()
     await kex.create(spec={"items": ["item1", "item2"]})

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
+from tests.behaviour.conftest import Load
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Logs, Operator
-from tests.behaviour.test_samples import Run, _as_users_run_it, load  # noqa: F401  # fixtures
 
-pytestmark = pytest.mark.fastforward
+pytestmark = [pytest.mark.fastforward, pytest.mark.usefixtures("as_users_run_it")]
 
 
 def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def test_results(operator: Operator, kex: Objects, load: Run) -> None:
+async def test_results(operator: Operator, kex: Objects, load: Load) -> None:
     load("""
         import random
         import kopf
@@ -38,7 +38,7 @@ async def test_results(operator: Operator, kex: Objects, load: Run) -> None:
     assert 0 <= obj["status"]["create_kex_2"]["r1"] <= 100 <= obj["status"]["create_kex_2"]["r2"] <= 999
 
 
-async def test_results_as_the_communication(operator: Operator, kex: Objects, load: Run, logs: Logs) -> None:
+async def test_results_as_the_communication(operator: Operator, kex: Objects, load: Load, logs: Logs) -> None:
     load("""
         import kopf
         import kubernetes
@@ -80,7 +80,7 @@ async def test_results_as_the_communication(operator: Operator, kex: Objects, lo
     assert pods[0]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] == claims[0]["metadata"]["name"]
 
 
-async def test_temporary_errors(operator: Operator, kex: Objects, load: Run, logs: Logs) -> None:
+async def test_temporary_errors(operator: Operator, kex: Objects, load: Load, logs: Logs) -> None:
     module = load("""
         import kopf
 
@@ -103,7 +103,7 @@ async def test_temporary_errors(operator: Operator, kex: Objects, load: Run, log
     assert len(logs.find("Handler 'create_fn' failed temporarily: The data is not yet ready.")) == 2
 
 
-async def test_permanent_errors(operator: Operator, kex: Objects, load: Run, logs: Logs) -> None:
+async def test_permanent_errors(operator: Operator, kex: Objects, load: Load, logs: Logs) -> None:
     load("""
         import datetime
         import kopf
@@ -130,7 +130,7 @@ async def test_permanent_errors(operator: Operator, kex: Objects, load: Run, log
     ("retries=3", "Exception()", 3, 2 * 60),
 ], ids=["errors", "timeout", "retries"])
 async def test_reactions_to_errors(
-        operator: Operator, kex: Objects, load: Run, logs: Logs,
+        operator: Operator, kex: Objects, load: Load, logs: Logs,
         options: str, error: str, attempts: int, duration: float,
 ) -> None:
     load(f"""
@@ -149,7 +149,7 @@ async def test_reactions_to_errors(
     assert logs.find("Creation is processed: 0 succeeded; 1 failed.")
 
 
-async def test_backoff(operator: Operator, kex: Objects, load: Run, logs: Logs) -> None:
+async def test_backoff(operator: Operator, kex: Objects, load: Load, logs: Logs) -> None:
     load("""
         import kopf
 
@@ -165,7 +165,7 @@ async def test_backoff(operator: Operator, kex: Objects, load: Run, logs: Logs) 
 
 
 async def test_idempotence(
-        operator: Operator, kex: Objects, load: Run, capsys: pytest.CaptureFixture[str], logs: Logs,
+        operator: Operator, kex: Objects, load: Load, capsys: pytest.CaptureFixture[str], logs: Logs,
 ) -> None:
     load("""
         import functools
@@ -200,7 +200,7 @@ async def test_idempotence(
     assert len(logs.find("Handler 'create/b' is invoked.")) == 7
 
 
-async def test_parameters(operator: Operator, kex: Objects, load: Run) -> None:
+async def test_parameters(operator: Operator, kex: Objects, load: Load) -> None:
     load("""
         import kopf
 
@@ -222,7 +222,7 @@ async def test_parameters(operator: Operator, kex: Objects, load: Run) -> None:
     await kex.wait(lambda obj: obj["status"]["counter"] == 1122)
 
 
-async def test_overlapping_fields(operator: Operator, kex: Objects, load: Run, logs: Logs) -> None:
+async def test_overlapping_fields(operator: Operator, kex: Objects, load: Load, logs: Logs) -> None:
     load("""
         import kopf
 
@@ -241,7 +241,7 @@ async def test_overlapping_fields(operator: Operator, kex: Objects, load: Run, l
     assert logs.find("Updating is processed: 2 succeeded; 0 failed.")
 
 
-async def test_startup_and_cleanup(operator: Operator, load: Run, logs: Logs) -> None:
+async def test_startup_and_cleanup(operator: Operator, load: Load, logs: Logs) -> None:
     module = load("""
         import asyncio
         import kopf
@@ -266,7 +266,7 @@ async def test_startup_and_cleanup(operator: Operator, load: Run, logs: Logs) ->
     assert logs.find("Activity 'cleanup_fn' succeeded.")
 
 
-async def test_events_of_handlers(operator: Operator, kex: Objects, load: Run) -> None:
+async def test_events_of_handlers(operator: Operator, kex: Objects, load: Load) -> None:
     load("""
         import kopf
 

@@ -9,7 +9,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_progress
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Decorator, Journal, Logs, Operator
 
 Way = Callable[[Journal[Any], dict[str, Any]], Any]
 
@@ -44,7 +44,7 @@ async def by_execute_async(calls: Journal[Any], items: dict[str, Any]) -> None:
     await kopf.execute(fns={item: functools.partial(fn, item, value) for item, value in items.items()})
 
 
-def declare_parent(registry: kopf.OperatorRegistry, calls: Journal[Any], way: Way, decorator: Any) -> None:
+def declare_parent(registry: kopf.OperatorRegistry, calls: Journal[Any], way: Way, decorator: Decorator) -> None:
     if way in (by_decorator, by_register):
         @decorator("kopfexamples", registry=registry, id="parent")
         def sync_fn(spec: kopf.Spec, **_: Any) -> None:
@@ -60,7 +60,7 @@ def declare_parent(registry: kopf.OperatorRegistry, calls: Journal[Any], way: Wa
                          ids=lambda decorator: decorator.__name__)
 async def test_all_ways_for_all_reasons(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-        way: Way, decorator: Any,
+        way: Way, decorator: Decorator,
 ) -> None:
     declare_parent(registry, calls, way, decorator)
     await kex.create(spec={"items": {"a": 1, "b": {"c": 2}}}, finalizers=["example.com/theirs"])

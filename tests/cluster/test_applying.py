@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kopf._cluster import owners
 from kopf._cluster.applying import apply, update
 from kopf._cluster.comparing import fields_of
-from kopf._cluster.fieldsets import FieldSet
+from kopf._cluster.fieldsets import FieldSet, path_text
 from kopf._cluster.statuses import APIStatus
 from kopf._cluster.topologies import WITHOUT_SCHEMA, SchemaTopology
 
@@ -200,13 +200,15 @@ def test_managed_fields_cannot_be_applied() -> None:
 def test_unknown_fields_cannot_be_applied() -> None:
     error = refusal(None, {"nope": 1})
     assert (error.code, error.message) == (
-        500, "failed to create typed patch object (ns/x; obs.dev/v1, Kind=Kex): .spec.nope: field not declared in schema")
+        500, ("failed to create typed patch object (ns/x; obs.dev/v1, Kind=Kex): "
+              ".spec.nope: field not declared in schema"))
 
 
 def test_objects_older_than_their_ownership() -> None:
     live = make({"replicas": 1})
     error = refusal(live, {"replicas": 2})
-    assert error.message == 'Apply failed with 1 conflict: conflict with "before-first-apply" using obs.dev/v1: .spec.replicas'
+    assert error.message == (
+        'Apply failed with 1 conflict: conflict with "before-first-apply" using obs.dev/v1: .spec.replicas')
     obj = do_apply(live, {"replicas": 1})
     assert [entry["manager"] for entry in obj["metadata"]["managedFields"]] == ["me", "before-first-apply"]
 
@@ -217,6 +219,15 @@ def test_fields_of_another_endpoint_are_neither_written_nor_owned() -> None:
     obj = do_apply(live, {**make({"replicas": 2}), "status": {"a": 2}}, reset=reset)
     assert obj["status"] == {"a": 1}
     assert owned(obj, "me") == {"f:spec": {"f:replicas": {}}}
+
+
+def test_system_metadata_is_not_applied() -> None:
+    live = do_apply(None, {"replicas": 1})
+    live["metadata"] |= {"uid": "u", "creationTimestamp": T1, "resourceVersion": "5", "generation": 3}
+    config = make({"replicas": 1}, creationTimestamp=None, uid="u", resourceVersion="4")
+    assert apply(live, config, "me", force=False, topology=SCHEMA, now=T2) is None
+    assert do_apply(live, {**config, "spec": {"replicas": 2}})["metadata"].items() >= {
+        "uid": "u", "creationTimestamp": T1, "resourceVersion": "5", "generation": 3}.items()
 
 
 def test_subresources_have_entries_of_their_own() -> None:
@@ -402,17 +413,19 @@ def test_law_what_is_applied_is_there_and_is_owned(steps: Any, spec: Any) -> Non
 
 
 @given(STEPS, SPECS)
-def test_law_a_forced_apply_takes_what_it_changes(steps: Any, spec: Any) -> None:
+def test_law_force_is_needed_only_to_take_what_others_own(steps: Any, spec: Any) -> None:
     live = play(steps)
-    try:
-        quiet = do_apply(live, spec)
-    except APIStatus as error:
+    forced = do_apply(live, spec, force=True)
+    before, after = all_owned(live), all_owned(forced)
+    mine = after.get("me/Apply", FieldSet())
+    taken = [path for name, fields in before.items() for path in (fields & mine).paths()
+             if path not in after.get(name, FieldSet())]
+    if taken:
+        error = refusal(live, spec)
         assert error.details is not None
-        contested = {cause["field"] for cause in error.details["causes"]}
-        assert contested
-        assert apply(do_apply(live, spec, force=True), make(spec), "me", force=False, topology=SCHEMA, now=T2) is None
+        assert {path_text(path) for path in taken} <= {cause["field"] for cause in error.details["causes"]}
     else:
-        assert quiet == do_apply(live, spec, force=True)
+        assert do_apply(live, spec) == forced
 
 
 @given(STEPS, SPECS, SPECS)

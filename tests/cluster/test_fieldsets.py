@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from kopf._cluster import comparing, topologies
 from kopf._cluster.fieldsets import FieldSet, field_element, key_element, path_text, value_element
 
-ELEMENTS = st.sampled_from(['f:a', 'f:b', 'f:c', 'k:{"name":"x"}', 'k:{"name":"y","port":80}', 'v:"x"', "v:1", "i:0", "i:10"])
+ELEMENTS = st.sampled_from([
+    "f:a", "f:b", "f:c", 'k:{"name":"x"}', 'k:{"name":"y","port":80}', 'v:"x"', "v:1", "i:0", "i:10"])
 PATHS = st.lists(ELEMENTS, min_size=1, max_size=4).map(tuple)
 PATH_SETS = st.sets(PATHS, max_size=8)
 
@@ -54,7 +55,8 @@ def test_fields_are_cut_with_everything_inside(left: set[tuple[str, ...]], right
 
 
 def test_the_json_has_the_order_of_the_server() -> None:
-    fields = FieldSet.from_paths([("i:10",), ("i:9",), ('v:"x"',), ('k:{"name":"x"}', "f:b"), ('k:{"name":"x"}',), ("f:b",)])
+    key = 'k:{"name":"x"}'
+    fields = FieldSet.from_paths([("i:10",), ("i:9",), ('v:"x"',), (key, "f:b"), (key,), ("f:b",)])
     assert list(fields.to_json()) == ["f:b", 'k:{"name":"x"}', 'v:"x"', "i:9", "i:10"]
     assert fields.to_json()['k:{"name":"x"}'] == {".": {}, "f:b": {}}
 
@@ -66,7 +68,8 @@ def test_keys_have_one_form() -> None:
 
 
 @pytest.mark.parametrize("wrong", [
-    [], None, {"f:a": []}, {"a": {}}, {"x:1": {}}, {"k:{": {}}, {"k:[]": {}}, {"k:{}": {}}, {'i:"x"': {}}, {"i:true": {}},
+    [], None, {"f:a": []}, {"a": {}}, {"x:1": {}}, {"k:{": {}}, {"k:[]": {}}, {"k:{}": {}}, {'i:"x"': {}},
+    {"i:true": {}},
 ])
 def test_other_json_is_refused(wrong: Any) -> None:
     with pytest.raises(ValueError, match=r"set of fields"):
@@ -76,7 +79,8 @@ def test_other_json_is_refused(wrong: Any) -> None:
 def test_paths_are_shown_as_by_the_server() -> None:
     path = ("f:spec", "f:ports", key_element({"protocol": "TCP", "containerPort": 80}), "f:name")
     assert path_text(path) == '.spec.ports[containerPort=80,protocol="TCP"].name'
-    assert path_text((field_element("metadata"), "f:finalizers", value_element("a/b"))) == '.metadata.finalizers[="a/b"]'
+    finalizer = (field_element("metadata"), field_element("finalizers"), value_element("a/b"))
+    assert path_text(finalizer) == '.metadata.finalizers[="a/b"]'
     assert path_text(("f:a", "i:3")) == ".a[3]"
 
 
@@ -114,13 +118,14 @@ def test_fields_of_a_configuration(spec: Any, expected: Any) -> None:
 @pytest.mark.parametrize(("spec", "message"), [
     ({"unknown": 1}, ".spec.unknown: field not declared in schema"),
     ({"struct": {"y": 1}}, ".spec.struct.y: field not declared in schema"),
-    ({"keyed": [{"name": "x"}]}, '.spec.keyed: associative list with keys has an element that omits key field "port" '
-                                 "(and doesn't have default value)"),
-    ({"keyed": ["x"]}, ".spec.keyed: associative list with keys may not have non-map elements"),
+    ({"keyed": [{"name": "x"}]},
+     ('.spec.keyed: element 0: associative list with keys has an element that omits key field "port" '
+      "(and doesn't have default value)")),
+    ({"keyed": ["x"]}, ".spec.keyed: element 0: associative list with keys may not have non-map elements"),
     ({"keyed": [{"port": 1}, {"port": 1, "protocol": "TCP"}]},
      '.spec.keyed[port=1,protocol="TCP"]: duplicate entries for key'),
     ({"set": ["x", "x"]}, '.spec.set[="x"]: duplicate entries for key'),
-    ({"set": [{}]}, ".spec.set: associative list without keys has an element that is not a scalar"),
+    ({"set": [{}]}, ".spec.set: element 0: associative list without keys has an element that is not a scalar"),
 ])
 def test_misfits_are_refused(spec: Any, message: str) -> None:
     with pytest.raises(comparing.SchemaMismatch) as error:

@@ -19,9 +19,8 @@ ACTIVITIES: list[tuple[Decorator, Activity]] = [
     (kopf.on.cleanup, Activity.CLEANUP),
     (kopf.on.login, Activity.AUTHENTICATION),
 ]
-RESOURCES: list[Decorator] = [
-    kopf.on.event, kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume, kopf.on.field
-]
+CHANGES: list[Decorator] = [kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume, kopf.on.field]
+RESOURCES: list[Decorator] = [*CHANGES, kopf.on.event, kopf.on.daemon, kopf.on.timer, kopf.on.index]
 ALL: list[Decorator] = RESOURCES + [decorator for decorator, _ in ACTIVITIES]
 RETRIED: list[Decorator] = [decorator for decorator in ALL if decorator is not kopf.on.event]
 

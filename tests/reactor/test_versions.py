@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import copy
+import pickle
+from collections import deque
+from collections.abc import Callable
+
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from kopf._reactor.versions import OwnWrites, is_newer
 
@@ -113,7 +115,7 @@ def test_incomparable_versions_are_never_compared() -> None:
     assert writes.is_news("a")
 
 
-class OwnWritesMachine(RuleBasedStateMachine):
+class World:
     """
     An object that is changed by us and by others, with the stream of its states being late and losing some of them.
 
@@ -121,44 +123,88 @@ class OwnWritesMachine(RuleBasedStateMachine):
     is presumed to be stale is kept as ``suspect`` until the echo comes or the patience is over.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, comparable: bool, changes: int) -> None:
+        self.comparable = comparable
+        self.changes_left = changes
         self.server = 8  # so that the length of the versions changes soon
         self.stream: list[int] = []
+        self.delivered = {self.server}
         self.handling: int | None = None
         self.response: int | None = None
         self.state: int | None = self.server
         self.suspect: int | None = None
-        self.delivered = {self.server}
-        self.awaited: int | None = None  # our write whose echo is still to come, as known to the almighty
+        self.awaited: int | None = None  # our write whose echo is still to come
         self.last_written = 0
         self.last_handled = 0
-
-    @initialize(comparable=st.booleans())
-    def start(self, comparable: bool) -> None:
-        self.comparable = comparable
         self.writes = OwnWrites(comparable=comparable)
         self.writes.is_news(self.version(self.server))
 
     def version(self, number: int) -> str:
         return str(number) if self.comparable else str(number * 7919 % 10007)
 
-    def change(self) -> int:
+    def list_actions(self) -> list[Callable[[World], None]]:
+        """What can happen next."""
+        is_busy = self.handling is not None
+        conditions = {
+            World.others_write: self.changes_left > 0,
+            World.we_write: self.changes_left > 0 and is_busy,
+            World.we_write_what_is_there_already: is_busy and self.response != self.server,
+            World.begin_handling: self.state is not None and not is_busy,
+            World.finish_handling: is_busy,
+            World.deliver: bool(self.stream),
+            World.lose_all_but_the_latest: len(self.stream) > 1,
+            World.lose_patience: self.can_lose_patience(),
+        }
+        return [action for action, is_possible in conditions.items() if is_possible]
+
+    def others_write(self) -> None:
+        self.changes_left -= 1
         self.server += 1
         self.stream.append(self.server)
-        return self.server
 
-    @rule()
-    def others_write(self) -> None:
-        self.change()
+    def we_write(self) -> None:
+        self.others_write()
+        self.response = self.server
 
-    @precondition(lambda self: self.stream)
-    @rule()
+    def we_write_what_is_there_already(self) -> None:
+        self.response = self.server
+
+    def begin_handling(self) -> None:
+        assert self.state is not None
+        assert self.state >= self.last_written, "A state from before our own write is handled."
+        assert self.state >= self.last_handled, "The time goes back."
+        self.handling, self.state = self.state, None
+        self.last_handled = self.handling
+        self.writes.start()
+
+    def finish_handling(self) -> None:
+        handled, self.handling = self.handling, None
+        response, self.response = self.response, None
+        if response is None or response == handled or handled is None:
+            return  # nothing was written
+        self.last_written = response
+        self.writes.finish(self.version(response), previous=self.version(handled))
+        self.awaited = response if self.writes.expecting else None
+        if not self.is_delivered(response):
+            assert self.writes.expecting, "The echo is still to come."
+        elif self.suspect is None:
+            assert not self.writes.expecting, "The echo has come and will not come again."
+        waiting, is_superseded = self.state, True
+        if waiting is not None:
+            is_superseded = self.writes.is_superseded(self.version(waiting), self.version(response))
+        if is_superseded:
+            self.state = response
+            if waiting != response and self.writes.expecting and not self.comparable:
+                self.suspect = waiting or self.suspect  # if the echo never comes, it was newer
+
+    def is_delivered(self, number: int) -> bool:
+        return max(self.delivered) >= number if self.comparable else number in self.delivered
+
     def deliver(self) -> None:
         number = self.stream.pop(0)
         self.delivered.add(number)
         is_news = self.writes.is_news(self.version(number))
-        assert is_news is self.would_be_news(number)
+        assert is_news is self.would_be_news(number), "It is (not) news."
         if is_news:
             self.state, self.suspect = number, None
         elif self.writes.expecting:
@@ -174,79 +220,55 @@ class OwnWritesMachine(RuleBasedStateMachine):
             self.awaited = None
         return is_overtaken
 
-    def is_delivered(self, number: int) -> bool:
-        return max(self.delivered) >= number if self.comparable else number in self.delivered
-
-    @precondition(lambda self: len(self.stream) > 1)
-    @rule()
     def lose_all_but_the_latest(self) -> None:
         """E.g. by listing the objects anew."""
         del self.stream[:-1]
 
-    @precondition(lambda self: self.state is not None and self.handling is None)
-    @rule()
-    def begin_handling(self) -> None:
-        assert self.state is not None
-        assert self.state >= self.last_written, "A state from before our own write is handled."
-        assert self.state >= self.last_handled, "The time goes back."
-        self.handling, self.state = self.state, None
-        self.last_handled = self.handling
-        self.writes.start()
+    def can_lose_patience(self) -> bool:
+        """Tell if the stream has nothing for us for a long time."""
+        return not self.comparable and self.suspect is not None and self.handling is None and not self.stream
 
-    @precondition(lambda self: self.handling is not None)
-    @rule()
-    def we_write(self) -> None:
-        self.response = self.change()
-
-    @precondition(lambda self: self.handling is not None)
-    @rule()
-    def we_write_what_is_there_already(self) -> None:
-        self.response = self.server
-
-    @precondition(lambda self: self.handling is not None)
-    @rule()
-    def finish_handling(self) -> None:
-        handled, self.handling = self.handling, None
-        response, self.response = self.response, None
-        if response is None or response == handled:
-            return  # nothing was written
-        assert handled is not None
-        self.writes.finish(self.version(response), previous=self.version(handled))
-        self.last_written = response
-        self.awaited = response if self.writes.expecting else None
-        if not self.is_delivered(response):
-            assert self.writes.expecting, "The echo is still to come."
-        elif self.suspect is None:
-            assert not self.writes.expecting, "The echo has come and will not come again."
-        waiting, is_superseded = self.state, True
-        if waiting is not None:
-            is_superseded = self.writes.is_superseded(self.version(waiting), self.version(response))
-        if is_superseded:
-            self.state = response
-            if waiting != response and self.writes.expecting and not self.comparable:
-                self.suspect = waiting  # if the echo never comes, it was newer
-
-    @precondition(lambda self: not self.stream and self.suspect is not None and self.handling is None)
-    @rule()
     def lose_patience(self) -> None:
-        """The stream has nothing for us for a long time, so the echo is lost."""
-        if not self.comparable:
-            self.writes.give_up()
-            self.awaited = None
-            self.state, self.suspect = self.suspect, None
+        self.writes.give_up()
+        self.awaited = None
+        self.state, self.suspect = self.suspect, None
 
-    def teardown(self) -> None:
-        """When everything has come to rest, the last state is the one that was handled."""
+    def come_to_rest(self) -> None:
+        """When nothing changes any more, the last state is the one that is handled at the end."""
         if self.handling is not None:
             self.finish_handling()
         while self.stream:
             self.deliver()
-        if self.suspect is not None:
+        if self.can_lose_patience():
             self.lose_patience()
         if self.state is not None:
             self.begin_handling()
         assert self.last_handled == self.server, "The last state is lost for good."
 
+    def fork(self) -> World:
+        clone = copy.copy(self)
+        clone.stream, clone.delivered = [*self.stream], {*self.delivered}
+        clone.writes = copy.deepcopy(self.writes)
+        return clone
 
-TestOwnWrites = OwnWritesMachine.TestCase
-TestOwnWrites.settings = settings(deadline=None, max_examples=200, stateful_step_count=30)
+    def get_key(self) -> object:
+        return pickle.dumps([self.__dict__ | {"delivered": sorted(self.delivered), "writes": None}, self.writes])
+
+
+@pytest.mark.parametrize("comparable", [True, False])
+def test_in_any_order_of_events_no_news_are_lost_and_no_echoes_are_news(comparable: bool) -> None:
+    origin = World(comparable=comparable, changes=4)
+    known, queue = {origin.get_key()}, deque([(origin, "")])
+    while queue:
+        world, history = queue.popleft()
+        for action in world.list_actions():
+            fork, story = world.fork(), f"{history} {action.__name__}"
+            try:
+                action(fork)
+                fork.fork().come_to_rest()
+            except AssertionError as e:
+                raise AssertionError(f"{e} It happens so:{story}") from e
+            if (key := fork.get_key()) not in known:
+                known.add(key)
+                queue.append((fork, story))
+    assert len(known) > 1000

@@ -6,7 +6,7 @@ The rules are those of "Authorization" and of the API group ``authorization.k8s.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from . import statuses
 from .authorizing import Attributes, Policy, User
@@ -14,14 +14,15 @@ from .statuses import FieldError, invalid_value
 
 Obj: TypeAlias = Mapping[str, Any]
 
-_EITHER = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+_NEITHER: Final = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+_BOTH: Final = "cannot be specified in combination with resourceAttributes"
 
 
 def validate_access_review(spec: Obj, *, own: bool) -> Iterator[FieldError]:
     """Tell what is wrong with a review: of one's own access, or of somebody's."""
     if bool(spec.get("resourceAttributes")) == bool(spec.get("nonResourceAttributes")):
         field = "spec.nonResourceAttributes" if spec.get("resourceAttributes") else "spec.resourceAttributes"
-        text = _EITHER if not spec.get("resourceAttributes") else "cannot be specified in combination with resourceAttributes"
+        text = _BOTH if spec.get("resourceAttributes") else _NEITHER
         yield invalid_value(field, spec.get(field.removeprefix("spec.")), text)
     if not own and not spec.get("user") and not spec.get("groups"):
         yield invalid_value("spec.user", spec.get("user") or "", "at least one of user or group must be specified")

@@ -9,6 +9,8 @@ The administration of a server from other processes, at ``/_kopf/``: faults and 
 ``DELETE /_kopf/faults``    end all faults
 ``POST /_kopf/watches/cut`` break all current watches; with ``?clean=1`` end them properly
 ``POST /_kopf/compact``     forget the history
+``POST /_kopf/token/expire``  refuse the current token; the new one is in the kubeconfig
+``POST /_kopf/clock``       move the clock of timestamps: ``?seconds=3600``, or ``?seconds=-60``
 ==========================  ===============================================================================
 """
 from __future__ import annotations
@@ -59,6 +61,10 @@ class Admin:
                 self._faults.cut_watches(clean=request.flag("clean"))
             case "POST", ("compact",):
                 self._faults.compact()
+            case "POST", ("token", "expire"):
+                self._faults.expire_token()
+            case "POST", ("clock",):
+                self._move_clock(request.query.get("seconds", ""))
             case _:
                 raise statuses.unknown_path()
         return Answer(200, codec.encode(self._describe_faults()))
@@ -72,6 +78,12 @@ class Admin:
         faults = self._faults
         return FaultSettings(list(faults.rules), watch_lifetime=faults.watch_lifetime,
                              silent=faults.silent, paused=faults.paused)
+
+    def _move_clock(self, seconds: str) -> None:
+        try:
+            self._faults.move_clock(float(seconds))
+        except ValueError as error:
+            raise statuses.bad_request(f"the clock cannot be moved: {error}") from None
 
     def _set_faults(self, body: bytes) -> None:
         try:

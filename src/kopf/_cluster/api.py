@@ -187,8 +187,10 @@ class API:
     def _delete_collection(self, kind: Kind, call: Call, request: Request) -> Answer:
         options = _delete_options(request)
         selection = self._reader.select(kind, call, request)
-        records = [self._writer.delete(kind, record.key, options)[0]
-                   for record in self._reader.selected(kind, selection)]
+        selected = self._reader.selected(kind, selection)
+        for record in selected:  # all must be admitted before any goes
+            self._writer.review_deletion(kind, record, options)
+        records = [self._writer.delete(kind, record.key, options)[0] for record in selected]
         form = negotiate(request.accept)
         return Answer(200, form.many(kind, records, {"resourceVersion": str(self._reader.revision)}),
                       form.content_type)
@@ -234,6 +236,9 @@ def _delete_options(request: Request) -> DeleteOptions:
 def _read_object(kind: Kind, request: Request) -> Obj:
     """Decode the object of a creation or an update, and check that it is of the right kind."""
     body = _decode_body(request, kind.kind)
+    if not kind.custom:  # the types of built-in kinds are known by the URL, so clients may leave them out
+        body["apiVersion"] = body.get("apiVersion") or kind.api_version
+        body["kind"] = body.get("kind") or kind.kind
     if not body.get("kind"):
         excerpt = request.body.decode(errors="replace")[:200]
         raise _unrecognized(kind.kind, f"Object 'Kind' is missing in '{excerpt}'")

@@ -8,7 +8,6 @@ The rules are those of "Server-Side Apply" in the Kubernetes documentation, and 
 """
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -58,7 +57,7 @@ def apply(
     changed = {owner: entry for owner, entry in known.items() if owner != me}
     if mine:
         changed[me] = Entry(mine, last.time if last is not None else now, applied["apiVersion"])
-    merged: Obj = merge(base, _without_reset(applied, reset), topology)
+    merged: Obj = merge(base, _writable(applied, reset), topology)
     merged["apiVersion"] = applied["apiVersion"]
     if last is not None:
         merged = _prune(merged, last.fields, configured, changed, topology)
@@ -67,7 +66,7 @@ def apply(
     if live is not None and changed == known and not _differs(difference):
         return None
     if mine:
-        changed[me] = dataclasses.replace(changed[me], time=now)
+        changed[me] = Entry(mine, now, applied["apiVersion"])
     metadata = merged["metadata"] = {**merged["metadata"], "managedFields": owners.write(changed)}
     if not metadata["managedFields"]:
         del metadata["managedFields"]
@@ -164,7 +163,7 @@ def _take(changed: Owners, me: Manager | None, difference: Difference, *, force:
         if not rest:
             del changed[manager]
         elif rest != entry.fields:
-            changed[manager] = dataclasses.replace(entry, fields=rest)
+            changed[manager] = Entry(rest, entry.time, entry.api_version)
 
 
 def _ignore(difference: Difference, reset: FieldSet) -> Difference:
@@ -176,9 +175,13 @@ def _differs(difference: Difference) -> bool:
     return bool(difference.added or difference.modified or difference.removed)
 
 
-def _without_reset(applied: Mapping[str, Any], reset: FieldSet) -> Obj:
-    """Leave out what the endpoint does not write. Such fields are the few on the top: spec, status, metadata."""
-    return {name: value for name, value in applied.items() if (f"f:{name}",) not in reset}
+def _writable(applied: Mapping[str, Any], reset: FieldSet) -> Obj:
+    """Leave out what is not written by anybody, or by this endpoint: that are the whole spec, status, or metadata."""
+    result = {name: value for name, value in applied.items() if (f"f:{name}",) not in reset}
+    if "metadata" in result:
+        result["metadata"] = {name: value for name, value in (result["metadata"] or {}).items()
+                              if name not in owners.SYSTEM_METADATA}
+    return result
 
 
 def _mismatch(applied: Mapping[str, Any], error: SchemaMismatch) -> statuses.APIStatus:

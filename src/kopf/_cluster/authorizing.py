@@ -129,7 +129,7 @@ class Policy:
         self._rules: dict[tuple[str, str], tuple[Rule, ...] | None] = {}
         self._users: dict[str, list[Grant]] = {}
         self._groups: dict[str, list[Grant]] = {}
-        self._broken: dict[str, list[tuple[str, str | None, str]]] = {}
+        self._broken: dict[str, list[tuple[str | None, str]]] = {}
         for binding in cluster_role_bindings:
             self._bind(binding, None)
         for binding in role_bindings:
@@ -146,7 +146,7 @@ class Policy:
                 continue
             if rules is None:
                 problem = f'{ref["kind"].lower()}.{GROUP} "{ref["name"]}" not found'
-                self._broken.setdefault(f"{kind}/{grantee}", []).append((what, namespace, problem))
+                self._broken.setdefault(f"{kind}/{grantee}", []).append((namespace, problem))
                 continue
             reason = f'RBAC: allowed by {what} of {ref["kind"]} "{ref["name"]}" to {_subject_text(subject, namespace)}'
             table = self._groups if kind == "Group" else self._users
@@ -167,7 +167,7 @@ class Policy:
         for grant in self._grants(user):
             if _holds(grant.namespace, asked) and any(rule.covers(asked) for rule in grant.rules):
                 return Decision(True, grant.reason)
-        problems = [problem for _, namespace, problem in self._problems(user) if _holds(namespace, asked)]
+        problems = [problem for namespace, problem in self._problems(user) if _holds(namespace, asked)]
         if not problems:
             return Decision(False)
         return Decision(False, f"RBAC: {problems[0]}" if len(problems) == 1 else f"RBAC: [{', '.join(problems)}]")
@@ -185,7 +185,7 @@ class Policy:
         for group in user.groups:
             yield from self._groups.get(group, ())
 
-    def _problems(self, user: User) -> Iterator[tuple[str, str | None, str]]:
+    def _problems(self, user: User) -> Iterator[tuple[str | None, str]]:
         yield from self._broken.get(f"User/{user.name}", ())
         for group in user.groups:
             yield from self._broken.get(f"Group/{group}", ())

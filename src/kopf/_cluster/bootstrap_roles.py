@@ -18,8 +18,10 @@ _WRITE: Final = "create delete deletecollection patch update"
 _ALL: Final = f"{_WRITE} {_READ}"
 
 _WORKLOADS: Final = """
-| - | configmaps endpoints persistentvolumeclaims pods replicationcontrollers replicationcontrollers/scale serviceaccounts services
-| apps | controllerrevisions daemonsets deployments deployments/scale replicasets replicasets/scale statefulsets statefulsets/scale
+| - | configmaps endpoints persistentvolumeclaims pods serviceaccounts services
+| - | replicationcontrollers replicationcontrollers/scale
+| apps | controllerrevisions daemonsets deployments deployments/scale replicasets replicasets/scale
+| apps | statefulsets statefulsets/scale
 | autoscaling | horizontalpodautoscalers
 | batch | cronjobs jobs
 | policy | poddisruptionbudgets
@@ -43,8 +45,10 @@ _EDIT: Final = f"""
 impersonate | - | serviceaccounts
 {_WRITE} | - | pods pods/attach pods/exec pods/portforward pods/proxy
 create | - | pods/eviction serviceaccounts/token
-{_WRITE} | - | configmaps events persistentvolumeclaims replicationcontrollers replicationcontrollers/scale secrets serviceaccounts services services/proxy
-{_WRITE} | apps | daemonsets deployments deployments/rollback deployments/scale replicasets replicasets/scale statefulsets statefulsets/scale
+{_WRITE} | - | configmaps events persistentvolumeclaims secrets serviceaccounts services services/proxy
+{_WRITE} | - | replicationcontrollers replicationcontrollers/scale
+{_WRITE} | apps | daemonsets deployments deployments/rollback deployments/scale replicasets replicasets/scale
+{_WRITE} | apps | statefulsets statefulsets/scale
 {_WRITE} | autoscaling | horizontalpodautoscalers
 {_WRITE} | batch | cronjobs jobs
 {_WRITE} | policy | poddisruptionbudgets
@@ -123,7 +127,8 @@ def _metadata(name: str, aggregate_to: str = "") -> Obj:
 
 
 def _role(name: str, rules: list[Obj], aggregate_to: str = "") -> Obj:
-    return {"apiVersion": f"{GROUP}/v1", "kind": "ClusterRole", "metadata": _metadata(name, aggregate_to), "rules": rules}
+    metadata = _metadata(name, aggregate_to)
+    return {"apiVersion": f"{GROUP}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules}
 
 
 def _aggregated(name: str, aggregate_to: str = "") -> Obj:

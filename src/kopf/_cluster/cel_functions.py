@@ -11,6 +11,7 @@ from __future__ import annotations
 import decimal
 import functools
 import ipaddress
+import itertools
 import re
 import urllib.parse
 from collections.abc import Callable, Iterable, Mapping
@@ -37,7 +38,7 @@ class Function(NamedTuple):
 # ------------------------------------------------------------------------------------------ lists
 
 def _is_sorted(items: list[Any]) -> bool:
-    return all(one <= other for one, other in zip(items, items[1:], strict=False))
+    return all(one <= other for one, other in itertools.pairwise(items))
 
 
 def _not_empty(what: str, choose: Callable[[Iterable[Any]], Any]) -> Callable[[list[Any]], Any]:
@@ -155,8 +156,10 @@ def _url_part(choose: Callable[[urllib.parse.SplitResult], Any]) -> Callable[[Op
 
 
 def _host_name(parts: urllib.parse.SplitResult) -> str:
-    return parts.netloc.rpartition("@")[2].partition("]")[0].removeprefix("[") if "[" in parts.netloc else (
-        parts.netloc.rpartition("@")[2].partition(":")[0])
+    host = parts.netloc.rpartition("@")[2]
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
 
 
 def _query(parts: urllib.parse.SplitResult) -> dict[str, list[str]]:
@@ -258,7 +261,8 @@ FUNCTIONS: Final[tuple[Function, ...]] = (
     Function("getHost", ("map",), "string", _url_part(lambda parts: parts.netloc.rpartition("@")[2])),
     Function("getHostname", ("map",), "string", _url_part(_host_name)),
     Function("getPort", ("map",), "string", _url_part(lambda parts: "" if parts.port is None else str(parts.port))),
-    Function("getEscapedPath", ("map",), "string", _url_part(lambda parts: urllib.parse.quote(parts.path, "/%:@!$&'()*+,;=~"))),
+    Function("getEscapedPath", ("map",), "string",
+             _url_part(lambda parts: urllib.parse.quote(parts.path, "/%:@!$&'()*+,;=~"))),
     Function("getQuery", ("map",), "map", _url_part(_query)),
     Function("ip", ("string",), "map", lambda text: {_IP: str(_parse_ip(text))}, member=False),
     Function("isIP", ("string",), "bool", _can(_parse_ip), member=False),

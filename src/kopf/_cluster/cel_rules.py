@@ -108,8 +108,8 @@ def _compile_text(text: str, schema: Schema, *, root: bool, optional: bool, resu
         variables["oldSelf"] = kind
     compiled = compile_expression(source, variables)
     if compiled.result_type not in (result, "DYN"):
-        what = "rule" if result == "BOOL" else "messageExpression"
-        raise CompilationError(f"compilation failed: {what} must evaluate to {'a bool' if what == 'rule' else 'a string'}")
+        what = "rule must evaluate to a bool" if result == "BOOL" else "messageExpression must evaluate to a string"
+        raise CompilationError(f"compilation failed: {what}")
     return compiled
 
 
@@ -187,24 +187,24 @@ def validate(node: RuleNode, new: Any, old: Any = ABSENT, path: str = "") -> Ite
     """Give the rules that the new value breaks. The old value is absent on creation, or if it is not known."""
     if new is None:
         return
-    unchanged = old is not ABSENT and same(new, old)
+    unchanged = new is old or (old is not ABSENT and bool(node.rules or node.items) and same(new, old))
     if node.rules:
         yield from _evaluate(node, new, old, unchanged, path)
     if isinstance(new, dict):
-        olds = old if isinstance(old, dict) and node.schema.get("x-kubernetes-map-type") != "atomic" else {}
+        atomic = node.schema.get("x-kubernetes-map-type") == "atomic" and not unchanged
+        olds = new if unchanged else old if isinstance(old, dict) and not atomic else {}
         for name, value in new.items():
             if name in node.fields:
-                yield from validate(node.fields[name], value, olds.get(name, ABSENT), f"{path}.{name}" if path else name)
+                place = f"{path}.{name}" if path else name
+                yield from validate(node.fields[name], value, olds.get(name, ABSENT), place)
             elif node.values is not None:
                 yield from validate(node.values, value, olds.get(name, ABSENT), f"{path}[{name}]")
     elif isinstance(new, list) and node.items is not None:
-        counterparts = _index(old, node.schema)
+        counterparts = {} if unchanged else _index(old, node.schema)
         keys = node.schema.get("x-kubernetes-list-map-keys") or ()
         for index, value in enumerate(new):
             known = counterparts.get(cel_values.item_key(value, keys), ABSENT) if counterparts else ABSENT
-            if unchanged:
-                known = value
-            yield from validate(node.items, value, known, f"{path}[{index}]")
+            yield from validate(node.items, value, value if unchanged else known, f"{path}[{index}]")
 
 
 def _index(old: Any, schema: Schema) -> Mapping[Any, Any]:

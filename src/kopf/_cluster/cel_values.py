@@ -66,7 +66,8 @@ def convert(value: Any, schema: Schema, *, root: bool = False) -> Any:
             return value
         result = {}
         for name, sub in fields_of(schema, root=root).items():
-            if name in value and (escaped := escape(name)) is not None:
+            # A null is as good as nothing in objects.
+            if value.get(name) is not None and (escaped := escape(name)) is not None:
                 result[escaped] = convert(value[name], sub)
         return result
     if isinstance(value, list):
@@ -103,7 +104,8 @@ def item_key(item: Any, keys: Any) -> Any:
     return repr(item)
 
 
-_LITERALS: Final = re.compile(r"""[rRbB]{0,2}(\"\"\"[\s\S]*?\"\"\"|'''[\s\S]*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|//[^\n]*""")
+_LITERALS: Final = re.compile(
+    r"""[rRbB]{0,2}(\"\"\"[\s\S]*?\"\"\"|'''[\s\S]*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|//[^\n]*""")
 _ACCESS: Final = re.compile(r"(?<![\w.])(self|oldSelf)((?:\.\??[A-Za-z_]\w*)+)(?=(\s*\()?)")
 _OLD: Final = re.compile(r"(?<![\w.])oldSelf\b")
 
@@ -118,31 +120,36 @@ def is_transition(rule: str) -> bool:
 
 
 def find_undefined(rule: str, schema: Schema, *, root: bool, optional: bool) -> str | None:
-    """Look for fields that the schema does not declare; give the message of the compiler for the first one."""
-    for match in _ACCESS.finditer(without_literals(rule)):
+    """Look for fields that the schema does not declare; give the compiler's messages of them, or none."""
+    found: list[str] = []
+    code = without_literals(rule)
+    for match in _ACCESS.finditer(code):
         if optional and match[1] == "oldSelf":
             continue
         names = match[2][1:].split(".")
         if match[3] is not None:
             names.pop()  # it is a method
-        name = _first_undefined([name.removeprefix("?") for name in names], schema, root)
-        if name is not None:
-            position = match.start(2) + match[2].index(f"{name}")
-            return _point(rule, max(position - 1, 0), f"undefined field '{name}'")
-    return None
+        wrong = _first_wrong([name.removeprefix("?") for name in names], schema, root)
+        if wrong is not None:
+            index, what = wrong
+            position = match.start(2) + sum(len(name) + 1 for name in names[:index])
+            if index == len(names) - 1 and code[:match.start()].rstrip().endswith("has("):
+                position = code.rindex("(", 0, match.start())  # macros are blamed as a whole
+            found.append(_point(rule, position, what))
+    return "\n".join(found) or None
 
 
-def _first_undefined(names: list[str], schema: Schema, root: bool) -> str | None:
-    for name in names:
+def _first_wrong(names: list[str], schema: Schema, root: bool) -> tuple[int, str] | None:
+    for index, name in enumerate(names):
         kind, values = schema.get("type"), schema.get("additionalProperties")
         if kind == "object" and isinstance(values, Mapping):
             schema, root = values, False
             continue
         if kind != "object":
-            return None  # the compiler knows better
+            return (index, f"type '{type_of(schema)}' does not support field selection") if kind else None
         fields = {escape(field): sub for field, sub in fields_of(schema, root=root).items()}
         if name not in fields:
-            return name
+            return index, f"undefined field '{name}'"
         schema, root = fields[name], False
     return None
 

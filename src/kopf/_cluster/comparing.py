@@ -71,8 +71,8 @@ def _fields(value: Any, topology: Topology, path: Path) -> Tree:
     if not isinstance(value, list) or topology.list_type == "atomic":
         return {}
     tree: Tree = {}
-    for item in value:
-        element = _strict_element(item, topology, path)
+    for index, item in enumerate(value):
+        element = _strict_element(item, index, topology, path)
         if element in tree:
             raise SchemaMismatch((*path, element), "duplicate entries for key")
         tree[element] = whole(_fields(item, topology.items(), (*path, element)))
@@ -86,16 +86,17 @@ def _is_container(value: Any, topology: Topology) -> bool:
     return isinstance(value, dict) and bool(value) and topology.map_type == "granular"
 
 
-def _strict_element(item: Any, topology: Topology, path: Path) -> str:
+def _strict_element(item: Any, index: int, topology: Topology, path: Path) -> str:
+    where = f"element {index}: associative list"
     if topology.list_type == "map":
         if not isinstance(item, dict):
-            raise SchemaMismatch(path, "associative list with keys may not have non-map elements")
+            raise SchemaMismatch(path, f"{where} with keys may not have non-map elements")
         for key, default in topology.keys.items():
             if key not in item and default is None:
-                raise SchemaMismatch(path, f'associative list with keys has an element that omits key field "{key}" '
+                raise SchemaMismatch(path, f'{where} with keys has an element that omits key field "{key}" '
                                            "(and doesn't have default value)")
     elif item is None or isinstance(item, (dict, list)):
-        raise SchemaMismatch(path, "associative list without keys has an element that is not a scalar")
+        raise SchemaMismatch(path, f"{where} without keys has an element that is not a scalar")
     return _element(item, topology)
 
 

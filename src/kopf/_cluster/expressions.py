@@ -46,7 +46,7 @@ class Expression:
         """Evaluate the expression with plain JSON-like values, or raise `EvaluationError`."""
         try:
             value = self._program.eval(data=variables)
-        except (RuntimeError, ValueError, TypeError) as error:
+        except (RuntimeError, ValueError, TypeError, OverflowError) as error:
             raise EvaluationError(_clean(str(error))) from None
         if value.type().name() == "ERROR":
             raise EvaluationError(_clean(str(value.value())))
@@ -77,8 +77,7 @@ def _compile(text: str, variables: tuple[tuple[str, str], ...]) -> Expression:
     try:
         return Expression(text, _environment(variables).compile(text))
     except RuntimeError as error:
-        message = re.sub(r"^[A-Z_]+: | \[[A-Z_]+\]$", "", str(error))
-        raise CompilationError(f"compilation failed: {message}") from None
+        raise CompilationError(f"compilation failed: {_CODES.sub('', str(error))}") from None
 
 
 @functools.lru_cache(maxsize=64)

@@ -15,9 +15,13 @@ from typing import Final, Literal
 import msgspec
 
 from . import statuses
+from .ages import Clock
 from .requests import Call
 
 Action = Literal["answer", "disconnect", "lose-answer", "delay"]
+
+
+_MAX_CLOCK_OFFSET: Final = 100 * 365 * 24 * 3600.0
 
 
 class FaultRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -93,6 +97,7 @@ class ServerControl(msgspec.Struct):
     cut: Callable[[bool], None]
     compact: Callable[[], None]
     changed: Callable[[], None]
+    expire_token: Callable[[], None]
 
 
 class Faults:
@@ -107,6 +112,7 @@ class Faults:
         """Whether watches stay open but send nothing. What they hold back, they send afterwards."""
         self.paused = False
         """Whether requests are accepted but not answered until resumed."""
+        self.clock = Clock()
         self._random = random.Random(seed)
         self._used: dict[int, int] = {}
         self._lock = threading.Lock()
@@ -186,6 +192,24 @@ class Faults:
         """Forget the history: whoever goes on from an older version gets the error 410."""
         if self._control is not None:
             self._control.compact()
+
+    def expire_token(self) -> None:
+        """Refuse the current token from now on (401). There is a new one in the kubeconfig."""
+        if self._control is not None:
+            self._control.expire_token()
+
+    def move_clock(self, seconds: float) -> None:
+        """Move the clock of the server, forward or backward if negative: it is seen in the timestamps of objects.
+
+        Timers and timeouts are not affected. Several moves add up; `clear` does not move it back.
+
+        Raises:
+            ValueError: if the clock would be off by more than a century.
+        """
+        offset = self.clock.offset + seconds
+        if not abs(offset) < _MAX_CLOCK_OFFSET:
+            raise ValueError(f"the clock cannot be moved by {offset} seconds: it is more than a century")
+        self.clock.offset = offset
 
     def decide(self, call: Call, method: str, path: str) -> FaultRule | None:
         """Choose what happens to a request, if anything."""

@@ -13,7 +13,7 @@ import hmac
 import logging
 import ssl
 import urllib.parse
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Final, Protocol
 
 from aiohttp import web
@@ -41,7 +41,7 @@ _OPEN_PATHS: Final = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 class Application(Protocol):
     """What answers the requests."""
 
-    def answer(self, call: Call, request: Request) -> Answer | Stream: ...
+    def answer(self, call: Call, request: Request) -> Answer | Stream | Awaitable[Answer | Stream]: ...
 
 
 _SHUTDOWN_TIMEOUT: Final = 0.5
@@ -56,7 +56,7 @@ class HTTPServer:
         self.counters: collections.Counter[tuple[str, str, int]] = collections.Counter()
         """How many requests were answered, by verb, resource, and code."""
         self._admin = Admin(faults, self.counters)
-        self._token = f"Bearer {token}".encode()
+        self.set_token(token)
         self._faults = faults
         self._changed = asyncio.Event()
         self._streams: dict[asyncio.Task[Any], asyncio.Transport | None] = {}
@@ -65,8 +65,15 @@ class HTTPServer:
         self._server: web.Server | None = None
         self._listener: asyncio.Server | None = None
 
-    async def start(self, host: str, port: int, context: ssl.SSLContext, compact: Callable[[], None]) -> int:
-        """Begin to listen; give the port."""
+    def set_token(self, token: str) -> None:
+        """Accept this token only."""
+        self._token = f"Bearer {token}".encode()
+
+    async def start(
+            self, host: str, port: int, context: ssl.SSLContext,
+            *, compact: Callable[[], None], expire_token: Callable[[], None],
+    ) -> int:
+        """Begin to listen; give the port. What faults need besides, is to be called in this loop."""
         loop = asyncio.get_running_loop()
         self._server = web.Server(
             self._handle, request_factory=self._make_request, handler_cancellation=True, access_log=None,
@@ -77,6 +84,7 @@ class HTTPServer:
         self._faults.bind(ServerControl(
             cut=lambda clean: _call_soon(loop, self._cut, clean),
             compact=lambda: _call_soon(loop, compact),
+            expire_token=lambda: _call_soon(loop, expire_token),
             changed=lambda: _call_soon(loop, self._apply_faults)))
         self._apply_faults()
         return int(self._listener.sockets[0].getsockname()[1])
@@ -126,6 +134,8 @@ class HTTPServer:
             while self._faults.paused:
                 await self._changed.wait()
             answer = self._application.answer(call, request)
+            if isinstance(answer, Awaitable):
+                answer = await answer
             if rule is not None and rule.action == "lose-answer":
                 _disconnect(http)
             if not isinstance(answer, Answer):

@@ -22,12 +22,16 @@ MAX_UPDATERS: Final = 10
 ANCIENT: Final = "ancient-changes"
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
 
-# Fields that nobody owns, as nobody can change them, or as they are the server's.
+#: What only the server sets; clients send it back as they got it, or with nulls.
+SYSTEM_METADATA: Final = frozenset({
+    "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields", "resourceVersion",
+    "deletionTimestamp", "deletionGracePeriodSeconds",
+})
+
+# Fields that nobody owns, as nobody can change them.
 _UNOWNED: Final = FieldSet.from_json({
     "f:apiVersion": {}, "f:kind": {},
-    "f:metadata": {f"f:{name}": {} for name in (
-        "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields",
-        "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds")},
+    "f:metadata": {f"f:{name}": {} for name in ("name", "namespace", *sorted(SYSTEM_METADATA))},
 })
 _METADATA: Final = FieldSet.from_json({"f:metadata": {}})
 
@@ -52,6 +56,8 @@ class Entry:
     fields: FieldSet
     time: str
     api_version: str
+    stored: Mapping[str, Any] | None = dataclasses.field(default=None, compare=False)
+    """How exactly it was read from the storage, so that it is written back with no effort."""
 
 
 Owners: TypeAlias = dict[Manager, Entry]
@@ -98,13 +104,16 @@ def read(entries: Any) -> Owners:
     for raw in entries:
         manager, entry = _read_entry(raw)
         known = owners.get(manager)
-        owners[manager] = entry if known is None else dataclasses.replace(entry, fields=known.fields | entry.fields)
+        if known is not None:
+            entry = Entry(known.fields | entry.fields, entry.time, entry.api_version)
+        owners[manager] = entry
     return owners
 
 
 def read_stored(entries: list[dict[str, Any]]) -> Owners:
     """Read ``metadata.managedFields`` as they were written here: with no checks and no copies."""
-    return {_manager(raw): Entry(FieldSet(raw["fieldsV1"]), raw.get("time", ""), raw["apiVersion"]) for raw in entries}
+    return {_manager(raw): Entry(FieldSet(raw["fieldsV1"]), raw.get("time", ""), raw["apiVersion"], raw)
+            for raw in entries}
 
 
 def _manager(raw: Mapping[str, Any]) -> Manager:
@@ -134,6 +143,8 @@ def write(owners: Owners) -> list[dict[str, Any]]:
 
 
 def _write_entry(manager: Manager, entry: Entry) -> dict[str, Any]:
+    if entry.stored is not None:
+        return dict(entry.stored)
     raw = {"manager": manager.name, "operation": manager.operation, "apiVersion": entry.api_version,
            "time": entry.time, "fieldsType": "FieldsV1", "fieldsV1": entry.fields.to_json(),
            "subresource": manager.subresource}
@@ -154,10 +165,11 @@ def _limit(owners: Owners) -> Owners:
             continue
         entry = result.pop(manager)
         known = result.get(bucket)
-        if known is not None:
+        if known is None:
+            result[bucket] = Entry(entry.fields, entry.time, entry.api_version)
+        else:
             excess -= 1
-            entry = dataclasses.replace(entry, fields=known.fields | entry.fields, time=max(known.time, entry.time))
-        result[bucket] = entry
+            result[bucket] = Entry(known.fields | entry.fields, max(known.time, entry.time), entry.api_version)
     return result
 
 

@@ -6,30 +6,42 @@ from __future__ import annotations
 import asyncio
 import collections
 import concurrent.futures
+import dataclasses
+import json
 import pathlib
+import secrets
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
+import msgspec
 import yaml
 
 from . import codec, objects, statuses
+from .admission.configurations import Configurations
+from .admission.reviewing import AdmissionCall, Gate, Reviewer
 from .api import API
+from .archive import Archive, Snapshot, load_credentials, save_credentials
+from .control.basics import Basics
 from .control.collecting import Collector
 from .control.definitions import Definitions
 from .control.namespaces import Namespaces
+from .control.simulation import create_nodes, make_simulation
 from .control.work import WorkQueue
 from .credentials import Credentials, make_credentials, write_privately
 from .faults import Faults
 from .http import HTTPServer
+from .kinds import customs
 from .kinds.builtin import read_kinds
 from .kinds.kind import Kind, Obj
 from .kinds.registry import Registry
 from .patches import merge_patch
 from .requests import Answer, Call, Request, Stream
-from .storage import DEFAULT_HISTORY, Store
+from .sessions import Session
+from .storage import DEFAULT_HISTORY, Change, Store
+from .webhooks import Caller, Services
 from .writing import Writer
 
 T = TypeVar("T")
@@ -38,39 +50,79 @@ T = TypeVar("T")
 BOOKMARK_INTERVAL: Final = 60.0
 
 
+class ServerOptions(msgspec.Struct, frozen=True):
+    """How a server works."""
+
+    history: int
+    bookmark_interval: float
+    simulate: bool
+
+
 class ClusterServer:
     """Everything that one server consists of; it belongs to the event loop in which it is started."""
 
-    def __init__(self, *, faults: Faults, history: int, bookmark_interval: float) -> None:
+    def __init__(self, options: ServerOptions, faults: Faults, services: Services, archive: Archive | None) -> None:
         super().__init__()
+        self._options = options
         self._faults = faults
-        self._store = Store(history)
+        self._archive = archive
+        self._store = Store(options.history)
         self._registry = Registry(read_kinds())
-        self._writer = Writer(self._store, self._registry)
+        self._caller = Caller(services)
+        self._webhooks = Configurations(self._store, self._registry)
+        self._reviewer = Reviewer(self._webhooks, self._caller)
+        self._writer = Writer(self._store, self._registry, Gate(self._webhooks, self._reviewer))
         self._queue = WorkQueue()
-        self._bookmark_interval = bookmark_interval
         self._worker: asyncio.Task[None] | None = None
         self._http: HTTPServer | None = None
         self._api: API | None = None
-        self._add_control_loops()
 
-    def _add_control_loops(self) -> None:
+    def _start_control_loops(self, snapshot: Snapshot | None, credentials: Credentials, port: int) -> None:
+        """Let the control loops see what is there; then what every cluster has, and what comes."""
         parts = self._store, self._registry, self._writer, self._queue
-        namespaces = Namespaces(*parts)
-        for loop in (Definitions(*parts), namespaces, Collector(*parts)):
-            self._store.observers.append(loop.observe)
+        namespaces, basics = Namespaces(*parts), Basics(*parts, ca=credentials.ca.decode(), port=port)
+        observers = [Definitions(*parts).observe, self._webhooks.observe, namespaces.observe,
+                     Collector(*parts).observe, basics.observe]
+        if self._options.simulate:
+            observers += [loop.observe for loop in make_simulation(*parts)]
+        if snapshot is not None:
+            _restore(self._store, snapshot, observers)
+        self._store.observers += observers
+        if self._archive is not None:
+            self._store.observers.append(self._archive.observe)
         namespaces.create_initial()
+        basics.create_initial()
+        if self._options.simulate:
+            create_nodes(*parts)
+
+    def take_snapshot(self) -> Snapshot:
+        """Give all the data, for a server that goes on from here."""
+        return Snapshot(self._store.revision, list(self._store.all_records()))
+
+    @property
+    def admission_calls(self) -> list[AdmissionCall]:
+        return list(self._reviewer.calls)
+
+    def set_token(self, token: str) -> None:
+        if self._http is not None:
+            self._http.set_token(token)
 
     @property
     def counters(self) -> collections.Counter[tuple[str, str, int]]:
         return self._http.counters if self._http is not None else collections.Counter()
 
-    async def start(self, host: str, port: int, credentials: Credentials) -> int:
+    async def start(
+            self, host: str, port: int, credentials: Credentials, snapshot: Snapshot | None,
+            expire_token: Callable[[], None],
+    ) -> int:
         """Begin to serve; give the port."""
+        self._faults.clock.use()
         self._api = API(self._store, self._registry, self._writer, address=f"{host}:{port}",
-                        bookmark_interval=self._bookmark_interval)
+                        bookmark_interval=self._options.bookmark_interval)
         self._http = HTTPServer(self, token=credentials.token, faults=self._faults)
-        port = await self._http.start(host, port, credentials.make_ssl_context(), self._store.compact)
+        port = await self._http.start(host, port, credentials.make_ssl_context(),
+                                      compact=self._store.compact, expire_token=expire_token)
+        self._start_control_loops(snapshot, credentials, port)
         self._worker = asyncio.create_task(self._queue.run(), name="control loops of the local cluster")
         return port
 
@@ -80,14 +132,33 @@ class ClusterServer:
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.wait([self._worker])
+        self._queue.close()
+        await self._caller.close()
+        if self._archive is not None:
+            self._archive.flush(clean=True)
 
-    def answer(self, call: Call, request: Request) -> Answer | Stream:
+    def answer(self, call: Call, request: Request) -> Answer | Stream | Awaitable[Answer | Stream]:
         if self._api is None:
             raise RuntimeError("the server is not started")
+        if self._webhooks or self._registry.converted:
+            return self._answer_in_session(self._api, call, request)
         return self._api.answer(call, request)
 
+    @staticmethod
+    async def _answer_in_session(api: API, call: Call, request: Request) -> Answer | Stream:
+        """Answer with the help of webhooks, whose warnings are passed to the client."""
+        session = Session()
+        try:
+            answer = await session.run(lambda: api.answer(call, request))
+        except statuses.APIStatus as status:
+            status.headers = _with_warnings(status.headers, session.warnings)
+            raise
+        if isinstance(answer, Answer) and session.warnings:
+            return msgspec.structs.replace(answer, headers=_with_warnings(answer.headers, session.warnings))
+        return answer
+
     def apply(self, manifest: Mapping[str, Any]) -> Obj:
-        """Create the object, or merge the manifest into the existing one."""
+        """Create the object, or merge the manifest into the existing one; nobody is asked for admission."""
         kind = self._need_kind(manifest)
         metadata = manifest.get("metadata") or {}
         namespace = (metadata.get("namespace") or "default") if kind.namespaced else ""
@@ -107,6 +178,21 @@ class ClusterServer:
         return kind
 
 
+def _restore(store: Store, snapshot: Snapshot, observers: Sequence[Callable[[str, Change], None]]) -> None:
+    """Bring the data back: first the definitions, so that what they define is known."""
+    store.restore(snapshot.revision, snapshot.records)
+    definitions = f"{customs.PLURAL}.{customs.GROUP}"
+    for bucket, record in sorted(snapshot.records, key=lambda pair: pair[0] != definitions):
+        for observer in observers:
+            observer(bucket, Change("ADDED", record, None))
+
+
+def _with_warnings(headers: Mapping[str, str], warnings: Iterable[str]) -> Mapping[str, str]:
+    texts = [headers["Warning"]] if "Warning" in headers else []
+    texts += [f"299 - {json.dumps(text)}" for text in warnings]
+    return {**headers, "Warning": ", ".join(texts)} if texts else headers
+
+
 class LocalCluster:
     """A Kubernetes API in memory, for tests and experiments.
 
@@ -120,6 +206,9 @@ class LocalCluster:
         seed: What the random decisions about faults begin with.
         history: How many bytes of changed objects to remember for watches that go on from older versions.
         bookmark_interval: How often to send bookmarks, in seconds.
+        simulate: Whether workloads progress as if there were nodes: pods run, jobs complete, claims are bound, etc.
+        data_dir: Where to keep the data and the credentials, for the next local cluster with the same directory
+            to go on with them; only in memory by default.
     """
 
     kubeconfig: pathlib.Path
@@ -140,14 +229,20 @@ class LocalCluster:
             seed: int = 0,
             history: int = DEFAULT_HISTORY,
             bookmark_interval: float = BOOKMARK_INTERVAL,
+            simulate: bool = False,
+            data_dir: str | pathlib.Path | None = None,
     ) -> None:
         super().__init__()
         self.faults = Faults(seed)
         self._host = host
         self._port = port
+        self._data_dir = pathlib.Path(data_dir) if data_dir is not None else None
+        self._options = ServerOptions(history, bookmark_interval, simulate)
+        self._services = Services()
+        self._archive: Archive | None = None
+        self._credentials: Credentials | None = None
         self._wanted_kubeconfig = pathlib.Path(kubeconfig) if kubeconfig is not None else None
-        self._history = history
-        self._bookmark_interval = bookmark_interval
+        self._used_port = port
         self._server: ClusterServer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -208,20 +303,86 @@ class LocalCluster:
     async def _start(self) -> None:
         if self._server is not None:
             raise RuntimeError("this local cluster is running already")
-        credentials = make_credentials(self._host)
-        server = ClusterServer(faults=self.faults, history=self._history, bookmark_interval=self._bookmark_interval)
-        port = await server.start(self._host, self._port, credentials)
+        snapshot = self._open_archive()
         try:
+            self._credentials = self._find_credentials()
+            await self._start_server(self._credentials, self._port, snapshot)
+        except BaseException:
+            self._close_archive()
+            raise
+        self._loop = asyncio.get_running_loop()
+
+    async def _start_server(self, credentials: Credentials, port: int, snapshot: Snapshot | None) -> None:
+        server = ClusterServer(self._options, self.faults, self._services, self._archive)
+        try:
+            port = await server.start(self._host, port, credentials, snapshot, self._renew_token)
             host = f"[{self._host}]" if ":" in self._host else self._host
             self.url, self.token, self.ca_data = f"https://{host}:{port}", credentials.token, credentials.ca
             self._write_kubeconfig(credentials.make_kubeconfig(self.url))
         except BaseException:
             await server.stop()
             raise
-        self._loop, self._server = asyncio.get_running_loop(), server
+        self._used_port, self._server = port, server
+
+    def _open_archive(self) -> Snapshot | None:
+        if self._data_dir is None:
+            return None
+        self._archive = Archive(self._data_dir)
+        return self._archive.open()
+
+    def _close_archive(self) -> None:
+        archive, self._archive = self._archive, None
+        if archive is not None:
+            archive.close()
+
+    def _find_credentials(self) -> Credentials:
+        if self._data_dir is None:
+            return make_credentials(self._host)
+        credentials = load_credentials(self._data_dir)
+        if credentials is None:
+            credentials = make_credentials(self._host)
+            save_credentials(self._data_dir, credentials)
+        return credentials
+
+    def _renew_token(self) -> None:
+        """Make a new token, in the kubeconfig too; the old one is of no use any more."""
+        if self._credentials is None or self._server is None:
+            return
+        self._credentials = dataclasses.replace(self._credentials, token=secrets.token_urlsafe(24))
+        self.token = self._credentials.token
+        self._server.set_token(self.token)
+        self._write_kubeconfig(self._credentials.make_kubeconfig(self.url))
+        if self._data_dir is not None:
+            save_credentials(self._data_dir, self._credentials)
+
+    def restart(self, *, keep_data: bool = True) -> None:
+        """Stop the server and start it again, at the same address: all connections are broken, the history is lost.
+
+        For a cluster in its own thread; in an event loop, use `restart_async`.
+
+        Args:
+            keep_data: Whether all objects are kept, and the resource versions go on; otherwise, it is a new and empty
+                cluster at the old address, with the same credentials, and the versions begin anew.
+        """
+        if self._thread is None or self._loop is None:
+            raise RuntimeError("this local cluster runs in an event loop: use `await cluster.restart_async()`")
+        asyncio.run_coroutine_threadsafe(self.restart_async(keep_data=keep_data), self._loop).result()
+
+    async def restart_async(self, *, keep_data: bool = True) -> None:
+        """Do the same as `restart`, in the event loop of the cluster."""
+        server, credentials = self._need_server(), self._credentials
+        if credentials is None:
+            raise RuntimeError("this local cluster has no credentials")
+        await server.stop()
+        snapshot = server.take_snapshot() if keep_data else None
+        if self._archive is not None and not keep_data:
+            self._archive.erase()
+        await self._start_server(credentials, self._used_port, snapshot)
 
     def _write_kubeconfig(self, text: str) -> None:
-        if self._wanted_kubeconfig is None:
+        if self._directory is not None:
+            pass  # a new one in the place of the old one
+        elif self._wanted_kubeconfig is None:
             self._directory = tempfile.TemporaryDirectory(prefix="kopf-local-cluster-")
             self.kubeconfig = pathlib.Path(self._directory.name) / "kubeconfig.yaml"
         else:
@@ -234,6 +395,7 @@ class LocalCluster:
             if server is not None:
                 await server.stop()
         finally:
+            self._close_archive()
             if self._directory is not None:
                 self._directory.cleanup()
                 self._directory = None
@@ -248,6 +410,18 @@ class LocalCluster:
     def reset_counters(self) -> None:
         """Count the requests anew."""
         self._need_server().counters.clear()
+
+    def register_service(self, namespace: str, name: str, host: str, port: int) -> None:
+        """Tell at which local address the service is, for webhooks that are configured by services.
+
+        The certificate there must be for ``{name}.{namespace}.svc``, as in a real cluster.
+        """
+        self._services.register(namespace, name, host, port)
+
+    @property
+    def admission_calls(self) -> list[AdmissionCall]:
+        """The latest calls of admission webhooks since the start, in the order of their ends, and the outcomes."""
+        return self._need_server().admission_calls
 
     def apply(self, manifests: Mapping[str, Any] | str | pathlib.Path) -> list[dict[str, Any]]:
         """Create the objects, or merge the manifests into existing ones; give their new states.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import bisect
 import collections
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -144,6 +144,11 @@ class Bucket:
         self._log.append(change)
         self.notify()
 
+    def restore(self, record: Record) -> None:
+        """Add a record of the past with no change remembered."""
+        bisect.insort(self._keys, record.key)
+        self.records[record.key] = record
+
     def remembered(self) -> Iterator[Change]:
         """Give all changes that are not forgotten yet, the oldest first."""
         yield from self._log[self._forgotten:]
@@ -222,6 +227,18 @@ class Store:
             self._remembered -= self._order.popleft().forget_oldest().weight
         for observer in self.observers:
             observer(name, change)
+
+    def restore(self, revision: int, bucket_records: Iterable[tuple[str, Record]]) -> None:
+        """Begin with these records of another store, as of the revision; there is no history before it."""
+        self.revision = self.compacted = revision
+        for name, record in bucket_records:
+            self.bucket(name).restore(record)
+
+    def all_records(self) -> Iterator[tuple[str, Record]]:
+        """Give all current records with the names of their buckets."""
+        for name, bucket in self._buckets.items():
+            for record in bucket.select():
+                yield name, record
 
     def drop(self, name: str) -> None:
         """Forget an (empty) bucket; whoever listens to it is told that it is closed."""

@@ -14,7 +14,9 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from . import ages, codec, objects, schemas, statuses
+from . import ages, codec, objects, schemas, sessions, statuses
+from .admission.configurations import Operation
+from .admission.reviewing import Gate
 from .kinds.kind import Kind, Obj
 from .kinds.registry import Registry
 from .storage import Key, Record, Store
@@ -70,11 +72,18 @@ _DEFAULT_OPTIONS: Final = WriteOptions()
 class Writer:
     """All writes to the store, for clients and for control loops."""
 
-    def __init__(self, store: Store, registry: Registry) -> None:
+    def __init__(self, store: Store, registry: Registry, gate: Gate) -> None:
         super().__init__()
         self._store = store
         self._registry = registry
-        self._random = random.Random()
+        self._gate = gate
+        self._own_random = random.Random()
+
+    @property
+    def _random(self) -> random.Random:
+        """The same for all attempts of one request, so that they make the same object."""
+        session = sessions.current()
+        return self._own_random if session is None else session.random
 
     def create(self, kind: Kind, namespace: str, body: Obj, options: WriteOptions = _DEFAULT_OPTIONS) -> Record:
         """Create the object, or raise the error with which the API refuses it."""
@@ -87,17 +96,22 @@ class Writer:
         for field in (*_SERVER_FIELDS, "resourceVersion"):
             metadata.pop(field, None)
         metadata["uid"] = str(uuid.UUID(int=self._random.getrandbits(128), version=4))
-        metadata["creationTimestamp"] = ages.now()
+        metadata["creationTimestamp"] = _now()
         if kind.has_generation or kind.custom:
             metadata["generation"] = 1
         new = self._compose(kind, body, metadata)
         if kind.has_status:
             new.pop("status", None)
+        if self._gate:
+            new = self._admit("CREATE", kind, new, None, options)
+            metadata = new["metadata"]
         errors = list(objects.require_name(kind, metadata)) + list(objects.validate_metadata(metadata, None))
         errors += self._settle_body(kind, new, None, options)
         if errors:
             raise statuses.invalid(kind, metadata.get("name", ""), errors)
         self._check_namespace_accepts(kind, namespace, metadata["name"])
+        if self._gate:
+            self._gate.validate("CREATE", kind, new, None, dry_run=options.dry_run)
         if (namespace, metadata["name"]) in self._store.bucket(kind.bucket).records:
             raise statuses.already_exists(kind, metadata["name"])
         return self._put(kind, new, options)
@@ -126,7 +140,9 @@ class Writer:
         new = self._compose(kind, new, self._update_metadata(kind, old, new, need_version))
         if subresource != "status" and kind.has_status:
             _copy_field(old, new, "status")
-        return self._replace(kind, record, old, new, options)
+        if self._gate:
+            new = self._admit("UPDATE", kind, new, old, options, subresource)
+        return self._replace(kind, record, old, new, options, subresource)
 
     def need(self, kind: Kind, key: Key) -> Record:
         """Find the object's current state or raise "not found"."""
@@ -134,6 +150,11 @@ class Writer:
         if record is None:
             raise statuses.not_found(kind, key[1])
         return record
+
+    def review_deletion(self, kind: Kind, record: Record, options: DeleteOptions) -> None:
+        """Raise the refusal if the object may not be deleted; it is not asked again for the deletion as such."""
+        if self._gate:
+            self._gate.review_deletion(kind, objects.open_record(kind, record), dry_run=bool(options.dryRun))
 
     def delete(self, kind: Kind, key: Key, options: DeleteOptions | None = None) -> tuple[Record, bool]:
         """Delete the object, or mark it as being deleted if something must happen before.
@@ -144,6 +165,7 @@ class Writer:
         record = self.need(kind, key)
         _check_preconditions(kind, record, options.preconditions)
         old = objects.open_record(kind, record)
+        self.review_deletion(kind, record, options)
         metadata = dict(old["metadata"])
         finalizers = list(metadata.get("finalizers") or [])
         if not metadata.get("deletionTimestamp"):
@@ -152,7 +174,7 @@ class Writer:
             if kind.cleanup_finalizer and kind.cleanup_finalizer not in finalizers:
                 finalizers.append(kind.cleanup_finalizer)
             metadata["finalizers"] = finalizers
-            metadata["deletionTimestamp"] = ages.now()
+            metadata["deletionTimestamp"] = _now()
             metadata["deletionGracePeriodSeconds"] = 0
             if "generation" in metadata:
                 metadata["generation"] += 1
@@ -166,7 +188,9 @@ class Writer:
             new["status"] = {**(old.get("status") or {}), "phase": "Terminating"}
         return (record if new == old else self._put(kind, new, _DEFAULT_OPTIONS)), False
 
-    def _replace(self, kind: Kind, record: Record, old: Obj, new: Obj, options: WriteOptions) -> Record:
+    def _replace(
+            self, kind: Kind, record: Record, old: Obj, new: Obj, options: WriteOptions, subresource: str,
+    ) -> Record:
         metadata = new["metadata"]
         errors = list(objects.validate_metadata(metadata, old["metadata"]))
         if not _is_same_body(old, new):
@@ -175,10 +199,25 @@ class Writer:
             raise statuses.invalid(kind, record.key[1], errors)
         if "generation" in metadata and _is_new_generation(kind, old, new):
             metadata["generation"] += 1
+        if self._gate:
+            self._gate.validate("UPDATE", kind, new, old, subresource=subresource, dry_run=options.dry_run)
         finished = metadata.get("deletionTimestamp") and not metadata.get("finalizers")
         if finished and not _is_held_by_spec(kind, new) and not options.dry_run:
             return self._remove(kind, new)
         return record if new == old else self._put(kind, new, options)
+
+    def _admit(
+            self, operation: Operation, kind: Kind, new: Obj, old: Obj | None, options: WriteOptions,
+            subresource: str = "",
+    ) -> Obj:
+        """Let webhooks change the object, which they see complete, and which need not be valid yet."""
+        self._settle_body(kind, new, old, options)
+        new = self._gate.mutate(operation, kind, new, old, subresource=subresource, dry_run=options.dry_run)
+        if old is not None and subresource == "status":
+            return {**old, "metadata": new["metadata"], **({"status": new["status"]} if "status" in new else {})}
+        if old is not None and kind.has_status:
+            _copy_field(old, new, "status")
+        return new
 
     def _put(self, kind: Kind, obj: Obj, options: WriteOptions) -> Record:
         record = objects.seal(kind, obj, self._store.next_revision)
@@ -288,6 +327,11 @@ class Writer:
         if kind.strategy is not None:
             errors += kind.strategy(new, old)
         return errors
+
+
+def _now() -> str:
+    session = sessions.current()
+    return ages.now() if session is None else session.moment
 
 
 def _report_unknown(unknown: list[str], options: WriteOptions) -> None:

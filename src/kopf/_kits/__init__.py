@@ -1,0 +1,1 @@
+"""Tools for the authors of operators; the framework itself does not need them."""

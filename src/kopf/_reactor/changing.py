@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import functools
+import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -28,12 +30,13 @@ from kopf._handlers.registry import HandlersOfResource
 from kopf._reactor.background import Background
 from kopf._reactor.causation import Detection, detect
 from kopf._reactor.environment import Environment
-from kopf._reactor.progress import HandlerState, Progress
+from kopf._reactor.progress import HandlerState, Progress, find_overtaken
 from kopf._reactor.selection import select_accompanying, select_called, select_spawning, select_subhandlers
 from kopf._reactor.stopping import DaemonStoppingReason
 from kopf._settings.logs import ObjectLogger
 from kopf._values import codec
 from kopf._values.bodies import Body, BodyEssence
+from kopf._values.fields import FieldPath, resolve
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange, Patch, thaw
@@ -107,6 +110,7 @@ class HandlingCycle:
         unsaved: Unsaved | None,
         known: Known | None = None,
         background: Background | None = None,
+        baseline: BodyEssence | None = None,
         user_code: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self._env = env
@@ -118,6 +122,9 @@ class HandlingCycle:
         self._unsaved = unsaved
         self._known = known
         self._background = background
+        self._digests: dict[FieldPath, str] = {}
+        self.baseline = baseline
+        """The state of the object as of the beginning of its creation; all later changes are updates."""
         self._user_code = user_code
         self._executed = False
         self._finalizer = env.settings.persistence.finalizer
@@ -133,6 +140,11 @@ class HandlingCycle:
             self._unsaved = None
         cause = self._make_cause(detection)
         accompanying = select_accompanying(self._handlers.changing, cause)
+        overtaken = self._find_overtaken(cause, accompanying)
+        if overtaken and cause.reason is Reason.NOOP:
+            cause = self._make_cause(dataclasses.replace(detection, reason=Reason.UPDATE))
+        if cause.reason is Reason.CREATE and self.baseline is None:
+            self.baseline = cause.new
         spawning = select_spawning(self._handlers.spawning, cause)
         if detection.reason is Reason.FREE:
             if accompanying:
@@ -141,7 +153,7 @@ class HandlingCycle:
             return Step(self._obj, resumed=True)
         if not accompanying and not spawning:
             return await self._release(cause)
-        return await self._handle(cause, accompanying, spawning)
+        return await self._handle(cause, accompanying, spawning, overtaken)
 
     def bury(self) -> None:
         """Say goodbye to an object that exists no more, if any handlers were for it."""
@@ -185,9 +197,14 @@ class HandlingCycle:
         return Step(self._obj, resumed=True)
 
     async def _handle(
-        self, cause: ChangingCause, accompanying: Sequence[ChangingHandler], spawning: Sequence[SpawningHandler]
+        self,
+        cause: ChangingCause,
+        accompanying: Sequence[ChangingHandler],
+        spawning: Sequence[SpawningHandler],
+        overtaken: Sequence[ChangingHandler],
     ) -> Step:
         called = select_called(accompanying, cause)
+        called += [handler for handler in overtaken if handler not in called]
         change = self._get_finalizer_change([*accompanying, *spawning])
         if change is FinalizerChange.ADD and (called or spawning):
             # Before the first handler is called: if we crash after it, the deletion must not slip through.
@@ -206,6 +223,22 @@ class HandlingCycle:
                 self._logger.debug("Sleeping for %s seconds for the delayed handlers.", delay)
             return step
         return await self._finish(cause, accompanying, called, progress, outgoing, change)
+
+    def _find_overtaken(self, cause: ChangingCause, handlers: Sequence[ChangingHandler]) -> list[ChangingHandler]:
+        if cause.reason not in (Reason.UPDATE, Reason.NOOP):
+            return []
+        storage = self._env.settings.persistence.progress_storage
+        get_digest = functools.partial(self._get_digest, cause)
+        return list(find_overtaken(handlers, storage=storage, body=self._body, get_digest=get_digest))
+
+    def _get_digest(self, cause: ChangingCause, handler: ChangingHandler) -> str | None:
+        """Identify what the handler reacts to; creations & deletions happen once, whatever the object is like."""
+        if cause.reason not in (Reason.UPDATE, Reason.NOOP):
+            return None
+        if handler.field not in self._digests:
+            content = codec.encode(thaw(resolve(cause.new, handler.field)))
+            self._digests[handler.field] = hashlib.blake2b(content, digest_size=6).hexdigest()
+        return self._digests[handler.field]
 
     def _accompany(self, cause: ChangingCause, spawning: Sequence[SpawningHandler]) -> None:
         """Start & stop the daemons and timers of the object, so that only the matching ones run."""
@@ -243,6 +276,7 @@ class HandlingCycle:
             now=self._env.clock.now(),
             known=self._known.states if self._known is not None and self._known.reason is cause.reason else {},
             unsaved={} if self._unsaved is None else self._unsaved.states,
+            get_digest=functools.partial(self._get_digest, cause),
         )
         progress.involve(called)
         return progress
@@ -378,6 +412,7 @@ class HandlingCycle:
         annotations = {**(before.annotations or {}), **changes}
         return (
             after.deletionTimestamp is None
+            and self._get_handled_essence(cause) == cause.new
             and (after.labels or {}) == (before.labels or {})
             and (after.finalizers or []) == (before.finalizers or [])
             and (after.annotations or {}) == {key: value for key, value in annotations.items() if value is not None}
@@ -388,6 +423,8 @@ class HandlingCycle:
         """What the handlers have really seen: if it was not saved at once, the object could have changed since then."""
         if self._unsaved is not None and self._unsaved.essence is not None:
             return self._unsaved.essence
+        if cause.reason is Reason.CREATE and self.baseline is not None:
+            return self.baseline
         return cause.new or BodyEssence()
 
     async def _save(

@@ -252,6 +252,7 @@ class Dispatcher:
             unsaved=unsaved,
             known=progress,
             background=self._background,
+            baseline=mailbox.baseline,
             user_code=self._in_user_code,
         )
         try:
@@ -262,6 +263,7 @@ class Dispatcher:
         except Exception as e:
             self._postpone(mailbox, obj, e)
         else:
+            mailbox.baseline = None if step.resumed else cycle.baseline
             self._continue(mailbox, obj, step)
 
     def _continue(self, mailbox: Mailbox, obj: KubeObject, step: Step) -> None:
@@ -284,6 +286,8 @@ class Dispatcher:
         mailbox.writes.finish(version, previous=before.head.resourceVersion)
         if mailbox.state is not None and not mailbox.writes.is_superseded(mailbox.state.head.resourceVersion, version):
             return  # there is something even newer
+        if mailbox.state is not None and mailbox.writes.expecting:
+            self._suspect(mailbox, mailbox.state)  # with incomparable versions, it only seems to be older
         mailbox.state = None if step.settled else after
         mailbox.progress = step.progress
 

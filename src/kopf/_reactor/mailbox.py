@@ -8,6 +8,7 @@ from collections import deque
 from kopf._client.watch_machine import WatchEvent
 from kopf._reactor.changing import Known, Unsaved
 from kopf._reactor.versions import OwnWrites
+from kopf._values.bodies import BodyEssence
 from kopf._values.objects import KubeObject
 
 
@@ -20,6 +21,7 @@ class Mailbox:
 
     __slots__ = (
         "active",
+        "baseline",
         "conflicts",
         "errors",
         "gone",
@@ -59,6 +61,8 @@ class Mailbox:
         self.unsaved: Unsaved | None = None
         self.progress: Known | None = None
         """The progress in the state that is to be handled next, if it was just saved by us."""
+        self.baseline: BodyEssence | None = None
+        """The state of the object as of the beginning of its creation, while that is in progress."""
         self.errors = 0
         """How many times in a row the handling has failed because of us or of the API (not of the handlers)."""
         self.last_error: str | None = None

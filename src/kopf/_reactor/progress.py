@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from kopf._handlers.errors import HandlerChildrenRetry
@@ -36,6 +36,8 @@ class HandlerState:
     success: bool = False
     failure: bool = False
     message: str | None = None
+    digest: str | None = None
+    """Which state of the object the last attempt was for; see :meth:`is_overtaken`."""
     subrefs: tuple[HandlerId, ...] = ()
     """The sub-handlers (on all levels) that were ever seen under this handler."""
 
@@ -43,6 +45,10 @@ class HandlerState:
     def finished(self) -> bool:
         """Whether the handler is done, for good or bad."""
         return self.success or self.failure
+
+    def is_overtaken(self, digest: str | None) -> bool:
+        """Tell if the object has changed since the last attempt, so that the handler has to see it again."""
+        return self.digest is not None and digest is not None and self.digest != digest
 
     def get_delay(self, now: datetime.datetime) -> float:
         """How many seconds are left until the next attempt."""
@@ -52,7 +58,9 @@ class HandlerState:
         """Describe the attempt that is about to be made."""
         return Attempt(retry=self.retries, started=self.started, runtime=now - self.started)
 
-    def with_outcome(self, outcome: Outcome, now: datetime.datetime, subrefs: Iterable[HandlerId]) -> HandlerState:
+    def with_outcome(
+        self, outcome: Outcome, now: datetime.datetime, subrefs: Iterable[HandlerId], digest: str | None
+    ) -> HandlerState:
         """Note how the attempt has ended."""
         failed = outcome.final and outcome.exception is not None
         delay = None if outcome.final else outcome.delay
@@ -65,6 +73,7 @@ class HandlerState:
             success=outcome.final and not failed,
             failure=failed,
             message=None if outcome.exception is None else str(outcome.exception) or type(outcome.exception).__name__,
+            digest=digest,
             subrefs=tuple(dict.fromkeys([*self.subrefs, *subrefs])),
         )
 
@@ -80,6 +89,7 @@ class HandlerState:
             failure=self.failure,
             message=self.message,
             subrefs=list(self.subrefs) or None,
+            digest=self.digest,
         )
 
     @classmethod
@@ -95,6 +105,7 @@ class HandlerState:
             failure=record.get("failure") is True,
             message=_parse_text(record.get("message")),
             subrefs=_parse_ids(record.get("subrefs")),
+            digest=_parse_text(record.get("digest")),
         )
 
 
@@ -117,6 +128,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
         now: datetime.datetime,
         known: Mapping[HandlerId, HandlerState],
         unsaved: Mapping[HandlerId, HandlerState],
+        get_digest: Callable[[ChangingHandler], str | None],
     ) -> None:
         """``known`` are the states that are on the object for sure, so they need not be restored from it."""
         self._storage = storage
@@ -125,6 +137,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
         self._now = now
         self._states: dict[HandlerId, HandlerState] = {**known, **unsaved}
         self._changed: set[HandlerId] = set(unsaved)
+        self._get_digest = get_digest
 
     @property
     def unsaved(self) -> Mapping[HandlerId, HandlerState]:
@@ -143,10 +156,10 @@ class Progress(Mapping[HandlerId, HandlerState]):
     def involve(self, handlers: Iterable[ChangingHandler]) -> None:
         """Restore the states of these handlers, or begin anew for those that were not tried for this reason yet."""
         for handler in handlers:
-            if handler.id not in self._states:
-                self._states[handler.id] = self._restore(handler) or HandlerState(
-                    started=self._now, purpose=self._reason.value
-                )
+            state = self._states.get(handler.id) or self._restore(handler)
+            if state is None or state.is_overtaken(self._get_digest(handler)):
+                state = HandlerState(started=self._now, purpose=self._reason.value)
+            self._states[handler.id] = state
 
     def _restore(self, handler: ChangingHandler) -> HandlerState | None:
         record = self._storage.fetch(key=handler.id, body=self._body)
@@ -165,7 +178,8 @@ class Progress(Mapping[HandlerId, HandlerState]):
         self, handler: ChangingHandler, outcome: Outcome, now: datetime.datetime, subrefs: Iterable[HandlerId]
     ) -> None:
         """Note how an attempt of the handler has ended."""
-        self._states[handler.id] = self._states[handler.id].with_outcome(outcome, now, subrefs)
+        digest = self._get_digest(handler)
+        self._states[handler.id] = self._states[handler.id].with_outcome(outcome, now, subrefs, digest)
         self._changed.add(handler.id)
 
     def get_pending(self, handlers: Iterable[ChangingHandler], now: datetime.datetime) -> list[ChangingHandler]:
@@ -205,6 +219,30 @@ class Progress(Mapping[HandlerId, HandlerState]):
             self._storage.purge(key=key, body=self._body, patch=patch)
         self._storage.touch(body=self._body, patch=patch, value=None)
         self._storage.flush()
+
+
+def find_overtaken(
+    handlers: Iterable[ChangingHandler],
+    *,
+    storage: ProgressStorage,
+    body: Body,
+    get_digest: Callable[[ChangingHandler], str | None],
+) -> Iterator[ChangingHandler]:
+    """
+    Those of the handlers which were called for a change that is not there anymore, or is not the same anymore.
+
+    E.g., a field was changed and then changed back before all handlers were done: there is no difference to the last
+    handled state, but those which have already seen the change are to see that it is undone.
+    """
+    for handler in handlers:
+        record = storage.fetch(key=handler.id, body=body)
+        if (
+            record is not None
+            and record.get("purpose") == Reason.UPDATE
+            and (digest := _parse_text(record.get("digest"))) is not None
+            and digest != get_digest(handler)
+        ):
+            yield handler
 
 
 def _format_time(time: datetime.datetime | None) -> str | None:

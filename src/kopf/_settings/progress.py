@@ -34,6 +34,8 @@ class ProgressRecord(TypedDict, total=False):
     failure: bool | None
     message: str | None
     subrefs: Collection[HandlerId] | None
+    digest: str | None
+    """Which state of the object (or of the handler's field) the last attempt was for; only for updates."""
 
 
 class ProgressStorage(abc.ABC):

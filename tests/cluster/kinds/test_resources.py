@@ -3,6 +3,10 @@ The data of built-in resources against what is known of Kubernetes from its docu
 """
 from __future__ import annotations
 
+import importlib.resources
+import subprocess
+import sys
+
 import pytest
 
 from kopf._cluster.kinds import resources, structures
@@ -129,3 +133,17 @@ def test_selectable_fields_exist() -> None:
         for field in resource.fields:
             if (resource.plural, field) != ("jobs", "status.successful"):  # the only one that is not a field
                 structure.find(*field.split("."))
+
+
+def test_the_data_are_small_and_loaded_only_when_needed() -> None:
+    folder = importlib.resources.files("kopf._cluster.kinds").joinpath("data")
+    assert sum(len(file.read_bytes()) for file in folder.iterdir()) < 600 * 1024
+    code = """if True:
+        from kopf._cluster.kinds import builtin, structures
+        assert len(list(builtin.read_kinds())) > 60
+        assert structures._definitions.cache_info().currsize == 0
+        structures.of_definition("io.k8s.api.core.v1.Pod")
+        assert structures._definitions.cache_info().currsize == 1
+        assert structures.read_descriptions.cache_info().currsize == 0
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)

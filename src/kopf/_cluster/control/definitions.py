@@ -47,6 +47,8 @@ class Definitions:
             self._store.drop(bucket)
             return
         if record.deleting:
+            if change.type == "ADDED":  # restored: its objects are still to be deleted
+                self._serve(record)
             self._registry.terminating.add(bucket)
             self._plan_cleanup(record.key)
         elif change.type == "ADDED" or self._is_changed(change):

@@ -35,7 +35,8 @@ class Namespaces:
 
     def create_initial(self) -> None:
         for name in INITIAL:
-            self._writer.create(self._kind, "", {"metadata": {"name": name}})
+            if ("", name) not in self._store.bucket(_BUCKET).records:
+                self._writer.create(self._kind, "", {"metadata": {"name": name}})
 
     def observe(self, bucket: str, change: Change) -> None:
         namespace, name = change.record.key

@@ -23,11 +23,28 @@ class WorkQueue:
     def __init__(self) -> None:
         super().__init__()
         self._pieces: collections.OrderedDict[Hashable, Callable[[], None]] = collections.OrderedDict()
+        self._timers: dict[Hashable, asyncio.TimerHandle] = {}
         self._wakeup = asyncio.Event()
 
     def add(self, name: Hashable, piece: Callable[[], None]) -> None:
         self._pieces.setdefault(name, piece)
         self._wakeup.set()
+
+    def add_later(self, delay: float, name: Hashable, piece: Callable[[], None]) -> None:
+        """Queue the piece after so many seconds by the loop's clock. A piece that is planned already, is not moved."""
+        if name not in self._timers:
+            loop = asyncio.get_running_loop()
+            self._timers[name] = loop.call_later(delay, self._add_planned, name, piece)
+
+    def _add_planned(self, name: Hashable, piece: Callable[[], None]) -> None:
+        del self._timers[name]
+        self.add(name, piece)
+
+    def close(self) -> None:
+        """Forget what is planned for later."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
 
     async def run(self) -> None:
         """Do the work until cancelled."""

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
 
 from .. import codec, jsonpaths, statuses
 from . import columns, customs, defaults, pruning, resources, structures, validation
 from .kind import Column, Kind, Obj, Strategy
 from .resources import Resource
+
+#: What is special of a kind: completes the new state, and tells what is wrong with it.
+Rule: TypeAlias = Callable[[Obj, Obj | None], list[statuses.FieldError]]
 
 _COLUMNS: Final[dict[str, str]] = {
     "namespaces": "Status=@phase",
@@ -57,6 +60,19 @@ _COLUMNS: Final[dict[str, str]] = {
                       "VolumeBindingMode=.volumeBindingMode",
     "priorityclasses": "Value=.value, Global-Default=.globalDefault",
     "customresourcedefinitions": "Created At=@created",
+    "certificatesigningrequests": "Age=@age, SignerName=.spec.signerName, Requestor=.spec.username",
+    "controllerrevisions": "Revision=.revision",
+    "csidrivers": "AttachRequired=.spec.attachRequired, PodInfoOnMount=.spec.podInfoOnMount, "
+                  "StorageCapacity=.spec.storageCapacity, Modes=.spec.volumeLifecycleModes[*]",
+    "endpointslices": "AddressType=.addressType, Ports=.ports[*].port, Endpoints=.endpoints[*].addresses[*]",
+    "ingressclasses": "Controller=.spec.controller, Parameters=.spec.parameters.name",
+    "limitranges": "Created At=@created",
+    "replicationcontrollers": "Desired=@replicas, Current=@current, Ready=@ready, "
+                              "(Containers)=.spec.template.spec.containers[*].name, "
+                              "(Images)=.spec.template.spec.containers[*].image, (Selector)=@selector",
+    "runtimeclasses": "Handler=.handler",
+    "volumeattachments": "Attacher=.spec.attacher, PV=.spec.source.persistentVolumeName, Node=.spec.nodeName, "
+                         "Attached=.status.attached",
 }
 
 _FIELD_PATHS: Final = {"source": "source.component"}
@@ -85,6 +101,9 @@ _INITIAL: Final[dict[str, Obj]] = {
     "jobs": {"status": {}},
     "cronjobs": {"status": {}},
 }
+
+
+_TOO_DEEP: Final = "json: exceeded max depth"
 
 
 def read_kinds() -> Iterator[Kind]:
@@ -122,36 +141,49 @@ def _make_columns(plural: str) -> tuple[Column, ...]:
 
 
 def _make_strategy(resource: Resource) -> Strategy:
-    initial, special = _INITIAL.get(resource.plural, {}), _STRATEGIES.get(resource.plural)
+    initial, special = _INITIAL.get(resource.plural, {}), _RULES.get(resource.plural)
 
-    def strategy(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
+    def strategy(new: Obj, old: Obj | None, unknown: list[str] | None = None) -> list[statuses.FieldError]:
         structure = structures.of_definition(resource.definition)
-        _replace(new, _prune(resource, new, structure))
+        _replace(new, _prune(resource, new, structure, unknown))
         _fill(new, initial)
         errors = special(new, old) if special is not None else []
         return errors + list(validation.validate(new, structure))
 
-    def definition_strategy(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
+    def definition_strategy(
+            new: Obj, old: Obj | None, unknown: list[str] | None = None,
+    ) -> list[statuses.FieldError]:
         """Definitions are checked by those who use them; what is not looked at is only pruned."""
-        errors = customs.settle(new, old)
+        try:
+            errors = customs.settle(new, old)
+        except RecursionError:
+            raise _undecodable(resource, _TOO_DEEP) from None
         if not errors:
-            _replace(new, _prune(resource, new, structures.of_definition(resource.definition)))
+            _replace(new, _prune(resource, new, structures.of_definition(resource.definition), unknown))
         return errors
     return definition_strategy if resource.plural == customs.PLURAL else strategy
 
 
-def _prune(resource: Resource, obj: Obj, structure: structures.Structure) -> Obj:
-    """Give the object as its structure wants it, with all defaults; nothing mutable is shared with the given one."""
+def _prune(resource: Resource, obj: Obj, structure: structures.Structure, unknown: list[str] | None) -> Obj:
+    """Give the object as its structure wants it, with all defaults; the given one is not modified."""
     try:
-        kept, _ = pruning.prune(obj, structure)
+        kept, dropped = pruning.prune(obj, structure)
     except pruning.MistypedError as error:
-        raise statuses.bad_request(f'{resource.kind} in version "{resource.version}" cannot be handled as '
-                                   f"a {resource.kind}: {error}") from None
+        raise _undecodable(resource, str(error)) from None
+    except RecursionError:
+        raise _undecodable(resource, _TOO_DEEP) from None
+    if unknown is not None:
+        unknown += dropped
     if defaults.has_defaults(structure):
         kept = codec.decode(codec.encode(kept))
         defaults.fill_defaults(kept, structure)
     made: Obj = kept
     return made
+
+
+def _undecodable(resource: Resource, why: str) -> statuses.APIStatus:
+    return statuses.bad_request(f'{resource.kind} in version "{resource.version}" cannot be handled as '
+                                f"a {resource.kind}: {why}")
 
 
 def _replace(target: Obj, source: Obj) -> None:
@@ -235,7 +267,7 @@ _EVENT_LIMITS: Final = {"reportingComponent": 128, "reportingInstance": 128, "ac
                         "message": 1024}
 
 
-_STRATEGIES: Final[dict[str, Strategy]] = {
+_RULES: Final[dict[str, Rule]] = {
     "namespaces": _settle_namespace,
     "secrets": _settle_secret,
     "configmaps": _settle_config_map,

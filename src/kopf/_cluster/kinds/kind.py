@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from .. import jsonpaths, schemas, statuses
 from .resources import Subresource
@@ -16,8 +16,15 @@ Obj: TypeAlias = dict[str, Any]
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 STATUS_VERBS: Final = ("get", "patch", "update")
 
-#: Completes a new state of an object in place, knowing the old one if any, and tells what is wrong with it.
-Strategy: TypeAlias = Callable[[Obj, Obj | None], list[statuses.FieldError]]
+
+class Strategy(Protocol):
+    """Completes a new state of an object in place, knowing the old one if any, and tells what is wrong with it.
+
+    The paths of the fields that are dropped as unknown are added to the list, if there is one.
+    """
+
+    def __call__(self, new: Obj, old: Obj | None, unknown: list[str] | None = None) -> list[statuses.FieldError]: ...
+
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

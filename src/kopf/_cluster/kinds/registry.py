@@ -18,6 +18,8 @@ class Registry:
         super().__init__()
         self.terminating: set[str] = set()
         """The buckets of the kinds that are going away: they accept no new objects."""
+        self.converted: set[str] = set()
+        """The buckets of the kinds that are converted between versions by webhooks."""
         self._groups: dict[str, dict[str, dict[str, Kind]]] = {}
         for kind in kinds:
             self.add(kind)

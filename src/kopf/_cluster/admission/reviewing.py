@@ -1,0 +1,214 @@
+"""
+The course of admission: mutating webhooks one after another, then validating ones all at once.
+
+Both happen in the middle of a write, as questions of its session: see `sessions`.
+"""
+from __future__ import annotations
+
+import asyncio
+import collections
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from .. import codec, expressions, objects, sessions, statuses
+from ..kinds.kind import Kind, Obj
+from ..webhooks import CallError, Caller
+from . import reviews
+from .configurations import Attributes, Configurations, Operation, Webhook
+
+logger = logging.getLogger("kopf.cluster")
+
+# How many calls are remembered for those who want to know.
+_REMEMBERED: Final = 10_000
+
+_VARIABLES: Final = {"object": "dyn", "oldObject": "dyn", "request": "dyn"}
+
+
+class AdmissionCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of a webhook, and what has come of it."""
+
+    configuration: str
+    webhook: str
+    mutating: bool
+    operation: str
+    resource: str
+    """The plural name, with the subresource if there is one: ``pods``, ``pods/status``."""
+    namespace: str
+    name: str
+    dry_run: bool
+    allowed: bool
+    patched: bool = False
+    error: str = ""
+    """Why it has failed; nothing if it was called and has answered."""
+    audit_annotations: Mapping[str, str] = {}
+
+
+class Reviewer:
+    """Asks the webhooks about writes."""
+
+    def __init__(self, configurations: Configurations, caller: Caller) -> None:
+        super().__init__()
+        self.calls: collections.deque[AdmissionCall] = collections.deque(maxlen=_REMEMBERED)
+        self._configurations = configurations
+        self._caller = caller
+
+    def mutate(self, attributes: Attributes) -> Obj | None:
+        """Give the object as the webhooks want it, or raise the refusal."""
+        session = sessions.current()
+        if session is None or not (selected := self._configurations.select(attributes, mutating=True)):
+            return attributes.obj
+        question = ("mutate", attributes.operation, codec.encode([attributes.obj, attributes.old]))
+        return session.answer(question, lambda: self._mutate(session, attributes, selected))
+
+    def validate(self, attributes: Attributes) -> None:
+        """Raise the refusal if there is any."""
+        session = sessions.current()
+        if session is None or not (selected := self._configurations.select(attributes, mutating=False)):
+            return
+        question = ("validate", attributes.operation, codec.encode([attributes.obj, attributes.old]))
+        session.answer(question, lambda: self._validate(session, attributes, selected))
+
+    async def _mutate(
+            self, session: sessions.Session, attributes: Attributes, selected: list[tuple[Webhook, Kind]],
+    ) -> Obj | None:
+        """Ask one by one; ask those again that want to see what the later ones have changed."""
+        seen: list[tuple[Webhook, Kind, Obj | None]] = []
+        for webhook, kind in selected:
+            obj = await self._call(session, webhook, kind, attributes)
+            attributes = _with_object(attributes, obj)
+            seen.append((webhook, kind, obj))
+        for webhook, kind, obj in seen:
+            if webhook.is_reinvoked and obj != attributes.obj:
+                attributes = _with_object(attributes, await self._call(session, webhook, kind, attributes))
+        return attributes.obj
+
+    async def _validate(
+            self, session: sessions.Session, attributes: Attributes, selected: list[tuple[Webhook, Kind]],
+    ) -> None:
+        outcomes = await asyncio.gather(
+            *(self._call(session, webhook, kind, attributes) for webhook, kind in selected), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _call(
+            self, session: sessions.Session, webhook: Webhook, kind: Kind, attributes: Attributes,
+    ) -> Obj | None:
+        """Ask one webhook; give the object as it wants it, or raise the refusal."""
+        try:
+            review = reviews.make_review(webhook, attributes, kind)
+            if not _meets_conditions(webhook, review["request"]):
+                return attributes.obj
+            if attributes.dry_run and webhook.has_side_effects:
+                raise statuses.bad_request(f'admission webhook "{webhook.name}" does not support dry run')
+            body = await self._caller.call(webhook.raw.get("clientConfig") or {}, review, webhook.timeout)
+            response = reviews.read_response(webhook, review, body)
+            allowed = response.allowed
+            shown = review["request"]["object"]
+            patched = reviews.apply_patch(response, shown) if allowed and webhook.mutating else shown
+        except (CallError, reviews.ReviewError, expressions.EvaluationError) as error:
+            self._remember(webhook, attributes, allowed=webhook.ignores_failures, error=str(error))
+            if webhook.ignores_failures:
+                logger.warning('Failed calling webhook, failing open %s: failed calling webhook "%s": %s',
+                               webhook.name, webhook.name, error)
+                return attributes.obj
+            what = "failed to call webhook: " if isinstance(error, CallError) else ""
+            raise statuses.internal(f'failed calling webhook "{webhook.name}": {what}{error}') from None
+        self._remember(webhook, attributes, allowed=allowed, patched=patched != shown,
+                       audit_annotations=response.auditAnnotations or {})
+        session.warnings += response.warnings or ()
+        if not allowed:
+            raise reviews.deny(webhook, response.status)
+        return reviews.show(patched, attributes.kind)
+
+    def _remember(self, webhook: Webhook, attributes: Attributes, **outcome: Any) -> None:
+        self.calls.append(AdmissionCall(
+            configuration=webhook.configuration, webhook=webhook.name, mutating=webhook.mutating,
+            operation=attributes.operation, resource=attributes.resource, namespace=attributes.namespace,
+            name=attributes.name, dry_run=attributes.dry_run, **outcome))
+
+
+class Gate:
+    """Where writes ask for admission: one door for the writer, closed as long as there are no webhooks."""
+
+    def __init__(self, configurations: Configurations, reviewer: Reviewer) -> None:
+        super().__init__()
+        self._configurations = configurations
+        self._reviewer = reviewer
+
+    def __bool__(self) -> bool:
+        return bool(self._configurations) and sessions.current() is not None
+
+    def mutate(
+            self, operation: Operation, kind: Kind, new: Obj, old: Obj | None,
+            *, subresource: str = "", dry_run: bool = False,
+    ) -> Obj:
+        """Give the object as the webhooks want it; what they may not change, stays."""
+        metadata = new["metadata"]
+        attributes = self._describe(operation, kind, new, old, subresource, dry_run)
+        mutated = self._reviewer.mutate(attributes)
+        if mutated is None or mutated is new or mutated == new:
+            return new
+        try:
+            cleaned = objects.settle_metadata(mutated.get("metadata"))
+        except ValueError as error:
+            raise statuses.internal(f"the object is broken by mutating webhooks: {error}") from None
+        for field in _FIXED:
+            cleaned.pop(field, None)
+            if field in metadata:
+                cleaned[field] = metadata[field]
+        return {**mutated, "metadata": cleaned}
+
+    def validate(
+            self, operation: Operation, kind: Kind, new: Obj | None, old: Obj | None,
+            *, subresource: str = "", dry_run: bool = False,
+    ) -> None:
+        self._reviewer.validate(self._describe(operation, kind, new, old, subresource, dry_run))
+
+    def review_deletion(self, kind: Kind, old: Obj, *, dry_run: bool = False) -> None:
+        attributes = self._describe("DELETE", kind, None, old, "", dry_run)
+        self._reviewer.mutate(attributes)
+        self._reviewer.validate(attributes)
+
+    @staticmethod
+    def _describe(
+            operation: Operation, kind: Kind, new: Obj | None, old: Obj | None, subresource: str, dry_run: bool,
+    ) -> Attributes:
+        metadata = (new or old or {}).get("metadata") or {}
+        namespace = metadata.get("namespace") or (metadata.get("name") if kind.bucket == "namespaces" else None)
+        return Attributes(operation, kind, subresource, namespace or "", metadata.get("name") or "",
+                          new, old, dry_run)
+
+
+# What identifies the object, and what the server decides: webhooks cannot change these.
+_FIXED: Final = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp",
+                 "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+def _with_object(attributes: Attributes, obj: Obj | None) -> Attributes:
+    return Attributes(attributes.operation, attributes.kind, attributes.subresource, attributes.namespace,
+                      attributes.name, obj, attributes.old, attributes.dry_run)
+
+
+def _meets_conditions(webhook: Webhook, request: Obj) -> bool:
+    """Evaluate the match conditions, all of which must be true for the webhook to be called."""
+    values = {"object": request["object"], "oldObject": request["oldObject"],
+              "request": {key: value for key, value in request.items() if key not in ("object", "oldObject")}}
+    errors = []
+    for condition in webhook.raw.get("matchConditions") or ():
+        try:
+            met = expressions.compile_expression(condition["expression"], _VARIABLES).evaluate(values)
+        except expressions.CompilationError as error:
+            raise statuses.not_implemented(
+                f'the match condition "{condition.get("name")}" of the webhook "{webhook.name}" ({error})') from None
+        except expressions.EvaluationError as error:
+            errors.append(error)
+        else:
+            if met is not True:
+                return False
+    if errors:
+        raise errors[0]
+    return True

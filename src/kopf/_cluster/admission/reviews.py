@@ -1,0 +1,132 @@
+"""
+Admission reviews: what is sent to a webhook, and what its answer means.
+
+The structures are those of ``admission.k8s.io/v1`` (and ``v1beta1``, which is the same in all that matters).
+"""
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from .. import codec, patches, statuses
+from ..kinds.kind import Kind, Obj
+from .configurations import Attributes, Webhook
+
+_OPTIONS: Final = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
+
+#: The only user there is.
+ADMINISTRATOR: Final[Obj] = {"username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"]}
+
+
+class ReviewError(Exception):
+    """The answer of a webhook cannot be used."""
+
+
+class Result(msgspec.Struct):
+    """The status in an answer; it matters if the operation is denied."""
+
+    code: int = 0
+    message: str = ""
+    reason: str = ""
+    details: dict[str, Any] | None = None
+
+
+class Response(msgspec.Struct):
+    """The answer of a webhook."""
+
+    uid: str = ""
+    allowed: bool = False
+    status: Result | None = None
+    patch: str | None = None
+    patchType: str | None = None
+    warnings: Sequence[str] | None = None
+    auditAnnotations: Mapping[str, str] | None = None
+
+
+class _Review(msgspec.Struct):
+    apiVersion: str = ""
+    kind: str = ""
+    response: Response | None = None
+
+
+def make_review(webhook: Webhook, attributes: Attributes, kind: Kind) -> Obj:
+    """Make the review to be sent; the objects are shown in the given version of the kind."""
+    asked = attributes.kind
+    request: Obj = {
+        "uid": str(uuid.uuid4()),
+        "kind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
+        "resource": {"group": kind.group, "version": kind.version, "resource": kind.plural},
+        "subResource": attributes.subresource,
+        "requestKind": {"group": asked.group, "version": asked.version, "kind": asked.kind},
+        "requestResource": {"group": asked.group, "version": asked.version, "resource": asked.plural},
+        "requestSubResource": attributes.subresource,
+        "name": attributes.name,
+        "namespace": attributes.namespace,
+        "operation": attributes.operation,
+        "userInfo": ADMINISTRATOR,
+        "object": show(attributes.obj, kind),
+        "oldObject": show(attributes.old, kind),
+        "dryRun": attributes.dry_run,
+        "options": {"kind": _OPTIONS[attributes.operation], "apiVersion": "meta.k8s.io/v1"}
+        | ({"dryRun": ["All"]} if attributes.dry_run else {}),
+    }
+    absent = ("subResource", "requestSubResource", "name", "namespace")
+    request = {key: value for key, value in request.items() if value or key not in absent}
+    return {"kind": "AdmissionReview", "apiVersion": f"admission.k8s.io/{webhook.review_version}", "request": request}
+
+
+def show(obj: Obj | None, kind: Kind) -> Obj | None:
+    """Show the object in a version of its kind: with no conversion, only the version itself differs."""
+    return None if obj is None else {**obj, "apiVersion": kind.api_version, "kind": kind.kind}
+
+
+def read_response(webhook: Webhook, review: Obj, body: bytes) -> Response:
+    """Read the answer, or raise `ReviewError` if it is not an answer to this review."""
+    try:
+        answer = msgspec.json.decode(body, type=_Review)
+    except msgspec.MsgspecError as error:
+        raise ReviewError(f"received invalid webhook response: {error}") from None
+    expected = review["apiVersion"]
+    if answer.response is None:
+        raise ReviewError("received invalid webhook response: webhook response is missing"
+                          if answer.kind else "received invalid webhook response: expected webhook response of "
+                                              f"{expected}, Kind=AdmissionReview, got , Kind=")
+    if webhook.review_version == "v1":
+        got = f"{answer.apiVersion}, Kind={answer.kind}"
+        if got != f"{expected}, Kind=AdmissionReview":
+            raise ReviewError("received invalid webhook response: expected webhook response of "
+                              f"{expected}, Kind=AdmissionReview, got {got}")
+        uid = review["request"]["uid"]
+        if answer.response.uid != uid:
+            raise ReviewError(f'received invalid webhook response: expected response.uid="{uid}", '
+                              f'got "{answer.response.uid}"')
+    return answer.response
+
+
+def apply_patch(response: Response, obj: Obj) -> Obj:
+    """Give the object as the webhook wants it, or raise `ReviewError`."""
+    if not response.patch:
+        return obj
+    if (response.patchType or "JSONPatch") != "JSONPatch":
+        raise ReviewError(f'webhook returned response.patchType "{response.patchType}", but only JSONPatch is known')
+    try:
+        patched = patches.json_patch(obj, codec.decode(base64.b64decode(response.patch, validate=True)))
+    except (binascii.Error, codec.DecodeError, statuses.APIStatus) as error:
+        raise ReviewError(f"the patch of the webhook cannot be applied: {error}") from None
+    if not isinstance(patched, dict):
+        raise ReviewError("the patch of the webhook makes something else than an object")
+    return patched
+
+
+def deny(webhook: Webhook, result: Result | None) -> statuses.APIStatus:
+    """Refuse the operation in the words of the webhook."""
+    result = result or Result()
+    denied = f'admission webhook "{webhook.name}" denied the request'
+    why = result.message or result.reason
+    message = f"{denied}: {why}" if why else f"{denied} without explanation"
+    return statuses.APIStatus(max(result.code, 400), result.reason, message, details=result.details)

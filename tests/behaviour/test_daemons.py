@@ -1,0 +1,263 @@
+"""Daemons: functions that accompany every object: how they begin, what they see, and what they leave on it."""
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
+from tests.behaviour.running import Journal, Logs, Operator
+
+
+async def test_they_are_started_for_every_created_object(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def fn(name: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append(name)
+        await stopped.wait()
+
+    await operator.start()
+    for name in ("a", "b", "c"):
+        await kex.create(name)
+    await calls.wait_length(3)
+    await kex.merge({"spec": {"field": "new"}}, "a")
+    await kex.create("last")
+    await calls.wait_length(4)
+    assert sorted(calls) == ["a", "b", "c", "last"]
+
+
+async def test_they_are_started_for_existing_objects_when_the_operator_starts_and_restarts(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def fn(name: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append(name)
+        await stopped.wait()
+
+    await kex.create()
+    await operator.start()
+    await calls.wait_length(1)
+    await operator.restart()
+    await calls.wait_length(2)
+    assert calls == ["obj", "obj"]
+
+
+async def test_async_daemons_run_in_the_loop_and_sync_ones_in_threads(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def async_fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append(("async", threading.current_thread() is main))
+        await stopped.wait()
+
+    @kopf.daemon("kopfexamples", registry=registry)
+    def sync_fn(stopped: kopf.SyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append(("sync", threading.current_thread() is main))
+        stopped.wait()
+
+    main = threading.current_thread()
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(2)
+    assert sorted(calls) == [("async", True), ("sync", False)]
+
+
+async def test_a_pre_scaled_executor_holds_many_sync_daemons(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    def fn(name: str, stopped: kopf.SyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append(name)
+        stopped.wait()
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.execution.max_workers = 60
+
+    operator.configure = configure
+    await operator.start()
+    for i in range(50):
+        await kex.create(f"obj{i}")
+    await calls.wait_length(50)
+    assert len(set(calls)) == 50
+
+
+async def test_several_daemons_of_one_object_run_together_with_its_handlers(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """They do not hold the handlers of changes, and the object is handled as usual."""
+    for id in ("a", "b"):
+        @kopf.daemon("kopfexamples", registry=registry, id=id, param=id)
+        async def daemon_fn(param: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+            calls.append(param)
+            await stopped.wait()
+            calls.append(f"-{param}")
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples", registry=registry)
+    def fn(reason: kopf.Reason, **_: Any) -> None:
+        calls.append(reason.value)
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    assert sorted(calls) == ["a", "b", "create", "update"]
+    await kex.delete()
+    await kex.wait_gone()
+    assert sorted(calls.items[4:]) == ["-a", "-b"]
+
+
+@pytest.mark.fastforward
+@pytest.mark.parametrize("delay", [30, 7200.0, lambda **_: 30, lambda spec, **_: spec["delay"]],
+                         ids=["int", "float", "callable", "callable-of-kwargs"])
+async def test_the_initial_delay_postpones_the_start(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], delay: Any,
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry, initial_delay=delay)
+    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append(asyncio.get_running_loop().time())
+        await stopped.wait()
+
+    await operator.start()
+    created = asyncio.get_running_loop().time()
+    await kex.create(spec={"delay": 45})
+    await calls.wait_length(1)
+    expected = delay if not callable(delay) else delay(spec={"delay": 45})
+    assert calls[0] - created == pytest.approx(expected, abs=2)
+    restarted = asyncio.get_running_loop().time()
+    await operator.restart()
+    await calls.wait_length(2)
+    assert calls[1] - restarted == pytest.approx(expected, abs=2)
+
+
+@pytest.mark.fastforward
+async def test_deletion_during_the_initial_delay(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """The daemon is never called, and the object does not wait for it."""
+    @kopf.daemon("kopfexamples", registry=registry, initial_delay=3600)
+    async def fn(**_: Any) -> None:
+        calls.append("called")
+
+    await operator.start()
+    await kex.create()
+    await kex.wait(lambda obj: get_finalizers(obj) == [FINALIZER])
+    await asyncio.sleep(10)
+    started = asyncio.get_running_loop().time()
+    await kex.delete()
+    await kex.wait_gone()
+    assert asyncio.get_running_loop().time() - started < 10
+    await asyncio.sleep(7200)
+    assert calls == []
+
+
+async def test_a_failing_callable_of_the_initial_delay_does_not_lose_the_daemon(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    def get_delay(**_: Any) -> float:
+        calls.append("asked")
+        if len(calls) == 1:
+            raise Exception("something is wrong for once")
+        return 0
+
+    @kopf.daemon("kopfexamples", registry=registry, initial_delay=get_delay)
+    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append("called")
+        await stopped.wait()
+
+    logs.expected.append("something is wrong for once")
+    operator.configure = lambda settings: setattr(settings.queueing, "error_delays", 0.01)
+    await operator.start()
+    await kex.create()
+    await calls.wait(lambda items: "called" in items)
+    await kex.delete()
+    await kex.wait_gone()
+    assert calls == ["asked", "asked", "called"]
+
+
+@pytest.mark.parametrize("stanza", ["spec", "status", "labels", "annotations", "meta", "body"])
+async def test_kwargs_are_live_views(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], stanza: str,
+) -> None:
+    """The parts that did not exist when the daemon has started, are seen as well when they appear."""
+    read: dict[str, Any] = {
+        "spec": lambda kwargs: kwargs["spec"].get("live"),
+        "status": lambda kwargs: kwargs["status"].get("live"),
+        "labels": lambda kwargs: kwargs["labels"].get("live"),
+        "annotations": lambda kwargs: kwargs["annotations"].get("live"),
+        "meta": lambda kwargs: kwargs["meta"].labels.get("live"),
+        "body": lambda kwargs: kwargs["body"].get("status", {}).get("live"),
+    }
+
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **kwargs: Any) -> None:
+        previous: object = ()
+        while not stopped:
+            if (value := read[stanza](kwargs)) != previous:
+                calls.append(value)
+                previous = value
+            await stopped.wait(0.001)
+
+    await operator.start()
+    await kex.create(spec={})
+    await calls.wait_length(1)
+    for n, value in enumerate(["1", "2", None], start=2):
+        patch = {"live": value}
+        await kex.merge({"spec": patch, "status": patch, "metadata": {"labels": patch, "annotations": patch}})
+        await calls.wait_length(n)
+    assert calls == [None, "1", "2", None]
+
+
+async def test_live_views_from_threads(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    def fn(stopped: kopf.SyncDaemonStopperChecker, spec: kopf.Spec, **_: Any) -> None:
+        while not stopped:
+            if not len(calls) or calls[-1] != spec["field"]:
+                calls.append(spec["field"])
+            stopped.wait(0.001)
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    await kex.merge({"spec": {"field": "new"}})
+    await calls.wait_length(2)
+    assert calls == ["value", "new"]
+
+
+@pytest.mark.parametrize("decorator", [kopf.daemon, kopf.timer], ids=["daemon", "timer"])
+async def test_kwargs(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], decorator: Any,
+) -> None:
+    @decorator("kopfexamples", registry=registry, param="some param")
+    async def fn(**kwargs: Any) -> None:
+        calls.append(kwargs)
+
+    await operator.start()
+    obj = await kex.create(labels={"label": "x"}, annotations={"annotation": "y"})
+    await calls.wait_length(1)
+    kwargs = calls[0]
+    assert kwargs["param"] == "some param"
+    assert kwargs["retry"] == 0
+    assert kwargs["runtime"].total_seconds() == pytest.approx(0, abs=1)
+    assert kwargs["started"].tzinfo is not None
+    assert (kwargs["name"], kwargs["namespace"], kwargs["uid"]) == ("obj", "default", obj["metadata"]["uid"])
+    assert type(kwargs["name"]) is type(kwargs["uid"]) is str
+    assert kwargs["resource"].plural == "kopfexamples"
+    assert isinstance(kwargs["body"], kopf.Body)
+    assert isinstance(kwargs["patch"], kopf.Patch)
+    assert isinstance(kwargs["memo"], kopf.Memo)
+    assert dict(kwargs["spec"]) == {"field": "value"}
+    assert dict(kwargs["labels"]) == {"label": "x"}
+    assert kwargs["annotations"]["annotation"] == "y"
+    assert kwargs["meta"].name == "obj"
+    assert kwargs["status"] == {}
+    assert hasattr(kwargs["logger"], "info")
+    assert ("stopped" in kwargs) == (decorator is kopf.daemon)
+    assert not kwargs.keys() & {"diff", "old", "new", "reason", "event", "type"}

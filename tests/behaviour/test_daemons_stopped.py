@@ -1,0 +1,179 @@
+"""The ``stopped`` kwarg of daemons: how they learn that it is time to exit, and why."""
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Objects
+from tests.behaviour.running import Journal, Operator
+
+R = kopf.DaemonStoppingReason
+
+
+async def test_it_is_false_until_the_daemon_is_to_exit(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append((bool(stopped), stopped.is_set(), stopped.reason))
+        await stopped.wait()
+        calls.append((bool(stopped), stopped.is_set(), stopped.reason))
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    await kex.delete()
+    await kex.wait_gone()
+    assert calls[0] == (False, False, None)
+    assert calls[1][:2] == (True, True)
+    assert R.RESOURCE_DELETED in calls[1][2]
+
+
+async def test_checkers_are_of_the_kind_of_the_function(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def async_fn(stopped: kopf.DaemonStopped, **_: Any) -> None:
+        calls.append(("async", type(stopped)))
+
+    @kopf.daemon("kopfexamples", registry=registry)
+    def sync_fn(stopped: kopf.DaemonStopped, **_: Any) -> None:
+        calls.append(("sync", type(stopped)))
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(2)
+    assert dict(calls.items) == {"async": kopf.AsyncDaemonStopperChecker, "sync": kopf.SyncDaemonStopperChecker}
+    assert all(issubclass(cls, kopf.DaemonStopped) for _, cls in calls)
+
+
+@pytest.mark.fastforward
+async def test_async_wait_takes_as_long_as_requested(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        for timeout in (0, 10, 3600.5):
+            started = asyncio.get_running_loop().time()
+            assert await stopped.wait(timeout) is False
+            calls.append(asyncio.get_running_loop().time() - started)
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(3)
+    assert calls.items == pytest.approx([0, 10, 3600.5], abs=0.5)
+
+
+@pytest.mark.fastforward
+async def test_async_wait_ends_at_once_when_it_is_time_to_exit(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append("waiting")
+        calls.append(await stopped.wait(1000000))
+        calls.append(await stopped.wait(1000000))
+        calls.append(await stopped.wait())
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    await asyncio.sleep(100)
+    started = asyncio.get_running_loop().time()
+    await kex.delete()
+    await kex.wait_gone()
+    assert calls == ["waiting", True, True, True]
+    assert asyncio.get_running_loop().time() - started < 10
+
+
+async def test_sync_wait(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    def fn(stopped: kopf.SyncDaemonStopperChecker, **_: Any) -> None:
+        started = time.monotonic()
+        calls.append(stopped.wait(0.02))
+        calls.append(time.monotonic() - started >= 0.02)
+        calls.append(stopped.wait(1000))
+        calls.append(stopped.wait())
+        calls.append(bool(stopped))
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(2)
+    await kex.delete()
+    await kex.wait_gone()
+    assert calls == [False, True, True, True, True]
+
+
+@pytest.mark.parametrize("kind", ["async", "sync"])
+@pytest.mark.parametrize("reason", [R.RESOURCE_DELETED, R.FILTERS_MISMATCH, R.OPERATOR_EXITING])
+async def test_reasons(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        reason: kopf.DaemonStoppingReason, kind: str,
+) -> None:
+    async def async_fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append(stopped.reason)
+        await stopped.wait()
+        calls.append(stopped.reason)
+
+    def sync_fn(stopped: kopf.SyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append(stopped.reason)
+        stopped.wait()
+        calls.append(stopped.reason)
+
+    kopf.daemon("kopfexamples", registry=registry, labels={"match": "yes"})(
+        async_fn if kind == "async" else sync_fn)
+    await operator.start()
+    await kex.create(labels={"match": "yes"})
+    await calls.wait_length(1)
+    match reason:
+        case R.RESOURCE_DELETED:
+            await kex.delete()
+        case R.FILTERS_MISMATCH:
+            await kex.merge({"metadata": {"labels": {"match": "no"}}})
+        case R.OPERATOR_EXITING:
+            await operator.stop()
+    await calls.wait_length(2)
+    others = (R.RESOURCE_DELETED | R.FILTERS_MISMATCH | R.OPERATOR_EXITING) & ~reason
+    assert calls[0] is None
+    assert reason in calls[1]
+    assert not calls[1] & others
+
+
+@pytest.mark.fastforward
+async def test_several_reasons_are_combined(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry, labels={"match": "yes"}, cancellation_backoff=1000,
+                 cancellation_timeout=1000)
+    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append("started")
+        await stopped.wait()
+        calls.append("stopping")
+        try:
+            await asyncio.sleep(1000000)
+        finally:
+            calls.append(stopped.reason)
+
+    await operator.start()
+    await kex.create(labels={"match": "yes"})
+    await calls.wait_length(1)
+    await kex.merge({"metadata": {"labels": {"match": "no"}}})
+    await calls.wait_length(2)
+    await kex.delete()
+    await kex.wait_gone()
+    expected = R.FILTERS_MISMATCH | R.RESOURCE_DELETED | R.DAEMON_SIGNALLED | R.DAEMON_CANCELLED
+    assert calls[-1] == expected
+
+
+def test_the_values_of_reasons() -> None:
+    """They are documented as numbers."""
+    assert {reason.name: reason.value for reason in R} == {
+        "DONE": 1, "FILTERS_MISMATCH": 2, "RESOURCE_DELETED": 4, "OPERATOR_PAUSING": 8, "OPERATOR_EXITING": 16,
+        "DAEMON_SIGNALLED": 32, "DAEMON_CANCELLED": 64, "DAEMON_ABANDONED": 128,
+    }

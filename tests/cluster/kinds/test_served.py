@@ -1,0 +1,104 @@
+"""
+The built-in kinds as clients meet them: listed, pruned, completed, and refused.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+from kopf._cluster.kinds.resources import read_resources
+from tests.cluster.conftest import CRDS, STRATEGIC, Client, make_definition
+
+AGGREGATED = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
+PODS = "/api/v1/namespaces/default/pods"
+UNCONVERTED = {("autoscaling", "v1"), ("events.k8s.io", "v1")}
+
+
+def make_pod(**fields: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+            "spec": {"containers": [{"name": "x", "image": "y"}]}, **fields}
+
+
+async def test_all_stable_resources_are_listed(client: Client) -> None:
+    listed = {}
+    for path in ("/api", "/apis"):
+        for group in (await client.get(path, headers=AGGREGATED))["items"]:
+            for version in group["versions"]:
+                for item in version["resources"]:
+                    key = group["metadata"]["name"], version["version"], item["resource"]
+                    listed[key] = (item["verbs"], {sub["subresource"]: sub["verbs"]
+                                                   for sub in item.get("subresources", [])})
+    assert listed == {
+        (one.group, one.version, one.plural): (list(one.verbs), {
+            name: list(sub.verbs) for name, sub in one.subresources.items()})
+        for one in read_resources() if not one.is_preview and (one.group, one.version) not in UNCONVERTED
+    }
+
+
+async def test_subresources_tell_of_which_kinds_they_are(client: Client) -> None:
+    listed = {item["name"]: item for item in (await client.get("/apis/apps/v1"))["resources"]}
+    assert listed["deployments/scale"] == {
+        "name": "deployments/scale", "singularName": "", "namespaced": True, "group": "autoscaling", "version": "v1",
+        "kind": "Scale", "verbs": ["get", "patch", "update"]}
+    assert "group" not in listed["deployments/status"]
+
+
+async def test_what_is_not_stored_is_refused_clearly(client: Client) -> None:
+    reply = await client.call("POST", "/apis/authentication.k8s.io/v1/tokenreviews", json={})
+    assert (reply.status, reply.body["reason"]) == (501, "NotImplemented")
+    assert "tokenreviews.authentication.k8s.io is not supported" in reply.body["message"]
+
+
+async def test_unknown_fields_are_lost(client: Client) -> None:
+    obj = await client.create(PODS, make_pod(alien={"x": 1}))
+    assert "alien" not in obj
+    obj = await client.patch(f"{PODS}/p/status", {"status": {"kopf": {"progress": {}}, "phase": "Running"}})
+    assert obj["status"]["phase"] == "Running"
+    assert "kopf" not in obj["status"]
+    before = (await client.get(f"{PODS}/p"))["metadata"]["resourceVersion"]
+    obj = await client.patch(f"{PODS}/p/status", {"status": {"kopf": {"progress": {}}}})
+    assert obj["metadata"]["resourceVersion"] == before
+
+
+async def test_new_objects_are_completed(client: Client) -> None:
+    spec = (await client.create(PODS, make_pod()))["spec"]
+    assert (spec["restartPolicy"], spec["containers"][0]["imagePullPolicy"]) == ("Always", "Always")
+
+
+async def test_items_added_by_patches_are_completed_too(client: Client) -> None:
+    await client.create(PODS, make_pod())
+    patch = {"spec": {"containers": [{"name": "x", "ports": [{"containerPort": 80}]}]}}
+    obj = await client.patch(f"{PODS}/p", patch, STRATEGIC)
+    assert obj["spec"]["containers"][0]["ports"] == [{"containerPort": 80, "protocol": "TCP"}]
+
+
+async def test_wrong_types_are_bad_requests(client: Client) -> None:
+    reply = await client.call("POST", PODS, json=make_pod(spec={"containers": {"name": "x"}}))
+    assert (reply.status, reply.body["reason"]) == (400, "BadRequest")
+    assert reply.body["message"] == (
+        'Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal object into '
+        "Go struct field PodSpec.spec.containers of type []v1.Container")
+
+
+async def test_wrong_contents_are_invalid(client: Client) -> None:
+    reply = await client.call("POST", PODS, json=make_pod(spec={"restartPolicy": "Rarely", "containers": [{}]}))
+    assert (reply.status, reply.body["reason"]) == (422, "Invalid")
+    assert {(cause["field"], cause["reason"]) for cause in reply.body["details"]["causes"]} == {
+        ("spec.restartPolicy", "FieldValueNotSupported"), ("spec.containers[0].name", "FieldValueRequired")}
+
+
+async def test_definitions_are_pruned_as_well(client: Client, kexes: str) -> None:
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/kexes.example.com"
+    obj = await client.patch(path, {"spec": {"alien": True}})
+    assert "alien" not in obj["spec"]
+
+
+async def test_definitions_that_are_too_deep_are_refused(client: Client) -> None:
+    for depth in (450, 900):
+        schema: dict[str, Any] = {"type": "object"}
+        for _ in range(depth):
+            schema = {"type": "object", "properties": {"a": schema}}
+        definition = make_definition()
+        definition["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": schema}
+        reply = await client.call("POST", CRDS, json=definition)
+        assert reply.status == 400
+        assert reply.body["kind"] == "Status"

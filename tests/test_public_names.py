@@ -1,0 +1,160 @@
+"""What is promised to the users: the names they import. Everything behind an underscore may change."""
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import inspect
+import pkgutil
+import subprocess
+import sys
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import kopf
+import kopf.cli
+import kopf.on
+import kopf.testing
+
+# The names of the original framework: existing operators import them.
+EXPECTED: dict[ModuleType, str] = {
+    kopf: """
+        on lifecycles subhandler register execute daemon timer index configure LogFormat login_via_pykube
+        login_via_client login_via_async_client login_with_kubeconfig login_with_service_account LoginError
+        ConnectionInfo AiohttpSession event info warn exception spawn_tasks run_tasks operator run adopt label
+        harmonize_naming adjust_namespace not_ all_ any_ none_ get_default_lifecycle set_default_lifecycle
+        build_object_reference build_owner_reference append_owner_reference remove_owner_reference ErrorsMode
+        AdmissionError WebhookClientConfigService WebhookClientConfig Operation UserInfo Headers SSLPeer WebhookFn
+        WebhookServerProtocol WebhookServer WebhookK3dServer WebhookMinikubeServer WebhookDockerDesktopServer
+        WebhookNgrokTunnel WebhookAutoServer WebhookAutoTunnel PermanentError TemporaryError HandlerTimeoutError
+        HandlerRetriesError OperatorRegistry get_default_registry set_default_registry PRESENT ABSENT
+        OperatorSettings DiffBaseStorage AnnotationsDiffBaseStorage StatusDiffBaseStorage MultiDiffBaseStorage
+        ProgressRecord ProgressStorage AnnotationsProgressStorage StatusProgressStorage MultiProgressStorage
+        SmartProgressStorage RawEventType RawEvent RawBody Status Spec Meta Body BodyEssence Labels Annotations
+        ObjectReference OwnerReference Memo Index Store Logger ObjectLogger LocalObjectLogger FieldSpec FieldPath
+        Diff DiffItem DiffOperation HandlerId Reason Patch PatchFn DaemonStopped DaemonStoppingReason
+        SyncDaemonStopperChecker AsyncDaemonStopperChecker Resource EVERYTHING
+    """,
+    kopf.on: """
+        startup cleanup login probe validate mutate resume create update delete field index event daemon timer
+        subhandler register
+    """,
+    kopf.testing: "KopfRunner",
+    kopf.lifecycles: "all_at_once one_by_one randomized shuffled asap",
+    kopf.cli: "CLIControls main",
+}
+
+# Those that are still to be made. What is made must be removed from here.
+MISSING: dict[ModuleType, str] = {
+    kopf: """
+        AdmissionError WebhookClientConfigService WebhookClientConfig Operation UserInfo Headers SSLPeer WebhookFn
+        WebhookServerProtocol WebhookServer WebhookK3dServer WebhookMinikubeServer WebhookDockerDesktopServer
+        WebhookNgrokTunnel WebhookAutoServer WebhookAutoTunnel
+    """,
+    kopf.on: "probe validate mutate",
+}
+
+# Those that the original framework does not have.
+ADDED: dict[ModuleType, str] = {
+    kopf.testing: "LocalCluster",
+}
+
+FACES = [kopf, kopf.on, kopf.testing]
+PUBLIC_MODULES = {"kopf.on", "kopf.testing", "kopf.cli"}
+
+modules = pytest.mark.parametrize("module", FACES, ids=lambda module: module.__name__)
+
+
+def get_names(table: dict[ModuleType, str], module: ModuleType) -> set[str]:
+    return set(table.get(module, "").split())
+
+
+@pytest.mark.parametrize(("module", "name"), [
+    (module, name) for module in EXPECTED for name in sorted(get_names(EXPECTED, module) - get_names(MISSING, module))
+], ids=lambda arg: arg if isinstance(arg, str) else arg.__name__)
+def test_names_of_the_original_framework_exist(module: ModuleType, name: str) -> None:
+    assert hasattr(module, name)
+
+
+@pytest.mark.parametrize("module", MISSING, ids=lambda module: module.__name__)
+def test_names_are_not_called_missing_when_they_are_there(module: ModuleType) -> None:
+    missing = get_names(MISSING, module)
+    assert missing <= get_names(EXPECTED, module)
+    assert {name for name in missing if hasattr(module, name)} == set()
+
+
+@modules
+def test_exactly_the_promised_names_are_exported(module: ModuleType) -> None:
+    promised = get_names(EXPECTED, module) - get_names(MISSING, module) | get_names(ADDED, module)
+    assert {*module.__all__} == promised
+
+
+@modules
+def test_exported_names_exist_and_are_listed_once(module: ModuleType) -> None:
+    assert [name for name in module.__all__ if not hasattr(module, name)] == []
+    assert len(module.__all__) == len(set(module.__all__))
+    namespace: dict[str, Any] = {}
+    exec(f"from {module.__name__} import *", namespace)
+    assert namespace.keys() - {"__builtins__"} == set(module.__all__)
+
+
+@modules
+def test_nothing_public_is_forgotten_in_the_lists(module: ModuleType) -> None:
+    functions = {
+        name
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
+    }
+    assert functions <= set(module.__all__)
+
+
+def test_nothing_else_is_seen_in_the_main_module() -> None:
+    assert {
+        name
+        for name, value in vars(kopf).items()
+        if not name.startswith("_") and name not in kopf.__all__ and not inspect.ismodule(value)
+    } - {"annotations"} == set()
+
+
+@pytest.mark.parametrize(("module", "name"), [
+    (module, name) for module in FACES for name in module.__all__
+], ids=lambda arg: arg if isinstance(arg, str) else arg.__name__)
+def test_everything_public_is_documented(module: ModuleType, name: str) -> None:
+    value = getattr(module, name)
+    is_ours = getattr(value, "__module__", "").partition(".")[0] == "kopf"
+    if (inspect.isclass(value) or inspect.isfunction(value)) and is_ours:
+        assert inspect.getdoc(value)
+
+
+# --- the package as a whole ---
+
+ALL_MODULES = sorted(
+    info.name for info in pkgutil.walk_packages(kopf.__path__, "kopf.") if not info.name.endswith("__main__")
+)
+
+
+def test_all_else_is_behind_an_underscore() -> None:
+    public = {name for name in ALL_MODULES if not any(part.startswith("_") for part in name.split("."))}
+    assert {name for name in public if not name.startswith("kopf.cli.")} == PUBLIC_MODULES
+
+
+@pytest.mark.parametrize("name", ALL_MODULES)
+def test_every_module_tells_what_it_is_for(name: str) -> None:
+    module = importlib.import_module(name)
+    assert (module.__doc__ or "").strip()
+    assert [name for name in getattr(module, "__all__", []) if not hasattr(module, name)] == []
+
+
+def test_the_version_is_known() -> None:
+    version, parts = vars(kopf)["__version__"], vars(kopf)["__version_tuple__"]
+    assert version == importlib.metadata.version("kopf")
+    assert isinstance(parts, tuple)
+    assert list(map(str, parts[:2])) == version.split(".")[:2]
+
+
+def test_importing_the_framework_does_not_load_what_is_not_needed_in_production() -> None:
+    unneeded = ["kopf._cluster", "kopf.testing", "kopf.cli", "click", "cryptography", "kubernetes", "pykube", "uvloop"]
+    code = f"import kopf, sys; print([name for name in {unneeded!r} if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    assert result.stdout.strip() == "[]"
