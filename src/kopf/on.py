@@ -13,6 +13,7 @@ arguments name the resource: ``(name)``, ``(group, name)``, ``(group/version, na
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypedDict, TypeVar, Unpack
 
@@ -329,12 +330,24 @@ def _looks_like_handler(fn: Callable[..., Any]) -> bool:
     return code is not None and bool(code.co_flags & 0x08)  # CO_VARKEYWORDS
 
 
-def _check_function(fn: object) -> None:
+def _check_function(fn: Callable[..., Any]) -> None:
     if not callable(fn):
         raise TypeError(
             f"A handler must be a function, got {fn!r}. Methods can be registered when their instance exists: "
             "kopf.on.create('pods')(instance.method)."
         )
+    if not inspect.ismethod(fn) and _takes_instance(fn):
+        raise TypeError(
+            f"{getattr(fn, '__qualname__', fn)} looks like a method, and there is no instance to call it for. "
+            "Decorate a function or a static method, or register the methods of an instance when it exists: "
+            "kopf.on.create('pods')(instance.method)."
+        )
+
+
+def _takes_instance(fn: Callable[..., Any]) -> bool:
+    """Tell if the first argument is for an instance or a class: handlers are called with kwargs only."""
+    code = getattr(fn, "__code__", None)
+    return code is not None and code.co_argcount > 0 and code.co_varnames[0] in ("self", "cls")
 
 
 def _make_id(fn: Callable[..., Any], id: str | None, path: FieldPath = ()) -> HandlerId:

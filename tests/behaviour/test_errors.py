@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ def now() -> float:
 def get_intervals(calls: Journal[Any]) -> list[float]:
     """The time between the attempts."""
     times = [*calls]
-    return [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    return [later - earlier for earlier, later in itertools.pairwise(times)]
 
 
 @pytest.mark.parametrize(("options", "delay"), [

@@ -211,3 +211,30 @@ async def test_the_number_of_threads_can_be_limited(
         await kex.wait_handled(name)
     assert len(calls) == 100
     assert max(calls) <= 2
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+async def test_the_number_of_objects_handled_at_once_can_be_limited(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], limit: int,
+) -> None:
+    running = 0
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(**_: Any) -> None:
+        nonlocal running
+        running += 1
+        calls.append(running)
+        await asyncio.sleep(0.002)
+        running -= 1
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.queueing.worker_limit = limit
+    operator.configure = configure
+    await operator.start()
+    names = [f"obj{i}" for i in range(20)]
+    for name in names:
+        await kex.create(name)
+    for name in names:
+        await kex.wait_handled(name)
+    assert len(calls) == 20
+    assert max(calls) == limit

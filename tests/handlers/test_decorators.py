@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._handlers.handlers import ActivityHandler, ChangingHandler, WatchingHandler
+from kopf._handlers.handlers import (
+    ActivityHandler,
+    ChangingHandler,
+    DaemonHandler,
+    IndexingHandler,
+    TimerHandler,
+    WatchingHandler,
+)
 from kopf._handlers.registry import OperatorRegistry
 from kopf._values.reasons import Activity, Reason
 from kopf._values.selectors import EVERYTHING, Selector
@@ -141,6 +148,27 @@ def test_options_of_changes(registry: OperatorRegistry, decorator: Decorator) ->
     handler = declare(decorator, registry, field="spec.field", old=0, new=kopf.PRESENT)
     assert handler.old == 0
     assert handler.new is kopf.PRESENT
+
+
+@pytest.mark.parametrize(("decorator", "handler_class"), [
+    (kopf.daemon, DaemonHandler), (kopf.timer, TimerHandler), (kopf.index, IndexingHandler)
+])
+def test_handlers_of_the_background(registry: OperatorRegistry, decorator: Decorator, handler_class: Any) -> None:
+    handler = declare(decorator, registry)
+    assert type(handler) is handler_class
+    assert (handler.id, handler.fn, handler.selector) == ("function", function, Selector("kopfexamples"))
+
+
+@pytest.mark.parametrize(("decorator", "options"), [
+    (kopf.daemon, {"initial_delay": 1, "cancellation_backoff": 2, "cancellation_timeout": 3}),
+    (kopf.daemon, {"cancellation_polling": 4}),
+    (kopf.timer, {"initial_delay": 1, "interval": 2, "idle": 3, "sharp": True}),
+])
+def test_options_of_the_background(registry: OperatorRegistry, decorator: Decorator, options: Any) -> None:
+    handler, default = declare(decorator, registry, **options), declare(decorator, OperatorRegistry())
+    for name, value in options.items():
+        assert getattr(handler, name) == value
+        assert not getattr(default, name)
 
 
 @pytest.mark.parametrize("decorator", RESOURCES)
@@ -281,7 +309,7 @@ def test_handlers_of_raw_events_are_never_retried(registry: OperatorRegistry, op
         declare(kopf.on.event, registry, **options)
 
 
-@pytest.mark.parametrize("decorator", [kopf.on.event, kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume])
+@pytest.mark.parametrize("decorator", [decorator for decorator in RESOURCES if decorator is not kopf.on.field])
 def test_decorators_cannot_be_used_without_arguments(decorator: Any) -> None:
     async def coroutine(**_: Any) -> None: ...
 

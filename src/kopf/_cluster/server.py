@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import concurrent.futures
+import contextvars
 import dataclasses
 import json
 import pathlib
@@ -159,6 +160,10 @@ class ClusterServer:
 
     def apply(self, manifest: Mapping[str, Any]) -> Obj:
         """Create the object, or merge the manifest into the existing one; nobody is asked for admission."""
+        return contextvars.copy_context().run(self._apply, manifest)
+
+    def _apply(self, manifest: Mapping[str, Any]) -> Obj:
+        self._faults.clock.use()
         kind = self._need_kind(manifest)
         metadata = manifest.get("metadata") or {}
         namespace = (metadata.get("namespace") or "default") if kind.namespaced else ""
@@ -380,10 +385,8 @@ class LocalCluster:
         await self._start_server(credentials, self._used_port, snapshot)
 
     def _write_kubeconfig(self, text: str) -> None:
-        if self._directory is not None:
-            pass  # a new one in the place of the old one
-        elif self._wanted_kubeconfig is None:
-            self._directory = tempfile.TemporaryDirectory(prefix="kopf-local-cluster-")
+        if self._wanted_kubeconfig is None:
+            self._directory = self._directory or tempfile.TemporaryDirectory(prefix="kopf-local-cluster-")
             self.kubeconfig = pathlib.Path(self._directory.name) / "kubeconfig.yaml"
         else:
             self.kubeconfig = self._wanted_kubeconfig

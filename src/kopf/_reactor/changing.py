@@ -32,6 +32,7 @@ from kopf._reactor.causation import Detection, detect
 from kopf._reactor.environment import Environment
 from kopf._reactor.progress import HandlerState, Progress, find_overtaken
 from kopf._reactor.selection import select_accompanying, select_called, select_spawning, select_subhandlers
+from kopf._reactor.shadows import Shadows
 from kopf._reactor.stopping import DaemonStoppingReason
 from kopf._settings.logs import ObjectLogger
 from kopf._values import codec
@@ -111,6 +112,7 @@ class HandlingCycle:
         known: Known | None = None,
         background: Background | None = None,
         baseline: BodyEssence | None = None,
+        shadows: Shadows | None = None,
         user_code: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self._env = env
@@ -122,6 +124,8 @@ class HandlingCycle:
         self._unsaved = unsaved
         self._known = known
         self._background = background
+        self._shadows = shadows if shadows is not None else Shadows()
+        self._is_restoring = False
         self._digests: dict[FieldPath, str] = {}
         self.baseline = baseline
         """The state of the object as of the beginning of its creation; all later changes are updates."""
@@ -138,6 +142,8 @@ class HandlingCycle:
         )
         if self._unsaved is not None and _is_outdated(self._unsaved, detection):
             self._unsaved = None
+        if detection.reason is Reason.CREATE and self._unsaved is None:
+            detection = self._consult_shadow(detection)
         cause = self._make_cause(detection)
         accompanying = select_accompanying(self._handlers.changing, cause)
         overtaken = self._find_overtaken(cause, accompanying)
@@ -154,6 +160,21 @@ class HandlingCycle:
         if not accompanying and not spawning:
             return await self._release(cause)
         return await self._handle(cause, accompanying, spawning, overtaken)
+
+    def _consult_shadow(self, detection: Detection) -> Detection:
+        """Tell the new objects from those that were handled, but have lost the trace of it."""
+        uid = self._obj.head.uid
+        digest = self._shadows.recall(uid)
+        if digest is None:
+            return detection
+        self._is_restoring = self._shadows.may_restore(uid)
+        if self._env.warnings.is_new(uid):
+            self._logger.warning(
+                "The last handled configuration of the object was removed by somebody else. It is not considered as "
+                "new, since it was already handled here. After a restart, it will be."
+            )
+        reason = Reason.NOOP if digest == _make_digest(detection.new) else Reason.UPDATE
+        return dataclasses.replace(detection, reason=reason)
 
     def bury(self) -> None:
         """Say goodbye to an object that exists no more, if any handlers were for it."""
@@ -236,8 +257,7 @@ class HandlingCycle:
         if cause.reason not in (Reason.UPDATE, Reason.NOOP):
             return None
         if handler.field not in self._digests:
-            content = codec.encode(thaw(resolve(cause.new, handler.field)))
-            self._digests[handler.field] = hashlib.blake2b(content, digest_size=6).hexdigest()
+            self._digests[handler.field] = _make_digest(resolve(cause.new, handler.field))
         return self._digests[handler.field]
 
     def _accompany(self, cause: ChangingCause, spawning: Sequence[SpawningHandler]) -> None:
@@ -388,8 +408,9 @@ class HandlingCycle:
             change = FinalizerChange.REMOVE
         if self._obj.head.finalizers != [self._finalizer] or not self._is_deleted:  # else, all that will disappear
             progress.purge(accompanying, outgoing)
-        if cause.reason in (Reason.CREATE, Reason.UPDATE) and accompanying:
+        if (cause.reason in (Reason.CREATE, Reason.UPDATE) or self._is_restoring) and accompanying:
             essence = self._get_handled_essence(cause)
+            self._shadows.remember(self._obj.head.uid, _make_digest(essence))
             self._env.settings.persistence.diffbase_storage.store(body=self._body, patch=outgoing, essence=essence)
         if cause.reason is Reason.NOOP and not outgoing and change is None:
             self._logger.debug("Something has changed, but we are not interested (the essence is the same).")
@@ -461,8 +482,27 @@ class HandlingCycle:
         if obj is None:
             self._logger.debug("Patching was skipped: the object does not exist anymore.")
             return Step(None, resumed=True)
+        if "status" in outgoing:
+            self._check_status(obj, outgoing)
         is_changed = obj.head.resourceVersion != self._obj.head.resourceVersion
         return Step(obj, changed=is_changed, delay=delay, resumed=resumed, progress=known)
+
+    def _check_status(self, obj: KubeObject, outgoing: Patch) -> None:
+        """Warn (once) about the fields of the status that the API has silently dropped, e.g. the results."""
+        status = outgoing.get("status") or {}
+        for key, value in status.items():
+            is_lost = value not in (None, {}) and resolve(obj, ("status", key)) is None
+            if is_lost and self._env.warnings.is_new((self._resource, key)):
+                self._logger.warning(
+                    "The field %r is dropped by the API, as the schema of %r does not know it. Permit it in the schema "
+                    "(e.g. 'x-kubernetes-preserve-unknown-fields: true' in the status), or do not return results.",
+                    f"status.{key}",
+                    self._resource,
+                )
+
+
+def _make_digest(value: object) -> str:
+    return hashlib.blake2b(codec.encode(value), digest_size=6).hexdigest()
 
 
 def _is_outdated(unsaved: Unsaved, detection: Detection) -> bool:

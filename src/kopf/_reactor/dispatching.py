@@ -24,6 +24,7 @@ from kopf._reactor.daemons import DaemonRun
 from kopf._reactor.environment import Environment
 from kopf._reactor.mailbox import Mailbox
 from kopf._reactor.selection import could_match
+from kopf._reactor.shadows import Shadows
 from kopf._reactor.stopping import DaemonStoppingReason
 from kopf._reactor.timers import TimerRun
 from kopf._reactor.watching import handle_raw_event
@@ -66,6 +67,7 @@ class Dispatcher:
         self._occupied = 0
         self._is_stopping = False
         self._is_waiting_for_gate = False
+        self._shadows = Shadows()
         self._background = (
             Background(env, resource, _make_run, on_exit=self._revisit) if handlers.spawning else None
         )
@@ -221,6 +223,7 @@ class Dispatcher:
             self._start_workers()
 
     def _forget(self, obj: KubeObject) -> None:
+        self._shadows.forget(obj.head.uid)
         if could_match(self._handlers.changing, obj.head):
             cycle = HandlingCycle(self._env, self._resource, self._handlers, obj, initial=False, unsaved=None)
             try:
@@ -253,6 +256,7 @@ class Dispatcher:
             known=progress,
             background=self._background,
             baseline=mailbox.baseline,
+            shadows=self._shadows,
             user_code=self._in_user_code,
         )
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 from kopf._client.api import APIClient
@@ -12,6 +12,19 @@ from kopf._reactor.clock import Clock
 from kopf._reactor.indexing import Gate, Indexers
 from kopf._reactor.memos import Memos
 from kopf._settings.settings import OperatorSettings
+
+
+class Warnings:
+    """What was already warned of, so that it is not repeated for every object."""
+
+    def __init__(self) -> None:
+        self._known: set[Hashable] = set()
+
+    def is_new(self, key: Hashable) -> bool:
+        """Tell if it was not warned of yet; it is considered as warned then."""
+        is_new = key not in self._known
+        self._known.add(key)
+        return is_new
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -27,5 +40,6 @@ class Environment:
     indexers: Indexers
     gate: Gate
     """Closed until the indices are filled with what existed before the operator started."""
+    warnings: Warnings = dataclasses.field(default_factory=Warnings)
     comparable_versions: bool
     """Whether the server guarantees that resource versions can be compared (Kubernetes 1.35 and up)."""

@@ -1,0 +1,30 @@
+"""
+A cluster as if it had nodes: what is put together when the simulation is on.
+"""
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..kinds.registry import Registry
+from ..storage import Change, Store
+from ..writing import Writer
+from .access import Objects
+from .nodes import Nodes
+from .work import WorkQueue
+
+
+class ControlLoop(Protocol):
+    """What follows the changes of objects."""
+
+    def observe(self, bucket: str, change: Change) -> None: ...
+
+
+def make_simulation(store: Store, registry: Registry, writer: Writer, queue: WorkQueue) -> list[ControlLoop]:
+    """Make all control loops of the simulation."""
+    access = Objects(store, registry, writer, queue)
+    return [Nodes(access)]
+
+
+def create_nodes(store: Store, registry: Registry, writer: Writer, queue: WorkQueue) -> None:
+    """Create the node on which everything runs."""
+    Nodes.create_initial(Objects(store, registry, writer, queue))

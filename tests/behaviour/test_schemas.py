@@ -1,0 +1,118 @@
+"""Custom resources with strict schemas: what they do not know is dropped, what is wrong is refused."""
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.conftest import make_crd
+from tests.behaviour.objects import API, Objects, get_annotations, get_progress, watch
+from tests.behaviour.running import Journal, Logs, Operator
+
+pytestmark = pytest.mark.fastforward
+
+
+@pytest.fixture(params=[True, False], ids=["subresource", "regular"])
+async def strict(request: pytest.FixtureRequest, operator: Operator, api: API) -> AsyncIterator[Objects]:
+    """The objects of a kind that has one integer in its spec, and nothing in its status but one more integer."""
+    crd = make_crd("StrictExample", "strictexamples", status=request.param)
+    field = {"type": "object", "properties": {"field": {"type": "integer", "maximum": 100}}}
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = {
+        "type": "object", "properties": {"spec": field, "status": field}}
+    operator.cluster.apply(crd)
+    async with watch(api, "StrictExample", "strictexamples") as objects:
+        yield objects
+
+
+async def test_results_that_are_dropped_by_the_schema_do_not_repeat_the_handling(
+        operator: Operator, registry: kopf.OperatorRegistry, strict: Objects, calls: Journal[Any], logs: Logs,
+) -> None:
+    for id in ("a", "b"):
+        @kopf.on.create("strictexamples", registry=registry, id=id)
+        @kopf.on.update("strictexamples", registry=registry, id=id)
+        async def fn(reason: kopf.Reason, patch: kopf.Patch, **_: Any) -> str:
+            calls.append(reason.value)
+            patch.status["field"] = 1
+            return "result"
+
+    await operator.start(watching=("strictexamples",))
+    await strict.create(spec={"field": 1, "unknown": "dropped"})
+    obj = await strict.wait_handled()
+    assert obj["spec"] == {"field": 1}
+    assert obj["status"] == {"field": 1}
+    await strict.merge({"spec": {"field": 2}})
+    await strict.wait_handled(field=2)
+    await strict.create("another", spec={"field": 1})
+    await strict.wait_handled("another")
+    assert calls == ["create", "create", "update", "update", "create", "create"]
+
+
+async def test_progress_in_a_status_that_is_dropped_is_not_needed(
+        operator: Operator, registry: kopf.OperatorRegistry, strict: Objects, calls: Journal[Any],
+) -> None:
+    """By default, the progress is in the annotations, which are not subject to schemas."""
+    @kopf.on.create("strictexamples", registry=registry)
+    async def fn(retry: int, **_: Any) -> None:
+        calls.append(retry)
+        if retry < 3:
+            raise kopf.TemporaryError("not yet", delay=100)
+
+    await operator.start(watching=("strictexamples",))
+    await strict.create(spec={"field": 1})
+    await strict.wait_handled()
+    assert calls == [0, 1, 2, 3]
+    assert all("status" not in obj for obj in strict.get_history())
+
+
+@pytest.mark.parametrize("stanza", ["spec", "status"])
+async def test_refused_patches_of_handlers_are_reported_once_and_never_go_hot(
+        operator: Operator, registry: kopf.OperatorRegistry, strict: Objects, calls: Journal[Any], logs: Logs,
+        stanza: str,
+) -> None:
+    @kopf.on.create("strictexamples", registry=registry)
+    async def fn(patch: kopf.Patch, name: str, **_: Any) -> None:
+        calls.append(name)
+        patch.setdefault(stanza, {})["field"] = 101 if name == "bad" else 99
+
+    logs.expected.append(rf"{stanza}\.field")
+    await operator.start(watching=("strictexamples",))
+    await strict.create("bad", spec={"field": 1})
+    await logs.wait(".*left alone.*", times=6)
+    (error,) = logs.get_messages("bad", level=logging.WARNING)
+    assert "101" in error
+    assert "100" in error
+    await strict.create("good", spec={"field": 1})
+    obj = await strict.wait(lambda obj: obj.get(stanza, {}).get("field") == 99, "good")
+    assert obj
+    assert calls == ["bad", "good"]
+    # It can still be deleted, of course.
+    await strict.delete("bad")
+    await strict.wait_gone("bad")
+
+
+async def test_the_object_changed_by_hand_so_that_it_is_accepted(
+        operator: Operator, registry: kopf.OperatorRegistry, strict: Objects, calls: Journal[Any], logs: Logs,
+) -> None:
+    """The object itself is invalid, as the schema has become stricter since its creation: nothing can be stored."""
+    @kopf.on.create("strictexamples", registry=registry, id="a")
+    @kopf.on.create("strictexamples", registry=registry, id="b")
+    async def fn(spec: kopf.Spec, **_: Any) -> None:
+        calls.append(spec["field"])
+
+    logs.expected.append(r"spec\.field")
+    await strict.create(spec={"field": 60})
+    crd = await strict.api.request(
+        "GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/strictexamples.kopf.dev")
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["field"]["maximum"] = 50
+    operator.cluster.apply(crd)
+    await operator.start(watching=("strictexamples",))
+    await logs.wait(".*left alone.*", times=6)
+    assert calls == [60]
+    assert not get_annotations(await strict.get())
+    await strict.merge({"spec": {"field": 40}})
+    obj = await strict.wait_handled(field=40)
+    assert not get_progress(obj)
+    assert calls[-1] == 40

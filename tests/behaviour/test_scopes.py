@@ -1,0 +1,101 @@
+"""Scopes: which namespaces the operator serves, and objects of no namespace."""
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.conftest import make_crd
+from tests.behaviour.objects import API, MERGE_PATCH, Obj, get_annotations, is_handled
+from tests.behaviour.running import Journal, Operator
+
+NAMESPACES = ("default", "ns1", "ns2")
+
+
+@pytest.fixture(autouse=True)
+def _namespaces(operator: Operator) -> None:
+    for name in NAMESPACES:
+        operator.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+
+@pytest.fixture(autouse=True)
+def _handlers(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def fn(namespace: str, reason: kopf.Reason, **_: Any) -> None:
+        calls.append((namespace, reason.value))
+
+
+def get_path(namespace: str, name: str = "") -> str:
+    return f"/apis/kopf.dev/v1/namespaces/{namespace}/kopfexamples/{name}".rstrip("/")
+
+
+async def create_everywhere(api: API) -> None:
+    obj = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": "obj"}, "spec": {"field": "value"}}
+    for namespace in NAMESPACES:
+        await api.request("POST", get_path(namespace), obj)
+
+
+@pytest.mark.parametrize(("options", "served"), [
+    ({"clusterwide": True}, {"default", "ns1", "ns2"}),
+    ({"clusterwide": False, "namespaces": ["ns1"]}, {"ns1"}),
+    ({"clusterwide": False, "namespace": "ns1"}, {"ns1"}),
+    ({"clusterwide": False, "namespaces": ["ns1", "ns2"]}, {"ns1", "ns2"}),
+], ids=["clusterwide", "list", "single", "several"])
+async def test_only_the_served_namespaces_are_touched(
+        operator: Operator, api: API, calls: Journal[Any], options: dict[str, Any], served: set[str],
+) -> None:
+    await operator.start(**options)
+    await create_everywhere(api)
+    await calls.wait_length(len(served))
+    for namespace in served:
+        await api.request("PATCH", get_path(namespace, "obj"), {"metadata": {"labels": {"l": "v"}}}, MERGE_PATCH)
+        await api.request("DELETE", get_path(namespace, "obj"))
+    await calls.wait_length(2 * len(served))
+    await operator.stop()
+    assert sorted(calls) == sorted((namespace, reason) for namespace in served for reason in ("create", "delete"))
+    for namespace in set(NAMESPACES) - served:
+        obj = await api.request("GET", get_path(namespace, "obj"))
+        assert not get_annotations(obj)
+        assert not obj["metadata"].get("finalizers")
+
+
+async def test_both_clusterwide_and_namespaces_are_refused(operator: Operator) -> None:
+    await operator.launch(clusterwide=True, namespaces=["ns1"])
+    with pytest.raises(ValueError, match="cluster-wide"):
+        await operator.wait()
+
+
+@pytest.mark.parametrize("options", [{"clusterwide": True}, {"clusterwide": False, "namespaces": ["ns1"]}], ids=str)
+async def test_objects_of_no_namespace(
+        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any], options: dict[str, Any],
+) -> None:
+    """They are served by all operators; Kubernetes events about them go to the default namespace."""
+    crd = json.loads(json.dumps(make_crd("ClusterExample", "clusterexamples", status=True)))
+    crd["spec"]["scope"] = "Cluster"
+    operator.cluster.apply(crd)
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.posting.enabled = True
+
+    @kopf.on.create("clusterexamples", registry=registry)
+    async def create_fn(namespace: str | None, name: str, body: kopf.Body, **_: Any) -> str:
+        calls.append((namespace, name))
+        kopf.info(body, reason="Explicit", message="m")
+        return "done"
+
+    operator.configure = configure
+    await operator.start(watching=("clusterexamples",), **options)
+    path = "/apis/kopf.dev/v1/clusterexamples"
+    await api.request("POST", path, {"apiVersion": "kopf.dev/v1", "kind": "ClusterExample",
+                                     "metadata": {"name": "global"}, "spec": {"field": "value"}})
+    await calls.wait_length(1)
+    await operator.stop()
+    assert calls == [(None, "global")]
+    obj: Obj = await api.request("GET", f"{path}/global")
+    assert is_handled(obj)
+    assert obj["status"] == {"create_fn": "done"}
+    (event,) = [event for event in await api.list_events() if event["reason"] == "Explicit"]
+    assert event["involvedObject"]["name"] == "global"
