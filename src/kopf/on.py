@@ -324,10 +324,17 @@ def _make_subhandler(
     )
 
 
+_TYPICAL_KWARGS = frozenset({"body", "spec", "meta", "status", "name", "namespace", "logger", "patch", "memo", "event"})
+
+
 def _looks_like_handler(fn: Callable[..., Any]) -> bool:
-    """Callable selectors accept one positional argument; handlers accept kwargs."""
+    """Callable selectors accept a resource; handlers accept some of the usual kwargs, and all the other ones."""
     code = getattr(fn, "__code__", None)
-    return code is not None and bool(code.co_flags & 0x08)  # CO_VARKEYWORDS
+    if code is None:
+        return False
+    takes_kwargs = bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return (takes_kwargs and code.co_name != "<lambda>") or not _TYPICAL_KWARGS.isdisjoint(names)
 
 
 def _check_function(fn: Callable[..., Any]) -> None:

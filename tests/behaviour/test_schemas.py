@@ -9,7 +9,7 @@ import pytest
 
 import kopf
 from tests.behaviour.conftest import make_crd
-from tests.behaviour.objects import API, Objects, get_annotations, get_progress, watch
+from tests.behaviour.objects import API, Objects, watch
 from tests.behaviour.running import Journal, Logs, Operator
 
 pytestmark = pytest.mark.fastforward
@@ -91,28 +91,3 @@ async def test_refused_patches_of_handlers_are_reported_once_and_never_go_hot(
     # It can still be deleted, of course.
     await strict.delete("bad")
     await strict.wait_gone("bad")
-
-
-async def test_the_object_changed_by_hand_so_that_it_is_accepted(
-        operator: Operator, registry: kopf.OperatorRegistry, strict: Objects, calls: Journal[Any], logs: Logs,
-) -> None:
-    """The object itself is invalid, as the schema has become stricter since its creation: nothing can be stored."""
-    @kopf.on.create("strictexamples", registry=registry, id="a")
-    @kopf.on.create("strictexamples", registry=registry, id="b")
-    async def fn(spec: kopf.Spec, **_: Any) -> None:
-        calls.append(spec["field"])
-
-    logs.expected.append(r"spec\.field")
-    await strict.create(spec={"field": 60})
-    crd = await strict.api.request(
-        "GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/strictexamples.kopf.dev")
-    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["field"]["maximum"] = 50
-    operator.cluster.apply(crd)
-    await operator.start(watching=("strictexamples",))
-    await logs.wait(".*left alone.*", times=6)
-    assert calls == [60]
-    assert not get_annotations(await strict.get())
-    await strict.merge({"spec": {"field": 40}})
-    obj = await strict.wait_handled(field=40)
-    assert not get_progress(obj)
-    assert calls[-1] == 40

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from . import ages, codec, objects, schemas, sessions, statuses
+from . import ages, cel_rules, codec, objects, schemas, sessions, statuses
 from .admission.configurations import Operation
 from .admission.reviewing import Gate
 from .kinds.kind import Kind, Obj
@@ -324,6 +324,8 @@ class Writer:
             for key in [key for key in new if key not in objects.HEAD_FIELDS]:
                 del new[key]
             new.update(body)
+        if kind.rules is not None and not errors:
+            errors += cel_rules.validate(kind.rules, new, cel_rules.ABSENT if old is None else old)
         if kind.strategy is not None:
             errors += kind.strategy(new, old)
         return errors

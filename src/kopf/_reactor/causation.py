@@ -38,7 +38,7 @@ def detect(
     new = persistence.diffbase_storage.build(body=body, extra_fields=extra_fields)
     new = persistence.progress_storage.clear(essence=new)
     if old is not None:
-        old = persistence.progress_storage.clear(essence=old)
+        old = persistence.progress_storage.clear(essence=persistence.diffbase_storage.clean(old))
     if head.deletionTimestamp is not None:
         return Detection(Reason.DELETE, old, new, EMPTY if old is None else diff(old, new))
     if old is None:

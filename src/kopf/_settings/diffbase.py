@@ -25,9 +25,11 @@ logger = logging.getLogger("kopf.persistence")
 class DiffBaseStorage(abc.ABC):
     """The interface of all storages of the last handled configuration, and what they all have in common."""
 
+    ignored_fields: tuple[FieldPath, ...] = ()
+
     def __init__(self, *, ignored_fields: Iterable[FieldSpec] = ()) -> None:
         super().__init__()
-        self.ignored_fields: tuple[FieldPath, ...] = tuple(parse_field(field) for field in ignored_fields)
+        self.ignored_fields = tuple(parse_field(field) for field in ignored_fields)
 
     def build(self, *, body: Body, extra_fields: Iterable[FieldSpec] | None = None) -> BodyEssence:
         """
@@ -36,7 +38,10 @@ class DiffBaseStorage(abc.ABC):
         ``extra_fields`` are included despite they are not essential in general (e.g. in the status). The fields in
         ``ignored_fields`` of the storage are left out.
         """
-        essence = build_essence(body, extra_fields)
+        return self.clean(build_essence(body, extra_fields))
+
+    def clean(self, essence: BodyEssence) -> BodyEssence:
+        """Leave the ignored fields out; those stored before the fields became ignored have them."""
         for path in self.ignored_fields:
             essence = drop_field(essence, path)
         return essence

@@ -71,5 +71,5 @@ def _iterate(old: Any, new: Any, path: FieldPath) -> Iterator[DiffItem]:
         for key, value in new.items():
             if key not in old:
                 yield from _iterate(None, value, (*path, key))
-    elif old != new:
+    elif old != new or isinstance(old, bool) != isinstance(new, bool):  # in Python, 1 == True
         yield DiffItem(DiffOperation.CHANGE, path, old, new)

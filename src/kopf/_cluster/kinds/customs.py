@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from .. import ages, jsonpaths, schemas
+from .. import ages, cel_rules, jsonpaths, schemas
 from ..statuses import FieldError, invalid_value, required
 from . import columns
 from .definition import SchemaProps, Specification, Version
@@ -39,6 +39,12 @@ def settle(new: Obj, old: Obj | None) -> list[FieldError]:
     errors = list(_validate(new["metadata"].get("name", ""), specification))
     if errors:
         return errors
+    if old is None or new["spec"]["versions"] != old["spec"]["versions"]:
+        for index, version in enumerate(new["spec"]["versions"]):
+            path = f"spec.versions[{index}].schema.openAPIV3Schema"
+            errors += cel_rules.validate_rules(version["schema"]["openAPIV3Schema"], path)
+        if errors:
+            return errors
     spec = new["spec"] = dict(new["spec"])
     names = spec["names"] = dict(spec["names"])
     names["singular"] = names.get("singular") or names["kind"].lower()
@@ -150,6 +156,7 @@ def make_kinds(definition: Obj) -> Iterator[Kind]:
                 columns=columns.from_definition(version.get("additionalPrinterColumns")),
                 fields=dict(_selectable_fields(version)),
                 schema=schemas.parse(version["schema"]["openAPIV3Schema"]),
+                rules=cel_rules.compile_rules(version["schema"]["openAPIV3Schema"]),
             )
 
 

@@ -10,6 +10,17 @@ from typing import Any
 import msgspec
 
 
+class ValidationRule(msgspec.Struct):
+    """One of ``x-kubernetes-validations``."""
+
+    rule: str = ""
+    message: str | None = None
+    messageExpression: str | None = None
+    reason: str | None = None
+    fieldPath: str | None = None
+    optionalOldSelf: bool | None = None
+
+
 class SchemaProps(msgspec.Struct):
     """A schema: `JSONSchemaProps` of ``apiextensions.k8s.io/v1``."""
 
@@ -45,6 +56,7 @@ class SchemaProps(msgspec.Struct):
     embedded: bool | None = msgspec.field(default=None, name="x-kubernetes-embedded-resource")
     list_type: str | None = msgspec.field(default=None, name="x-kubernetes-list-type")
     list_keys: list[str] | None = msgspec.field(default=None, name="x-kubernetes-list-map-keys")
+    rules: list[ValidationRule] | None = msgspec.field(default=None, name="x-kubernetes-validations")
 
 
 class Names(msgspec.Struct):

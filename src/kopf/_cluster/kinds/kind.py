@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
-from .. import jsonpaths, schemas, statuses
+from .. import cel_rules, jsonpaths, schemas, statuses
 from .resources import Subresource
 
 Obj: TypeAlias = dict[str, Any]
@@ -70,6 +70,8 @@ class Kind:
     fields: Mapping[str, jsonpaths.Path] = dataclasses.field(default_factory=dict)
     """The fields that can be selected by, besides the name and the namespace."""
     schema: schemas.Schema | None = None
+    rules: cel_rules.RuleNode | None = None
+    """The rules of the schema, i.e. its ``x-kubernetes-validations``, if there are any."""
     strategy: Strategy | None = None
     list_kind: str = ""
     definition: str = ""

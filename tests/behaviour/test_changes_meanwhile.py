@@ -1,0 +1,185 @@
+"""Changes while the previous ones are being handled: every handler ends up with the latest state, and in order."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Objects, get_essence, get_progress, has_progress, is_handled
+from tests.behaviour.running import Journal, Operator
+
+pytestmark = pytest.mark.fastforward
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def change_once(kex: Objects, patch: Any, done: list[bool]) -> None:
+    if not done:
+        done.append(True)
+        await kex.merge(patch)
+
+
+async def test_a_change_that_is_undone_is_undone_for_those_who_have_seen_it(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    done: list[bool] = []
+
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def first(spec: kopf.Spec, **_: Any) -> None:
+        calls.append(("first", spec["field"]))
+        await change_once(kex, {"spec": {"field": "value"}}, done)
+
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def second(spec: kopf.Spec, **_: Any) -> None:
+        calls.append(("second", spec["field"]))
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.merge({"spec": {"field": "new"}})
+    await calls.wait_length(2)
+    await kex.create("another")
+    await kex.wait_handled("another")
+    obj = await kex.wait(is_handled)
+    assert get_essence(obj) == {"spec": {"field": "value"}}
+    assert [value for id, value in calls if id == "first"] == ["new", "value"]
+    assert [value for id, value in calls if id == "second"] in ([], ["value"])
+
+
+async def test_a_change_on_top_of_a_change_is_seen_by_all(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    done: list[bool] = []
+
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def first(spec: kopf.Spec, old: Any, **_: Any) -> None:
+        calls.append(("first", old["spec"]["field"], spec["field"]))
+        await change_once(kex, {"spec": {"field": "newest"}}, done)
+
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def second(spec: kopf.Spec, old: Any, **_: Any) -> None:
+        calls.append(("second", old["spec"]["field"], spec["field"]))
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="newest")
+    assert [call[2] for call in calls if call[0] == "first"] == ["new", "newest"]
+    assert [call[2] for call in calls if call[0] == "second"][-1] == "newest"
+
+
+async def test_changes_of_other_fields_do_not_repeat_the_handlers_of_fields(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    done: list[bool] = []
+
+    @kopf.on.update("kopfexamples", registry=registry, field="spec.field")
+    async def first(new: Any, **_: Any) -> None:
+        calls.append(("first", new))
+        await change_once(kex, {"spec": {"other": "thing"}}, done)
+
+    @kopf.on.update("kopfexamples", registry=registry, field="spec.field")
+    async def second(new: Any, **_: Any) -> None:
+        calls.append(("second", new))
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new", other="thing")
+    assert calls == [("first", "new"), ("second", "new")]
+
+
+async def test_changes_during_the_creation_are_updates_after_it(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def first(spec: kopf.Spec, **_: Any) -> None:
+        calls.append(("first", spec["field"]))
+        await kex.merge({"spec": {"field": "new"}})
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def second(**_: Any) -> None:
+        calls.append(("second",))
+
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def update_fn(old: Any, new: Any, **_: Any) -> None:
+        calls.append(("updated", old["spec"]["field"], new["spec"]["field"]))
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled(field="new")
+    assert calls == [("first", "value"), ("second",), ("updated", "value", "new")]
+
+
+async def test_own_patches_do_not_repeat_the_handler(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def first(patch: kopf.Patch, **_: Any) -> None:
+        calls.append("first")
+        patch.metadata.labels["seen"] = "yes"
+
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def second(**_: Any) -> None:
+        calls.append("second")
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    assert calls == ["first", "second"]
+
+
+@pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.update], ids=["create", "update"])
+async def test_own_patches_do_not_repeat_the_handler_ahead_of_its_schedule(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], decorator: Any,
+) -> None:
+    async def fn(patch: kopf.Patch, retry: int, **_: Any) -> None:
+        calls.append((retry, round(now() - started)))
+        patch.spec["attempts"] = len(calls)
+        if len(calls) < 50:
+            raise kopf.TemporaryError("not yet", delay=100)
+
+    decorator("kopfexamples", registry=registry, retries=4)(fn)
+    await operator.start()
+    started = now()
+    await kex.create()
+    if decorator is kopf.on.update:
+        await kex.wait_handled()
+        started = now()
+        await kex.merge({"spec": {"field": "new"}})
+    await kex.wait(lambda obj: obj["spec"].get("attempts") == 4)
+    assert calls.items[:4] == [(0, 0), (1, 100), (2, 200), (3, 300)]
+
+
+@pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.update], ids=["create", "update"])
+async def test_changes_by_others_do_not_cut_the_delays_of_retries(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], decorator: Any,
+) -> None:
+    """The next attempt will see the fresh state anyway; and it was asked to wait."""
+    async def fn(spec: kopf.Spec, retry: int, **_: Any) -> None:
+        calls.append((retry, spec.get("other"), round(now() - started)))
+        if retry < 2:
+            raise kopf.TemporaryError("not yet", delay=100)
+
+    decorator("kopfexamples", registry=registry)(fn)
+    await operator.start()
+    started = now()
+    await kex.create()
+    if decorator is kopf.on.update:
+        await kex.wait_handled()
+        started = now()
+        await kex.merge({"spec": {"field": "new"}})
+    await kex.wait(has_progress("fn"))
+    for number in range(10):
+        await kex.merge({"spec": {"other": number}})
+    obj = await kex.wait_handled(other=9)
+    assert calls.items[:3] == [(0, None, 0), (1, 9, 100), (2, 9, 200)]
+    assert not get_progress(obj)
