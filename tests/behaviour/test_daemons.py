@@ -156,7 +156,6 @@ async def test_deletion_during_the_initial_delay(
     assert calls == []
 
 
-@pytest.mark.skip(reason="D1 hangs the loop")
 async def test_a_failing_callable_of_the_initial_delay_does_not_lose_the_daemon(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
 ) -> None:

@@ -15,7 +15,7 @@ from tests.handlers.builders import do_nothing, make_changing_cause, make_changi
 executed: list[Sequence[ChangingHandler]] = []
 
 
-async def execute(handlers: Sequence[ChangingHandler]) -> None:
+async def execute(context: SubhandlingContext, handlers: Sequence[ChangingHandler]) -> None:
     executed.append(handlers)
 
 

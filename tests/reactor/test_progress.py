@@ -64,7 +64,7 @@ def make_progress(
 def save(progress: Progress, body: Body = NOTHING) -> Body:
     """What the object becomes when the progress is saved on it."""
     patch = Patch()
-    progress.store(patch)
+    progress.store(patch, lambda _: None)
     return apply(body, patch)
 
 
@@ -91,7 +91,7 @@ def with_record(record: dict[str, Any], id: str = "one") -> Body:
     (Outcome(final=False, delay=None, exception=ValueError()), {"retries": 1, "message": "ValueError"}),
 ])
 def test_states_after_outcomes(outcome: Outcome, expected: dict[str, Any]) -> None:
-    state = HandlerState(started=NOW, purpose="create").with_outcome(outcome, after(9), [], None)
+    state = HandlerState(started=NOW, purpose="create").with_outcome(outcome, after(9), [])
     assert state == HandlerState(**{"started": NOW, "purpose": "create", **expected})
     assert state.finished is outcome.final
 
@@ -99,14 +99,14 @@ def test_states_after_outcomes(outcome: Outcome, expected: dict[str, Any]) -> No
 def test_attempts_are_counted_and_the_last_outcome_counts() -> None:
     state = HandlerState(started=NOW)
     for outcome in [RETRY, AT_ONCE, CHILDREN, RETRY, SUCCESS]:
-        state = state.with_outcome(outcome, after(1), [], None)
+        state = state.with_outcome(outcome, after(1), [])
     assert state == HandlerState(started=NOW, stopped=after(1), retries=4, success=True)
 
 
 def test_all_subhandlers_that_were_ever_seen_are_remembered_in_their_order() -> None:
     state = HandlerState(started=NOW)
     for ids in [["one/b", "one/a"], ["one/a", "one/c"], []]:
-        state = state.with_outcome(CHILDREN, NOW, map(HandlerId, ids), None)
+        state = state.with_outcome(CHILDREN, NOW, map(HandlerId, ids))
     assert state.subrefs == ("one/b", "one/a", "one/c")
 
 
@@ -302,10 +302,20 @@ def test_handlers_begin_anew_if_the_object_has_changed_since_the_attempt(
 
 
 def test_attempts_remember_what_they_were_for() -> None:
-    progress = make_progress(reason=Reason.UPDATE, get_digest=lambda handler: f"digest of {handler.id}")
+    progress = make_progress(reason=Reason.UPDATE)
     progress.note(ONE, RETRY, NOW, [])
+    patch = Patch()
+    progress.store(patch, lambda handler: f"digest of {handler.id}")
     assert progress[ONE.id].digest == "digest of one"
-    assert json.loads(save(progress).metadata.annotations["kopf.zalando.org/one"])["digest"] == "digest of one"
+    assert json.loads(apply(NOTHING, patch).metadata.annotations["kopf.zalando.org/one"])["digest"] == "digest of one"
+
+
+def test_unfinished_handlers_go_on_even_if_the_object_has_changed() -> None:
+    record = {"purpose": "update", "retries": 5, "digest": "a"}
+    progress = make_progress(
+        with_record(record), reason=Reason.UPDATE, get_digest=lambda _: "b", handlers=[ONE]
+    )
+    assert progress[ONE.id].retries == 5
 
 
 @pytest.mark.parametrize(("record", "is_found"), [
@@ -372,7 +382,7 @@ def test_what_was_to_be_stored_is_not_stored_when_purged() -> None:
     progress = make_progress()
     progress.note(ONE, SUCCESS, NOW, [])
     patch = Patch()
-    progress.store(patch)
+    progress.store(patch, lambda _: None)
     progress.purge(HANDLERS, patch)
     assert not patch.metadata.annotations
 
@@ -387,7 +397,7 @@ def test_storages_with_caches_are_flushed_once_for_each_saving() -> None:
     progress = Progress(
         storage=Cached(), body=NOTHING, reason=Reason.CREATE, now=NOW, known={}, unsaved={}, get_digest=lambda _: None
     )
-    progress.store(Patch())
+    progress.store(Patch(), lambda _: None)
     assert len(flushes) == 1
     progress.purge([], Patch())
     assert len(flushes) == 2

@@ -26,8 +26,8 @@ class SubhandlingContext:
 
     parent: ChangingHandler
     cause: ChangingCause
-    execute: Callable[[Sequence[ChangingHandler]], Awaitable[None]]
-    """Executes the given sub-handlers by the rules of the current handling cycle."""
+    execute: Callable[[SubhandlingContext, Sequence[ChangingHandler]], Awaitable[None]]
+    """Executes the sub-handlers (given this context) by the rules of the current handling cycle."""
     declared: list[ChangingHandler] = dataclasses.field(default_factory=list)
     """The sub-handlers that are declared but not executed yet."""
     seen: dict[HandlerId, None] = dataclasses.field(default_factory=dict)

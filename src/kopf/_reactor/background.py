@@ -244,8 +244,9 @@ class Background:
         for handler in handlers:
             previous = companion.runs.get(handler.id)
             if previous is None or previous.is_to_be_restarted:
+                delay = self._get_delay(handler, cause, initial=initial)  # it is the users' code, and can fail
                 run = companion.runs[handler.id] = self._make_run(companion, handler)
-                run.start(self._get_delay(handler, cause, initial=initial))
+                run.start(delay)
 
     def _get_delay(self, handler: SpawningHandler, cause: ResourceCause, *, initial: bool) -> float:
         if callable(handler.initial_delay):

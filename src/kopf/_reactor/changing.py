@@ -237,7 +237,7 @@ class HandlingCycle:
         delay = progress.get_delay(called, self._env.clock.now())
         outgoing = self._make_outgoing_patch(cause.patch)
         if delay is not None or (self._is_deleted and self._has_company):
-            progress.store(outgoing)
+            progress.store(outgoing, self._get_digests_after(cause))
             known = Known(cause.reason, dict(progress))
             step = await self._save(cause, progress, outgoing, change=change, delay=delay, known=known)
             if delay is not None and delay > 0 and not step.changed:
@@ -251,6 +251,19 @@ class HandlingCycle:
         storage = self._env.settings.persistence.progress_storage
         get_digest = functools.partial(self._get_digest, cause)
         return list(find_overtaken(handlers, storage=storage, body=self._body, get_digest=get_digest))
+
+    def _get_digests_after(self, cause: ChangingCause) -> Callable[[ChangingHandler], str | None]:
+        """
+        Identify what the handlers will react to when their own patch is applied.
+
+        They know what they do, so their own changes are not something that they have to see again.
+        """
+        if cause.reason is not Reason.UPDATE or not (cause.patch.fns or cause.patch.keys() - {"status"}):
+            return functools.partial(self._get_digest, cause)
+        body = Body(cause.patch.apply_to(self._obj))
+        persistence = self._env.settings.persistence
+        detection = detect(body, initial=False, extra_fields=self._handlers.extra_fields, persistence=persistence)
+        return lambda handler: _make_digest(resolve(detection.new, handler.field))
 
     def _get_digest(self, cause: ChangingCause, handler: ChangingHandler) -> str | None:
         """Identify what the handler reacts to; creations & deletions happen once, whatever the object is like."""
@@ -320,17 +333,16 @@ class HandlingCycle:
     ) -> None:
         """Make one attempt of the handler, with its sub-handlers if it has them."""
 
-        async def execute_subhandlers(handlers: Sequence[ChangingHandler]) -> None:
-            await self._execute_subhandlers(cause, handlers, progress, context)
-
         async def call() -> Any:
             with executing(self._body, context):
                 result = await self._invoke(handler, kwargs)
                 if context.declared:
-                    await execute_subhandlers(context.declared)
+                    await execute(context, context.declared)
                 return result
 
-        context = SubhandlingContext(parent=handler, cause=cause, execute=execute_subhandlers)
+        # With no references from the context to itself: such garbage of all objects would wait for the collector.
+        execute = functools.partial(self._execute_subhandlers, cause, progress)
+        context = SubhandlingContext(parent=handler, cause=cause, execute=execute)
         attempt = progress[handler.id].get_attempt(self._env.clock.now())
         kwargs = {
             "retry": attempt.retry,
@@ -360,9 +372,9 @@ class HandlingCycle:
     async def _execute_subhandlers(
         self,
         cause: ChangingCause,
-        handlers: Sequence[ChangingHandler],
         progress: Progress,
         context: SubhandlingContext,
+        handlers: Sequence[ChangingHandler],
     ) -> None:
         """Execute some of the sub-handlers, as the lifecycle says; the parent waits until all of them are done."""
         handlers = select_subhandlers([*handlers], cause)

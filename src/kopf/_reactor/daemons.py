@@ -88,7 +88,7 @@ class DaemonRun(BackgroundRun):
         """Wait for the exit of the daemon; tell if it has exited."""
         if self._task is not None and not self._task.done():
             await asyncio.wait([self._task], timeout=timeout)
-        return not self.is_running
+        return self._task is None or self._task.done() or not self.is_running
 
     def _abandon(self) -> None:
         self.stopper.set(DaemonStoppingReason.DAEMON_ABANDONED)

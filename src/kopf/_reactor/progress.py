@@ -47,8 +47,12 @@ class HandlerState:
         return self.success or self.failure
 
     def is_overtaken(self, digest: str | None) -> bool:
-        """Tell if the object has changed since the last attempt, so that the handler has to see it again."""
-        return self.digest is not None and digest is not None and self.digest != digest
+        """
+        Tell if the object has changed since the handler was done, so that the handler has to see it again.
+
+        If it is not done, it will see the object as it is at the next attempt anyway.
+        """
+        return self.finished and self.digest is not None and digest is not None and self.digest != digest
 
     def get_delay(self, now: datetime.datetime) -> float:
         """How many seconds are left until the next attempt."""
@@ -58,9 +62,7 @@ class HandlerState:
         """Describe the attempt that is about to be made."""
         return Attempt(retry=self.retries, started=self.started, runtime=now - self.started)
 
-    def with_outcome(
-        self, outcome: Outcome, now: datetime.datetime, subrefs: Iterable[HandlerId], digest: str | None
-    ) -> HandlerState:
+    def with_outcome(self, outcome: Outcome, now: datetime.datetime, subrefs: Iterable[HandlerId]) -> HandlerState:
         """Note how the attempt has ended."""
         failed = outcome.final and outcome.exception is not None
         delay = None if outcome.final else outcome.delay
@@ -73,7 +75,7 @@ class HandlerState:
             success=outcome.final and not failed,
             failure=failed,
             message=None if outcome.exception is None else str(outcome.exception) or type(outcome.exception).__name__,
-            digest=digest,
+            digest=self.digest,
             subrefs=tuple(dict.fromkeys([*self.subrefs, *subrefs])),
         )
 
@@ -138,6 +140,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
         self._states: dict[HandlerId, HandlerState] = {**known, **unsaved}
         self._changed: set[HandlerId] = set(unsaved)
         self._get_digest = get_digest
+        self._attempted: dict[HandlerId, ChangingHandler] = {}
 
     @property
     def unsaved(self) -> Mapping[HandlerId, HandlerState]:
@@ -178,9 +181,9 @@ class Progress(Mapping[HandlerId, HandlerState]):
         self, handler: ChangingHandler, outcome: Outcome, now: datetime.datetime, subrefs: Iterable[HandlerId]
     ) -> None:
         """Note how an attempt of the handler has ended."""
-        digest = self._get_digest(handler)
-        self._states[handler.id] = self._states[handler.id].with_outcome(outcome, now, subrefs, digest)
+        self._states[handler.id] = self._states[handler.id].with_outcome(outcome, now, subrefs)
         self._changed.add(handler.id)
+        self._attempted[handler.id] = handler
 
     def get_pending(self, handlers: Iterable[ChangingHandler], now: datetime.datetime) -> list[ChangingHandler]:
         """Those of the handlers that can be executed right now."""
@@ -202,8 +205,10 @@ class Progress(Mapping[HandlerId, HandlerState]):
             succeeded=sum(state.success for state in states), failed=sum(state.failure for state in states)
         )
 
-    def store(self, patch: Patch) -> None:
-        """Put the changed states to the patch."""
+    def store(self, patch: Patch, get_digest: Callable[[ChangingHandler], str | None]) -> None:
+        """Put the changed states to the patch; the digests are of the object as it will be after the patch."""
+        for key, handler in self._attempted.items():
+            self._states[key] = dataclasses.replace(self._states[key], digest=get_digest(handler))
         for key in sorted(self._changed):
             self._storage.store(key=key, record=self._states[key].as_record(), body=self._body, patch=patch)
         self._storage.flush()

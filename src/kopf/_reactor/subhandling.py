@@ -28,7 +28,7 @@ async def execute(
         raise TypeError("Only one source of the sub-handlers can be specified: either fns= or handlers=.")
     if fns is not None:
         handlers = _make_handlers(fns, context)
-    await context.execute(list(handlers) if handlers is not None else list(context.declared))
+    await context.execute(context, list(handlers) if handlers is not None else list(context.declared))
 
 
 def _make_handlers(

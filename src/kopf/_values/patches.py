@@ -148,8 +148,12 @@ class Patch(dict[str, Any]):
 
     def as_json_patch(self) -> list[JSONPatchItem]:
         """Express the patch as JSON-patch operations relative to the body it was made for."""
-        body = thaw(self._original or {})
-        return _list_changes(body, _transform(body, self))
+        original = self._original or {}
+        return _list_changes(thaw(original), self.apply_to(original))
+
+    def apply_to(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Make a patched copy of the body."""
+        return _transform(thaw(body), self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,8 +256,8 @@ def _drop_status(body: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in body.items() if key != "status"}
 
 
-def _transform(original: dict[str, Any], patch: Patch) -> dict[str, Any]:
-    result = copy.deepcopy(original)
+def _transform(body: dict[str, Any], patch: Patch) -> dict[str, Any]:
+    result = copy.deepcopy(body)
     merge(result, patch)
     for fn in patch.fns:
         fn(result)

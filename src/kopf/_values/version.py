@@ -9,4 +9,5 @@ try:
 except importlib.metadata.PackageNotFoundError:  # it runs from the sources, with nothing installed
     __version__ = "0.0.0"
 
-__version_tuple__: tuple[int | str, ...] = tuple(int(part) if part.isdigit() else part for part in __version__.split("."))
+_parts = __version__.split(".")
+__version_tuple__: tuple[int | str, ...] = tuple(int(part) if part.isdigit() else part for part in _parts)

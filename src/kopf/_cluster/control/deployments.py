@@ -1,0 +1,186 @@
+"""
+Deployments and replica sets, with rolling updates: see "Deployments" of the Kubernetes documentation.
+"""
+from __future__ import annotations
+
+from typing import Final
+
+from ..kinds.kind import Obj
+from .access import key_of, namespace_of, reference_to
+from .workload import PODS, Controller, hash_of, is_active, is_ready, labels_of, phase_of, replicas_of, resolve_share
+
+_REPLICA_SETS: Final = "replicasets.apps"
+_HASH: Final = "pod-template-hash"
+_REVISION: Final = "deployment.kubernetes.io/revision"
+
+
+class ReplicaSets(Controller):
+    """Keeps the number of pods."""
+
+    bucket = _REPLICA_SETS
+
+    def reconcile(self, obj: Obj) -> None:
+        pods = [pod for pod in self.owned(PODS, obj) if is_active(pod)]
+        wanted = replicas_of(obj)
+        for _ in range(wanted - len(pods)):
+            self.create_pod(obj, obj["spec"].get("template") or {})
+        if len(pods) > wanted:
+            # The least useful ones go first: those not running yet, then those not ready, then the latest.
+            pods.sort(key=lambda pod: (phase_of(pod) == "Running", is_ready(pod), _Reversed(_age_key(pod))))
+            self.delete_pods(pods[:len(pods) - wanted])
+            pods = pods[len(pods) - wanted:]
+        ready = sum(map(is_ready, pods))
+        template_labels = ((obj["spec"].get("template") or {}).get("metadata") or {}).get("labels") or {}
+        labeled = sum(template_labels.items() <= labels_of(pod).items() for pod in pods)
+        self.set_status(obj, {
+            **(obj.get("status") or {}), "replicas": len(pods), "fullyLabeledReplicas": labeled or None,
+            "readyReplicas": ready or None, "availableReplicas": ready or None,
+            "observedGeneration": obj["metadata"]["generation"]})
+
+
+def _age_key(pod: Obj) -> tuple[str, str]:
+    return pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]
+
+
+class _Reversed:
+    """Sorts backwards what cannot be negated."""
+
+    def __init__(self, value: tuple[str, str]) -> None:
+        super().__init__()
+        self._value = value
+
+    def __lt__(self, other: _Reversed) -> bool:
+        return other._value < self._value
+
+
+class Deployments(Controller):
+    """Keeps one replica set for each revision, and moves the replicas to the latest one."""
+
+    bucket = "deployments.apps"
+    children = (_REPLICA_SETS,)
+
+    def reconcile(self, obj: Obj) -> None:
+        sets = [item for item in self.owned(_REPLICA_SETS, obj) if "deletionTimestamp" not in item["metadata"]]
+        wanted = hash_of(obj["spec"]["template"])
+        new = next((item for item in sets if labels_of(item).get(_HASH) == wanted), None)
+        old = [item for item in sets if item is not new]
+        paused = bool(obj["spec"].get("paused"))
+        if new is None and not paused:
+            self._create_set(obj, wanted, old)  # its creation calls for the next step
+            sets_now = old
+        elif new is not None and not paused:
+            self._number(obj, new, old)
+            self._roll(obj, new, old)
+            self._forget_oldest(obj, old)
+            sets_now = [new, *old]
+        else:
+            sets_now = sets
+        self._tell(obj, new, sets_now)
+
+    def _create_set(self, obj: Obj, hash_: str, old: list[Obj]) -> None:
+        template = obj["spec"]["template"]
+        metadata = template.get("metadata") or {}
+        labels = {**(metadata.get("labels") or {}), _HASH: hash_}
+        selector = obj["spec"].get("selector") or {}
+        self.objects.create(_REPLICA_SETS, namespace_of(obj), {
+            "metadata": {"name": f"{obj['metadata']['name']}-{hash_}", "labels": labels,
+                         "ownerReferences": [reference_to(obj)],
+                         "annotations": {_REVISION: str(_latest(old) + 1)}},
+            "spec": {"replicas": 0, "selector": {
+                        **selector, "matchLabels": {**(selector.get("matchLabels") or {}), _HASH: hash_}},
+                     "template": {**template, "metadata": {**metadata, "labels": labels}}},
+        })
+
+    def _number(self, obj: Obj, new: Obj, old: list[Obj]) -> None:
+        """The current revision has the highest number, even if it was used before (a rollback)."""
+        number = _revision(new)
+        if old and number <= _latest(old):
+            number = _latest(old) + 1
+            self._annotate(_REPLICA_SETS, new, number)
+        if _revision(obj) != number:
+            self._annotate(self.bucket, obj, number)
+
+    def _annotate(self, bucket: str, obj: Obj, number: int) -> None:
+        def transform(old: Obj) -> Obj:
+            annotations = {**(old["metadata"].get("annotations") or {}), _REVISION: str(number)}
+            return {**old, "metadata": {**old["metadata"], "annotations": annotations}}
+        self.objects.update(bucket, key_of(obj), transform)
+
+    def _roll(self, obj: Obj, new: Obj, old: list[Obj]) -> None:
+        """Move as many replicas as the strategy allows at the moment."""
+        wanted, strategy = replicas_of(obj), obj["spec"].get("strategy") or {}
+        if strategy.get("type") == "Recreate":
+            for item in old:
+                self._scale(item, 0)
+            if not any((item.get("status") or {}).get("replicas") for item in old):
+                self._scale(new, wanted)
+            return
+        rolling = strategy.get("rollingUpdate") or {}
+        surge = resolve_share(rolling.get("maxSurge", "25%"), wanted, up=True)
+        unavailable = resolve_share(rolling.get("maxUnavailable", "25%"), wanted, up=False)
+        if surge == 0 and unavailable == 0:
+            unavailable = 1
+        total = sum(map(replicas_of, [new, *old]))
+        current = replicas_of(new)
+        target = min(wanted, current + max(wanted + surge - total, 0)) if current < wanted else wanted
+        self._scale(new, target)
+        pending = target - _available(new)
+        spare = total + target - current - (wanted - unavailable) - max(pending, 0)
+        for item in sorted(old, key=_revision):
+            # Replicas that are of no use may go anyway, without making anything worse.
+            useless = replicas_of(item) - _available(item)
+            going = min(replicas_of(item), max(min(spare, replicas_of(item)), 0))
+            going = max(going, min(useless, max(spare, 0)))
+            self._scale(item, replicas_of(item) - going)
+            spare -= going
+
+    def _scale(self, item: Obj, replicas: int) -> None:
+        if replicas_of(item) != replicas:
+            item["spec"]["replicas"] = replicas
+            self.objects.update(_REPLICA_SETS, key_of(item),
+                                lambda old: {**old, "spec": {**old["spec"], "replicas": replicas}})
+
+    def _forget_oldest(self, obj: Obj, old: list[Obj]) -> None:
+        limit = obj["spec"].get("revisionHistoryLimit")
+        empty = sorted((item for item in old if not replicas_of(item) and not _count(item, "replicas")), key=_revision)
+        for item in empty[:max(len(empty) - (10 if limit is None else limit), 0)]:
+            self.objects.delete(_REPLICA_SETS, key_of(item))
+
+    def _tell(self, obj: Obj, new: Obj | None, sets: list[Obj]) -> None:
+        wanted = replicas_of(obj)
+        rolling = (obj["spec"].get("strategy") or {}).get("rollingUpdate") or {}
+        total, ready = (sum(_count(item, field) for item in sets) for field in ("replicas", "readyReplicas"))
+        available = sum(map(_available, sets))
+        updated = _count(new, "replicas") if new is not None else 0
+        missing = max(wanted - available, 0)
+        needed = wanted - resolve_share(rolling.get("maxUnavailable", "25%"), wanted, up=False)
+        done = new is not None and updated == wanted == total == available
+        conditions = [
+            self.condition(obj, "Available", available >= needed,
+                           "MinimumReplicasAvailable" if available >= needed else "MinimumReplicasUnavailable",
+                           "Deployment has minimum availability." if available >= needed else
+                           "Deployment does not have minimum availability."),
+            self.condition(obj, "Progressing", True, "NewReplicaSetAvailable" if done else "ReplicaSetUpdated",
+                           f'ReplicaSet "{(new or obj)["metadata"]["name"]}" '
+                           + ("has successfully progressed." if done else "is progressing.")),
+        ]
+        self.set_status(obj, {
+            "observedGeneration": obj["metadata"]["generation"], "replicas": total or None,
+            "updatedReplicas": updated or None, "readyReplicas": ready or None,
+            "availableReplicas": available or None, "unavailableReplicas": missing or None, "conditions": conditions})
+
+
+def _count(item: Obj, field: str) -> int:
+    return int((item.get("status") or {}).get(field) or 0)
+
+
+def _available(item: Obj) -> int:
+    return min(_count(item, "availableReplicas"), replicas_of(item))
+
+
+def _revision(item: Obj) -> int:
+    return int((item["metadata"].get("annotations") or {}).get(_REVISION) or 0)
+
+
+def _latest(sets: list[Obj]) -> int:
+    return max(map(_revision, sets), default=0)

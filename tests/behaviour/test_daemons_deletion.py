@@ -1,0 +1,205 @@
+"""Daemons together with deletion handlers and finalizers; and what remains in memory of gone objects."""
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from typing import Any
+
+import pytest
+
+import kopf
+from kopf._reactor.background import BackgroundRun, Companion
+from kopf._reactor.mailbox import Mailbox
+from tests.behaviour.objects import FINALIZER, Objects, get_annotations, get_finalizers
+from tests.behaviour.running import Journal, Operator
+
+
+def count_leftovers() -> dict[str, int]:
+    """How many internal things of objects are in memory."""
+    gc.collect()
+    classes = (Companion, BackgroundRun, Mailbox)
+    objects = gc.get_objects()
+    return {cls.__name__: sum(isinstance(obj, cls) for obj in objects) for cls in classes}
+
+
+async def test_the_finalizer_is_put_before_the_daemon_starts(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def fn(meta: kopf.Meta, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append([*meta["finalizers"]])
+        await stopped.wait()
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    assert calls == [[FINALIZER]]
+
+
+async def test_nothing_but_the_finalizer_is_put_on_the_object(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append("called")
+        await stopped.wait()
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    await kex.delete()
+    obj = await kex.wait_gone()
+    assert get_annotations(obj) == {}
+    assert "status" not in obj
+    assert all(get_finalizers(obj) in ([], [FINALIZER]) for obj in kex.get_history())
+
+
+@pytest.mark.fastforward
+@pytest.mark.parametrize(("daemon_time", "handler_time"), [(0, 0), (100, 0), (0, 100), (100, 100)])
+async def test_deletion_handlers_and_daemons_are_both_awaited_and_happen_once(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        daemon_time: float, handler_time: float,
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def daemon_fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append("daemon started")
+        await stopped.wait()
+        await asyncio.sleep(daemon_time)
+        calls.append("daemon exited")
+
+    for id in ("first", "second"):
+        @kopf.on.delete("kopfexamples", registry=registry, id=id, param=id)
+        async def delete_fn(param: str, retry: int, **_: Any) -> None:
+            await asyncio.sleep(handler_time)
+            calls.append(f"{param} {retry}")
+            if retry == 0:
+                raise kopf.TemporaryError("once more", delay=30)
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    await kex.delete()
+    await kex.wait_gone()
+    expected = ["daemon exited", "daemon started", "first 0", "first 1", "second 0", "second 1"]
+    assert sorted(calls) == expected
+
+
+async def test_results_of_deletion_and_of_daemons_on_blocked_objects(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """Both are stored before our finalizer is removed, and no other one is touched."""
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def daemon_fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> str:
+        calls.append("started")
+        await stopped.wait()
+        return "exited"
+
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def delete_fn(**_: Any) -> str:
+        calls.append("deleted")
+        return "done"
+
+    await operator.start()
+    await kex.create(finalizers=["example.com/theirs"])
+    await calls.wait_length(1)
+    await kex.delete()
+    obj = await kex.wait(lambda obj: get_finalizers(obj) == ["example.com/theirs"]
+                         and "deletionTimestamp" in obj["metadata"])
+    assert obj["status"] == {"daemon_fn": "exited", "delete_fn": "done"}
+    await kex.release()
+    await kex.wait_gone()
+    assert calls == ["started", "deleted"]
+
+
+async def test_timers_in_the_middle_of_a_run_are_awaited(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.timer("kopfexamples", registry=registry, interval=0.001)
+    async def fn(**_: Any) -> None:
+        calls.append("started")
+        await allowed.wait()
+        calls.append("ended")
+
+    allowed = asyncio.Event()
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    await kex.delete()
+    await kex.create("other", finalizers=["example.com/theirs"])
+    await calls.wait_length(2)  # the operator has seen the deletion by now
+    assert get_finalizers(await kex.get()) == [FINALIZER]
+    allowed.set()
+    await kex.wait_gone()
+
+
+async def test_the_memory_of_gone_objects_is_freed(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    class Value:
+        """Something that a weak reference can be made to."""
+
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def daemon_fn(body: kopf.Body, memo: kopf.Memo, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        memo.value = Value()
+        calls.append(weakref.ref(memo.value))
+        calls.append(weakref.ref(body))
+        await stopped.wait()
+
+    @kopf.timer("kopfexamples", registry=registry, interval=0.01)
+    async def timer_fn(**_: Any) -> None:
+        pass
+
+    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.index("kopfexamples", registry=registry)
+    async def fn(name: str, **_: Any) -> str:
+        return name
+
+    await operator.start()
+    before = count_leftovers()
+    names = [f"obj{i}" for i in range(10)]
+    for name in names:
+        await kex.create(name)
+    await calls.wait_length(20)
+    assert count_leftovers()["Companion"] == before["Companion"] + 10
+    for name in names:
+        await kex.delete(name)
+        await kex.wait_gone(name)
+    for _ in range(100):
+        if count_leftovers() == before and not any(ref() for ref in calls):
+            break
+        await asyncio.sleep(0.01)
+    assert count_leftovers() == before
+    assert [ref() for ref in calls] == [None] * 20
+
+
+@pytest.mark.parametrize("decorator", [kopf.on.event, kopf.on.create, kopf.on.delete, kopf.index, kopf.timer],
+                         ids=lambda decorator: decorator.__name__)
+async def test_memos_of_gone_objects_are_freed_with_any_kind_of_handlers(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], decorator: Any,
+) -> None:
+    class Value:
+        """Something that a weak reference can be made to."""
+
+    @decorator("kopfexamples", registry=registry)
+    async def fn(memo: kopf.Memo, **_: Any) -> None:
+        if "value" not in memo:
+            memo.value = Value()
+            calls.append(weakref.ref(memo.value))
+
+    await operator.start()
+    for n in range(1, 4):
+        await kex.create()
+        await calls.wait_length(n)
+        await kex.delete()
+        await kex.wait_gone()
+    await kex.create("last")
+    await calls.wait_length(4)
+    for _ in range(100):
+        gc.collect()
+        if not any(ref() for ref in calls.items[:3]):
+            break
+        await asyncio.sleep(0.01)
+    assert [ref() is None for ref in calls] == [True, True, True, False]

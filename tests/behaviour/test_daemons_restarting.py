@@ -1,0 +1,300 @@
+"""When daemons end by themselves: results, patches, errors, retries; and when they are started again or never."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import FINALIZER, Objects, get_annotations, get_finalizers
+from tests.behaviour.running import Journal, Logs, Operator
+
+pytestmark = pytest.mark.fastforward
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def get_pauses(times: list[float]) -> list[float]:
+    return [after - before for before, after in zip(times, times[1:], strict=False)]
+
+
+async def test_daemons_that_exit_are_not_started_again_in_this_operator(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def fn(**_: Any) -> None:
+        calls.append("called")
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    await kex.merge({"spec": {"field": "new"}})
+    await asyncio.sleep(10000)
+    assert calls == ["called"]
+    await operator.restart()
+    await calls.wait_length(2)
+    await kex.delete()
+    await kex.wait_gone()
+    assert calls == ["called", "called"]
+
+
+@pytest.mark.parametrize("error", [kopf.PermanentError("bye"), kopf.HandlerTimeoutError("bye")])
+async def test_permanent_errors_end_the_daemon_until_the_operator_restarts(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+        error: Exception,
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def fn(**_: Any) -> None:
+        calls.append("called")
+        raise error
+
+    await operator.start()
+    await kex.create()
+    await logs.wait(".*'fn' failed permanently: bye")
+    await kex.merge({"spec": {"field": "new"}})
+    await asyncio.sleep(10000)
+    assert calls == ["called"]
+    await operator.restart()
+    await calls.wait_length(2)
+    await kex.delete()
+    await kex.wait_gone()
+
+
+@pytest.mark.parametrize("delay", [10, 3600.5])
+async def test_temporary_errors_restart_the_daemon_after_their_delay(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], delay: float,
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def fn(retry: int, **_: Any) -> None:
+        calls.append((retry, now()))
+        await asyncio.sleep(5)
+        raise kopf.TemporaryError("Need to restart.", delay=delay)
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(4)
+    assert [retry for retry, _ in calls][:4] == [0, 1, 2, 3]
+    assert get_pauses([time for _, time in calls])[:3] == pytest.approx([5 + delay] * 3, abs=1)
+
+
+@pytest.mark.parametrize("delay", [None, 0])
+@pytest.mark.skip(reason="D6")
+async def test_no_delay_is_an_instant_restart_which_does_not_block_the_operator(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], delay: float | None,
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry, when=lambda name, **_: name == "obj")
+    async def fn(retry: int, **_: Any) -> None:
+        if finished.is_set():
+            calls.append(("finished", retry))
+        elif retry >= 50000:
+            calls.append(("blocked", retry))
+        else:
+            raise kopf.TemporaryError("Need to restart.", delay=delay)
+
+    @kopf.on.create("kopfexamples", registry=registry, when=lambda name, **_: name == "other")
+    async def create_fn(**_: Any) -> None:
+        finished.set()
+
+    finished = asyncio.Event()
+    await operator.start()
+    await kex.create("obj")
+    await kex.create("other")
+    await calls.wait_length(1)
+    assert calls[0][0] == "finished"
+
+
+async def test_arbitrary_errors_are_retried_after_the_backoff(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+) -> None:
+    for id, options in {"default": {}, "own": {"backoff": 7}}.items():
+        @kopf.daemon("kopfexamples", registry=registry, id=id, param=id, **options)
+        async def fn(param: str, retry: int, **_: Any) -> None:
+            calls.append((param, now()))
+            if retry < 3:
+                raise Exception("boo")
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(8)
+    for id, backoff in {"default": 60, "own": 7}.items():
+        times = [time for param, time in calls if param == id]
+        assert get_pauses(times) == pytest.approx([backoff] * 3, abs=1)
+
+
+async def test_the_mixed_example_of_errors(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry, errors=kopf.ErrorsMode.TEMPORARY, backoff=10, retries=10)
+    def fn(retry: int, runtime: Any, **_: Any) -> None:
+        calls.append((retry, round(runtime.total_seconds())))
+        if retry < 3:
+            raise kopf.TemporaryError("I'll be back!", delay=100)
+        elif retry < 5:
+            raise OSError("Something happened!")
+        raise kopf.PermanentError("Bye-bye!")
+
+    await operator.start()
+    await kex.create()
+    await logs.wait(".*'fn' failed permanently: Bye-bye!")
+    await asyncio.sleep(10000)
+    assert [retry for retry, _ in calls] == [0, 1, 2, 3, 4, 5]
+    assert [runtime for _, runtime in calls] == pytest.approx([0, 100, 200, 300, 310, 320], abs=2)
+
+
+@pytest.mark.parametrize(("options", "expected"), [
+    ({"retries": 3}, 3),
+    ({"timeout": 250, "backoff": 100}, 3),
+    ({"errors": kopf.ErrorsMode.PERMANENT}, 1),
+    ({"errors": kopf.ErrorsMode.IGNORED}, 1),
+])
+async def test_limits_and_modes(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+        options: dict[str, Any], expected: int,
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry, **options)
+    async def fn(**_: Any) -> None:
+        calls.append("called")
+        raise Exception("boo")
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(expected)
+    await asyncio.sleep(10000)
+    assert len(calls) == expected
+    await kex.delete()
+    await kex.wait_gone()
+
+
+async def test_daemons_waiting_for_a_retry_exit_at_once_when_the_object_is_deleted(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def fn(**_: Any) -> None:
+        calls.append("called")
+        raise kopf.TemporaryError("later", delay=100000)
+
+    await operator.start()
+    await kex.create()
+    await logs.wait(".*'fn' failed temporarily: later")
+    started = now()
+    await kex.delete()
+    await kex.wait_gone()
+    assert now() - started < 10
+    assert calls == ["called"]
+
+
+async def test_daemons_that_fail_while_being_stopped_are_not_retried(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append("called")
+        await stopped.wait()
+        raise Exception("cannot exit properly")
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    started = now()
+    await kex.delete()
+    await kex.wait_gone()
+    assert now() - started < 10
+    assert calls == ["called"]
+
+
+@pytest.mark.parametrize("value", [{"finished": True}, "text", 0, [1, 2]], ids=repr)
+async def test_results_go_to_the_status(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, value: Any,
+) -> None:
+    @kopf.daemon("kopf.dev", kopf.EVERYTHING, registry=registry)
+    async def fn(**_: Any) -> Any:
+        await asyncio.sleep(100)
+        return value
+
+    await operator.start(watching=("kopfexamples", "kopfstatusexamples"))
+    for objects in (kex, sub):
+        await objects.create()
+        obj = await objects.wait(lambda obj: "status" in obj)
+        assert obj["status"] == {"fn": value}
+        await objects.delete()
+        await objects.wait_gone()
+
+
+async def test_results_that_are_not_json_are_reported_and_do_not_hold_the_object(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def fn(**_: Any) -> Any:
+        calls.append("called")
+        return object()
+
+    await operator.start()
+    await kex.create()
+    await logs.wait(".*'fn'.*JSON.*")
+    await asyncio.sleep(10000)
+    assert len([message for message in logs.get_messages("obj", level=40) if "'fn'" in message]) == 1
+    started = now()
+    await kex.delete()
+    await kex.wait_gone()
+    assert now() - started < 60
+    assert calls == ["called"]
+
+
+async def test_patches_go_to_the_object_after_each_attempt(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def fn(patch: kopf.Patch, retry: int, **_: Any) -> str:
+        patch.status[f"attempt{retry}"] = "was here"
+        patch.metadata.labels[f"attempt{retry}"] = "yes"
+        patch.fns.append(lambda body: body["spec"]["items"].append(retry))
+        if retry < 2:
+            raise kopf.TemporaryError("again", delay=10)
+        return "done"
+
+    await operator.start()
+    await kex.create(spec={"items": []})
+    obj = await kex.wait(lambda obj: "fn" in obj.get("status", {}))
+    assert obj["status"] == {"fn": "done", **{f"attempt{n}": "was here" for n in range(3)}}
+    assert obj["metadata"]["labels"] == {f"attempt{n}": "yes" for n in range(3)}
+    assert obj["spec"]["items"] == [0, 1, 2]
+
+
+async def test_patches_refused_forever_do_not_hold_the_object(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def fn(patch: kopf.Patch, **_: Any) -> None:
+        calls.append("called")
+        patch.metadata.labels["label"] = "such values are not accepted!"
+
+    await operator.start()
+    await kex.create()
+    await logs.wait(".*such values are not accepted.*|.*[Ii]nvalid.*")
+    await asyncio.sleep(1000)
+    started = now()
+    await kex.delete()
+    await kex.wait_gone()
+    assert now() - started < 60
+    assert calls == ["called"]
+
+
+async def test_exclusion_forever_by_annotations(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """As in the tips & tricks: even the restarted operator does not start the daemon again."""
+    @kopf.daemon("kopfexamples", registry=registry, annotations={"never-again": kopf.ABSENT})
+    async def fn(patch: kopf.Patch, **_: Any) -> None:
+        calls.append("called")
+        patch.metadata.annotations["never-again"] = "yes"
+
+    await operator.start()
+    await kex.create()
+    obj = await kex.wait(lambda obj: "never-again" in get_annotations(obj) and not get_finalizers(obj))
+    assert FINALIZER not in get_finalizers(obj)
+    await operator.restart()
+    await asyncio.sleep(1000)
+    assert calls == ["called"]
