@@ -224,6 +224,7 @@ async def test_the_number_of_objects_handled_at_once_can_be_limited(
         nonlocal running
         running += 1
         calls.append(running)
+        await calls.wait_length(limit)  # at least so many run at once
         await asyncio.sleep(0.002)
         running -= 1
 

@@ -190,23 +190,6 @@ async def test_the_stream_is_trusted_again_if_our_patch_never_comes_back(
     assert calls == ["created", ("value", "theirs")]
 
 
-async def test_lost_state_is_handled_anew(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    """Someone removes our annotations: nothing is known of the object anymore."""
-    @kopf.on.create("kopfexamples", registry=registry)
-    async def fn(**_: Any) -> None:
-        calls.append("called")
-
-    await operator.start()
-    await kex.create()
-    await kex.wait_handled()
-    await kex.merge({"metadata": {"annotations": None}})
-    await calls.wait_length(2)
-    await read(kex)
-    assert calls == ["called", "called"]
-
-
 async def test_raw_events_are_never_held_back(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:

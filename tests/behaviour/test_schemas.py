@@ -48,6 +48,8 @@ async def test_results_that_are_dropped_by_the_schema_do_not_repeat_the_handling
     await strict.create("another", spec={"field": 1})
     await strict.wait_handled("another")
     assert calls == ["create", "create", "update", "update", "create", "create"]
+    warnings = logs.get_messages(level=logging.WARNING)
+    assert [warning.split(" is dropped")[0] for warning in warnings] == ["The field 'status.a'", "The field 'status.b'"]
 
 
 async def test_progress_in_a_status_that_is_dropped_is_not_needed(

@@ -106,7 +106,7 @@ async def connect(cluster: LocalCluster) -> AsyncIterator[Client]:
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[LocalCluster]:
-    async with LocalCluster() as cluster:
+    async with LocalCluster(bare=True) as cluster:
         yield cluster
 
 

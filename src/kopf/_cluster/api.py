@@ -14,6 +14,7 @@ import msgspec
 import yaml
 
 from . import codec, patches, protobuf, statuses
+from .access import Access
 from .discovery import Discovery, need_kind
 from .kinds.kind import Kind, Obj
 from .kinds.registry import Registry
@@ -22,6 +23,7 @@ from .reading import Reader
 from .representations import negotiate
 from .requests import Answer, Call, Request, Stream
 from .storage import Record, Store
+from .virtual import VirtualResources
 from .writing import DeleteOptions, WriteOptions, Writer
 
 VERSION: Final = {
@@ -38,7 +40,6 @@ _UNSUPPORTED_SUBRESOURCES: Final[Mapping[str, frozenset[str]]] = {
                        "ephemeralcontainers", "resize"}),
     "services": frozenset({"proxy"}),
     "nodes": frozenset({"proxy"}),
-    "serviceaccounts": frozenset({"token"}),
     "namespaces": frozenset({"finalize"}),
 }
 _SCALABLE: Final = frozenset({"deployments", "replicasets", "statefulsets", "replicationcontrollers"})
@@ -47,11 +48,13 @@ _SCALABLE: Final = frozenset({"deployments", "replicasets", "statefulsets", "rep
 class API:
     """All that is served under the Kubernetes paths."""
 
-    def __init__(self, store: Store, registry: Registry, writer: Writer, *, address: str,
+    def __init__(self, store: Store, registry: Registry, writer: Writer, access: Access, *, address: str,
                  bookmark_interval: float) -> None:
         super().__init__()
         self._registry = registry
         self._writer = writer
+        self._access = access
+        self._virtual = VirtualResources(store, access)
         self._reader = Reader(store, bookmark_interval)
         self._discovery = Discovery(registry)
         self._openapi = OpenAPI(registry)
@@ -59,8 +62,11 @@ class API:
 
     def answer(self, call: Call, request: Request) -> Answer | Stream:
         """Do what is asked, or raise the status with which it is refused."""
+        self._access.authorize(call, request)
         if not call.plural:
             return self._answer_path(request)
+        if call.verb == "create" and (answer := self._answer_virtually(call, request)) is not None:
+            return answer
         kind = need_kind(self._registry, call.group, call.version, call.plural)
         self._check_scope(kind, call)
         if call.subresource:
@@ -83,6 +89,20 @@ class API:
             case "deletecollection":
                 return self._delete_collection(kind, call, request)
         raise statuses.method_not_allowed()
+
+    def _answer_virtually(self, call: Call, request: Request) -> Answer | None:
+        """Answer if it is about a resource that is never stored."""
+        kind = self._registry.find(call.group, call.version, call.plural)
+        if kind is None or kind.custom:
+            return None
+        if self._virtual.knows(kind) and call.name is None:
+            self._check_scope(kind, call)
+            return Answer(201, codec.encode(self._virtual.answer(kind, call, request, _read_object(kind, request))))
+        if (kind.bucket, call.subresource) == ("serviceaccounts", "token"):
+            self._check_scope(kind, call)
+            body = _decode_body(request, "TokenRequest") if request.body else {}
+            return Answer(201, codec.encode(self._virtual.request_token(kind, call, body)))
+        return None
 
     def _answer_path(self, request: Request) -> Answer:
         answer = self._discovery.answer(request, self._address) or self._openapi.answer(request)

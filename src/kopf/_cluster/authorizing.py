@@ -197,6 +197,19 @@ _EVERYTHING: Final[tuple[Obj, ...]] = (
 )
 
 
+class _AllowAll(Policy):
+    """Everything is granted to everybody."""
+
+    def authorize(self, user: User, asked: Attributes) -> Decision:
+        return Decision(True)
+
+    def rules_for(self, user: User, namespace: str) -> Iterator[Rule]:
+        return map(Rule.parse, _EVERYTHING)
+
+
+ALLOW_ALL: Final = _AllowAll()
+
+
 def _holds(namespace: str | None, asked: Attributes) -> bool:
     return namespace is None or (not asked.path and namespace == asked.namespace)
 

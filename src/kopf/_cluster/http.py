@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
-import hmac
 import logging
 import ssl
 import urllib.parse
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from aiohttp import web
@@ -21,9 +20,11 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
+from multidict import CIMultiDictProxy
 
 from . import codec, statuses
 from .admin import PREFIX, Admin
+from .authorizing import SUPERUSERS, Attributes, Decision, User, forbidden
 from .faults import FaultRule, Faults, ServerControl
 from .requests import Answer, Call, Request, Stream, resolve
 
@@ -35,11 +36,10 @@ MAX_BODY: Final = 3 * 1024 * 1024
 # real time may be limited in it: neither handshakes nor idle connections.
 _UNLIMITED: Final = 10 * 365 * 24 * 3600.0
 
-_OPEN_PATHS: Final = frozenset({"/healthz", "/livez", "/readyz", "/version"})
-
-
 class Application(Protocol):
-    """What answers the requests."""
+    """What answers the requests, and tells whose they are."""
+
+    def authenticate(self, path: str, authorization: str, impersonation: Mapping[str, Sequence[str]]) -> User: ...
 
     def answer(self, call: Call, request: Request) -> Answer | Stream | Awaitable[Answer | Stream]: ...
 
@@ -50,13 +50,12 @@ _SHUTDOWN_TIMEOUT: Final = 0.5
 class HTTPServer:
     """Serves the application over TLS on one address."""
 
-    def __init__(self, application: Application, *, token: str, faults: Faults) -> None:
+    def __init__(self, application: Application, *, faults: Faults) -> None:
         super().__init__()
         self._application = application
         self.counters: collections.Counter[tuple[str, str, int]] = collections.Counter()
         """How many requests were answered, by verb, resource, and code."""
         self._admin = Admin(faults, self.counters)
-        self.set_token(token)
         self._faults = faults
         self._changed = asyncio.Event()
         self._streams: dict[asyncio.Task[Any], asyncio.Transport | None] = {}
@@ -64,10 +63,6 @@ class HTTPServer:
         self._watch_timer: asyncio.TimerHandle | None = None
         self._server: web.Server | None = None
         self._listener: asyncio.Server | None = None
-
-    def set_token(self, token: str) -> None:
-        """Accept this token only."""
-        self._token = f"Bearer {token}".encode()
 
     async def start(
             self, host: str, port: int, context: ssl.SSLContext,
@@ -127,6 +122,7 @@ class HTTPServer:
             request = await self._read(http)
             call = resolve(request)
             if request.path[:1] == (PREFIX,):  # neither disturbed nor counted
+                _require_superuser(request)
                 return _respond(http, self._admin.answer(request))
             rule = self._faults.decide(call, http.method, http.path) if self._faults.rules else None
             if rule is not None:
@@ -152,9 +148,8 @@ class HTTPServer:
     async def _read(self, http: web.BaseRequest) -> Request:
         """Take the whole request in, authenticated."""
         raw_path, _, raw_query = http.raw_path.partition("?")
-        authorization = http.headers.get("Authorization", "").encode(errors="surrogateescape")
-        if not hmac.compare_digest(authorization, self._token) and raw_path not in _OPEN_PATHS:
-            raise statuses.unauthorized()
+        headers = http.headers
+        user = self._application.authenticate(raw_path, headers.get("Authorization", ""), _read_impersonation(headers))
         body = b""
         if http.can_read_body:
             try:
@@ -166,8 +161,9 @@ class HTTPServer:
         if "" in path:
             raise statuses.unknown_path()
         query = dict(urllib.parse.parse_qsl(raw_query)) if raw_query else {}
-        content_type = http.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        return Request(http.method, path, query, http.headers.get("Accept", ""), content_type, body)
+        content_type = headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        return Request(http.method, path, query, headers.get("Accept", ""), content_type, body, user,
+                       headers.get("User-Agent", ""))
 
     async def _disturb(self, rule: FaultRule, http: web.BaseRequest) -> None:
         if rule.latency:
@@ -245,6 +241,19 @@ def _call_soon(loop: asyncio.AbstractEventLoop, function: Any, *args: Any) -> No
         function(*args)
     else:
         loop.call_soon_threadsafe(function, *args)
+
+
+def _read_impersonation(headers: CIMultiDictProxy[str]) -> Mapping[str, Sequence[str]]:
+    """Give the headers about acting as somebody else, if there are any."""
+    if "Impersonate-User" not in headers and "Impersonate-Group" not in headers:
+        return {}
+    return {name.lower(): headers.getall(name) for name in headers if name.lower().startswith("impersonate-")}
+
+
+def _require_superuser(request: Request) -> None:
+    if SUPERUSERS not in request.user.groups:
+        asked = Attributes(request.method.lower(), path="/" + "/".join(request.path))
+        raise forbidden(request.user, asked, Decision(False))
 
 
 def _disconnect(http: web.BaseRequest) -> None:

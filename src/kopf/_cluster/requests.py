@@ -11,6 +11,10 @@ from typing import Final, Protocol
 import msgspec
 
 from . import statuses
+from .authorizing import SUPERUSERS, User
+
+#: The one to whom the token of the kubeconfig belongs.
+ADMINISTRATOR: Final = User("kubernetes-admin", (SUPERUSERS, "system:authenticated"))
 
 TRUE: Final = frozenset({"1", "true", "True", "TRUE", "t", "T"})
 
@@ -24,6 +28,9 @@ class Request(msgspec.Struct, frozen=True):
     accept: str = ""
     content_type: str = ""
     body: bytes = b""
+    user: User = ADMINISTRATOR
+    agent: str = ""
+    """What the client calls itself: the header ``User-Agent``."""
 
     def flag(self, name: str) -> bool:
         return self.query.get(name, "") in TRUE

@@ -21,10 +21,12 @@ import msgspec
 import yaml
 
 from . import codec, objects, statuses
+from .access import Access, Authorization
 from .admission.configurations import Configurations
 from .admission.reviewing import AdmissionCall, Gate, Reviewer
 from .api import API
 from .archive import Archive, Snapshot, load_credentials, save_credentials
+from .authorizing import User
 from .control.basics import Basics
 from .control.collecting import Collector
 from .control.definitions import Definitions
@@ -42,6 +44,7 @@ from .patches import merge_patch
 from .requests import Answer, Call, Request, Stream
 from .sessions import Session
 from .storage import DEFAULT_HISTORY, Change, Store
+from .tokens import LIFETIME, Binding, Tokens
 from .webhooks import Caller, Services
 from .writing import Writer
 
@@ -57,16 +60,21 @@ class ServerOptions(msgspec.Struct, frozen=True):
     history: int
     bookmark_interval: float
     simulate: bool
+    authorization: Authorization
 
 
 class ClusterServer:
     """Everything that one server consists of; it belongs to the event loop in which it is started."""
 
-    def __init__(self, options: ServerOptions, faults: Faults, services: Services, archive: Archive | None) -> None:
+    def __init__(
+            self, options: ServerOptions, faults: Faults, services: Services, archive: Archive | None, tokens: Tokens,
+    ) -> None:
         super().__init__()
         self._options = options
         self._faults = faults
         self._archive = archive
+        self._tokens = tokens
+        self._access: Access | None = None
         self._store = Store(options.history)
         self._registry = Registry(read_kinds())
         self._caller = Caller(services)
@@ -105,8 +113,19 @@ class ClusterServer:
         return list(self._reviewer.calls)
 
     def set_token(self, token: str) -> None:
-        if self._http is not None:
-            self._http.set_token(token)
+        if self._access is not None:
+            self._access.set_token(token)
+
+    def create_token(self, namespace: str, name: str, lifetime: float) -> str:
+        record = self._store.bucket("serviceaccounts").records.get((namespace, name))
+        if record is None:
+            raise LookupError(f"there is no service account {name!r} in the namespace {namespace!r}")
+        return self._tokens.issue([Binding("serviceaccounts", record.key, record.uid)], lifetime=lifetime)
+
+    def authenticate(self, path: str, authorization: str, impersonation: Mapping[str, Sequence[str]]) -> User:
+        if self._access is None:
+            raise RuntimeError("the server is not started")
+        return self._access.authenticate(path, authorization, impersonation)
 
     @property
     def counters(self) -> collections.Counter[tuple[str, str, int]]:
@@ -118,9 +137,12 @@ class ClusterServer:
     ) -> int:
         """Begin to serve; give the port."""
         self._faults.clock.use()
-        self._api = API(self._store, self._registry, self._writer, address=f"{host}:{port}",
+        self._access = Access(self._store, self._tokens, token=credentials.token,
+                              authorization=self._options.authorization)
+        self._store.observers.append(self._access.observe)
+        self._api = API(self._store, self._registry, self._writer, self._access, address=f"{host}:{port}",
                         bookmark_interval=self._options.bookmark_interval)
-        self._http = HTTPServer(self, token=credentials.token, faults=self._faults)
+        self._http = HTTPServer(self, faults=self._faults)
         port = await self._http.start(host, port, credentials.make_ssl_context(),
                                       compact=self._store.compact, expire_token=expire_token)
         self._start_control_loops(snapshot, credentials, port)
@@ -212,6 +234,8 @@ class LocalCluster:
         history: How many bytes of changed objects to remember for watches that go on from older versions.
         bookmark_interval: How often to send bookmarks, in seconds.
         simulate: Whether workloads progress as if there were nodes: pods run, jobs complete, claims are bound, etc.
+        authorization: Who may do what: everybody with a token everything (``"always-allow"``, the default), or what
+            the roles and bindings grant (``"rbac"``). The token of the cluster may do everything anyway.
         data_dir: Where to keep the data and the credentials, for the next local cluster with the same directory
             to go on with them; only in memory by default.
     """
@@ -235,6 +259,7 @@ class LocalCluster:
             history: int = DEFAULT_HISTORY,
             bookmark_interval: float = BOOKMARK_INTERVAL,
             simulate: bool = False,
+            authorization: Authorization = "always-allow",
             data_dir: str | pathlib.Path | None = None,
     ) -> None:
         super().__init__()
@@ -242,8 +267,9 @@ class LocalCluster:
         self._host = host
         self._port = port
         self._data_dir = pathlib.Path(data_dir) if data_dir is not None else None
-        self._options = ServerOptions(history, bookmark_interval, simulate)
+        self._options = ServerOptions(history, bookmark_interval, simulate, authorization)
         self._services = Services()
+        self._tokens = Tokens()
         self._archive: Archive | None = None
         self._credentials: Credentials | None = None
         self._wanted_kubeconfig = pathlib.Path(kubeconfig) if kubeconfig is not None else None
@@ -318,7 +344,7 @@ class LocalCluster:
         self._loop = asyncio.get_running_loop()
 
     async def _start_server(self, credentials: Credentials, port: int, snapshot: Snapshot | None) -> None:
-        server = ClusterServer(self._options, self.faults, self._services, self._archive)
+        server = ClusterServer(self._options, self.faults, self._services, self._archive, self._tokens)
         try:
             port = await server.start(self._host, port, credentials, snapshot, self._renew_token)
             host = f"[{self._host}]" if ":" in self._host else self._host
@@ -425,6 +451,15 @@ class LocalCluster:
     def admission_calls(self) -> list[AdmissionCall]:
         """The latest calls of admission webhooks since the start, in the order of their ends, and the outcomes."""
         return self._need_server().admission_calls
+
+    def create_token(self, namespace: str, name: str, *, lifetime: float = LIFETIME) -> str:
+        """Give a bearer token of the service account; the lifetime is in seconds, by the clock of the event loop.
+
+        Raises:
+            LookupError: if there is no such service account.
+        """
+        server = self._need_server()
+        return self._call(lambda: server.create_token(namespace, name, lifetime))
 
     def apply(self, manifests: Mapping[str, Any] | str | pathlib.Path) -> list[dict[str, Any]]:
         """Create the objects, or merge the manifests into existing ones; give their new states.

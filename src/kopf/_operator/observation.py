@@ -85,13 +85,15 @@ class Observer:
         discovery = await discover(self._env.api, self._registry.get_selectors())
         self._warn(discovery.resources)
         plan = self._registry.plan(discovery.resources)
-        for resource in [*self._watchers.keys() - plan.keys()]:
+        outdated = {resource for resource, watcher in self._watchers.items() if watcher.handlers != plan.get(resource)}
+        for resource in outdated:
             if resource.api_version not in discovery.unavailable:
                 await self._watchers.pop(resource).stop()
-        if not self._watchers:
+        if not self._watchers and not outdated:
             self._close_gate(plan)
         for resource in plan.keys() - self._watchers.keys():
-            watcher = self._watchers[resource] = ResourceWatcher(self._env, resource, plan[resource])
+            watcher = ResourceWatcher(self._env, resource, plan[resource], is_known=resource in outdated)
+            self._watchers[resource] = watcher
             watcher.start(group, self._get_scopes(resource))
         return not discovery.unavailable
 
@@ -126,8 +128,12 @@ class Observer:
 class ResourceWatcher:
     """Watches one resource in one or several namespaces, or in the whole cluster."""
 
-    def __init__(self, env: Environment, resource: Resource, handlers: HandlersOfResource) -> None:
+    def __init__(
+        self, env: Environment, resource: Resource, handlers: HandlersOfResource, *, is_known: bool
+    ) -> None:
+        self.handlers = handlers
         self._env = env
+        self._is_known = is_known
         self._resource = resource
         self._indexing = handlers.indexing
         self._dispatcher = Dispatcher(env, resource, handlers)
@@ -152,7 +158,7 @@ class ResourceWatcher:
                 await asyncio.sleep(_DENIAL_BACKOFF)
 
     async def _consume(self, namespace: str | None) -> None:
-        is_restarted = namespace in self._restarted
+        is_restarted = self._is_known or namespace in self._restarted
         self._restarted.add(namespace)
         async for events in watch_batches(self._env.api, self._env.settings, self._resource, namespace):
             if self._indexing:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
+from kopf._client.errors import APINetworkError, APIServerError, APITooManyRequestsError
 from kopf._client.patching import PatchConflict, patch_object
 from kopf._handlers.causes import Kwargs, ResourceCause
 from kopf._handlers.context import executing
@@ -21,13 +22,16 @@ from kopf._handlers.handlers import SpawningHandler, TimerHandler
 from kopf._handlers.invocation import invoke
 from kopf._handlers.outcomes import Attempt, Outcome, execute_once
 from kopf._reactor.environment import Environment
-from kopf._reactor.stopping import DaemonStopper, DaemonStoppingReason
+from kopf._reactor.stopping import AsyncDaemonStopperChecker, DaemonStopper, DaemonStoppingReason
 from kopf._settings.logs import ObjectLogger
 from kopf._settings.settings import iter_delays
 from kopf._values.bodies import Body
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch, thaw
 from kopf._values.resources import Resource
+
+_CANCELLATION_TIMEOUT = 0.5
+"""How long the cancelled leftovers may take to exit, in seconds."""
 
 
 class Companion:
@@ -37,7 +41,7 @@ class Companion:
     Its ``on_exit`` is called whenever any of them has exited.
     """
 
-    __slots__ = ("__weakref__", "body", "changed_at", "env", "logger", "memo", "on_exit", "resource", "runs")
+    __slots__ = ("__weakref__", "body", "changed_at", "env", "is_gone", "logger", "memo", "on_exit", "resource", "runs")
 
     def __init__(
         self, env: Environment, resource: Resource, obj: KubeObject, on_exit: Callable[[Companion], None]
@@ -46,6 +50,8 @@ class Companion:
         self.resource = resource
         self.body = Body(obj)
         self.memo = env.memos.recall(obj.head.uid)
+        env.memos.pin(obj.head.uid)
+        self.is_gone = False
         self.logger = ObjectLogger(body=self.body, settings=env.settings)
         self.runs: dict[str, BackgroundRun] = {}
         self.on_exit = on_exit
@@ -78,14 +84,13 @@ class Companion:
 class BackgroundRun:
     """One daemon or timer of one object. The descendants know when to call the function."""
 
-    __slots__ = ("_companion", "_handler", "_retries", "_started", "_unsent", "is_running", "stopper")
+    __slots__ = ("_companion", "_handler", "_retries", "_started", "is_running", "stopper")
 
     def __init__(self, companion: Companion, handler: SpawningHandler) -> None:
         self._companion = companion
         self._handler = handler
         self._retries = 0
         self._started: datetime.datetime | None = None
-        self._unsent: Patch | None = None
         self.stopper = DaemonStopper()
         self.is_running = True
 
@@ -111,8 +116,8 @@ class BackgroundRun:
     def notice_change(self) -> None:
         """The object has changed."""
 
-    async def force_out(self) -> None:
-        """Cancel whatever is left of it: when the operator itself cannot wait any longer."""
+    def cancel(self) -> Collection[asyncio.Task[None]]:
+        """Cancel whatever is left of it, as the operator itself cannot wait any longer; give what was cancelled."""
         raise NotImplementedError
 
     def _make_kwargs(self) -> Kwargs:
@@ -125,7 +130,7 @@ class BackgroundRun:
         now = env.clock.now()
         self._started = self._started or now
         attempt = Attempt(retry=self._retries, started=self._started, runtime=now - self._started)
-        patch = self._unsent if self._unsent is not None else Patch(body=companion.body)
+        patch = Patch(body=companion.body)
         cause = self._make_cause(patch)
         kwargs = {
             "retry": attempt.retry,
@@ -165,25 +170,32 @@ class BackgroundRun:
         )
 
     async def _deliver(self, patch: Patch) -> None:
-        """Patch the object; in case of a conflict, on its fresh state; in case of errors, as long as it takes."""
-        if not patch:
-            return
-        self._unsent = patch
+        """
+        Patch the object: in case of a conflict, on its fresh state; in case of passing problems, as long as they last.
+
+        What the API refuses is dropped. If the run is asked to stop meanwhile, there is only one attempt left.
+        """
         companion, env = self._companion, self._companion.env
         delays = iter(iter_delays(env.settings.queueing.error_delays))
         delay = 0.0
-        while True:
+        is_last = False
+        while patch and not companion.is_gone:
             try:
                 obj = await patch_object(
                     env.api, companion.resource, companion.body.object, patch, logger=companion.logger
                 )
-            except Exception as e:
+            except (PatchConflict, APIServerError, APITooManyRequestsError, APINetworkError) as e:
+                if is_last:
+                    companion.logger.error("%s exits with its patch not applied: %s", self._handler, e)
+                    return
                 delay = next(delays, delay)
                 log = companion.logger.debug if isinstance(e, PatchConflict) else companion.logger.error
                 log("%s could not patch the object, and will try again in %s seconds: %s", self._handler, delay, e)
-                await asyncio.sleep(delay)
+                is_last = self.stopper.is_set or await AsyncDaemonStopperChecker(self.stopper).wait(delay)
+            except Exception as e:
+                companion.logger.error("%s has made a patch that cannot be applied, it is lost: %s", self._handler, e)
+                return
             else:
-                self._unsent = None
                 if obj is not None:
                     companion.refresh(obj)
                 return
@@ -265,6 +277,7 @@ class Background:
         """Stop all that accompanies an object that exists no more."""
         companion = self._companions.pop(uid, None)
         if companion is not None:
+            companion.is_gone = True
             _stop(companion.runs.values(), DaemonStoppingReason.RESOURCE_DELETED)
             if companion.is_running:
                 self._leaving.add(companion)
@@ -273,7 +286,8 @@ class Background:
         self._exits.set()
         if self._leaving and not companion.is_running:
             self._leaving.discard(companion)
-        self._on_exit(companion.body.object)
+        if not companion.is_gone:
+            self._on_exit(companion.body.object)
 
     async def stop(self, reason: DaemonStoppingReason, timeout: float) -> None:
         """Stop everything, and wait until it has exited or is abandoned; after the timeout (seconds), cancel it."""
@@ -287,11 +301,13 @@ class Background:
                 while running := [run for run in running if run.is_running]:
                     self._exits.clear()
                     await self._exits.wait()
-        for companion in companions:
-            for run in companion.runs.values():
-                if run.is_running:
-                    companion.logger.warning("The operator exits, but does not wait for %s anymore.", run.handler)
-                    await run.force_out()
+        leftovers = [(companion, run) for companion in companions for run in companion.runs.values()]
+        for companion, run in leftovers:
+            if run.is_running:
+                companion.logger.warning("The operator exits, but does not wait for %s anymore.", run.handler)
+        tasks = [task for _, run in leftovers for task in run.cancel()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=_CANCELLATION_TIMEOUT)
 
 
 class StartupSpread:

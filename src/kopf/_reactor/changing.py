@@ -153,6 +153,7 @@ class HandlingCycle:
             self.baseline = cause.new
         spawning = select_spawning(self._handlers.spawning, cause)
         if detection.reason is Reason.FREE:
+            self._accompany(cause, [])
             if accompanying:
                 self._logger.debug("Deletion, but we are done with it, and we do not care.")
                 self._logger.debug("Handling cycle is finished, waiting for new changes.")

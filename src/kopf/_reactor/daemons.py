@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from collections.abc import Collection
 
 from kopf._handlers.causes import Kwargs
 from kopf._handlers.handlers import DaemonHandler
@@ -64,6 +65,8 @@ class DaemonRun(BackgroundRun):
         """Wait for the time of the next attempt; tell if there must be none."""
         if delay > 0 and not self.stopper.is_set:
             await AsyncDaemonStopperChecker(self.stopper).wait(delay)
+        else:
+            await asyncio.sleep(0)  # let the others work, even if it is restarted instantly again and again
         return self.stopper.is_set
 
     async def _see_off(self) -> None:
@@ -97,11 +100,8 @@ class DaemonRun(BackgroundRun):
         warnings.warn(message, ResourceWarning, stacklevel=1)
         self._exit()
 
-    async def force_out(self) -> None:
-        """Cancel whatever is left of it: when the operator itself cannot wait any longer."""
+    def cancel(self) -> Collection[asyncio.Task[None]]:
         tasks = [task for task in (self._guard, self._task) if task is not None and not task.done()]
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=0.1)
-        self._exit()
+        return tasks

@@ -127,6 +127,7 @@ class Dispatcher:
             or could_match(self._handlers.changing, meta)
             or could_match(self._handlers.spawning, meta)
             or (self._handlers.uses_finalizers and self._finalizer in (meta.finalizers or ()))
+            or (self._background is not None and self._background.is_running(meta.uid))
         )
 
     def _deliver(self, mailbox: Mailbox, obj: KubeObject) -> None:

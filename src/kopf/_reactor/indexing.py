@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import inspect
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, ItemsView, Iterable, Iterator, Mapping, ValuesView
 from typing import Any, Generic, TypeVar
 
 from kopf._client.watch_machine import LISTED, WatchEvent
@@ -67,7 +67,7 @@ class Index(Mapping[K, Store[V]], Generic[K, V]):
         self._keys_of: dict[ObjectKey, tuple[K, ...]] = {}
 
     def __repr__(self) -> str:
-        return repr(dict(self))
+        return repr(dict(self._stores))
 
     def __bool__(self) -> bool:
         return bool(self._stores)
@@ -83,6 +83,13 @@ class Index(Mapping[K, Store[V]], Generic[K, V]):
 
     def __contains__(self, key: object) -> bool:
         return key in self._stores
+
+    # Snapshots, too: the inherited ones look the keys up one by one, while they can disappear.
+    def items(self) -> ItemsView[K, Store[V]]:
+        return dict(self._stores).items()
+
+    def values(self) -> ValuesView[Store[V]]:
+        return dict(self._stores).values()
 
     def _replace(self, owner: ObjectKey, values: Mapping[K, V]) -> None:
         """Put the values of the object instead of those it had."""
@@ -244,7 +251,12 @@ class Indexers:
             indexer = self._indexers[handler.id]
             if indexer.is_excluded(owner, now):
                 continue
-            if not (matches_object(handler, cause) and matches_field(handler, cause)):
+            try:
+                is_matching = matches_object(handler, cause) and matches_field(handler, cause)
+            except Exception as e:  # of the callbacks; the values are kept, as with the errors of the functions
+                cause.logger.error("%s cannot be filtered, and is skipped: %s", handler, e, exc_info=e)
+                continue
+            if not is_matching:
                 indexer.discard(owner)
                 continue
             attempt = indexer.get_attempt(owner, now)

@@ -41,6 +41,7 @@ class Memos:
     def __init__(self, operator_memo: Any) -> None:
         self._origin = operator_memo
         self._memos: dict[str, Any] = {}
+        self._pinned: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._memos)
@@ -53,8 +54,14 @@ class Memos:
             memo = self._memos[uid] = copy.copy(self._origin)
             return memo
 
+    def pin(self, uid: str) -> None:
+        """Keep the memo for as long as the object exists: somebody holds it."""
+        self._pinned.add(uid)
+
     def relax(self, uid: str) -> None:
         """Drop the memo if nothing was put there, so that idle objects keep nothing in memory."""
+        if uid in self._pinned:
+            return
         memo = self._memos.get(uid)
         # Only for the memos of the known class: who knows what else custom classes do when they are copied.
         if type(memo) is Memo and type(self._origin) is Memo and memo == self._origin:
@@ -62,4 +69,5 @@ class Memos:
 
     def forget(self, uid: str) -> None:
         """Drop the memo of an object that exists no more."""
+        self._pinned.discard(uid)
         self._memos.pop(uid, None)

@@ -8,6 +8,7 @@ with itself: the next run is scheduled when the previous one is over.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 from kopf._handlers.handlers import TimerHandler
 from kopf._handlers.outcomes import Outcome
@@ -89,8 +90,8 @@ class TimerRun(BackgroundRun):
             elapsed = asyncio.get_running_loop().time() - started if self._timer.sharp else 0
             self._schedule(self._timer.interval - elapsed % self._timer.interval if self._timer.interval else 0)
 
-    async def force_out(self) -> None:
-        if self._task is not None and not self._task.done():
-            self._task.cancel()
-            await asyncio.wait([self._task], timeout=0.1)
-        self._exit()
+    def cancel(self) -> Collection[asyncio.Task[None]]:
+        if self._task is None or self._task.done():
+            return ()
+        self._task.cancel()
+        return (self._task,)

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from .. import bootstrap_roles
+from ..authorizing import GROUP
 from ..kinds.kind import Obj
 from ..kinds.registry import Registry
 from ..storage import Change, Store
@@ -18,6 +20,8 @@ SERVICE_ACCOUNT: Final = "default"
 CLUSTER_IP: Final = "10.96.0.1"
 
 _SLICES: Final = "endpointslices.discovery.k8s.io"
+_CLUSTER_ROLES: Final = f"clusterroles.{GROUP}"
+_CLUSTER_BINDINGS: Final = f"clusterrolebindings.{GROUP}"
 
 
 class Basics:
@@ -56,7 +60,11 @@ class Basics:
                 "data": {"ca.crt": self._ca}}
 
     def create_initial(self) -> None:
-        """Create the service of the API, and complete the namespaces that are there."""
+        """Create the service of the API and the default roles, and complete the namespaces that are there."""
+        for bucket, made in ((_CLUSTER_ROLES, bootstrap_roles.cluster_roles()),
+                             (_CLUSTER_BINDINGS, bootstrap_roles.cluster_role_bindings())):
+            for role in made:
+                self._objects.create(bucket, "", role)
         for namespace in [record.key[1] for record in self._objects.records("namespaces") if not record.deleting]:
             self._complete(namespace)
         labels = {"component": "apiserver", "provider": "kubernetes"}

@@ -127,10 +127,7 @@ class Deployments(Controller):
         pending = target - _available(new)
         spare = total + target - current - (wanted - unavailable) - max(pending, 0)
         for item in sorted(old, key=_revision):
-            # Replicas that are of no use may go anyway, without making anything worse.
-            useless = replicas_of(item) - _available(item)
-            going = min(replicas_of(item), max(min(spare, replicas_of(item)), 0))
-            going = max(going, min(useless, max(spare, 0)))
+            going = min(replicas_of(item), max(spare, 0))
             self._scale(item, replicas_of(item) - going)
             spare -= going
 

@@ -9,7 +9,14 @@ from ..kinds.registry import Registry
 from ..storage import Change, Store
 from ..writing import Writer
 from .access import Objects
+from .daemons import DaemonSets
+from .deployments import Deployments, ReplicaSets
+from .jobs import CronJobs, Jobs
+from .kubelet import Kubelet
 from .nodes import Nodes
+from .services import Services
+from .stateful import StatefulSets
+from .volumes import Volumes
 from .work import WorkQueue
 
 
@@ -22,7 +29,8 @@ class ControlLoop(Protocol):
 def make_simulation(store: Store, registry: Registry, writer: Writer, queue: WorkQueue) -> list[ControlLoop]:
     """Make all control loops of the simulation."""
     access = Objects(store, registry, writer, queue)
-    return [Nodes(access)]
+    return [Nodes(access), Kubelet(access), ReplicaSets(access), Deployments(access), StatefulSets(access),
+            DaemonSets(access), Jobs(access), CronJobs(access), Volumes(access), Services(access)]
 
 
 def create_nodes(store: Store, registry: Registry, writer: Writer, queue: WorkQueue) -> None:

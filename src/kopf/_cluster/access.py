@@ -1,0 +1,131 @@
+"""
+Who asks, and whether they may: tokens, impersonation, and the policy as of the roles and bindings in the store.
+
+The rules are those of "Authenticating" ("User impersonation") and "Using RBAC Authorization". By default, everything
+is allowed to everybody who is known.
+"""
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, TypeAlias
+
+from . import codec, statuses
+from .authorizing import ALLOW_ALL, GROUP, SUPERUSERS, Attributes, Policy, User, forbidden
+from .kinds.kind import Obj
+from .requests import ADMINISTRATOR, Call, Request
+from .storage import Change, Store
+from .tokens import Tokens, service_account
+
+Authorization: TypeAlias = Literal["always-allow", "rbac"]
+
+ANONYMOUS: Final = User("system:anonymous", ("system:unauthenticated",))
+
+OPEN_PATHS: Final = frozenset({"/healthz", "/livez", "/readyz", "/version"})
+
+_ROLES, _CLUSTER_ROLES = f"roles.{GROUP}", f"clusterroles.{GROUP}"
+_BINDINGS, _CLUSTER_BINDINGS = f"rolebindings.{GROUP}", f"clusterrolebindings.{GROUP}"
+_BUCKETS: Final = frozenset({_ROLES, _CLUSTER_ROLES, _BINDINGS, _CLUSTER_BINDINGS})
+_SERVICE_ACCOUNT: Final = "system:serviceaccount:"
+_AUTHENTICATION: Final = "authentication.k8s.io"
+_EXTRA: Final = "impersonate-extra-"
+
+
+class Access:
+    """Decides on requests before anybody else sees them."""
+
+    def __init__(self, store: Store, tokens: Tokens, *, token: str, authorization: Authorization) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self._store = store
+        self._enforced = authorization == "rbac"
+        self._policy: Policy | None = None
+        self.set_token(token)
+
+    def set_token(self, token: str) -> None:
+        """Let this token be the administrator's, and the previous one nobody's."""
+        self._administrator = f"Bearer {token}".encode()
+
+    def observe(self, bucket: str, change: Change) -> None:
+        if bucket in _BUCKETS:
+            self._policy = None
+
+    @property
+    def policy(self) -> Policy:
+        """All that is granted as of now."""
+        if not self._enforced:
+            return ALLOW_ALL
+        if self._policy is None:
+            self._policy = Policy(roles=self._select(_ROLES), cluster_roles=self._select(_CLUSTER_ROLES),
+                                  role_bindings=self._select(_BINDINGS),
+                                  cluster_role_bindings=self._select(_CLUSTER_BINDINGS))
+        return self._policy
+
+    def _select(self, bucket: str) -> list[Obj]:
+        return [codec.decode(b"{" + record.data) for record in self._store.bucket(bucket).select()]
+
+    def authenticate(self, path: str, authorization: str, impersonation: Mapping[str, Sequence[str]]) -> User:
+        """Tell who asks, or refuse: 401 if they are not known, 403 if they may not act as somebody else.
+
+        The impersonation are the headers about it, with their names in lower case.
+        """
+        raw = authorization.encode(errors="surrogateescape")
+        if hmac.compare_digest(raw, self._administrator):
+            user: User | None = ADMINISTRATOR
+        else:
+            user = self.tokens.find(authorization.removeprefix("Bearer "), self._store)
+        if user is None:
+            if path not in OPEN_PATHS:
+                raise statuses.unauthorized()
+            return ANONYMOUS
+        return self._impersonate(user, impersonation) if impersonation else user
+
+    def _impersonate(self, user: User, headers: Mapping[str, Sequence[str]]) -> User:
+        name, groups = headers.get("impersonate-user", [""])[0], headers.get("impersonate-group", ())
+        if not name:
+            raise statuses.internal("groups cannot be impersonated without impersonating a user")
+        uid = headers.get("impersonate-uid", [""])[0]
+        extra = {key.removeprefix(_EXTRA): tuple(values) for key, values in headers.items() if key.startswith(_EXTRA)}
+        namespace, colon, account = name.removeprefix(_SERVICE_ACCOUNT).partition(":")
+        is_account = name.startswith(_SERVICE_ACCOUNT) and bool(colon and namespace and account)
+        asked = [Attributes("impersonate", resource="serviceaccounts", namespace=namespace, name=account)
+                 if is_account else Attributes("impersonate", resource="users", name=name)]
+        asked += [Attributes("impersonate", resource="groups", name=group) for group in groups]
+        asked += [Attributes("impersonate", _AUTHENTICATION, "uids", name=uid)] if uid else []
+        asked += [Attributes("impersonate", _AUTHENTICATION, "userextras", key, name=value)
+                  for key, values in extra.items() for value in values]
+        for attributes in asked:
+            self._require(user, attributes)
+        if is_account and not groups:
+            groups = service_account(namespace, account).groups
+        known = "system:authenticated" if name != ANONYMOUS.name else "system:unauthenticated"
+        return User(name, tuple(dict.fromkeys([*groups, known])), uid, extra)
+
+    def authorize(self, call: Call, request: Request) -> None:
+        """Refuse the request (403) if it is not allowed."""
+        if self._enforced:
+            self._require(request.user, _attributes(call, request))
+
+    def authorize_creation(self, call: Call, request: Request) -> None:
+        """Refuse to create what is not there yet by a request that is allowed only to change it."""
+        if self._enforced:
+            self._require(request.user, Attributes("create", call.group, call.plural, call.subresource,
+                                                   call.namespace or "", call.name or ""))
+
+    def _require(self, user: User, asked: Attributes) -> None:
+        if SUPERUSERS not in user.groups:
+            decision = self.policy.authorize(user, asked)
+            if not decision:
+                raise forbidden(user, asked, decision)
+
+
+def _attributes(call: Call, request: Request) -> Attributes:
+    if not call.plural:
+        return Attributes(call.verb, path="/" + "/".join(request.path))
+    name, namespace = call.name or "", call.namespace or ""
+    if not name and call.verb in ("list", "watch", "deletecollection"):  # as clients read or watch one object
+        field, _, value = request.query.get("fieldSelector", "").partition("=")
+        name = value.removeprefix("=") if field == "metadata.name" and "," not in value else ""
+    if call.plural == "namespaces" and not call.group and call.name:
+        namespace = call.name
+    return Attributes(call.verb, call.group, call.plural, call.subresource, namespace, name)

@@ -1,0 +1,114 @@
+"""
+Stateful sets: pods with stable names and claims, created and replaced in order; see "StatefulSets".
+"""
+from __future__ import annotations
+
+from typing import Final
+
+from ..kinds.kind import Obj
+from .access import namespace_of, reference_to
+from .workload import PODS, Controller, hash_of, is_active, is_ready, labels_of, phase_of, replicas_of
+
+_CLAIMS: Final = "persistentvolumeclaims"
+_REVISIONS: Final = "controllerrevisions.apps"
+_REVISION: Final = "controller-revision-hash"
+
+
+class StatefulSets(Controller):
+    """Keeps the pods by their ordinals."""
+
+    bucket = "statefulsets.apps"
+
+    def reconcile(self, obj: Obj) -> None:
+        revision = self._record_revision(obj)
+        pods = {_ordinal(obj, pod): pod for pod in self.owned(PODS, obj)}
+        self._delete_finished(pods)
+        self._step(obj, pods, revision)
+        self._tell(obj, [pod for pod in pods.values() if is_active(pod)], revision)
+
+    def _record_revision(self, obj: Obj) -> str:
+        """Keep the template under the name of its revision."""
+        template = obj["spec"]["template"]
+        name = f"{obj['metadata']['name']}-{hash_of(template)}"
+        if not self.objects.has(_REVISIONS, (namespace_of(obj), name)):
+            known = len(self.objects.owned(_REVISIONS, obj))
+            self.objects.create(_REVISIONS, namespace_of(obj), {
+                "metadata": {"name": name, "labels": (template.get("metadata") or {}).get("labels"),
+                             "ownerReferences": [reference_to(obj)]},
+                "revision": known + 1, "data": {"spec": {"template": {**template, "$patch": "replace"}}}})
+        return name
+
+    def _delete_finished(self, pods: dict[int, Obj]) -> None:
+        self.delete_pods(pod for pod in pods.values() if phase_of(pod) in ("Succeeded", "Failed"))
+
+    def _step(self, obj: Obj, pods: dict[int, Obj], revision: str) -> None:
+        """Do what may be done at once: everything if in parallel; otherwise, one pod after another is ready."""
+        parallel = obj["spec"].get("podManagementPolicy") == "Parallel"
+        start = int((obj["spec"].get("ordinals") or {}).get("start") or 0)
+        wanted = range(start, start + replicas_of(obj))
+        for ordinal in wanted:
+            pod = pods.get(ordinal)
+            if pod is None:
+                self._create(obj, ordinal, self._choose_revision(obj, ordinal, revision))
+            if not parallel and (pod is None or not is_ready(pod)):
+                return
+        excess = sorted((ordinal for ordinal in pods if ordinal not in wanted), reverse=True)
+        self.delete_pods(pods[ordinal] for ordinal in (excess if parallel else excess[:1]))
+        if not excess:
+            self._replace_outdated(obj, [pods[ordinal] for ordinal in wanted if ordinal in pods], revision)
+
+    def _replace_outdated(self, obj: Obj, pods: list[Obj], revision: str) -> None:
+        """Delete the last pod of an old revision, when all others are ready."""
+        strategy = obj["spec"].get("updateStrategy") or {}
+        if strategy.get("type") == "OnDelete":
+            return
+        partition = int((strategy.get("rollingUpdate") or {}).get("partition") or 0)
+        outdated = [pod for pod in pods
+                    if labels_of(pod).get(_REVISION) != revision and _ordinal(obj, pod) >= partition]
+        if outdated and all(is_ready(pod) for pod in pods if pod is not outdated[-1]):
+            self.delete_pods(outdated[-1:])
+
+    @staticmethod
+    def _choose_revision(obj: Obj, ordinal: int, revision: str) -> str:
+        """Below the partition, pods are of the previous revision, even if they are created anew."""
+        rolling = (obj["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+        if ordinal < int(rolling.get("partition") or 0):
+            return str((obj.get("status") or {}).get("currentRevision") or revision)
+        return revision
+
+    def _create(self, obj: Obj, ordinal: int, revision: str) -> None:
+        name = f"{obj['metadata']['name']}-{ordinal}"
+        template = obj["spec"]["template"]
+        kept = self.objects.get(_REVISIONS, (namespace_of(obj), revision))
+        if kept is not None:
+            template = {field: value for field, value in kept["data"]["spec"]["template"].items() if field != "$patch"}
+        volumes = list((template.get("spec") or {}).get("volumes") or ())
+        for claim in obj["spec"].get("volumeClaimTemplates") or ():
+            claim_name = f"{claim['metadata']['name']}-{name}"
+            self.objects.create(_CLAIMS, namespace_of(obj), {
+                "metadata": {**claim["metadata"], "name": claim_name,
+                             "labels": {**((obj["spec"].get("selector") or {}).get("matchLabels") or {}),
+                                        **(claim["metadata"].get("labels") or {})}},
+                "spec": claim.get("spec") or {}})
+            volumes = [volume for volume in volumes if volume.get("name") != claim["metadata"]["name"]]
+            volumes.append({"name": claim["metadata"]["name"], "persistentVolumeClaim": {"claimName": claim_name}})
+        labels = {_REVISION: revision, "statefulset.kubernetes.io/pod-name": name,
+                  "apps.kubernetes.io/pod-index": str(ordinal)}
+        spec = {"hostname": name, "subdomain": obj["spec"].get("serviceName")} | ({"volumes": volumes} if volumes else {})
+        self.create_pod(obj, template, name=name, labels=labels, spec=spec)
+
+    def _tell(self, obj: Obj, pods: list[Obj], revision: str) -> None:
+        ready = sum(map(is_ready, pods))
+        updated = sum(labels_of(pod).get(_REVISION) == revision for pod in pods)
+        done = updated == len(pods) == ready == replicas_of(obj)
+        current = revision if done else str((obj.get("status") or {}).get("currentRevision") or revision)
+        self.set_status(obj, {
+            "observedGeneration": obj["metadata"]["generation"], "replicas": len(pods),
+            "readyReplicas": ready or None, "availableReplicas": ready, "updatedReplicas": updated or None,
+            "currentReplicas": sum(labels_of(pod).get(_REVISION) == current for pod in pods) or None,
+            "currentRevision": current, "updateRevision": revision, "collisionCount": 0})
+
+
+def _ordinal(obj: Obj, pod: Obj) -> int:
+    tail = str(pod["metadata"]["name"]).removeprefix(f"{obj['metadata']['name']}-")
+    return int(tail) if tail.isdigit() else -1

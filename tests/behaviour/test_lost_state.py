@@ -1,0 +1,107 @@
+"""State that is lost: someone else removes or overwrites our annotations; the operator remembers what it has done."""
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import kopf
+from tests.behaviour.objects import LAST_HANDLED, Objects, get_annotations, get_essence, is_handled
+from tests.behaviour.running import Journal, Logs, Operator
+
+LOST = "The last handled configuration of the object was removed by somebody else.*"
+
+
+def declare(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def fn(reason: kopf.Reason, spec: kopf.Spec, **_: Any) -> None:
+        calls.append((reason.value, spec["field"]))
+
+
+async def test_handled_objects_are_not_taken_for_new_ones(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+) -> None:
+    declare(registry, calls)
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    for _ in range(3):
+        await kex.merge({"metadata": {"annotations": None}})
+        await kex.wait(lambda obj: not is_handled(obj))
+        await kex.wait_handled()
+    assert calls == [("create", "value")]
+    (record,) = logs.find(LOST)
+    assert record.levelno == logging.WARNING
+    await kex.delete()
+    await kex.wait_gone()
+    assert calls == [("create", "value"), ("delete", "value")]
+
+
+async def test_changes_together_with_the_loss_are_handled(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    declare(registry, calls)
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.merge({"metadata": {"annotations": None}, "spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    assert calls == [("create", "value"), ("update", "new")]
+
+
+async def test_another_operator_process_knows_nothing_of_them(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    declare(registry, calls)
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await operator.stop()
+    await kex.merge({"metadata": {"annotations": None}})
+    await operator.start()
+    await kex.wait_handled()
+    assert calls == [("create", "value"), ("create", "value")]
+
+
+async def test_those_who_insist_on_the_removal_are_not_fought_with(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """Another controller always brings its objects to what it believes they should be."""
+    declare(registry, calls)
+
+    @kopf.on.event("kopfexamples", registry=registry)
+    async def controller(name: str, body: kopf.Body, **_: Any) -> None:
+        if name == "obj" and LAST_HANDLED in body.metadata.annotations:
+            await kex.merge({"metadata": {"annotations": {LAST_HANDLED: None}}})
+
+    await operator.start()
+    await kex.create()
+    for number in range(20):
+        await kex.create(f"another{number}")
+        await kex.wait_handled(f"another{number}")
+    assert [call for call in calls if call[0] == "create"].count(("create", "value")) == 21
+    restorations = sum(LAST_HANDLED in get_annotations(obj) for obj in kex.get_history())
+    assert restorations < 10
+    # The changes are still noticed.
+    await kex.merge({"spec": {"field": "new"}})
+    await calls.wait(lambda items: ("update", "new") in items)
+    assert calls.items.count(("update", "new")) == 1
+
+
+async def test_states_of_others_are_taken_seriously(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """The whole object is replaced with an older backup of it, with an older last handled configuration."""
+    declare(registry, calls)
+    await operator.start()
+    await kex.create()
+    backup = await kex.wait_handled()
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    await kex.merge({"spec": backup["spec"], "metadata": {"annotations": get_annotations(backup)}})
+    await kex.create("another")
+    await kex.wait_handled("another")
+    obj = await kex.wait(is_handled)
+    assert get_essence(obj) == {"spec": {"field": "value"}}
+    assert ("create", "value") in calls.items

@@ -1,0 +1,240 @@
+"""Timers: when they run, on the time that passes quickly: hours of it in milliseconds."""
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
+from tests.behaviour.running import Journal, Operator
+
+pytestmark = pytest.mark.fastforward
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def get_pauses(times: list[float]) -> list[float]:
+    return [after - before for before, after in zip(times, times[1:], strict=False)]
+
+
+async def test_the_interval_is_between_the_calls(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """By default, the time of the function itself is not taken into account."""
+    @kopf.timer("kopfexamples", registry=registry, interval=10)
+    async def fn(**_: Any) -> None:
+        calls.append(now())
+        await asyncio.sleep(3)
+
+    await operator.start()
+    created = now()
+    await kex.create()
+    await calls.wait_length(6)
+    assert calls[0] - created < 1
+    assert get_pauses(calls.items)[:5] == pytest.approx([13] * 5, abs=0.5)
+
+
+async def test_sharp_timers_take_the_time_of_the_function_into_account(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.timer("kopfexamples", registry=registry, interval=10, sharp=True)
+    async def fn(**_: Any) -> None:
+        calls.append(now())
+        await asyncio.sleep(3)
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(6)
+    assert get_pauses(calls.items)[:5] == pytest.approx([10] * 5, abs=0.5)
+
+
+async def test_sharp_timers_do_not_drift(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """The latencies of single runs do not accumulate over hundreds of them."""
+    @kopf.timer("kopfexamples", registry=registry, interval=10, sharp=True)
+    async def fn(**_: Any) -> None:
+        asyncio.get_running_loop().skip(0.01)  # type: ignore[attr-defined]  # the loop was busy
+        calls.append(now())
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(501)
+    assert calls[500] - calls[0] == pytest.approx(5000, abs=0.5)
+
+
+async def test_sharp_timers_that_are_late_skip_what_is_missed_and_never_overlap(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.timer("kopfexamples", registry=registry, interval=10, sharp=True)
+    async def fn(**_: Any) -> None:
+        calls.append(("started", now()))
+        await asyncio.sleep(23)
+        calls.append(("ended", now()))
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(8)
+    assert [what for what, _ in calls][:8] == ["started", "ended"] * 4
+    starts = [time for what, time in calls if what == "started"]
+    assert get_pauses(starts)[:3] == pytest.approx([30] * 3, abs=0.5)
+
+
+async def test_hours_of_an_ordinary_timer(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.timer("kopfexamples", registry=registry, interval=60)
+    async def fn(name: str, **_: Any) -> None:
+        calls.append((name, now()))
+
+    await operator.start()
+    for name in ("a", "b"):
+        await kex.create(name)
+    await asyncio.sleep(5 * 3600)
+    for name in ("a", "b"):
+        times = [time for key, time in calls if key == name]
+        assert len(times) == pytest.approx(300, abs=2)
+        assert get_pauses(times) == pytest.approx([60] * (len(times) - 1), abs=0.5)
+
+
+async def test_sync_timers(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.timer("kopfexamples", registry=registry, interval=3600)
+    def fn(**_: Any) -> None:
+        calls.append((loop.time(), threading.current_thread() is threading.main_thread()))
+
+    loop = asyncio.get_running_loop()
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(4)
+    assert get_pauses([time for time, _ in calls])[:3] == pytest.approx([3600] * 3, abs=0.5)
+    assert not any(is_main for _, is_main in calls)
+
+
+async def test_several_timers_of_one_object_are_independent(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """They can overlap with each other and with the handlers of changes."""
+    for interval in (7, 10):
+        @kopf.timer("kopfexamples", registry=registry, id=f"every{interval}", param=interval, interval=interval)
+        async def fn(param: int, **_: Any) -> None:
+            calls.append((param, now()))
+
+    @kopf.timer("kopfexamples", registry=registry, interval=1)
+    async def hung_fn(**_: Any) -> None:
+        await allowed.wait()
+
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def update_fn(**_: Any) -> None:
+        calls.append(("updated", now()))
+
+    allowed = asyncio.Event()
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(20)
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    for interval in (7, 10):
+        pauses = get_pauses([time for key, time in calls if key == interval])
+        assert pauses == pytest.approx([interval] * len(pauses), abs=0.5)
+    assert "updated" in [key for key, _ in calls]
+    allowed.set()
+
+
+@pytest.mark.parametrize("delay", [5, lambda **_: 5, lambda spec, **_: spec["delay"]],
+                         ids=["number", "callable", "callable-of-kwargs"])
+async def test_the_initial_delay_postpones_only_the_first_call(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], delay: Any,
+) -> None:
+    @kopf.timer("kopfexamples", registry=registry, interval=100, initial_delay=delay)
+    async def fn(**_: Any) -> None:
+        calls.append(now())
+
+    await operator.start()
+    created = now()
+    await kex.create(spec={"delay": 5})
+    await calls.wait_length(2)
+    await kex.merge({"spec": {"field": "new"}})
+    await calls.wait_length(3)
+    assert get_pauses([created, *calls])[:3] == pytest.approx([5, 100, 100], abs=0.5)
+    restarted = now()
+    await operator.restart()
+    await calls.wait_length(4)
+    assert calls[3] - restarted == pytest.approx(5, abs=1)
+
+
+async def test_without_an_interval_it_is_called_once(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.timer("kopfexamples", registry=registry, initial_delay=10)
+    async def fn(**_: Any) -> None:
+        calls.append("called")
+
+    await operator.start()
+    await kex.create()
+    await asyncio.sleep(100)
+    await kex.merge({"spec": {"field": "new"}})
+    await asyncio.sleep(10000)
+    assert calls == ["called"]
+
+
+async def test_they_run_as_long_as_the_object_exists(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.timer("kopfexamples", registry=registry, interval=10)
+    async def fn(name: str, **_: Any) -> None:
+        calls.append(name)
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(3)
+    assert get_finalizers(await kex.get()) == [FINALIZER]
+    started = now()
+    await kex.delete()
+    await kex.wait_gone()
+    assert now() - started < 5
+    count = len(calls)
+    await asyncio.sleep(1000)
+    assert len(calls) == count
+
+
+async def test_timers_see_the_current_state(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.timer("kopfexamples", registry=registry, interval=10)
+    async def fn(spec: kopf.Spec, **_: Any) -> None:
+        calls.append(spec["field"])
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    await kex.merge({"spec": {"field": "new"}})
+    await calls.wait_length(2)
+    assert calls == ["value", "new"]
+
+
+@pytest.mark.parametrize(("options", "is_spread"), [({}, True), ({"initial_delay": 0}, False)])
+async def test_timers_of_many_objects_do_not_fire_at_one_instant_after_a_restart_unless_asked_to(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        options: dict[str, Any], is_spread: bool,
+) -> None:
+    @kopf.timer("kopfexamples", registry=registry, interval=60, **options)
+    async def fn(name: str, **_: Any) -> None:
+        calls.append((name, now()))
+
+    for i in range(200):
+        await kex.create(f"obj{i}", finalizers=[FINALIZER])
+    await operator.start()
+    await calls.wait(lambda items: len({name for name, _ in items}) == 200)
+    firsts = dict(reversed(calls.items))
+    times = sorted(firsts.values())
+    assert times[-1] - times[0] < 60
+    assert (times[-1] - times[0] > 2) == is_spread
+    pauses = get_pauses([time for name, time in calls if name == "obj0"])
+    assert pauses == pytest.approx([60] * len(pauses), abs=1)
