@@ -143,6 +143,10 @@ class Objects:
             return obj if is_there and condition(obj) else None
         return await self._wait(check, name)
 
+    async def wait_seen(self, condition: Callable[[Obj], object], name: str = "obj") -> Obj:
+        """Wait until the object has ever been seen so, even if it is different already; get the first such state."""
+        return await self._wait(lambda: next(filter(condition, self.get_history(name)), None), name)
+
     async def wait_handled(self, name: str = "obj", **spec: Any) -> Obj:
         """Wait until the handling of the object is over, i.e. the last handled state is the current one."""
         def check(obj: Obj) -> bool:

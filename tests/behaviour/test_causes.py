@@ -64,8 +64,7 @@ async def test_labels_and_annotations_are_essential(
     await kex.create()
     await kex.wait_handled()
     await kex.merge({"metadata": {stanza: {"some": "value"}}})
-    await kex.wait(lambda obj: get_essence(obj)["metadata"] == {stanza: {"some": "value"}}
-                   if "metadata" in get_essence(obj) else False)
+    await kex.wait(lambda obj: (get_essence(obj) or {}).get("metadata") == {stanza: {"some": "value"}})
     assert calls == [("create", "create"), ("update", "update")]
 
 

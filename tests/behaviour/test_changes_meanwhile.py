@@ -177,7 +177,7 @@ async def test_changes_by_others_do_not_cut_the_delays_of_retries(
         await kex.wait_handled()
         started = now()
         await kex.merge({"spec": {"field": "new"}})
-    await kex.wait(has_progress("fn"))
+    await kex.wait_seen(has_progress("fn"))
     for number in range(10):
         await kex.merge({"spec": {"other": number}})
     obj = await kex.wait_handled(other=9)

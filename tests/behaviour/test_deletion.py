@@ -40,7 +40,7 @@ async def test_it_overtakes_pending_retries(
     if reason == "update":
         await kex.wait_handled()
         await kex.merge({"spec": {"field": "new"}})
-    await kex.wait(lambda obj: "pending" in get_progress(obj))
+    await kex.wait_seen(lambda obj: "pending" in get_progress(obj))
     started = now()
     await kex.delete()
     await kex.wait_gone()

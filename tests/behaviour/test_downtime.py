@@ -92,7 +92,7 @@ async def test_finished_handlers_are_not_repeated_after_restarts(
         goal.append(id)
         stopping.clear()
         await operator.start(lifecycle=one)
-        await kex.wait(has_progress(id))
+        await kex.wait_seen(has_progress(id))
         await operator.stop()
         assert calls == goal
     await operator.start()
@@ -116,7 +116,7 @@ async def test_the_schedule_of_retries_goes_on_after_restarts(
     started = loop.time()
     await operator.start()
     await kex.create()
-    await kex.wait(has_progress("fn"))
+    await kex.wait_seen(has_progress("fn"))
     # The timestamps on the object are those of the wall clock; each operator begins with the actual one.
     await operator.restart()
     restarted = loop.time()
@@ -219,7 +219,7 @@ async def test_changes_during_the_downtime_in_the_middle_of_the_handling(
 
     await operator.start()
     await kex.create()
-    await kex.wait(has_progress("second"))
+    await kex.wait_seen(has_progress("second"))
     await operator.stop()
     await kex.merge({"spec": {"field": "new"}})
     await operator.start()

@@ -1,14 +1,19 @@
 """State that is lost: someone else removes or overwrites our annotations; the operator remembers what it has done."""
 from __future__ import annotations
 
+import functools
 import logging
 from typing import Any
 
 import kopf
-from tests.behaviour.objects import LAST_HANDLED, Objects, get_annotations, get_essence, is_handled
+from tests.behaviour.objects import LAST_HANDLED, Obj, Objects, get_annotations, get_essence, is_handled
 from tests.behaviour.running import Journal, Logs, Operator
 
 LOST = "The last handled configuration of the object was removed by somebody else.*"
+
+
+def is_restored(kex: Objects, expected: int, obj: Obj) -> bool:
+    return len(kex.get_history()) == expected and is_handled(obj)
 
 
 def declare(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
@@ -27,9 +32,9 @@ async def test_handled_objects_are_not_taken_for_new_ones(
     await kex.create()
     await kex.wait_handled()
     for _ in range(3):
+        expected = len(kex.get_history()) + 2  # the removal, and the restoration
         await kex.merge({"metadata": {"annotations": None}})
-        await kex.wait(lambda obj: not is_handled(obj))
-        await kex.wait_handled()
+        await kex.wait(functools.partial(is_restored, kex, expected))
     assert calls == [("create", "value")]
     (record,) = logs.find(LOST)
     assert record.levelno == logging.WARNING

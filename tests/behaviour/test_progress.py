@@ -107,7 +107,7 @@ async def test_the_purpose_is_the_reason(
         await kex.delete()
     await operator.start()
     await calls.wait_length(2)
-    obj = await kex.wait(lambda obj: "fn" in get_progress(obj)) if reason == "resume" else None
+    obj = await kex.wait_seen(lambda obj: "fn" in get_progress(obj)) if reason == "resume" else None
     if reason == "delete":
         await kex.wait_gone()
     elif obj is None:

@@ -208,7 +208,7 @@ async def test_retried_handlers_keep_their_schedule_when_the_state_is_refused(
     await asyncio.sleep(500)
     assert calls == [(0, 0)]
     operator.cluster.faults.clear()
-    await kex.wait(lambda obj: get_progress(obj))
+    await kex.wait_seen(lambda obj: get_progress(obj))
     await kex.wait_handled()
     assert [retry for retry, _ in calls] == [0, 1, 2]
     assert calls[1][1] == pytest.approx(1000, abs=5)

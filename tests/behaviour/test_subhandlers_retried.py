@@ -144,7 +144,7 @@ async def test_restarts_in_the_middle(
 
     await operator.start()
     await kex.create(spec={"items": ["one", "slow", "two"]})
-    obj = await kex.wait(lambda obj: {"parent.one", "parent.slow", "parent.two"} <= get_progress(obj).keys())
+    obj = await kex.wait_seen(lambda obj: {"parent.one", "parent.slow", "parent.two"} <= get_progress(obj).keys())
     assert sorted(get_progress(obj)["parent"]["subrefs"]) == ["parent/one", "parent/slow", "parent/two"]
     await operator.restart()
     await calls.wait_length(4)
@@ -171,7 +171,7 @@ async def test_ones_that_are_not_declared_anymore_are_forgotten_in_the_end(
 
     await operator.start()
     await kex.create()
-    await kex.wait(lambda obj: {"parent.old", "parent.slow"} <= get_progress(obj).keys())
+    await kex.wait_seen(lambda obj: {"parent.old", "parent.slow"} <= get_progress(obj).keys())
     await operator.stop()
     ids[:] = ["slow", "new"]
     await operator.start()
@@ -195,7 +195,7 @@ async def test_the_deletion_overtakes_them(
 
     await operator.start()
     await kex.create()
-    await kex.wait(lambda obj: "parent.sub" in get_progress(obj))
+    await kex.wait_seen(lambda obj: "parent.sub" in get_progress(obj))
     started = now()
     await kex.delete()
     await kex.wait_gone()

@@ -103,6 +103,21 @@ IngressServiceBackend: 1 name s, 2 port ServiceBackendPort
 ServiceBackendPort: 1 name s, 2 number i
 Lease: 1 metadata ObjectMeta, 2 spec LeaseSpec
 LeaseSpec: 1 holderIdentity s?, 2 leaseDurationSeconds i?, 3 acquireTime t, 4 renewTime t, 5 leaseTransitions i?
+SelfSubjectAccessReview: 1 metadata ObjectMeta, 2 spec SubjectAccessReviewSpec, 3 status -
+SubjectAccessReview: 1 metadata ObjectMeta, 2 spec SubjectAccessReviewSpec, 3 status -
+LocalSubjectAccessReview: 1 metadata ObjectMeta, 2 spec SubjectAccessReviewSpec, 3 status -
+SubjectAccessReviewSpec: 1 resourceAttributes ResourceAttributes, 2 nonResourceAttributes NonResourceAttributes,
+    3 user s, 4 groups []s, 6 uid s
+ResourceAttributes: 1 namespace s, 2 verb s, 3 group s, 4 version s, 5 resource s, 6 subresource s, 7 name s
+NonResourceAttributes: 1 path s, 2 verb s
+SelfSubjectRulesReview: 1 metadata ObjectMeta, 2 spec SelfSubjectRulesReviewSpec, 3 status -
+SelfSubjectRulesReviewSpec: 1 namespace s
+SelfSubjectReview: 1 metadata ObjectMeta, 2 status -
+TokenReview: 1 metadata ObjectMeta, 2 spec TokenReviewSpec, 3 status -
+TokenReviewSpec: 1 token s, 2 audiences []s
+TokenRequest: 1 metadata ObjectMeta, 2 spec TokenRequestSpec, 3 status -
+TokenRequestSpec: 1 audiences []s, 3 boundObjectRef BoundObjectReference, 4 expirationSeconds i?
+BoundObjectReference: 1 kind s, 2 apiVersion s, 3 name s, 4 uid s
 Time: 1 seconds i, 2 nanos i
 Quantity: 1 string s?
 IntOrString: 1 type i, 2 intVal i?, 3 strVal s?

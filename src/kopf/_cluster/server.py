@@ -60,6 +60,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     history: int
     bookmark_interval: float
     simulate: bool
+    bare: bool
     authorization: Authorization
 
 
@@ -91,7 +92,9 @@ class ClusterServer:
         parts = self._store, self._registry, self._writer, self._queue
         namespaces, basics = Namespaces(*parts), Basics(*parts, ca=credentials.ca.decode(), port=port)
         observers = [Definitions(*parts).observe, self._webhooks.observe, namespaces.observe,
-                     Collector(*parts).observe, basics.observe]
+                     Collector(*parts).observe]
+        if not self._options.bare:
+            observers.append(basics.observe)
         if self._options.simulate:
             observers += [loop.observe for loop in make_simulation(*parts)]
         if snapshot is not None:
@@ -100,7 +103,8 @@ class ClusterServer:
         if self._archive is not None:
             self._store.observers.append(self._archive.observe)
         namespaces.create_initial()
-        basics.create_initial()
+        if not self._options.bare:
+            basics.create_initial()
         if self._options.simulate:
             create_nodes(*parts)
 
@@ -236,6 +240,8 @@ class LocalCluster:
         simulate: Whether workloads progress as if there were nodes: pods run, jobs complete, claims are bound, etc.
         authorization: Who may do what: everybody with a token everything (``"always-allow"``, the default), or what
             the roles and bindings grant (``"rbac"``). The token of the cluster may do everything anyway.
+        bare: Whether there is nothing in the beginning but the namespaces: no service of the API, and in the
+            namespaces neither default service accounts nor ``kube-root-ca.crt``.
         data_dir: Where to keep the data and the credentials, for the next local cluster with the same directory
             to go on with them; only in memory by default.
     """
@@ -259,6 +265,7 @@ class LocalCluster:
             history: int = DEFAULT_HISTORY,
             bookmark_interval: float = BOOKMARK_INTERVAL,
             simulate: bool = False,
+            bare: bool = False,
             authorization: Authorization = "always-allow",
             data_dir: str | pathlib.Path | None = None,
     ) -> None:
@@ -267,7 +274,7 @@ class LocalCluster:
         self._host = host
         self._port = port
         self._data_dir = pathlib.Path(data_dir) if data_dir is not None else None
-        self._options = ServerOptions(history, bookmark_interval, simulate, authorization)
+        self._options = ServerOptions(history, bookmark_interval, simulate, bare, authorization)
         self._services = Services()
         self._tokens = Tokens()
         self._archive: Archive | None = None

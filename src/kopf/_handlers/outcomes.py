@@ -22,6 +22,8 @@ from kopf._handlers.errors import (
 )
 from kopf._handlers.handlers import Handler
 from kopf._settings.logs import Logger
+from kopf._values import codec
+from kopf._values.patches import Patch, thaw
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +91,18 @@ async def execute_once(
     if verbose:
         logger.info("%s succeeded.", handler)
     return Outcome(final=True, result=result)
+
+
+def deliver_result(handler: Handler, outcome: Outcome, patch: Patch, *, logger: Logger) -> None:
+    """Put the result of the handler to the status, unless it has no JSON form: then it is reported and dropped."""
+    if outcome.result is None:
+        return
+    try:
+        result = codec.decode(codec.encode(thaw(outcome.result)))
+    except (TypeError, ValueError) as e:
+        logger.error("%s has returned a value that cannot be stored in the status as JSON: %s", handler, e)
+    else:
+        patch.status[handler.id] = result
 
 
 def _check_limits(handler: Handler, attempt: Attempt) -> None:

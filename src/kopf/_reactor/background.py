@@ -20,14 +20,14 @@ from kopf._handlers.causes import Kwargs, ResourceCause
 from kopf._handlers.context import executing
 from kopf._handlers.handlers import SpawningHandler, TimerHandler
 from kopf._handlers.invocation import invoke
-from kopf._handlers.outcomes import Attempt, Outcome, execute_once
+from kopf._handlers.outcomes import Attempt, Outcome, deliver_result, execute_once
 from kopf._reactor.environment import Environment
 from kopf._reactor.stopping import AsyncDaemonStopperChecker, DaemonStopper, DaemonStoppingReason
 from kopf._settings.logs import ObjectLogger
 from kopf._settings.settings import iter_delays
 from kopf._values.bodies import Body
 from kopf._values.objects import KubeObject
-from kopf._values.patches import Patch, thaw
+from kopf._values.patches import Patch
 from kopf._values.resources import Resource
 
 _CANCELLATION_TIMEOUT = 0.5
@@ -153,8 +153,7 @@ class BackgroundRun:
         )
         self._retries = 0 if outcome.final else self._retries + 1
         self._started = None if outcome.final else self._started
-        if outcome.result is not None:
-            patch.status[self._handler.id] = thaw(outcome.result)
+        deliver_result(self._handler, outcome, patch, logger=companion.logger)
         await self._deliver(patch)
         return outcome
 

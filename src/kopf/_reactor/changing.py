@@ -25,7 +25,7 @@ from kopf._handlers.context import SubhandlingContext, executing
 from kopf._handlers.errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler, SpawningHandler
 from kopf._handlers.invocation import invoke
-from kopf._handlers.outcomes import Outcome, execute_once
+from kopf._handlers.outcomes import deliver_result, execute_once
 from kopf._handlers.registry import HandlersOfResource
 from kopf._reactor.background import Background
 from kopf._reactor.causation import Detection, detect
@@ -40,7 +40,7 @@ from kopf._values.bodies import Body, BodyEssence
 from kopf._values.fields import FieldPath, resolve
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
-from kopf._values.patches import FinalizerChange, Patch, thaw
+from kopf._values.patches import FinalizerChange, Patch
 from kopf._values.reasons import Reason
 from kopf._values.resources import Resource
 
@@ -358,7 +358,7 @@ class HandlingCycle:
             logger=self._logger,
             default_backoff=self._env.settings.execution.default_backoff,
         )
-        self._deliver_result(cause.patch, handler, outcome)
+        deliver_result(handler, outcome, cause.patch, logger=self._logger)
         progress.note(handler, outcome, self._env.clock.now(), context.seen)
         if parent is not None:
             parent.seen |= context.seen
@@ -388,16 +388,6 @@ class HandlingCycle:
         delay = progress.get_delay(handlers, self._env.clock.now())
         if delay is not None:
             raise HandlerChildrenRetry("Some sub-handlers are not finished.", delay=delay)
-
-    def _deliver_result(self, patch: Patch, handler: ChangingHandler, outcome: Outcome) -> None:
-        if outcome.result is None:
-            return
-        try:
-            result = codec.decode(codec.encode(thaw(outcome.result)))
-        except (TypeError, ValueError) as e:
-            self._logger.error("%s has returned a value that cannot be stored in the status as JSON: %s", handler, e)
-        else:
-            patch.status[handler.id] = result
 
     def _make_outgoing_patch(self, patch: Patch) -> Patch:
         """Separate what users want from what we add to it, so that it can be composed anew if it cannot be saved."""

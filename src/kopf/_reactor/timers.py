@@ -82,13 +82,19 @@ class TimerRun(BackgroundRun):
         elif not outcome.final:
             self._schedule(outcome.delay or 0)
         elif self._timer.interval is None:
-            # Once for each time that the object has changed and then has calmed down.
-            self._is_waiting_for_change = self._timer.idle is not None
-            if not self._is_waiting_for_change:
-                self._exit()
+            self._wait_for_change(started)
         else:
             elapsed = asyncio.get_running_loop().time() - started if self._timer.sharp else 0
             self._schedule(self._timer.interval - elapsed % self._timer.interval if self._timer.interval else 0)
+
+    def _wait_for_change(self, started: float) -> None:
+        """With no interval, it runs once, or, if it is idling, once for each time that the object has calmed down."""
+        if self._timer.idle is None:
+            self._exit()
+        elif self._companion.changed_at > started:
+            self._schedule(0)
+        else:
+            self._is_waiting_for_change = True
 
     def cancel(self) -> Collection[asyncio.Task[None]]:
         if self._task is None or self._task.done():

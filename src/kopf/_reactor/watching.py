@@ -15,7 +15,7 @@ from kopf._handlers.errors import ErrorsMode
 from kopf._handlers.filters import matches_field, matches_object
 from kopf._handlers.handlers import WatchingHandler
 from kopf._handlers.invocation import invoke
-from kopf._handlers.outcomes import Attempt, execute_once
+from kopf._handlers.outcomes import Attempt, deliver_result, execute_once
 from kopf._handlers.registry import HandlersOfResource, deduplicate
 from kopf._reactor.environment import Environment
 from kopf._settings.logs import LocalObjectLogger
@@ -84,5 +84,4 @@ async def _call(
         default_backoff=env.settings.execution.default_backoff,
         default_errors=ErrorsMode.IGNORED,
     )
-    if outcome.result is not None:
-        cause.patch.status[handler.id] = outcome.result
+    deliver_result(handler, outcome, cause.patch, logger=cause.logger)

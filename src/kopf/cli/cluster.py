@@ -14,6 +14,7 @@ from kopf.cli.interrupts import interruptible
 
 if TYPE_CHECKING:
     from kopf._cluster import LocalCluster
+    from kopf._cluster.access import Authorization
 
 
 def cluster_options(fn: Any) -> Any:
@@ -26,18 +27,20 @@ def cluster_options(fn: Any) -> Any:
 
 @click.command()
 @cluster_options
-def cluster(port: int, kubeconfig: pathlib.Path | None) -> None:
+@click.option("--authorization", type=click.Choice(["always-allow", "rbac"]), default="always-allow",
+              help="Who may do what: everybody everything, or what the roles grant. The kubeconfig is an admin's.")
+def cluster(port: int, kubeconfig: pathlib.Path | None, authorization: Authorization) -> None:
     """
     Serve the Kubernetes API from memory on the loopback.
 
     It lives until Ctrl+C, and then everything is forgotten.
     """
-    asyncio.run(_serve(port, kubeconfig))
+    asyncio.run(_serve(port, kubeconfig, authorization))
 
 
-async def _serve(port: int, kubeconfig: pathlib.Path | None) -> None:
+async def _serve(port: int, kubeconfig: pathlib.Path | None, authorization: Authorization) -> None:
     with interruptible():
-        async with start_cluster(port, kubeconfig) as local:
+        async with start_cluster(port, kubeconfig, authorization) as local:
             click.secho(f"The local cluster is up: {local.url}", fg="green")
             click.echo(f"To use it, in another terminal:\n\n    export KUBECONFIG={local.kubeconfig}\n")
             click.echo("Ctrl+C stops it, and everything in it is forgotten.")
@@ -45,7 +48,9 @@ async def _serve(port: int, kubeconfig: pathlib.Path | None) -> None:
 
 
 @contextlib.asynccontextmanager
-async def start_cluster(port: int, kubeconfig: pathlib.Path | None) -> AsyncIterator[LocalCluster]:
+async def start_cluster(
+        port: int, kubeconfig: pathlib.Path | None, authorization: Authorization = "always-allow",
+) -> AsyncIterator[LocalCluster]:
     """Start a local cluster; say clearly if that is impossible."""
     try:
         from kopf._cluster import LocalCluster  # heavy, and not all that it needs is always installed
@@ -55,7 +60,8 @@ async def start_cluster(port: int, kubeconfig: pathlib.Path | None) -> AsyncIter
         ) from e
     async with contextlib.AsyncExitStack() as stack:
         try:
-            local = await stack.enter_async_context(LocalCluster(port=port, kubeconfig=kubeconfig))
+            local = await stack.enter_async_context(
+                LocalCluster(port=port, kubeconfig=kubeconfig, authorization=authorization))
         except OSError as e:
             raise click.ClickException(f"Cannot start the local cluster: {e}") from e
         yield local

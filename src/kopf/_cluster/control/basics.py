@@ -4,6 +4,7 @@ service account and the certificate of the cluster's authority.
 """
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 from .. import bootstrap_roles
@@ -82,5 +83,8 @@ class Basics:
                      "subsets": [{"addresses": [{"ip": "127.0.0.1"}], "ports": [port]}]}
         for bucket, body in ((_SLICES, slice_), ("endpoints", endpoints)):
             if self._objects.create(bucket, "default", body) is None:  # from before the restart, of another port
-                self._objects.update(bucket, ("default", "kubernetes"),
-                                     lambda old, body=body: {**old, **body, "metadata": old["metadata"]})
+                self._objects.update(bucket, ("default", "kubernetes"), functools.partial(_replace, body))
+
+
+def _replace(body: Obj, old: Obj) -> Obj:
+    return {**old, **body, "metadata": old["metadata"]}

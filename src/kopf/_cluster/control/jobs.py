@@ -16,6 +16,7 @@ from .schedules import Schedule
 from .workload import PODS, Controller, is_active, is_ready, labels_of, phase_of
 
 _JOBS: Final = "jobs.batch"
+_HISTORY: Final = (("Complete", "successfulJobsHistoryLimit", 3), ("Failed", "failedJobsHistoryLimit", 1))
 _INDEX: Final = "batch.kubernetes.io/job-completion-index"
 
 
@@ -34,13 +35,15 @@ class Jobs(Controller):
         failed = [pod for pod in pods if phase_of(pod) == "Failed"]
         limit = 6 if spec.get("backoffLimit") is None else int(spec["backoffLimit"])
         if len(failed) > limit:
-            return self._finish(obj, active, succeeded, failed, "Failed", "BackoffLimitExceeded",
-                                "Job has reached the specified backoff limit")
+            self._finish(obj, active, succeeded, failed, "Failed", "BackoffLimitExceeded",
+                         "Job has reached the specified backoff limit")
+            return
         parallelism = 1 if spec.get("parallelism") is None else int(spec["parallelism"])
         completions = spec.get("completions")
         if _done(spec, completions, parallelism, active, succeeded):
-            return self._finish(obj, active, succeeded, failed, "Complete", "CompletionsReached",
-                                "Reached expected number of succeeded pods")
+            self._finish(obj, active, succeeded, failed, "Complete", "CompletionsReached",
+                         "Reached expected number of succeeded pods")
+            return
         if spec.get("suspend"):
             self.delete_pods(active)
             active = []
@@ -48,7 +51,6 @@ class Jobs(Controller):
             self._start_pods(obj, completions, parallelism, active, succeeded)
         self._tell(obj, active, succeeded, failed, [
             self.condition(obj, "Suspended", True, "JobSuspended", "Job suspended")] if spec.get("suspend") else [])
-        return None
 
     def _start_pods(
             self, obj: Obj, completions: int | None, parallelism: int, active: list[Obj], succeeded: list[Obj],
@@ -187,7 +189,7 @@ class CronJobs(Controller):
         self.set_status(obj, {**status, "active": active or None, "lastSuccessfulTime": successful})
 
     def _forget_old(self, obj: Obj, jobs: list[Obj]) -> None:
-        for end, field, default in (("Complete", "successfulJobsHistoryLimit", 3), ("Failed", "failedJobsHistoryLimit", 1)):
+        for end, field, default in _HISTORY:
             finished = sorted((job for job in jobs if _find_end(job) == end), key=lambda job: job["metadata"]["name"])
             limit = obj["spec"].get(field)
             for job in finished[:max(len(finished) - (default if limit is None else int(limit)), 0)]:

@@ -107,10 +107,10 @@ def _conditions(pod: Obj, *, ready: bool) -> list[Obj]:
     open_gates = {item["type"] for item in old if item["status"] == "True"}
     fact, why = ("True", "") if ready else ("False", "PodCompleted")
     all_ready = "True" if ready and gates <= open_gates else "False"
+    why_unready = why or ("" if all_ready == "True" else "ReadinessGatesNotReady")
     made = [
         _condition(old, "PodReadyToStartContainers", fact, "", now), _condition(old, "Initialized", "True", why, now),
-        _condition(old, "Ready", all_ready, why if not ready else "" if all_ready == "True" else "ReadinessGatesNotReady",
-                   now),
+        _condition(old, "Ready", all_ready, why_unready, now),
         _condition(old, "ContainersReady", fact, why, now), _condition(old, "PodScheduled", "True", "", now),
     ]
     own = {item["type"] for item in made}

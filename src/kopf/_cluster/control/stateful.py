@@ -94,7 +94,7 @@ class StatefulSets(Controller):
             volumes.append({"name": claim["metadata"]["name"], "persistentVolumeClaim": {"claimName": claim_name}})
         labels = {_REVISION: revision, "statefulset.kubernetes.io/pod-name": name,
                   "apps.kubernetes.io/pod-index": str(ordinal)}
-        spec = {"hostname": name, "subdomain": obj["spec"].get("serviceName")} | ({"volumes": volumes} if volumes else {})
+        spec = {"hostname": name, "subdomain": obj["spec"].get("serviceName"), "volumes": volumes or None}
         self.create_pod(obj, template, name=name, labels=labels, spec=spec)
 
     def _tell(self, obj: Obj, pods: list[Obj], revision: str) -> None:

@@ -88,7 +88,8 @@ class Controller(abc.ABC):
             "metadata": {**named, "labels": {**(metadata.get("labels") or {}), **(labels or {})},
                          "annotations": {**(metadata.get("annotations") or {}), **(annotations or {})},
                          "finalizers": metadata.get("finalizers"), "ownerReferences": [reference_to(owner)]},
-            "spec": {**(template.get("spec") or {}), **(spec or {})},
+            "spec": {**(template.get("spec") or {}),
+                     **{field: value for field, value in (spec or {}).items() if value is not None}},
         })
 
     def delete_pods(self, pods: Iterable[Obj]) -> None:

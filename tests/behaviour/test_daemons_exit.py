@@ -1,0 +1,250 @@
+"""The exit of the operator with daemons and timers: everyone is told, nobody holds it for longer than documented."""
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
+from tests.behaviour.running import Journal, Operator
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@pytest.mark.fastforward
+async def test_daemons_exit_with_the_operator_and_the_objects_remain_blocked(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """They will be started again by the next operator, so the finalizers stay."""
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def fn(name: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append(name)
+        await stopped.wait()
+        calls.append(stopped.reason)
+
+    await operator.start()
+    for i in range(20):
+        await kex.create(f"obj{i}")
+    await calls.wait_length(20)
+    started = now()
+    await operator.stop()
+    assert now() - started < 1
+    assert len(calls) == 40
+    assert all(kopf.DaemonStoppingReason.OPERATOR_EXITING in reason for reason in calls.items[20:])
+    assert get_finalizers(await kex.get("obj0")) == [FINALIZER]
+
+
+@pytest.mark.fastforward
+@pytest.mark.parametrize("seconds", [0, 1, 3])
+async def test_daemons_that_need_some_time_have_it(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], seconds: float,
+) -> None:
+    """And what they return is stored, as the connection is closed afterwards."""
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> str:
+        calls.append("started")
+        await stopped.wait()
+        await asyncio.sleep(seconds)
+        return "exited"
+
+    @kopf.on.cleanup(registry=registry)
+    async def cleanup_fn(**_: Any) -> None:
+        calls.append((await kex.get())["status"])
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    started = now()
+    await operator.stop()
+    assert now() - started == pytest.approx(seconds, abs=1)
+    assert calls == ["started", {"fn": "exited"}]
+
+
+@pytest.mark.fastforward
+async def test_daemons_with_stages_are_cancelled_by_them(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry, cancellation_backoff=1, cancellation_timeout=1)
+    async def fn(**_: Any) -> None:
+        calls.append("started")
+        try:
+            await asyncio.sleep(1000000)
+        except asyncio.CancelledError:
+            calls.append("cancelled")
+            raise
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    started = now()
+    await operator.stop()
+    assert now() - started == pytest.approx(1, abs=0.5)
+    assert calls == ["started", "cancelled"]
+
+
+@pytest.mark.fastforward
+async def test_hung_daemons_are_cancelled_in_five_seconds_whatever_their_stages(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    for n, options in enumerate([{}, {"cancellation_backoff": 1000}, {"cancellation_backoff": 1000,
+                                                                      "cancellation_timeout": 1000}]):
+        @kopf.daemon("kopfexamples", registry=registry, id=f"daemon{n}", **options)
+        async def fn(**_: Any) -> None:
+            calls.append("started")
+            try:
+                await asyncio.sleep(1000000)
+            except asyncio.CancelledError:
+                calls.append("cancelled")
+                raise
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(3)
+    started = now()
+    await operator.stop()
+    assert now() - started == pytest.approx(5, abs=1)
+    assert calls.items[3:] == ["cancelled"] * 3
+
+
+@pytest.mark.fastforward
+async def test_many_stubborn_daemons_do_not_hold_the_exit_for_longer(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """Those that refuse to be cancelled: the time does not depend on how many they are."""
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def fn(**_: Any) -> None:
+        calls.append("started")
+        while not allowed.is_set():
+            try:
+                await allowed.wait()
+            except asyncio.CancelledError:
+                calls.append("refused")
+
+    allowed = asyncio.Event()
+    await operator.start()
+    for i in range(50):
+        await kex.create(f"obj{i}")
+    await calls.wait_length(50)
+    started = now()
+    await operator.stop()
+    assert now() - started == pytest.approx(5, abs=1.5)
+    assert calls.items.count("refused") == 50
+    allowed.set()
+
+
+@pytest.mark.fastforward
+async def test_orphaned_daemons_are_cancelled_too(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """Nothing of an embedded operator goes on after it, even if its object has not waited for the daemon."""
+    @kopf.daemon("kopfexamples", registry=registry, cancellation_timeout=1)
+    async def fn(**_: Any) -> None:
+        calls.append("started")
+        try:
+            await asyncio.sleep(1000000)
+        except asyncio.CancelledError:
+            calls.append("refused")
+        try:
+            await asyncio.sleep(1000000)
+        except asyncio.CancelledError:
+            calls.append("cancelled again")
+            raise
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    with pytest.warns(ResourceWarning):
+        await kex.delete()
+        await kex.wait_gone()
+    await operator.stop()
+    assert calls == ["started", "refused", "cancelled again"]
+
+
+async def test_sync_daemons_exit_with_the_operator(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    def fn(stopped: kopf.SyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append("started")
+        stopped.wait()
+        calls.append("exited")
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    await operator.stop()
+    assert calls == ["started", "exited"]
+
+
+async def test_hung_sync_daemons_do_not_hold_the_exit_of_embedded_operators(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """A thread cannot be stopped, so it is left alone."""
+    @kopf.daemon("kopfexamples", registry=registry)
+    def fn(**_: Any) -> None:
+        calls.append("started")
+        allowed.wait()
+
+    allowed = threading.Event()
+    try:
+        await operator.start()
+        await kex.create()
+        await calls.wait_length(1)
+        started = now()
+        await operator.stop()
+        assert now() - started == pytest.approx(5, abs=2)
+    finally:
+        allowed.set()
+
+
+@pytest.mark.fastforward
+@pytest.mark.parametrize("options", [{"initial_delay": 10000}, {"when": lambda name, **_: True}])
+async def test_what_only_waits_exits_at_once(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], options: dict[str, Any],
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry, **options)
+    async def daemon_fn(**_: Any) -> None:
+        raise kopf.TemporaryError("later", delay=10000)
+
+    @kopf.timer("kopfexamples", registry=registry, interval=10000, **options)
+    async def timer_fn(**_: Any) -> None:
+        pass
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def create_fn(**_: Any) -> None:
+        pass
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await asyncio.sleep(100)
+    started = now()
+    await operator.stop()
+    assert now() - started < 1
+
+
+@pytest.mark.fastforward
+async def test_hung_timers_are_cancelled_in_five_seconds(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.timer("kopfexamples", registry=registry, interval=1)
+    async def fn(**_: Any) -> None:
+        calls.append("started")
+        try:
+            await asyncio.sleep(1000000)
+        except asyncio.CancelledError:
+            calls.append("cancelled")
+            raise
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    started = now()
+    await operator.stop()
+    assert now() - started == pytest.approx(5, abs=1)
+    assert calls == ["started", "cancelled"]

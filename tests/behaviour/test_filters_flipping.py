@@ -1,0 +1,224 @@
+"""Filters that flip while daemons and timers run: they are stopped, the objects are released; then started again."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
+from tests.behaviour.running import Journal, Operator
+
+FILTERS: dict[str, dict[str, Any]] = {
+    "label": {"labels": {"match": "yes"}},
+    "label-present": {"labels": {"match": kopf.PRESENT}},
+    "label-absent": {"labels": {"skip": kopf.ABSENT}},
+    "label-callback": {"labels": {"match": lambda value, **_: value == "yes"}},
+    "annotation": {"annotations": {"match": "yes"}},
+    "annotation-callback": {"annotations": {"match": lambda value, **_: value == "yes"}},
+    "field": {"field": "spec.match"},
+    "field-value": {"field": "spec.match", "value": "yes"},
+    "field-absent": {"field": "spec.skip", "value": kopf.ABSENT},
+    "field-callback": {"field": "spec.match", "value": lambda value, **_: value == "yes"},
+    "status-field": {"field": "status.match", "value": "yes"},
+    "when": {"when": lambda spec, **_: spec.get("match") == "yes"},
+    "any": {"when": kopf.any_([lambda spec, **_: spec.get("match") == "yes", lambda **_: False])},
+    "none": {"when": kopf.none_([lambda spec, **_: spec.get("skip") == "yes"])},
+}
+
+
+async def flip(kex: Objects, match: bool) -> None:
+    values = {"match": "yes" if match else None, "skip": None if match else "yes"}
+    metadata = {"labels": values, "annotations": values}
+    await kex.merge({"metadata": metadata, "spec": values, "status": values})
+
+
+@pytest.mark.parametrize("options", FILTERS.values(), ids=FILTERS.keys())
+async def test_daemons_run_only_while_the_object_matches(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        options: dict[str, Any],
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry, **options)
+    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append("started")
+        await stopped.wait()
+        calls.append("stopped")
+
+    await operator.start()
+    await kex.create(labels={"skip": "yes"}, annotations={"skip": "yes"}, spec={"skip": "yes"}, status={"skip": "yes"})
+    for n in range(1, 4):
+        await flip(kex, True)
+        await calls.wait_length(n * 2 - 1)
+        await kex.wait(lambda obj: get_finalizers(obj) == [FINALIZER])
+        await flip(kex, False)
+        await calls.wait_length(n * 2)
+        await kex.wait(lambda obj: get_finalizers(obj) == [])
+    assert calls == ["started", "stopped"] * 3
+
+
+@pytest.mark.fastforward
+async def test_timers_run_only_while_the_object_matches(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.timer("kopfexamples", registry=registry, interval=10, labels={"match": "yes"})
+    async def fn(**_: Any) -> None:
+        calls.append("called")
+
+    await operator.start()
+    await kex.create()
+    await asyncio.sleep(1000)
+    assert calls == []
+    for _ in range(3):
+        await flip(kex, True)
+        await calls.wait_length(5)
+        await flip(kex, False)
+        await kex.wait(lambda obj: get_finalizers(obj) == [])
+        calls.items.clear()
+        await asyncio.sleep(1000)
+        assert calls == []
+
+
+@pytest.mark.fastforward
+async def test_criteria_are_evaluated_only_when_something_changes(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry, when=lambda **_: matching)
+    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append("started")
+        await stopped.wait()
+        calls.append("stopped")
+
+    matching = True
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    matching = False
+    await asyncio.sleep(10000)
+    assert calls == ["started"]
+    await kex.merge({"status": {"anything": "at all"}})
+    await calls.wait_length(2)
+    matching = True
+    await kex.wait(lambda obj: get_finalizers(obj) == [])
+    await kex.merge({"status": {"anything": "else"}})
+    await calls.wait_length(3)
+
+
+async def test_a_daemon_that_is_still_terminating_is_not_doubled(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry, labels={"match": "yes"})
+    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append("started")
+        await stopped.wait()
+        calls.append("stopping")
+        await allowed.wait()
+        calls.append("stopped")
+
+    allowed = asyncio.Event()
+    await operator.start()
+    await kex.create()
+    await flip(kex, True)
+    await calls.wait_length(1)
+    await flip(kex, False)
+    await calls.wait_length(2)
+    await flip(kex, True)
+    await kex.create("other", labels={"match": "yes"})
+    await calls.wait_length(3)
+    assert calls == ["started", "stopping", "started"]  # the latter is of the other object
+    assert get_finalizers(await kex.get()) == [FINALIZER]
+    allowed.set()
+    await calls.wait_length(4)
+    await kex.merge({"status": {"anything": "at all"}})
+    await calls.wait_length(5)
+    assert calls.items[3:] == ["stopped", "started"]
+
+
+async def test_only_those_daemons_that_do_not_match_are_stopped(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    for id in ("a", "b"):
+        @kopf.daemon("kopfexamples", registry=registry, id=id, param=id, labels={id: "yes"})
+        async def fn(param: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+            calls.append(param)
+            await stopped.wait()
+            calls.append(f"-{param}")
+
+    await operator.start()
+    await kex.create(labels={"a": "yes", "b": "yes"})
+    await calls.wait_length(2)
+    await kex.merge({"metadata": {"labels": {"a": "no"}}})
+    await calls.wait_length(3)
+    await kex.merge({"metadata": {"labels": {"a": "yes"}}})
+    await calls.wait_length(4)
+    await kex.merge({"metadata": {"labels": {"b": "no"}}})
+    await calls.wait_length(5)
+    assert get_finalizers(await kex.get()) == [FINALIZER]
+    assert sorted(calls.items[:2]) == ["a", "b"]
+    assert calls.items[2:] == ["-a", "a", "-b"]
+
+
+async def test_objects_that_never_match_are_not_touched(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    for decorator in (kopf.daemon, kopf.timer):
+        @decorator("kopfexamples", registry=registry, id=decorator.__name__, labels={"match": "yes"})
+        async def fn(name: str, **_: Any) -> None:
+            calls.append(name)
+
+    await operator.start()
+    await kex.create("skipped")
+    await kex.merge({"spec": {"field": "new"}}, "skipped")
+    await kex.create("matching", labels={"match": "yes"})
+    await calls.wait_length(2)
+    await kex.delete("skipped")
+    await kex.wait_gone("skipped")
+    assert calls == ["matching", "matching"]
+    assert all(set(obj["metadata"]).isdisjoint({"annotations", "finalizers"}) for obj in kex.get_history("skipped"))
+
+
+async def test_losing_the_label_and_the_finalizer_at_once(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """There is nothing of ours on the object anymore, but the daemon still runs, and must be stopped."""
+    @kopf.daemon("kopfexamples", registry=registry, labels={"match": "yes"})
+    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append("started")
+        await stopped.wait()
+        calls.append(stopped.reason)
+
+    await operator.start()
+    await kex.create(labels={"match": "yes"})
+    await calls.wait_length(1)
+    await kex.merge({"metadata": {"labels": {"match": None}, "finalizers": None}})
+    await calls.wait_length(2)
+    assert kopf.DaemonStoppingReason.FILTERS_MISMATCH in calls[1]
+
+
+DECORATORS: dict[str, Callable[..., Any]] = {"daemon": kopf.daemon, "timer": kopf.timer, "delete": kopf.on.delete}
+
+
+@pytest.mark.parametrize("kept", [name for name in DECORATORS])
+async def test_the_finalizer_stays_as_long_as_any_handler_needs_it(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], kept: str,
+) -> None:
+    for name, decorator in DECORATORS.items():
+        labels = {"kept": "yes"} if name == kept else {"match": "yes"}
+
+        @decorator("kopfexamples", registry=registry, id=name, labels=labels)
+        async def fn(**_: Any) -> None:
+            pass
+
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def update_fn(**_: Any) -> None:
+        calls.append("updated")
+
+    await operator.start()
+    await kex.create(labels={"kept": "yes", "match": "yes"})
+    await kex.wait_handled()
+    await kex.merge({"metadata": {"labels": {"match": None}}, "spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    assert get_finalizers(await kex.get()) == [FINALIZER]
+    await kex.merge({"metadata": {"labels": {"kept": None}}})
+    await kex.wait(lambda obj: get_finalizers(obj) == [])

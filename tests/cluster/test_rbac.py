@@ -1,0 +1,142 @@
+"""Roles and bindings as the server applies them, and the questions about permissions."""
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from kopf._cluster import LocalCluster
+from tests.cluster.conftest import CONFIG_MAPS, Client, Reply, connect, make_config_map
+
+RBAC = "rbac.authorization.k8s.io"
+ROLE = f"""
+apiVersion: {RBAC}/v1
+kind: Role
+metadata: {{name: editor, namespace: default}}
+rules:
+- {{apiGroups: [""], resources: [configmaps], verbs: [get, list, create]}}
+- {{apiGroups: [""], resources: [configmaps], verbs: [delete], resourceNames: [mine]}}
+---
+apiVersion: {RBAC}/v1
+kind: RoleBinding
+metadata: {{name: editors, namespace: default}}
+roleRef: {{apiGroup: {RBAC}, kind: Role, name: editor}}
+subjects: [{{kind: ServiceAccount, name: worker}}]
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {{name: worker, namespace: default}}
+"""
+WORKER = "system:serviceaccount:default:worker"
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[LocalCluster]:
+    async with LocalCluster(authorization="rbac") as cluster:
+        cluster.apply(ROLE)
+        yield cluster
+
+
+async def ask(client: Client, method: str, path: str, *, user: str = WORKER, groups: str = "", body: Any = None) -> Reply:
+    headers = {"Impersonate-User": user} | ({"Impersonate-Group": groups} if groups else {})
+    return await client.call(method, path, headers=headers, json=body)
+
+
+async def test_only_what_is_granted_is_allowed(client: Client) -> None:
+    assert (await ask(client, "POST", CONFIG_MAPS, body=make_config_map("mine"))).status == 201
+    assert (await ask(client, "POST", CONFIG_MAPS, body=make_config_map("other"))).status == 201
+    assert (await ask(client, "GET", CONFIG_MAPS)).status == 200
+    assert (await ask(client, "DELETE", f"{CONFIG_MAPS}/mine")).status == 200
+    refused = await ask(client, "DELETE", f"{CONFIG_MAPS}/other")
+    assert (refused.status, refused.body["reason"]) == (403, "Forbidden")
+    assert refused.body["message"] == (
+        f'configmaps "other" is forbidden: User "{WORKER}" cannot delete resource "configmaps" '
+        'in API group "" in the namespace "default"')
+    assert (await ask(client, "GET", CONFIG_MAPS, user="somebody")).status == 403
+    assert (await ask(client, "GET", "/api/v1/configmaps")).status == 403
+    assert (await client.call("GET", "/api/v1/configmaps")).status == 200  # the administrator's own token
+
+
+async def test_changes_of_roles_are_effective_at_once(client: Client) -> None:
+    path = f"/apis/{RBAC}/v1/namespaces/default"
+    assert (await ask(client, "DELETE", CONFIG_MAPS)).status == 403
+    await client.patch(f"{path}/roles/editor", {"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]})
+    assert (await ask(client, "DELETE", CONFIG_MAPS)).status == 200
+    await client.delete(f"{path}/rolebindings/editors")
+    assert (await ask(client, "DELETE", CONFIG_MAPS)).status == 403
+
+
+async def test_default_roles_are_there(client: Client) -> None:
+    assert (await ask(client, "GET", "/apis", user="somebody")).status == 200  # "system:discovery"
+    assert (await ask(client, "GET", CONFIG_MAPS, user="boss", groups="system:masters")).status == 200
+    roles = await client.get(f"/apis/{RBAC}/v1/clusterroles")
+    assert {"cluster-admin", "admin", "edit", "view"} <= {item["metadata"]["name"] for item in roles["items"]}
+    await client.create(f"/apis/{RBAC}/v1/namespaces/default/rolebindings", {
+        "metadata": {"name": "viewers"}, "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": "guests"}]})
+    assert (await ask(client, "GET", "/api/v1/namespaces/default", user="x", groups="guests")).status == 200
+    assert (await ask(client, "GET", "/api/v1/namespaces/default/secrets", user="x", groups="guests")).status == 403
+
+
+async def test_impersonation_needs_a_permission(client: Client, cluster: LocalCluster) -> None:
+    token = cluster.create_token("default", "worker")
+    headers = {"Authorization": f"Bearer {token}", "Impersonate-User": "boss"}
+    refused = await client.call("GET", CONFIG_MAPS, headers=headers)
+    assert refused.status == 403
+    assert f'users "boss" is forbidden: User "{WORKER}" cannot impersonate resource "users"' in refused.body["message"]
+
+
+async def test_the_admin_endpoint_is_for_administrators(client: Client) -> None:
+    assert (await ask(client, "GET", "/_kopf/faults")).status == 403
+    assert (await client.call("GET", "/_kopf/faults")).status == 200
+
+
+async def test_access_reviews(client: Client) -> None:
+    own = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    attributes = {"verb": "create", "resource": "configmaps", "namespace": "default"}
+    reply = await ask(client, "POST", own, body={
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes}})
+    assert (reply.status, reply.body["status"]["allowed"]) == (201, True)
+    others = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    reviewed = await client.create(others, {"spec": {"user": WORKER, "resourceAttributes": {**attributes, "verb": "watch"}}})
+    assert reviewed["status"] == {"allowed": False}
+    assert (await client.call("POST", others, json={"spec": {"user": WORKER}})).status == 422
+    local = "/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews"
+    reviewed = await client.create(local, {"spec": {"user": WORKER, "resourceAttributes": attributes}})
+    assert reviewed["status"]["allowed"] is True
+    rules = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+    reply = await ask(client, "POST", rules, body={"spec": {"namespace": "default"}})
+    assert {"verbs": ["get", "list", "create"], "apiGroups": [""], "resources": ["configmaps"]} in \
+        reply.body["status"]["resourceRules"]
+
+
+async def test_everything_is_allowed_by_default() -> None:
+    async with LocalCluster() as cluster, connect(cluster) as client:
+        assert (await ask(client, "GET", CONFIG_MAPS, user="somebody")).status == 200
+        reviewed = await client.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", {
+            "spec": {"user": "somebody", "resourceAttributes": {"verb": "delete", "resource": "pods"}}})
+        assert reviewed["status"]["allowed"] is True
+
+
+def test_kubectl_asks_what_one_may_do(kubectl: str, tmp_path: pathlib.Path) -> None:
+    with LocalCluster(authorization="rbac") as cluster:
+        cluster.apply(ROLE)
+
+        def run(*args: str) -> tuple[int, str]:
+            env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KUBECONFIG": str(cluster.kubeconfig)}
+            done = subprocess.run([kubectl, *args], env=env, text=True, capture_output=True, timeout=30, check=False)
+            return done.returncode, (done.stdout + done.stderr).strip()
+
+        assert run("auth", "can-i", "create", "configmaps", "--as", WORKER) == (0, "yes")
+        assert run("auth", "can-i", "delete", "pods", "--as", WORKER) == (1, "no")
+        assert "configmaps" in run("auth", "can-i", "--list", "--as", WORKER)[1]
+        assert WORKER in run("auth", "whoami", "--as", WORKER)[1]
+        code, token = run("create", "token", "worker", "--duration", "1h")
+        assert code == 0, token
+        assert run("get", "configmaps", "-o", "name", "--token", token)[0] == 0
+        assert f'User "{WORKER}" cannot list resource "secrets"' in run("get", "secrets", "--token", token)[1]

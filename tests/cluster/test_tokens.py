@@ -1,0 +1,88 @@
+"""Tokens of service accounts."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kopf._cluster import LocalCluster
+from tests.cluster.conftest import CONFIG_MAPS, TIMEOUT, Client, Reply, causes
+
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+
+
+async def use(client: Client, token: str) -> Reply:
+    return await client.call("GET", CONFIG_MAPS, headers={"Authorization": f"Bearer {token}"})
+
+
+async def make_account(client: Client, name: str = "worker") -> Any:
+    return await client.create(ACCOUNTS, {"metadata": {"name": name}})
+
+
+async def request_token(client: Client, **spec: Any) -> Reply:
+    return await client.call("POST", f"{ACCOUNTS}/worker/token", json={"spec": spec})
+
+
+async def test_tokens_on_request(client: Client) -> None:
+    assert (await request_token(client)).status == 404
+    account = await make_account(client)
+    reply = await request_token(client, expirationSeconds=700)
+    assert reply.status == 201
+    assert reply.body["spec"]["expirationSeconds"] == 700
+    token = reply.body["status"]["token"]
+    assert (await use(client, token)).status == 200
+    assert (await use(client, token + "x")).status == 401
+    reviewed = await client.create("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": token}})
+    assert reviewed["status"]["authenticated"] is True
+    assert reviewed["status"]["user"]["username"] == "system:serviceaccount:default:worker"
+    assert reviewed["status"]["user"]["uid"] == account["metadata"]["uid"]
+    assert causes(await request_token(client, expirationSeconds=60)) == [
+        ("spec.expirationSeconds", "FieldValueInvalid")]
+    assert (await request_token(client, expirationSeconds="long")).status == 400
+
+
+async def test_tokens_for_others_are_not_for_the_api(client: Client) -> None:
+    await make_account(client)
+    token = (await request_token(client, audiences=["vault"])).body["status"]["token"]
+    assert (await use(client, token)).status == 401
+    for audience, expected in (("vault", True), ("other", False)):
+        reviewed = await client.create("/apis/authentication.k8s.io/v1/tokenreviews",
+                                       {"spec": {"token": token, "audiences": [audience]}})
+        assert reviewed["status"]["authenticated"] is expected
+
+
+async def test_tokens_end_with_their_accounts(client: Client, cluster: LocalCluster) -> None:
+    await make_account(client)
+    token = cluster.create_token("default", "worker")
+    assert (await use(client, token)).status == 200
+    await cluster.restart_async()
+    assert (await use(client, token)).status == 200
+    await client.delete(f"{ACCOUNTS}/worker")
+    assert (await use(client, token)).status == 401
+    await make_account(client)  # another one of the same name
+    assert (await use(client, token)).status == 401
+    with pytest.raises(LookupError, match="no service account 'nobody'"):
+        cluster.create_token("default", "nobody")
+
+
+async def test_tokens_end_with_the_secrets_they_are_bound_to(client: Client) -> None:
+    await make_account(client)
+    secrets = "/api/v1/namespaces/default/secrets"
+    bound = {"apiVersion": "v1", "kind": "Secret", "name": "one"}
+    assert (await request_token(client, boundObjectRef=bound)).status == 404
+    await client.create(secrets, {"metadata": {"name": "one"}})
+    token = (await request_token(client, boundObjectRef=bound)).body["status"]["token"]
+    assert (await use(client, token)).status == 200
+    await client.delete(f"{secrets}/one")
+    assert (await use(client, token)).status == 401
+
+
+async def test_tokens_expire(client: Client, cluster: LocalCluster) -> None:
+    await make_account(client)
+    token = cluster.create_token("default", "worker", lifetime=0.2)
+    assert (await use(client, token)).status == 200
+    async with asyncio.timeout(TIMEOUT):
+        while (await use(client, token)).status == 200:
+            await asyncio.sleep(0.01)
+    assert (await use(client, token)).status == 401
