@@ -41,12 +41,29 @@ class Companion:
     Its ``on_exit`` is called whenever any of them has exited.
     """
 
-    __slots__ = ("__weakref__", "body", "changed_at", "env", "is_gone", "logger", "memo", "on_exit", "resource", "runs")
+    __slots__ = (
+        "body",
+        "changed_at",
+        "env",
+        "is_gone",
+        "logger",
+        "memo",
+        "on_exit",
+        "orphans",
+        "resource",
+        "runs",
+    )
 
     def __init__(
-        self, env: Environment, resource: Resource, obj: KubeObject, on_exit: Callable[[Companion], None]
+        self,
+        env: Environment,
+        resource: Resource,
+        obj: KubeObject,
+        on_exit: Callable[[Companion], None],
+        orphans: set[asyncio.Task[None]],
     ) -> None:
         self.env = env
+        self.orphans = orphans
         self.resource = resource
         self.body = Body(obj)
         self.memo = env.memos.recall(obj.head.uid)
@@ -226,6 +243,7 @@ class Background:
         self._on_exit = on_exit
         self._companions: dict[str, Companion] = {}
         self._leaving: set[Companion] = set()
+        self._orphans: set[asyncio.Task[None]] = set()
         self._startup = StartupSpread()
         self._exits = asyncio.Event()
 
@@ -247,7 +265,9 @@ class Background:
         if companion is None:
             if not handlers:
                 return
-            companion = self._companions[obj.head.uid] = Companion(self._env, self._resource, obj, self._handle_exit)
+            companion = self._companions[obj.head.uid] = Companion(
+                self._env, self._resource, obj, self._handle_exit, self._orphans
+            )
         matching = {handler.id for handler in handlers}
         for key, run in companion.runs.items():
             if key not in matching and run.is_running:
@@ -305,6 +325,9 @@ class Background:
             if run.is_running:
                 companion.logger.warning("The operator exits, but does not wait for %s anymore.", run.handler)
         tasks = [task for _, run in leftovers for task in run.cancel()]
+        for task in self._orphans:
+            task.cancel()
+        tasks += self._orphans
         if tasks:
             await asyncio.wait(tasks, timeout=_CANCELLATION_TIMEOUT)
 

@@ -97,6 +97,9 @@ class DaemonRun(BackgroundRun):
         self.stopper.set(DaemonStoppingReason.DAEMON_ABANDONED)
         message = f"{self._daemon} did not exit in time. Leaving it orphaned."
         self._companion.logger.warning(message)
+        if self._task is not None:
+            self._companion.orphans.add(self._task)
+            self._task.add_done_callback(self._companion.orphans.discard)
         warnings.warn(message, ResourceWarning, stacklevel=1)
         self._exit()
 

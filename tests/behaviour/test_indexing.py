@@ -1,0 +1,243 @@
+"""Indices: what of the objects gets there, how it is arranged, and how it leaves."""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Objects
+from tests.behaviour.running import Journal, Operator
+
+Content = dict[Any, list[Any]]
+
+
+class Peek:
+    """Lets the test look into an index: it is taken from the kwargs of the startup handler."""
+
+    index: kopf.Index[Any, Any]
+
+    @property
+    def content(self) -> Content:
+        return {key: sorted(self.index[key], key=repr) for key in self.index}
+
+
+@pytest.fixture
+def peek(registry: kopf.OperatorRegistry) -> Peek:
+    """The index named ``idx``."""
+    @kopf.on.startup(registry=registry, id="peek")
+    async def startup_fn(idx: kopf.Index[Any, Any], **_: Any) -> None:
+        peek.index = idx
+
+    peek = Peek()
+    return peek
+
+
+async def sync(kex: Objects, calls: Journal[Any]) -> None:
+    """Wait until everything that was done to the objects before, has reached the operator."""
+    name = f"sync{len(calls)}"
+    await kex.create(name, spec={})
+    await calls.wait(lambda items: name in items)
+    await kex.delete(name)
+    await kex.wait_gone(name)
+    await calls.wait(lambda items: f"-{name}" in items)
+
+
+@pytest.fixture(autouse=True)
+def _follow(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
+    @kopf.on.event("kopfexamples", registry=registry, id="follow", when=lambda name, **_: name.startswith("sync"))
+    async def event_fn(name: str, type: str | None, **_: Any) -> None:
+        calls.append(f"-{name}" if type == "DELETED" else name)
+
+
+def declare(registry: kopf.OperatorRegistry, fn: Callable[..., Any], **options: Any) -> None:
+    """Declare the index ``idx`` of the objects of the test, not of the synchronisation."""
+    kopf.index("kopfexamples", registry=registry, id="idx", field="spec.v", **options)(fn)
+
+
+class Dictish(dict[Any, Any]):
+    """A descendant of dict."""
+
+
+@pytest.mark.parametrize(("results", "expected"), [
+    ([{"k1": "A"}, {"k1": "B"}, {"k2": "C"}], {"k1": ["A", "B"], "k2": ["C"]}),
+    ([{"k1": "A"}, {"k1": "B"}, {"k2": {"k3": "C"}}], {"k1": ["A", "B"], "k2": [{"k3": "C"}]}),
+    ([{("a", 1): "A"}, {("a", 2): "B"}], {("a", 1): ["A"], ("a", 2): ["B"]}),
+    ([{"k1": "A", "k2": "B"}, {"k2": "C", "k3": "D"}], {"k1": ["A"], "k2": ["B", "C"], "k3": ["D"]}),
+    (["A", "B"], {None: ["A", "B"]}),
+    (["A", "A"], {None: ["A", "A"]}),
+    ([1, ("t", 2), [3], {4}], {None: [("t", 2), 1, [3], {4}]}),
+    ([0, False, ""], {None: ["", 0, False]}),
+    ([Dictish(a=1), kopf.Memo(b=2)], {None: [{"a": 1}, {"b": 2}]}),
+    ([None, None], {}),
+    ([{}, {}], {}),
+    ([{"k": None}, {"k": None}], {"k": [None, None]}),
+    ([{None: "A"}, "B"], {None: ["A", "B"]}),
+], ids=["keys", "not-nested", "tuples", "several-keys", "non-dicts", "duplicates", "any-types", "falsy-values",
+        "descendants-of-dict", "none", "empty-dicts", "dicts-of-nones", "mixed"])
+@pytest.mark.parametrize("kind", ["sync", "async"])
+async def test_the_structure(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], peek: Peek,
+        results: list[Any], expected: Content, kind: str,
+) -> None:
+    async def async_fn(spec: kopf.Spec, **_: Any) -> Any:
+        return results[spec["v"]]
+
+    def sync_fn(spec: kopf.Spec, **_: Any) -> Any:
+        return results[spec["v"]]
+
+    declare(registry, sync_fn if kind == "sync" else async_fn)
+    for n in range(len(results)):
+        await kex.create(f"obj{n}", spec={"v": n})
+    await operator.start()
+    await sync(kex, calls)
+    assert peek.content == {key: sorted(values, key=repr) for key, values in expected.items()}
+
+
+async def test_types_are_documented_and_read_only(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], peek: Peek,
+) -> None:
+    declare(registry, lambda spec, **_: {"key": spec["v"]})
+    await kex.create(spec={"v": "value"})
+    await operator.start()
+    await sync(kex, calls)
+    index, store = peek.index, peek.index["key"]
+    assert isinstance(index, kopf.Index)
+    assert isinstance(index, Mapping)
+    assert isinstance(store, kopf.Store)
+    assert isinstance(store, Collection)
+    assert not isinstance(store, Mapping)
+    assert (len(index), list(index), "key" in index, "other" in index) == (1, ["key"], True, False)
+    assert (len(store), list(store), "value" in store, "other" in store) == (1, ["value"], True, False)
+    assert [*index.keys()] == ["key"]
+    assert [[*values] for values in index.values()] == [["value"]]
+    assert [(key, [*values]) for key, values in index.items()] == [("key", ["value"])]
+    assert index.get("other") is None
+    assert list(index.get("other", [])) == []
+    assert bool(index)
+    assert bool(store)
+    with pytest.raises(KeyError):
+        index["other"]
+    assert not hasattr(index, "__setitem__")
+    assert not hasattr(index, "__delitem__")
+    assert not hasattr(store, "append")
+
+
+async def test_whole_objects_can_be_mirrored(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], peek: Peek,
+) -> None:
+    declare(registry, lambda namespace, name, body, **_: {(namespace, name): body})
+    await kex.create(spec={"v": 1}, status={"x": "y"})
+    await operator.start()
+    await kex.merge({"spec": {"v": 2}})
+    await sync(kex, calls)
+    body, = peek.index["default", "obj"]
+    assert (body.spec["v"], body.status["x"], body.meta.name) == (2, "y", "obj")
+
+
+async def test_changes_of_objects_change_the_index(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], peek: Peek,
+) -> None:
+    """The new values replace the previous ones of that object only; keys that are gone, are removed."""
+    declare(registry, lambda spec, name, **_: {key: f"{name}{value}" for key, value in spec["v"].items()})
+    await operator.start()
+    await kex.create("a", spec={"v": {"k1": 1, "k2": 1}})
+    await kex.create("b", spec={"v": {"k2": 1, "k3": 1}})
+    await sync(kex, calls)
+    assert peek.content == {"k1": ["a1"], "k2": ["a1", "b1"], "k3": ["b1"]}
+    await kex.merge({"spec": {"v": {"k1": None, "k2": 2, "k4": 2}}}, "a")
+    await sync(kex, calls)
+    assert peek.content == {"k2": ["a2", "b1"], "k3": ["b1"], "k4": ["a2"]}
+    await kex.merge({"spec": {"v": {"k2": None, "k4": None}}}, "a")
+    await sync(kex, calls)
+    assert peek.content == {"k2": ["b1"], "k3": ["b1"]}
+
+
+async def test_deleted_objects_leave_and_empty_collections_are_removed(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], peek: Peek,
+) -> None:
+    declare(registry, lambda spec, name, **_: {"common": name, spec["v"]: name})
+    await operator.start()
+    await kex.create("a", spec={"v": "own-a"})
+    await kex.create("b", spec={"v": "own-b"})
+    await sync(kex, calls)
+    assert peek.content == {"common": ["a", "b"], "own-a": ["a"], "own-b": ["b"]}
+    await kex.delete("a")
+    await sync(kex, calls)
+    assert peek.content == {"common": ["b"], "own-b": ["b"]}
+    await kex.delete("b")
+    await sync(kex, calls)
+    assert peek.content == {}
+    assert not peek.index
+
+
+async def test_objects_gone_while_the_stream_was_broken_leave_too(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], peek: Peek,
+) -> None:
+    declare(registry, lambda name, **_: name)
+    await operator.start()
+    await kex.create("a", spec={"v": 1})
+    await kex.create("b", spec={"v": 1})
+    await sync(kex, calls)
+    rule = operator.cluster.faults.inject(503, verb="watch", resource="kopfexamples")
+    operator.cluster.faults.cut_watches()
+    await kex.delete("a")
+    operator.cluster.faults.compact()
+    operator.cluster.faults.remove(rule)
+    await sync(kex, calls)
+    assert peek.content == {None: ["b"]}
+
+
+async def test_recreated_objects_are_new_objects(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], peek: Peek,
+) -> None:
+    declare(registry, lambda uid, **_: uid)
+    await operator.start()
+    for _ in range(3):
+        obj = await kex.create(spec={"v": 1})
+        await sync(kex, calls)
+        assert peek.content == {None: [obj["metadata"]["uid"]]}
+        await kex.delete()
+
+
+@pytest.mark.parametrize(("options", "match"), [
+    ({"labels": {"match": "yes"}}, {"metadata": {"labels": {"match": "yes"}}}),
+    ({"annotations": {"match": kopf.PRESENT}}, {"metadata": {"annotations": {"match": "yes"}}}),
+    ({"when": lambda spec, **_: spec.get("match")}, {"spec": {"match": "yes"}}),
+    ({"value": lambda value, **_: value > 1}, {"spec": {"v": 2}}),
+], ids=["labels", "annotations", "when", "value"])
+async def test_filters(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], peek: Peek,
+        options: dict[str, Any], match: dict[str, Any],
+) -> None:
+    """Objects that stop matching are removed; when they match again, they are back."""
+    mismatch: dict[str, Any] = {
+        "metadata": {"labels": {"match": None}, "annotations": {"match": None}}, "spec": {"match": None, "v": 1}}
+    declare(registry, lambda name, **_: {"key": name}, **options)
+    await operator.start()
+    await kex.create(spec={"v": 1})
+    await sync(kex, calls)
+    assert peek.content == {}
+    for _ in range(2):
+        await kex.merge(match)
+        await sync(kex, calls)
+        assert peek.content == {"key": ["obj"]}
+        await kex.merge(mismatch)
+        await sync(kex, calls)
+        assert peek.content == {}
+
+
+async def test_returning_nothing_keeps_what_is_there(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], peek: Peek,
+) -> None:
+    declare(registry, lambda spec, **_: spec["v"] if spec["v"] != "skip" else None)
+    await operator.start()
+    await kex.create(spec={"v": "first"})
+    await sync(kex, calls)
+    await kex.merge({"spec": {"v": "skip"}})
+    await sync(kex, calls)
+    assert peek.content == {None: ["first"]}
+    await kex.merge({"spec": {"v": "second"}})
+    await sync(kex, calls)
+    assert peek.content == {None: ["second"]}
