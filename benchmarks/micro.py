@@ -36,6 +36,7 @@ from kopf._reactor.causation import detect
 from kopf._reactor.clock import Clock
 from kopf._reactor.dispatching import Dispatcher
 from kopf._reactor.environment import Environment
+from kopf._reactor.indexing import Gate, Indexers
 from kopf._reactor.memos import Memo, Memos
 from kopf._settings.settings import OperatorSettings
 from kopf._values.bodies import Body
@@ -103,13 +104,16 @@ async def measure_intake(count: int) -> None:
     replay = Replay(settings, [lines[index : index + 10] for index in range(0, count, 10)])
     registry = OperatorRegistry()
     create(WIDGETS.group, WIDGETS.version, WIDGETS.plural, labels={"tier": "frontend"}, registry=registry)(_handler)
+    indexers = Indexers(registry.get_indexing())
     env = Environment(
         settings=settings,
         api=replay,
         clock=Clock(),
         lifecycle=get_default_lifecycle(),
         memos=Memos(Memo()),
-        indices={},
+        indices=indexers.indices,
+        indexers=indexers,
+        gate=Gate(),
         comparable_versions=True,
     )
     dispatcher = Dispatcher(env, WIDGETS, registry.plan([WIDGETS])[WIDGETS])

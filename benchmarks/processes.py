@@ -34,6 +34,7 @@ class Meter:
     """Tells how much a process has consumed since its start."""
 
     def __init__(self, pid: int) -> None:
+        self.pid = pid
         self._process = psutil.Process(pid)
         self._status = pathlib.Path(f"/proc/{pid}/status")
 

@@ -20,7 +20,7 @@ COLUMNS: dict[str, tuple[Callable[[Result], float], str]] = {
     "KiB/object": (lambda result: result.busy.memory, ".1f"),
     "peak MiB": (lambda result: result.peak, ".0f"),
     "API calls/object": (lambda result: result.busy.calls, ".2f"),
-    "calm: CPU ms/object": (lambda result: (result.calm or result.busy).cpu, ".2f"),
+    "calm: CPU ms/object": (lambda result: result.calm.cpu if result.calm else 0.0, ".2f"),
     "p50 ms": (lambda result: (result.calm or result.busy).p50, ".1f"),
     "p99 ms": (lambda result: (result.calm or result.busy).p99, ".1f"),
 }
@@ -79,6 +79,8 @@ def _compare(results: Sequence[Result], get: Callable[[Result], float], form: st
     names = ("kopf", "original")
     values = [[get(result) for result in results if result.framework == name] for name in names]
     ours, original = (statistics.median(numbers) if numbers else None for numbers in values)
+    if not ours and not original:
+        return "-"
     texts = ["-" if value is None else format(value, form) for value in (ours, original)]
     ratio = f" ({original / ours:.1f}x)" if ours and original and ours > 0 else ""
     return f"{texts[0]} / {texts[1]}{ratio}"

@@ -213,7 +213,7 @@ def field(
 def index(*name: Name, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
     """Called for every object to say what of it goes to the index; the index is named as the handler."""
     _check_options(options, CreateOptions)
-    return _declare(IndexingHandler, name, options)
+    return _declare(IndexingHandler, name, options, is_named_by_field=False)
 
 
 def daemon(*name: Name, **options: Unpack[DaemonOptions]) -> Callable[[Fn], Fn]:
@@ -290,6 +290,8 @@ def _declare(
     cls: type[ResourceHandler],
     name: tuple[Name, ...],
     options: EventOptions | CreateOptions,
+    *,
+    is_named_by_field: bool = True,
     **specifics: Any,
 ) -> Callable[[Fn], Fn]:
     generic: dict[str, Any] = {**options}
@@ -302,7 +304,8 @@ def _declare(
 
     def decorate(fn: Fn) -> Fn:
         _check_function(fn)
-        handler = cls(id=_make_id(fn, id, path), fn=fn, selector=selector, field=path, **generic, **specifics)
+        handler_id = _make_id(fn, id, path if is_named_by_field else ())
+        handler = cls(id=handler_id, fn=fn, selector=selector, field=path, **generic, **specifics)
         _get_registry(registry).append(handler)
         return fn
 

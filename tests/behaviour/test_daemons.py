@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
 from tests.behaviour.running import Journal, Logs, Operator
+
+Decorator = Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]
 
 
 async def test_they_are_started_for_every_created_object(
@@ -233,7 +236,7 @@ async def test_live_views_from_threads(
 
 @pytest.mark.parametrize("decorator", [kopf.daemon, kopf.timer], ids=["daemon", "timer"])
 async def test_kwargs(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], decorator: Any,
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], decorator: Decorator,
 ) -> None:
     @decorator("kopfexamples", registry=registry, param="some param")
     async def fn(**kwargs: Any) -> None:

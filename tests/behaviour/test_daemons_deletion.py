@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from kopf._reactor.background import BackgroundRun, Companion
 from kopf._reactor.mailbox import Mailbox
 from tests.behaviour.objects import FINALIZER, Objects, get_annotations, get_finalizers
 from tests.behaviour.running import Journal, Operator
+
+Decorator = Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]
 
 
 def count_leftovers() -> dict[str, int]:
@@ -177,7 +180,7 @@ async def test_the_memory_of_gone_objects_is_freed(
 @pytest.mark.parametrize("decorator", [kopf.on.event, kopf.on.create, kopf.on.delete, kopf.index, kopf.timer],
                          ids=lambda decorator: decorator.__name__)
 async def test_memos_of_gone_objects_are_freed_with_any_kind_of_handlers(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], decorator: Any,
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], decorator: Decorator,
 ) -> None:
     class Value:
         """Something that a weak reference can be made to."""

@@ -91,9 +91,9 @@ async def test_daemons_with_stages_are_cancelled_by_them(
 async def test_hung_daemons_are_cancelled_in_five_seconds_whatever_their_stages(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    for n, options in enumerate([{}, {"cancellation_backoff": 1000}, {"cancellation_backoff": 1000,
-                                                                      "cancellation_timeout": 1000}]):
-        @kopf.daemon("kopfexamples", registry=registry, id=f"daemon{n}", **options)
+    for n, (backoff, timeout) in enumerate([(None, None), (1000, None), (1000, 1000)]):
+        @kopf.daemon("kopfexamples", registry=registry, id=f"daemon{n}", cancellation_backoff=backoff,
+                     cancellation_timeout=timeout)
         async def fn(**_: Any) -> None:
             calls.append("started")
             try:

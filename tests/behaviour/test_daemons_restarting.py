@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ def now() -> float:
 
 
 def get_pauses(times: list[float]) -> list[float]:
-    return [after - before for before, after in zip(times, times[1:], strict=False)]
+    return [after - before for before, after in itertools.pairwise(times)]
 
 
 async def test_daemons_that_exit_are_not_started_again_in_this_operator(
@@ -81,7 +82,6 @@ async def test_temporary_errors_restart_the_daemon_after_their_delay(
 
 
 @pytest.mark.parametrize("delay", [None, 0])
-@pytest.mark.skip(reason="D6")
 async def test_no_delay_is_an_instant_restart_which_does_not_block_the_operator(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], delay: float | None,
 ) -> None:
@@ -109,8 +109,8 @@ async def test_no_delay_is_an_instant_restart_which_does_not_block_the_operator(
 async def test_arbitrary_errors_are_retried_after_the_backoff(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
 ) -> None:
-    for id, options in {"default": {}, "own": {"backoff": 7}}.items():
-        @kopf.daemon("kopfexamples", registry=registry, id=id, param=id, **options)
+    for id, own in {"default": None, "own": 7}.items():
+        @kopf.daemon("kopfexamples", registry=registry, id=id, param=id, backoff=own)
         async def fn(param: str, retry: int, **_: Any) -> None:
             calls.append((param, now()))
             if retry < 3:

@@ -11,6 +11,8 @@ import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
 from tests.behaviour.running import Journal, Operator
 
+Decorator = Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]
+
 FILTERS: dict[str, dict[str, Any]] = {
     "label": {"labels": {"match": "yes"}},
     "label-present": {"labels": {"match": kopf.PRESENT}},
@@ -24,7 +26,7 @@ FILTERS: dict[str, dict[str, Any]] = {
     "field-callback": {"field": "spec.match", "value": lambda value, **_: value == "yes"},
     "status-field": {"field": "status.match", "value": "yes"},
     "when": {"when": lambda spec, **_: spec.get("match") == "yes"},
-    "any": {"when": kopf.any_([lambda spec, **_: spec.get("match") == "yes", lambda **_: False])},
+    "any": {"when": kopf.any_([lambda spec, **_: spec.get("match") == "yes", lambda spec, **_: False])},
     "none": {"when": kopf.none_([lambda spec, **_: spec.get("skip") == "yes"])},
 }
 
@@ -196,10 +198,10 @@ async def test_losing_the_label_and_the_finalizer_at_once(
     assert kopf.DaemonStoppingReason.FILTERS_MISMATCH in calls[1]
 
 
-DECORATORS: dict[str, Callable[..., Any]] = {"daemon": kopf.daemon, "timer": kopf.timer, "delete": kopf.on.delete}
+DECORATORS: dict[str, Decorator] = {"daemon": kopf.daemon, "timer": kopf.timer, "delete": kopf.on.delete}
 
 
-@pytest.mark.parametrize("kept", [name for name in DECORATORS])
+@pytest.mark.parametrize("kept", DECORATORS)
 async def test_the_finalizer_stays_as_long_as_any_handler_needs_it(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], kept: str,
 ) -> None:

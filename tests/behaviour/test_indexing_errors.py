@@ -91,7 +91,7 @@ async def test_permanent_errors_remove_the_values_and_exclude_the_object_forever
     await operator.start()
     assert await scene.put("first") == ["first"]
     assert await scene.put("error") == []
-    await asyncio.sleep(100000)
+    await asyncio.sleep(5000)
     assert await scene.put("second") == []
     assert [value for value, _, _ in scene.calls] == ["first", "error"]
     await scene.kex.create("other", spec={"v": "other"})

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -139,7 +140,7 @@ async def test_own_results_are_changes(
     await operator.start()
     await kex.create()
     await calls.wait_length(4)
-    pauses = [after - before for before, after in zip(calls.items, calls.items[1:4], strict=False)]
+    pauses = [after - before for before, after in itertools.pairwise(calls.items[:4])]
     assert pauses == pytest.approx([100] * 3, abs=1)
 
 

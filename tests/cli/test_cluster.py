@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import base64
+import json
 import pathlib
 import signal
 import socket
+import ssl
 import subprocess
+import urllib.error
+import urllib.request
 
 import pytest
 import yaml
@@ -35,6 +40,21 @@ def test_cluster_on_a_specific_port(start: Starter, tmp_path: pathlib.Path) -> N
             assert other.wait() == 1
             assert "Traceback" not in other.output
             assert "Error: Cannot start the local cluster: " in other.output
+
+
+def test_cluster_with_roles_and_managed_fields(start: Starter) -> None:
+    with start("cluster", "--authorization=rbac", "--managed-fields") as process:
+        config = yaml.safe_load(pathlib.Path(process.wait_for("export KUBECONFIG=(.+)$")[1]).read_text())
+        ca = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]).decode()
+        headers = {"Authorization": f"Bearer {config['users'][0]['user']['token']}"}
+        url = f"{config['clusters'][0]['cluster']['server']}/api/v1/namespaces/default"
+        context = ssl.create_default_context(cadata=ca)
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), context=context) as response:
+            assert json.load(response)["metadata"]["managedFields"]
+        other = urllib.request.Request(url, headers={**headers, "Impersonate-User": "somebody"})
+        with pytest.raises(urllib.error.HTTPError, match="403") as refused:
+            urllib.request.urlopen(other, context=context)
+        refused.value.close()
 
 
 def test_cluster_works_with_kubectl(start: Starter, kubectl: str) -> None:

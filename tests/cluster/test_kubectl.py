@@ -153,7 +153,7 @@ def test_writing(k: Kubectl) -> None:
         "spec.replicas in body should be less than or equal to 10")
     alien = k.write("bad.yaml", {**CRONTAB, "metadata": {"name": "bad"}, "spec": {"cron": "x", "alien": 15}})
     assert 'strict decoding error: unknown field "spec.alien"' in k.fail("apply", "-f", alien)
-    assert "server-side apply is not supported by the local cluster" in k.fail("apply", "--server-side", "-f", file)
+    assert k("apply", "--server-side", "-f", file) == "crontab.example.com/one serverside-applied"
 
 
 @pytest.mark.usefixtures("crontabs")

@@ -41,7 +41,9 @@ async def cluster() -> AsyncIterator[LocalCluster]:
         yield cluster
 
 
-async def ask(client: Client, method: str, path: str, *, user: str = WORKER, groups: str = "", body: Any = None) -> Reply:
+async def ask(
+        client: Client, method: str, path: str, *, user: str = WORKER, groups: str = "", body: Any = None,
+) -> Reply:
     headers = {"Impersonate-User": user} | ({"Impersonate-Group": groups} if groups else {})
     return await client.call(method, path, headers=headers, json=body)
 
@@ -103,7 +105,8 @@ async def test_access_reviews(client: Client) -> None:
         "spec": {"resourceAttributes": attributes}})
     assert (reply.status, reply.body["status"]["allowed"]) == (201, True)
     others = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-    reviewed = await client.create(others, {"spec": {"user": WORKER, "resourceAttributes": {**attributes, "verb": "watch"}}})
+    watching = {**attributes, "verb": "watch"}
+    reviewed = await client.create(others, {"spec": {"user": WORKER, "resourceAttributes": watching}})
     assert reviewed["status"] == {"allowed": False}
     assert (await client.call("POST", others, json={"spec": {"user": WORKER}})).status == 422
     local = "/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews"

@@ -51,8 +51,8 @@ async def test_transitions_are_checked_and_old_sins_are_forgiven(client: Client)
 
 
 @pytest.mark.parametrize(("rule", "field"), [
-    ({"rule": "self.unknown > 0"}, "spec.versions[0].schema.openAPIV3Schema.properties[spec]"
-                                   ".x-kubernetes-validations[0].rule"),
+    ({"rule": "self.unknown > 0"},
+     "spec.versions[0].schema.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule"),
     ({"rule": 5}, "spec"),
 ])
 async def test_wrong_rules_are_refused_with_the_definition(client: Client, rule: Any, field: str) -> None:

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import asyncio
+import pathlib
 from typing import Any
 
 import pytest
 
 from kopf._cluster import LocalCluster
-from tests.cluster.conftest import CONFIG_MAPS, TIMEOUT, Client, Reply, causes
+from tests.cluster.conftest import CONFIG_MAPS, TIMEOUT, Client, Reply, causes, make_config_map
+from tests.cluster.webhooks import allow, serve_hooks
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 
@@ -33,6 +35,7 @@ async def test_tokens_on_request(client: Client) -> None:
     token = reply.body["status"]["token"]
     assert (await use(client, token)).status == 200
     assert (await use(client, token + "x")).status == 401
+    assert (await client.call("GET", CONFIG_MAPS, headers={"Authorization": token})).status == 401
     reviewed = await client.create("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": token}})
     assert reviewed["status"]["authenticated"] is True
     assert reviewed["status"]["user"]["username"] == "system:serviceaccount:default:worker"
@@ -76,6 +79,26 @@ async def test_tokens_end_with_the_secrets_they_are_bound_to(client: Client) -> 
     assert (await use(client, token)).status == 200
     await client.delete(f"{secrets}/one")
     assert (await use(client, token)).status == 401
+
+
+async def test_webhooks_are_told_who_asks(
+        client: Client, cluster: LocalCluster, tmp_path: pathlib.Path,
+) -> None:
+    async with serve_hooks(tmp_path) as hooks:
+        cluster.apply({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": "hooks"}, "webhooks": [{
+                "name": "hook.example.com", "clientConfig": hooks.on("/", allow), "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+                "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"],
+                           "operations": ["CREATE"]}]}]})
+        await make_account(client)
+        headers = {"Authorization": f"Bearer {cluster.create_token('default', 'worker')}"}
+        assert (await client.call("POST", CONFIG_MAPS, json=make_config_map(), headers=headers)).status == 201
+        assert (await client.call("POST", CONFIG_MAPS, json=make_config_map("two"))).status == 201
+    users = [request["userInfo"] for request in hooks.requests()]
+    assert [user["username"] for user in users] == ["system:serviceaccount:default:worker", "kubernetes-admin"]
+    assert "system:serviceaccounts:default" in users[0]["groups"]
 
 
 async def test_tokens_expire(client: Client, cluster: LocalCluster) -> None:

@@ -4,6 +4,8 @@ The simulation of workloads: on a loop that jumps to the next timer, so that min
 from __future__ import annotations
 
 import asyncio
+import functools
+import itertools
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -64,9 +66,9 @@ async def pods(client: Client) -> list[Obj]:
 def is_rolled_out(obj: Obj) -> bool:
     """Whether `kubectl rollout status` is content."""
     status, wanted = obj.get("status") or {}, obj["spec"]["replicas"]
-    return (status.get("observedGeneration") == obj["metadata"]["generation"]
-            and status.get("updatedReplicas", 0) == wanted == status.get("replicas", 0)
-            and status.get("availableReplicas", 0) == wanted)
+    return bool(status.get("observedGeneration") == obj["metadata"]["generation"]
+                and status.get("updatedReplicas", 0) == wanted == status.get("replicas", 0)
+                and status.get("availableReplicas", 0) == wanted)
 
 
 async def test_the_node_is_ready_and_its_heartbeats_go_on(client: Client) -> None:
@@ -139,7 +141,7 @@ async def test_deployments_roll_out_with_no_loss_of_availability(client: Client)
                 status = event["object"]["status"]
                 assert status.get("availableReplicas", 0) >= 3, "25% of 4 may be unavailable"
                 assert status.get("replicas", 0) <= 5, "25% of 4 may be in excess"
-                if is_rolled_out(event["object"]):
+                if event["object"]["metadata"]["generation"] == 2 and is_rolled_out(event["object"]):
                     break
     sets = {item["metadata"]["annotations"]["deployment.kubernetes.io/revision"]: item["spec"]["replicas"]
             for item in (await client.get(f"{APPS}/replicasets"))["items"]}
@@ -208,7 +210,7 @@ async def test_stateful_sets_make_their_pods_and_claims_in_order(client: Client)
     async with client.watch(f"{CORE}/pods") as stream:
         await client.create(f"{APPS}/statefulsets", workload(
             "StatefulSet", replicas=3, serviceName="web", volumeClaimTemplates=[claim]))
-        order = []
+        order: list[tuple[str, bool]] = []
         while len(order) < 6:
             event = await stream.next()
             assert event is not None
@@ -229,7 +231,7 @@ async def test_stateful_sets_are_updated_from_the_last_pod(client: Client) -> No
     await wait_for(client, f"{APPS}/statefulsets/web", is_rolled_out)
     async with client.watch(f"{CORE}/pods") as stream:
         await client.patch(f"{APPS}/statefulsets/web", {"spec": {"template": template("nginx:2")}})
-        gone = []
+        gone: list[str] = []
         while len(gone) < 2:
             event = await stream.next()
             assert event is not None
@@ -280,10 +282,14 @@ async def test_jobs_complete(client: Client) -> None:
     assert {pod["status"]["phase"] for pod in await pods(client)} == {"Succeeded"}
 
 
+def _has_items(count: int, body: Any) -> bool:
+    return len(body["items"]) == count
+
+
 async def test_jobs_fail_when_their_pods_fail_too_often(client: Client) -> None:
     await client.create(f"{BATCH}/jobs", job(backoffLimit=1))
     for count in (1, 2):
-        body = await wait_for(client, f"{CORE}/pods", lambda body, count=count: len(body["items"]) == count)
+        body = await wait_for(client, f"{CORE}/pods", functools.partial(_has_items, count))
         for pod in body["items"]:
             await client.patch(f"{CORE}/pods/{pod['metadata']['name']}/status", {"status": {"phase": "Failed"}})
     done = await wait_for(client, f"{BATCH}/jobs/job", lambda obj: obj["status"].get("conditions"))
@@ -306,7 +312,7 @@ async def test_cron_jobs_create_jobs_by_the_schedule_and_forget_old_ones(client:
         await asyncio.sleep(30)
         seen |= {item["metadata"]["name"] for item in (await client.get(f"{BATCH}/jobs"))["items"]}
     numbers = sorted(int(name.rpartition("-")[2]) for name in seen)
-    assert {later - earlier for earlier, later in zip(numbers, numbers[1:], strict=False)} == {5}
+    assert {later - earlier for earlier, later in itertools.pairwise(numbers)} == {5}
     await wait_for(client, f"{BATCH}/jobs", lambda body: len(body["items"]) <= 2)
     assert (await client.get(f"{BATCH}/cronjobs/cron"))["status"]["lastScheduleTime"]
 

@@ -73,7 +73,8 @@ class Access:
         if hmac.compare_digest(raw, self._administrator):
             user: User | None = ADMINISTRATOR
         else:
-            user = self.tokens.find(authorization.removeprefix("Bearer "), self._store)
+            scheme, _, token = authorization.partition(" ")
+            user = self.tokens.find(token, self._store) if scheme == "Bearer" else None
         if user is None:
             if path not in OPEN_PATHS:
                 raise statuses.unauthorized()

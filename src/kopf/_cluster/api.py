@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from . import codec, patches, protobuf, statuses
+from . import codec, owners, patches, protobuf, statuses
 from .access import Access
 from .discovery import Discovery, need_kind
 from .kinds.kind import Kind, Obj
@@ -139,6 +139,8 @@ class API:
     def _check_subresource(kind: Kind, call: Call) -> None:
         if call.subresource not in kind.subresources:
             name = call.subresource.partition("/")[0]
+            if (kind.bucket, call.subresource) == ("serviceaccounts", "token"):
+                raise statuses.method_not_allowed()  # nothing but the creation, which is done already
             if not kind.custom and name in _UNSUPPORTED_SUBRESOURCES.get(kind.plural, ()):
                 raise statuses.not_implemented(f"the subresource {kind.plural}/{name}")
             if name == "scale" and not kind.custom and kind.plural in _SCALABLE:
@@ -182,7 +184,7 @@ class API:
         if not kind.custom:
             apply[patches.STRATEGIC] = patches.strategic_patch
         if request.content_type == patches.APPLY:
-            raise statuses.not_implemented("server-side apply")
+            return self._apply(kind, call, request, options)
         if request.content_type not in apply:
             raise statuses.unsupported_media([*apply, patches.APPLY])
         patch = _decode_patch(request.body)
@@ -193,6 +195,26 @@ class API:
             kind, (call.namespace or "", call.name), lambda old: function(old, patch),
             subresource=call.subresource, options=options)
         return self._written(200, kind, record, request, options)
+
+    def _apply(self, kind: Kind, call: Call, request: Request, options: WriteOptions) -> Answer:
+        key = (call.namespace or "", call.name or "")
+        # The type is only there to tell it from other patches; otherwise, it is as good as any YAML.
+        applied = _read_object(kind, msgspec.structs.replace(request, content_type=_YAML_TYPES[0]))
+        metadata = applied.get("metadata")
+        if metadata is not None and not isinstance(metadata, dict):
+            raise statuses.bad_request(f"metadata of {kind.kind} must be an object")
+        applied["metadata"] = metadata = {"name": key[1], **(metadata or {})}
+        if metadata["name"] != key[1]:
+            raise statuses.bad_request(f"the name of the object ({metadata['name']}) does not match "
+                                       f"the name on the URL ({key[1]})")
+        if kind.namespaced and metadata.setdefault("namespace", key[0]) != key[0]:
+            raise statuses.bad_request("the namespace of the provided object does not match "
+                                       "the namespace sent on the request")
+        if not self._writer.has(kind, key):
+            self._access.authorize_creation(call, request)
+        record, created = self._writer.apply(kind, key, applied, force=request.flag("force"),
+                                             subresource=call.subresource, options=options)
+        return self._written(201 if created else 200, kind, record, request, options)
 
     def _delete(self, kind: Kind, call: Call, request: Request) -> Answer:
         record, gone = self._writer.delete(kind, (call.namespace or "", call.name or ""), _delete_options(request))
@@ -230,7 +252,28 @@ def _write_options(request: Request) -> WriteOptions:
         dry_run=_is_dry_run(request.query.get("dryRun")),
         strict=validation == "Strict",
         warnings=[] if validation == "Warn" else None,
+        manager=_read_manager(request),
+        agent=request.agent,
     )
+
+
+def _read_manager(request: Request) -> str:
+    name = request.query.get("fieldManager", "")
+    applying = request.content_type == patches.APPLY
+    if name or applying:
+        errors = list(owners.validate_name(name, applying=applying))
+        if errors:
+            raise statuses.invalid(_Options({"POST": "CreateOptions", "PUT": "UpdateOptions"}.get(
+                request.method, "PatchOptions")), "", errors)
+    return name
+
+
+class _Options(msgspec.Struct, frozen=True):
+    """How the options of a request are named in refusals."""
+
+    kind: str
+    group: str = "meta.k8s.io"
+    plural: str = ""
 
 
 def _is_dry_run(value: str | None) -> bool:

@@ -29,6 +29,12 @@ class User:
     uid: str = ""
     extra: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
+    def as_object(self) -> dict[str, Any]:
+        """Give the ``UserInfo``, as in reviews of all kinds."""
+        info: dict[str, Any] = {"username": self.name, "uid": self.uid, "groups": list(self.groups),
+                                "extra": {key: list(values) for key, values in self.extra.items()}}
+        return {key: value for key, value in info.items() if value}
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Attributes:

@@ -68,6 +68,7 @@ class Metadata(msgspec.Struct):
     annotations: dict[str, str] | None = None
     finalizers: list[str] | None = None
     ownerReferences: list[OwnerReference] | None = None
+    managedFields: list[dict[str, Any]] | None = None
 
 
 _KNOWN_METADATA: Final = frozenset(Metadata.__struct_fields__)

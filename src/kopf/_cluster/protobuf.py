@@ -193,7 +193,14 @@ def _decode_message(message: str, data: bytes) -> dict[str, Any]:
 def _decode_entry(type_: str, value: int | bytes) -> tuple[str, Any]:
     entry = dict(_read_fields(_need_bytes(value)))
     empty: bytes | int = 0 if type_ in ("i", "b") else b""
-    return _need_bytes(entry.get(1, b"")).decode(), _decode_value(type_, entry.get(2, empty))
+    return _decode_text(_need_bytes(entry.get(1, b""))), _decode_value(type_, entry.get(2, empty))
+
+
+def _decode_text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ProtobufError(f"a string is not in UTF-8: {error}") from None
 
 
 def _decode_value(type_: str, value: int | bytes) -> Any:
@@ -206,7 +213,7 @@ def _decode_value(type_: str, value: int | bytes) -> Any:
     data = _need_bytes(value)
     match type_:
         case "s":
-            return data.decode()
+            return _decode_text(data)
         case "x":
             return base64.b64encode(data).decode()
         case "r":

@@ -5,6 +5,7 @@ The structure of URLs is that of the Kubernetes "API Concepts" ("Resource URIs")
 """
 from __future__ import annotations
 
+import contextvars
 from collections.abc import AsyncGenerator, Mapping
 from typing import Final, Protocol
 
@@ -15,6 +16,9 @@ from .authorizing import SUPERUSERS, User
 
 #: The one to whom the token of the kubeconfig belongs.
 ADMINISTRATOR: Final = User("kubernetes-admin", (SUPERUSERS, "system:authenticated"))
+
+#: Whose request is being answered, for those who have only its consequences at hand.
+asking: Final[contextvars.ContextVar[User]] = contextvars.ContextVar("asking", default=ADMINISTRATOR)
 
 TRUE: Final = frozenset({"1", "true", "True", "TRUE", "t", "T"})
 

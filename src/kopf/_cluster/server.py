@@ -41,17 +41,19 @@ from .kinds.builtin import read_kinds
 from .kinds.kind import Kind, Obj
 from .kinds.registry import Registry
 from .patches import merge_patch
-from .requests import Answer, Call, Request, Stream
+from .requests import Answer, Call, Request, Stream, asking
 from .sessions import Session
 from .storage import DEFAULT_HISTORY, Change, Store
 from .tokens import LIFETIME, Binding, Tokens
 from .webhooks import Caller, Services
-from .writing import Writer
+from .writing import WriteOptions, Writer
 
 T = TypeVar("T")
 
 #: How often bookmarks are sent to those who want them, in seconds; as in kube-apiserver.
 BOOKMARK_INTERVAL: Final = 60.0
+
+_OWN: Final = WriteOptions(manager="kopf")
 
 
 class ServerOptions(msgspec.Struct, frozen=True):
@@ -62,6 +64,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     simulate: bool
     bare: bool
     authorization: Authorization
+    managed_fields: bool
 
 
 class ClusterServer:
@@ -81,7 +84,8 @@ class ClusterServer:
         self._caller = Caller(services)
         self._webhooks = Configurations(self._store, self._registry)
         self._reviewer = Reviewer(self._webhooks, self._caller)
-        self._writer = Writer(self._store, self._registry, Gate(self._webhooks, self._reviewer))
+        self._writer = Writer(self._store, self._registry, Gate(self._webhooks, self._reviewer),
+                              managed_fields=options.managed_fields)
         self._queue = WorkQueue()
         self._worker: asyncio.Task[None] | None = None
         self._http: HTTPServer | None = None
@@ -175,6 +179,7 @@ class ClusterServer:
     async def _answer_in_session(api: API, call: Call, request: Request) -> Answer | Stream:
         """Answer with the help of webhooks, whose warnings are passed to the client."""
         session = Session()
+        asking.set(request.user)  # in the task of this request
         try:
             answer = await session.run(lambda: api.answer(call, request))
         except statuses.APIStatus as status:
@@ -195,9 +200,9 @@ class ClusterServer:
         namespace = (metadata.get("namespace") or "default") if kind.namespaced else ""
         key = (namespace, metadata.get("name") or "")
         if key in self._store.bucket(kind.bucket).records:
-            record = self._writer.update(kind, key, lambda old: merge_patch(old, manifest))
+            record = self._writer.update(kind, key, lambda old: merge_patch(old, manifest), options=_OWN)
         else:
-            record = self._writer.create(kind, namespace, dict(manifest))
+            record = self._writer.create(kind, namespace, dict(manifest), _OWN)
         return objects.open_record(kind, record)
 
     def _need_kind(self, manifest: Mapping[str, Any]) -> Kind:
@@ -242,6 +247,8 @@ class LocalCluster:
             the roles and bindings grant (``"rbac"``). The token of the cluster may do everything anyway.
         bare: Whether there is nothing in the beginning but the namespaces: no service of the API, and in the
             namespaces neither default service accounts nor ``kube-root-ca.crt``.
+        managed_fields: Whether ``metadata.managedFields`` are kept for all objects, which makes all writes slower;
+            by default, only for those objects that are applied on the server side.
         data_dir: Where to keep the data and the credentials, for the next local cluster with the same directory
             to go on with them; only in memory by default.
     """
@@ -267,6 +274,7 @@ class LocalCluster:
             simulate: bool = False,
             bare: bool = False,
             authorization: Authorization = "always-allow",
+            managed_fields: bool = False,
             data_dir: str | pathlib.Path | None = None,
     ) -> None:
         super().__init__()
@@ -274,7 +282,7 @@ class LocalCluster:
         self._host = host
         self._port = port
         self._data_dir = pathlib.Path(data_dir) if data_dir is not None else None
-        self._options = ServerOptions(history, bookmark_interval, simulate, bare, authorization)
+        self._options = ServerOptions(history, bookmark_interval, simulate, bare, authorization, managed_fields)
         self._services = Services()
         self._tokens = Tokens()
         self._archive: Archive | None = None

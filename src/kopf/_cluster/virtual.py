@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -79,7 +79,7 @@ class VirtualResources:
                 "status": find()}
 
     def _ask_oneself(self, spec: Obj, call: Call, user: User) -> tuple[list[FieldError], Callable[[], Obj]]:
-        return [], lambda: {"userInfo": _user_info(user)}
+        return [], lambda: {"userInfo": user.as_object()}
 
     def _ask_token(self, spec: Obj, call: Call, user: User) -> tuple[list[FieldError], Callable[[], Obj]]:
         return [], lambda: self._review_token(spec.get("token") or "", spec.get("audiences") or [AUDIENCE])
@@ -88,7 +88,7 @@ class VirtualResources:
         user = self._access.tokens.find(token, self._store, audiences)
         if user is None:
             return {"authenticated": False, "user": {}}
-        return {"authenticated": True, "user": _user_info(user), "audiences": audiences}
+        return {"authenticated": True, "user": user.as_object(), "audiences": audiences}
 
     def _ask_own_access(self, spec: Obj, call: Call, user: User) -> tuple[list[FieldError], Callable[[], Obj]]:
         return (list(access_reviews.validate_access_review(spec, own=True)),
@@ -153,9 +153,3 @@ def _validate_token(spec: _TokenSpec) -> Iterator[FieldError]:
                                      "may not specify a duration larger than 2^32 seconds")
     if bound is not None and bound.kind not in ("Pod", "Secret"):
         yield statuses.invalid_value("spec.boundObjectRef.kind", bound.kind, "must be Pod or Secret")
-
-
-def _user_info(user: User) -> Obj:
-    info: dict[str, Any] = {"username": user.name, "uid": user.uid, "groups": list(user.groups),
-                            "extra": {key: list(values) for key, values in user.extra.items()}}
-    return {key: value for key, value in info.items() if value}

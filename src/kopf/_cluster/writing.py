@@ -14,12 +14,15 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from . import ages, cel_rules, codec, objects, schemas, sessions, statuses
+from . import ages, cel_rules, codec, managing, objects, schemas, sessions, statuses
 from .admission.configurations import Operation
 from .admission.reviewing import Gate
 from .kinds.kind import Kind, Obj
 from .kinds.registry import Registry
 from .storage import Key, Record, Store
+
+#: Who writes if it is nobody from outside.
+CONTROLLER: Final = "kube-controller-manager"
 
 Transform: TypeAlias = Callable[[Obj], Any]
 
@@ -64,6 +67,12 @@ class WriteOptions(msgspec.Struct, frozen=True):
     strict: bool = False
     warnings: list[str] | None = None
     """Where to add the warnings about unknown fields; absent if nobody wants them."""
+    manager: str = CONTROLLER
+    """Who writes, as they call themselves."""
+    agent: str = ""
+    """Which program writes, if they do not tell."""
+    applied: bool = False
+    """Whether the managed fields are settled already."""
 
 
 _DEFAULT_OPTIONS: Final = WriteOptions()
@@ -72,8 +81,9 @@ _DEFAULT_OPTIONS: Final = WriteOptions()
 class Writer:
     """All writes to the store, for clients and for control loops."""
 
-    def __init__(self, store: Store, registry: Registry, gate: Gate) -> None:
+    def __init__(self, store: Store, registry: Registry, gate: Gate, *, managed_fields: bool = False) -> None:
         super().__init__()
+        self._managed_fields = managed_fields
         self._store = store
         self._registry = registry
         self._gate = gate
@@ -114,6 +124,7 @@ class Writer:
             self._gate.validate("CREATE", kind, new, None, dry_run=options.dry_run)
         if (namespace, metadata["name"]) in self._store.bucket(kind.bucket).records:
             raise statuses.already_exists(kind, metadata["name"])
+        self._settle_managers(kind, None, new, options, "")
         return self._put(kind, new, options)
 
     def update(
@@ -143,6 +154,31 @@ class Writer:
         if self._gate:
             new = self._admit("UPDATE", kind, new, old, options, subresource)
         return self._replace(kind, record, old, new, options, subresource)
+
+    def apply(
+            self, kind: Kind, key: Key, applied: Obj, *, force: bool, subresource: str, options: WriteOptions,
+    ) -> tuple[Record, bool]:
+        """Create the object or change it as of the configuration; tell whether it is created."""
+        manager = managing.name_manager(options.manager, options.agent)
+        options = msgspec.structs.replace(options, applied=True)
+
+        def transform(old: Obj | None) -> Obj | None:
+            return managing.apply(kind, old, applied, manager=manager, force=force, now=_now(),
+                                  subresource=subresource)
+
+        record = self._store.bucket(kind.bucket).records.get(key)
+        if record is None:
+            if subresource:
+                raise statuses.not_found(kind, key[1])
+            return self.create(kind, key[0], transform(None) or applied, options), True
+        version = (applied.get("metadata") or {}).get("resourceVersion")
+        if version and version != str(record.revision):
+            raise statuses.modified(kind, key[1])
+        record = self.update(kind, key, lambda old: transform(old) or old, subresource=subresource, options=options)
+        return record, False
+
+    def has(self, kind: Kind, key: Key) -> bool:
+        return key in self._store.bucket(kind.bucket).records
 
     def need(self, kind: Kind, key: Key) -> Record:
         """Find the object's current state or raise "not found"."""
@@ -197,6 +233,7 @@ class Writer:
             errors += self._settle_body(kind, new, old, options)
         if errors:
             raise statuses.invalid(kind, record.key[1], errors)
+        metadata = new["metadata"]  # the settled body may have a new one
         if "generation" in metadata and _is_new_generation(kind, old, new):
             metadata["generation"] += 1
         if self._gate:
@@ -204,7 +241,19 @@ class Writer:
         finished = metadata.get("deletionTimestamp") and not metadata.get("finalizers")
         if finished and not _is_held_by_spec(kind, new) and not options.dry_run:
             return self._remove(kind, new)
+        self._settle_managers(kind, old, new, options, subresource)
         return record if new == old else self._put(kind, new, options)
+
+    def _settle_managers(
+            self, kind: Kind, old: Obj | None, new: Obj, options: WriteOptions, subresource: str,
+    ) -> None:
+        if options.applied:
+            return
+        if not self._managed_fields and "managedFields" not in new["metadata"] and (
+                old is None or "managedFields" not in old["metadata"]):
+            return  # the usual case, to be as fast as possible
+        managing.settle(kind, old, new, manager=managing.name_manager(options.manager, options.agent),
+                        always=self._managed_fields, now=_now(), subresource=subresource)
 
     def _admit(
             self, operation: Operation, kind: Kind, new: Obj, old: Obj | None, options: WriteOptions,
@@ -281,6 +330,7 @@ class Writer:
         if isinstance(wanted, dict):
             metadata["resourceVersion"] = wanted.get("resourceVersion")
             metadata["uid"] = wanted.get("uid") or metadata["uid"]
+            _copy_field(wanted, metadata, "managedFields")
         result = {**old, "metadata": metadata}
         _copy_field(new, result, "status")
         return result

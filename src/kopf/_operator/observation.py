@@ -43,6 +43,7 @@ class Observer:
         self._namespaces = namespaces
         self._watchers: dict[Resource, ResourceWatcher] = {}
         self._warned: set[str] = set()
+        self._discovered: set[str] = set()
 
     async def run(self) -> None:
         """Discover, watch, and discover again when something has changed, forever."""
@@ -70,7 +71,7 @@ class Observer:
         listed = False
         try:
             async for events in watch_batches(self._env.api, self._env.settings, CRDS):
-                if listed:
+                if listed or any(self._is_unknown(event) for event in events):
                     changes.set()
                 listed = listed or any(event is LISTED for event in events)
         except APIForbiddenError as e:
@@ -80,15 +81,25 @@ class Observer:
             )
             await asyncio.Event().wait()  # until cancelled
 
+    def _is_unknown(self, event: WatchEvent) -> bool:
+        """Tell if the definition is of a resource that has appeared after the discovery, and before the listing."""
+        name = event.object.head.name
+        groups = {selector.group for selector in self._registry.get_selectors()}
+        is_relevant = None in groups or name.partition(".")[2] in groups
+        return event is not LISTED and is_relevant and name not in self._discovered
+
     async def _update(self, group: asyncio.TaskGroup) -> bool:
         """Bring the watchers in line with what there is now; tell if all of the cluster could be looked at."""
         discovery = await discover(self._env.api, self._registry.get_selectors())
+        self._discovered = {resource.name for resource in discovery.resources}
         self._warn(discovery.resources)
         plan = self._registry.plan(discovery.resources)
         outdated = {resource for resource, watcher in self._watchers.items() if watcher.handlers != plan.get(resource)}
         for resource in outdated:
             if resource.api_version not in discovery.unavailable:
                 await self._watchers.pop(resource).stop()
+        for watcher in self._watchers.values():
+            watcher.retry()
         if not self._watchers and not outdated:
             self._close_gate(plan)
         for resource in plan.keys() - self._watchers.keys():
@@ -139,6 +150,11 @@ class ResourceWatcher:
         self._dispatcher = Dispatcher(env, resource, handlers)
         self._tasks: list[asyncio.Task[None]] = []
         self._restarted: set[str | None] = set()
+        self._retrying = asyncio.Event()
+
+    def retry(self) -> None:
+        """If the streams wait because the resource was denied or absent, do not wait: something has changed."""
+        self._retrying.set()
 
     def start(self, group: asyncio.TaskGroup, scopes: Collection[str | None]) -> None:
         """Start the streams in the supervising group."""
@@ -155,7 +171,9 @@ class ResourceWatcher:
             except (APIForbiddenError, APINotFoundError) as e:
                 self._explain(e, namespace)
                 self._env.gate.done((self._resource, namespace))
-                await asyncio.sleep(_DENIAL_BACKOFF)
+                self._retrying.clear()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._retrying.wait(), _DENIAL_BACKOFF)
 
     async def _consume(self, namespace: str | None) -> None:
         is_restarted = self._is_known or namespace in self._restarted
@@ -169,12 +187,11 @@ class ResourceWatcher:
 
     def _explain(self, error: APIClientError, namespace: str | None) -> None:
         place = "in the whole cluster" if namespace is None else f"in the namespace {namespace!r}"
-        hint = (
-            f"Permit the verbs 'list', 'watch' & 'patch' on {self._resource.name!r} to the operator."
-            if isinstance(error, APIForbiddenError)
-            else "It is not served anymore."
-        )
-        logger.error("Cannot watch %r %s: %s %s", self._resource, place, error, hint)
+        if isinstance(error, APIForbiddenError):
+            hint = f"Permit the verbs 'list', 'watch' & 'patch' on {self._resource.name!r} to the operator."
+            logger.error("Cannot watch %r %s: %s %s", self._resource, place, error, hint)
+        else:
+            logger.info("The resource %r is not served %s anymore: %s", self._resource, place, error)
 
     async def stop(self) -> None:
         """Stop the streams, then the handling."""

@@ -19,7 +19,7 @@ from kopf._reactor.stopping import DaemonStoppingReason
 class TimerRun(BackgroundRun):
     """One timer of one object."""
 
-    __slots__ = ("_is_waiting_for_change", "_task", "_tick", "_timer")
+    __slots__ = ("_is_waiting_for_change", "_planned", "_task", "_tick", "_timer")
 
     def __init__(self, companion: Companion, handler: TimerHandler) -> None:
         super().__init__(companion, handler)
@@ -27,6 +27,8 @@ class TimerRun(BackgroundRun):
         self._tick: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_waiting_for_change = False
+        self._planned = 0.0
+        """When the current run was planned to begin, by the clock of the event loop."""
 
     def start(self, delay: float) -> None:
         self._schedule(delay)
@@ -48,7 +50,8 @@ class TimerRun(BackgroundRun):
         if self._timer.idle is not None:
             # The idle time is counted since the last change; it can be shifted again until then.
             delay = max(delay, self._companion.changed_at + self._timer.idle - loop.time())
-        self._tick = loop.call_later(delay, self._begin)
+        self._planned = loop.time() + delay
+        self._tick = loop.call_at(self._planned, self._begin)
 
     def _begin(self) -> None:
         self._tick = None
@@ -84,7 +87,8 @@ class TimerRun(BackgroundRun):
         elif self._timer.interval is None:
             self._wait_for_change(started)
         else:
-            elapsed = asyncio.get_running_loop().time() - started if self._timer.sharp else 0
+            # Sharp timers are counted from the plan, not from the actual beginning, which is always a bit late.
+            elapsed = asyncio.get_running_loop().time() - self._planned if self._timer.sharp else 0
             self._schedule(self._timer.interval - elapsed % self._timer.interval if self._timer.interval else 0)
 
     def _wait_for_change(self, started: float) -> None:

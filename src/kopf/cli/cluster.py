@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pathlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,11 +14,14 @@ from kopf.cli.interrupts import interruptible
 
 if TYPE_CHECKING:
     from kopf._cluster import LocalCluster
-    from kopf._cluster.access import Authorization
 
 
 def cluster_options(fn: Any) -> Any:
-    """Add the options of the local cluster to a command."""
+    """Add the options of the local cluster to a command; they are those of `LocalCluster`."""
+    fn = click.option("--simulate", is_flag=True,
+                      help="Let workloads progress: pods run, rollouts end, jobs complete, claims are bound.")(fn)
+    fn = click.option("--data-dir", type=click.Path(file_okay=False, path_type=pathlib.Path), metavar="DIR",
+                      help="Keep all the data there, and go on with them next time. In memory by default.")(fn)
     fn = click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=pathlib.Path), metavar="FILE",
                       help="Where to write the kubeconfig; it is removed in the end. Temporary by default.")(fn)
     return click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N",
@@ -29,39 +32,40 @@ def cluster_options(fn: Any) -> Any:
 @cluster_options
 @click.option("--authorization", type=click.Choice(["always-allow", "rbac"]), default="always-allow",
               help="Who may do what: everybody everything, or what the roles grant. The kubeconfig is an admin's.")
-def cluster(port: int, kubeconfig: pathlib.Path | None, authorization: Authorization) -> None:
+@click.option("--managed-fields", is_flag=True,
+              help="Keep metadata.managedFields of all objects, not only of those applied on the server side.")
+def cluster(**options: Any) -> None:
     """
     Serve the Kubernetes API from memory on the loopback.
 
-    It lives until Ctrl+C, and then everything is forgotten.
+    It lives until Ctrl+C, and then everything is forgotten, unless there is a directory for the data.
     """
-    asyncio.run(_serve(port, kubeconfig, authorization))
+    asyncio.run(_serve(options))
 
 
-async def _serve(port: int, kubeconfig: pathlib.Path | None, authorization: Authorization) -> None:
+async def _serve(options: Mapping[str, Any]) -> None:
+    data_dir = options["data_dir"]
+    end = "everything in it is forgotten" if data_dir is None else f"the data stay in {data_dir}"
     with interruptible():
-        async with start_cluster(port, kubeconfig, authorization) as local:
+        async with start_cluster(**options) as local:
             click.secho(f"The local cluster is up: {local.url}", fg="green")
             click.echo(f"To use it, in another terminal:\n\n    export KUBECONFIG={local.kubeconfig}\n")
-            click.echo("Ctrl+C stops it, and everything in it is forgotten.")
+            click.echo(f"Ctrl+C stops it, and {end}.")
             await asyncio.get_running_loop().create_future()
 
 
 @contextlib.asynccontextmanager
-async def start_cluster(
-        port: int, kubeconfig: pathlib.Path | None, authorization: Authorization = "always-allow",
-) -> AsyncIterator[LocalCluster]:
-    """Start a local cluster; say clearly if that is impossible."""
+async def start_cluster(**options: Any) -> AsyncIterator[LocalCluster]:
+    """Start a local cluster with the options of `LocalCluster`; say clearly if that is impossible."""
     try:
-        from kopf._cluster import LocalCluster  # heavy, and not all that it needs is always installed
+        from kopf._cluster import ArchiveError, LocalCluster  # heavy, and not all it needs is always installed
     except ImportError as e:
         raise click.ClickException(
             f"The local cluster needs more than is installed: {e}. Install it: pip install 'kopf[dev]'"
         ) from e
     async with contextlib.AsyncExitStack() as stack:
         try:
-            local = await stack.enter_async_context(
-                LocalCluster(port=port, kubeconfig=kubeconfig, authorization=authorization))
-        except OSError as e:
+            local = await stack.enter_async_context(LocalCluster(**options))
+        except (OSError, ArchiveError) as e:
             raise click.ClickException(f"Cannot start the local cluster: {e}") from e
         yield local

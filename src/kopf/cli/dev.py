@@ -8,6 +8,7 @@ fresh code while the cluster and all the objects in it stay.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import pathlib
 import signal
@@ -48,6 +49,8 @@ ESTABLISHING_TIMEOUT = 5.0
 def dev(
         port: int,
         kubeconfig: pathlib.Path | None,
+        data_dir: pathlib.Path | None,
+        simulate: bool,
         manifests: tuple[pathlib.Path, ...],
         args: tuple[str, ...],
 ) -> None:
@@ -61,17 +64,17 @@ def dev(
     """
     if not args:
         raise click.UsageError("Nothing to run. Name the files with handlers, or modules with -m.")
-    asyncio.run(_develop(port, kubeconfig, manifests, args))
+    starting = start_cluster(port=port, kubeconfig=kubeconfig, data_dir=data_dir, simulate=simulate)
+    asyncio.run(_develop(starting, manifests, args))
 
 
 async def _develop(
-        port: int,
-        kubeconfig: pathlib.Path | None,
+        starting: contextlib.AbstractAsyncContextManager[LocalCluster],
         manifests: Sequence[pathlib.Path],
         args: Sequence[str],
 ) -> None:
     with interruptible() as signals, tempfile.TemporaryDirectory(prefix="kopf-dev-") as folder:
-        async with start_cluster(port, kubeconfig) as cluster:
+        async with starting as cluster:
             _say(f"The local cluster is up: {cluster.url}")
             _say(f"For a second terminal:   export KUBECONFIG={cluster.kubeconfig}")
             for path in manifests:

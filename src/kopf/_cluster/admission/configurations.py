@@ -66,11 +66,6 @@ class Webhook:
         return self.raw.get("reinvocationPolicy") == "IfNeeded"
 
     @property
-    def has_side_effects(self) -> bool:
-        """Whether it must not be called for a dry run."""
-        return self.raw.get("sideEffects") not in ("None", "NoneOnDryRun")
-
-    @property
     def review_version(self) -> str:
         """The first of its versions that is known here; otherwise, none."""
         return next((name for name in self.raw.get("admissionReviewVersions") or () if name in ("v1", "v1beta1")), "")

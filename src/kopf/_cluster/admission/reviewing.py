@@ -15,7 +15,7 @@ import msgspec
 
 from .. import codec, expressions, objects, sessions, statuses
 from ..kinds.kind import Kind, Obj
-from ..webhooks import CallError, Caller
+from ..webhooks import Caller, CallError
 from . import reviews
 from .configurations import Attributes, Configurations, Operation, Webhook
 
@@ -102,12 +102,13 @@ class Reviewer:
             review = reviews.make_review(webhook, attributes, kind)
             if not _meets_conditions(webhook, review["request"]):
                 return attributes.obj
-            if attributes.dry_run and webhook.has_side_effects:
-                raise statuses.bad_request(f'admission webhook "{webhook.name}" does not support dry run')
             body = await self._caller.call(webhook.raw.get("clientConfig") or {}, review, webhook.timeout)
             response = reviews.read_response(webhook, review, body)
             allowed = response.allowed
             shown = review["request"]["object"]
+            if shown is None and response.patch and allowed and webhook.mutating:
+                raise statuses.internal(f'admission webhook "{webhook.name}" attempted to modify the object, '
+                                        "which is not supported for this operation")
             patched = reviews.apply_patch(response, shown) if allowed and webhook.mutating else shown
         except (CallError, reviews.ReviewError, expressions.EvaluationError) as error:
             self._remember(webhook, attributes, allowed=webhook.ignores_failures, error=str(error))

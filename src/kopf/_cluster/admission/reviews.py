@@ -15,12 +15,10 @@ import msgspec
 
 from .. import codec, patches, statuses
 from ..kinds.kind import Kind, Obj
+from ..requests import asking
 from .configurations import Attributes, Webhook
 
 _OPTIONS: Final = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
-
-#: The only user there is.
-ADMINISTRATOR: Final[Obj] = {"username": "kubernetes-admin", "groups": ["system:masters", "system:authenticated"]}
 
 
 class ReviewError(Exception):
@@ -68,7 +66,7 @@ def make_review(webhook: Webhook, attributes: Attributes, kind: Kind) -> Obj:
         "name": attributes.name,
         "namespace": attributes.namespace,
         "operation": attributes.operation,
-        "userInfo": ADMINISTRATOR,
+        "userInfo": asking.get().as_object(),
         "object": show(attributes.obj, kind),
         "oldObject": show(attributes.old, kind),
         "dryRun": attributes.dry_run,

@@ -55,8 +55,7 @@ class Basics:
                 self._objects.create(bucket, namespace, body)
 
     def _make_root_ca(self) -> Obj:
-        note = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints " \
-               "such as the internal service IP or kubernetes.default.svc."
+        note = "The certificate of the authority of the local cluster, to verify its API by."
         return {"metadata": {"name": ROOT_CA, "annotations": {"kubernetes.io/description": note}},
                 "data": {"ca.crt": self._ca}}
 

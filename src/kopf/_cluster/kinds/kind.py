@@ -8,7 +8,8 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
-from .. import cel_rules, jsonpaths, schemas, statuses
+from .. import cel_rules, jsonpaths, schemas, statuses, topologies
+from . import structures
 from .resources import Subresource
 
 Obj: TypeAlias = dict[str, Any]
@@ -87,6 +88,13 @@ class Kind:
     @functools.cached_property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    @functools.cached_property
+    def topology(self) -> topologies.Topology:
+        """How the fields are merged when they are applied."""
+        if self.schema is not None:
+            return topologies.SchemaTopology(self.schema.raw, root=True)
+        return topologies.BuiltinTopology(structures.of_definition(self.definition))
 
     @functools.cached_property
     def bucket(self) -> str:

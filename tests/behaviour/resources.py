@@ -1,0 +1,46 @@
+"""Custom resources that are defined, changed, and removed in the middle of a test."""
+from __future__ import annotations
+
+from typing import Any
+
+from kopf._cluster import LocalCluster
+from tests.behaviour.objects import API
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def make_crd(plural: str, *, group: str, kind: str | None = None, versions: tuple[str, ...] = ("v1",),
+             **names: Any) -> dict[str, Any]:
+    """Define a resource; the names are short names & categories."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    kind = plural.capitalize().removesuffix("s") if kind is None else kind
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "scope": "Namespaced", "group": group,
+            "names": {"plural": plural, "kind": kind, "singular": kind.lower(), **names},
+            "versions": [{"name": name, "served": True, "storage": name == versions[0], "schema": schema}
+                         for name in versions],
+        },
+    }
+
+
+def define(cluster: LocalCluster, plural: str, *, group: str = "kopf.dev", **options: Any) -> None:
+    """Define the resource, or change its definition."""
+    cluster.apply(make_crd(plural, group=group, **options))
+
+
+async def undefine(api: API, plural: str, *, group: str = "kopf.dev") -> None:
+    """Remove the resource with all its objects."""
+    await api.request("DELETE", f"{CRDS}/{plural}.{group}")
+
+
+async def create(api: API, plural: str, name: str, *, group: str = "kopf.dev", version: str = "v1",
+                 **content: Any) -> None:
+    """Create an object of any resource."""
+    metadata = {"name": name, **content.pop("metadata", {})}
+    root = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    listing = await api.request("GET", f"{root}/namespaces/default/{plural}")
+    head = {"apiVersion": listing["apiVersion"], "kind": listing["kind"].removesuffix("List")}
+    await api.request("POST", f"{root}/namespaces/default/{plural}", {**head, "metadata": metadata, **content})

@@ -1,0 +1,309 @@
+"""What can be relied upon: indices are full before anything else is handled, are everywhere, and are safe to read."""
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Objects
+from tests.behaviour.running import Journal, Logs, Operator
+
+Decorator = Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]
+
+
+def make(registry: kopf.OperatorRegistry, plural: str = "kopfexamples", **options: Any) -> None:
+    @kopf.index(plural, registry=registry, **options)
+    def idx(name: str, **_: Any) -> dict[str, str]:
+        return {"all": name}
+
+
+def read(idx: kopf.Index[Any, Any]) -> list[str]:
+    return sorted(idx.get("all", []))
+
+
+@pytest.mark.parametrize("decorator", [kopf.on.event, kopf.on.create, kopf.on.resume, kopf.daemon, kopf.timer],
+                         ids=lambda decorator: decorator.__name__)
+@pytest.mark.parametrize("plural", ["kopfexamples", "kopfstatusexamples"])
+async def test_they_are_full_before_any_handler_of_any_resource(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, calls: Journal[Any],
+        decorator: Decorator, plural: str,
+) -> None:
+    make(registry)
+
+    @decorator(plural, registry=registry)
+    async def fn(idx: kopf.Index[Any, Any], **_: Any) -> None:
+        calls.append(read(idx))
+
+    operator.configure = lambda settings: setattr(settings.watching, "chunk_size", 3)
+    operator.cluster.faults.inject(action="delay", latency=0.05, verb="list", resource="kopfexamples", times=2)
+    for i in range(10):
+        await kex.create(f"obj{i}")
+    await sub.create()
+    await operator.start()
+    await calls.wait_length(10 if plural == "kopfexamples" else 1)
+    assert all(names == [f"obj{i}" for i in range(10)] for names in calls)
+
+
+async def test_denied_resources_do_not_hold_the_others_forever(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+) -> None:
+    logs.expected.append("Cannot watch kopfstatusexamples.v1.kopf.dev")
+    make(registry, "kopfstatusexamples")
+    make(registry, "absent-resource", id="absent")
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(idx: kopf.Index[Any, Any], absent: kopf.Index[Any, Any], **_: Any) -> None:
+        calls.append((read(idx), read(absent)))
+
+    operator.cluster.faults.inject(403, resource="kopfstatusexamples")
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == [([], [])]
+    operator.cluster.faults.clear()
+
+
+async def test_they_are_in_the_kwargs_of_all_handlers_and_callbacks(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    make(registry)
+
+    def note(what: str, **kwargs: Any) -> bool:
+        calls.append((what, type(kwargs.get("idx")).__name__))
+        return True
+
+    for what, activity in {"startup": kopf.on.startup, "cleanup": kopf.on.cleanup, "login": kopf.on.login}.items():
+        @activity(registry=registry, id=what)
+        async def activity_fn(what: str = what, **kwargs: Any) -> None:
+            note(what, **kwargs)
+    for what, decorator in {
+        "event": kopf.on.event, "create": kopf.on.create, "update": kopf.on.update, "delete": kopf.on.delete,
+        "resume": kopf.on.resume, "daemon": kopf.daemon, "timer": kopf.timer, "index": kopf.index,
+    }.items():
+        @decorator("kopfexamples", registry=registry, id=what, param=what,
+                   when=lambda param, **kwargs: note(f"when of {param}", **kwargs),
+                   labels={"label": lambda value, param, **kwargs: note(f"label of {param}", **kwargs)})
+        async def fn(param: str, **kwargs: Any) -> None:
+            note(param, **kwargs)
+            if param == "create":
+                @kopf.subhandler()
+                async def sub_fn(**kwargs: Any) -> None:
+                    note("subhandler", **kwargs)
+
+    def get_delay(**kwargs: Any) -> float:
+        note("initial_delay", **kwargs)
+        return 0
+
+    @kopf.daemon("kopfexamples", registry=registry, initial_delay=get_delay)
+    async def daemon_fn(**_: Any) -> None:
+        pass
+
+    def check(value: Any, **kwargs: Any) -> bool:
+        return note("new", **kwargs)
+
+    @kopf.on.field("kopfexamples", registry=registry, field="spec.field", new=check)
+    async def field_fn(**kwargs: Any) -> None:
+        note("field", **kwargs)
+
+    await kex.create("before", labels={"label": "x"})
+    await operator.start()
+    await kex.wait_handled("before")
+    await kex.create("obj", labels={"label": "x"})
+    await kex.wait_handled()
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    await calls.wait(lambda items: {"daemon", "timer"} <= {what for what, _ in items})
+    await kex.delete()
+    await kex.wait_gone()
+    await operator.stop()
+    kinds = ["event", "create", "update", "delete", "resume", "daemon", "timer", "index"]
+    expected = {*kinds, *(f"when of {kind}" for kind in kinds), *(f"label of {kind}" for kind in kinds),
+                "startup", "cleanup", "login", "subhandler", "initial_delay", "field", "new"}
+    assert {what for what, _ in calls} == expected
+    assert {cls for _, cls in calls} == {"Index"}
+
+
+@pytest.mark.parametrize("name", ["body", "patch", "retry", "param", "stopped", "logger", "spec", "memo", "old"])
+async def test_they_override_the_kwargs_of_the_framework(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], name: str,
+) -> None:
+    make(registry, id=name)
+    for decorator in (kopf.on.event, kopf.on.update, kopf.daemon, kopf.timer, kopf.on.startup):
+        args = () if decorator is kopf.on.startup else ("kopfexamples",)
+
+        @decorator(*args, registry=registry, id=decorator.__name__)
+        async def fn(kind: str = decorator.__name__, **kwargs: Any) -> None:
+            calls.append((kind, isinstance(kwargs[name], kopf.Index)))
+
+    @kopf.on.update("kopfexamples", registry=registry, field="spec.field")
+    async def field_fn(**kwargs: Any) -> None:
+        calls.append(("field", isinstance(kwargs[name], kopf.Index)))
+
+    await kex.create()
+    await operator.start()
+    await kex.wait_handled()
+    await kex.merge({"spec": {"field": "new"}})
+    await calls.wait(lambda items: len({kind for kind, _ in items}) == 6)
+    assert all(is_index for _, is_index in calls)
+
+
+async def test_filters_by_fields_do_not_affect_the_name(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    make(registry, field="spec.field", value="value")
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(**kwargs: Any) -> None:
+        calls.append(read(kwargs["idx"]) if "idx" in kwargs else sorted(kwargs))
+
+    await operator.start()
+    await kex.create("other", spec={"field": "other"})
+    await kex.wait_handled("other")
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == [[], ["obj"]]
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+async def test_the_limit_of_workers_does_not_matter(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, calls: Journal[Any], kind: str,
+) -> None:
+    make(registry)
+
+    async def async_fn(idx: kopf.Index[Any, Any], **_: Any) -> None:
+        calls.append(len(read(idx)))
+
+    def sync_fn(idx: kopf.Index[Any, Any], **_: Any) -> None:
+        calls.append(len(read(idx)))
+
+    kopf.on.create("kopfexamples", registry=registry, id="fn")(sync_fn if kind == "sync" else async_fn)
+    operator.configure = lambda settings: setattr(settings.queueing, "worker_limit", 1)
+    for i in range(50):
+        await kex.create(f"obj{i}")
+    await operator.start()
+    await calls.wait_length(50)
+    assert calls == [50] * 50
+
+
+async def test_a_hung_handler_does_not_hold_the_indexing(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, calls: Journal[Any],
+) -> None:
+    make(registry)
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def hung_fn(**_: Any) -> None:
+        await allowed.wait()
+
+    @kopf.on.create("kopfstatusexamples", registry=registry)
+    async def fn(idx: kopf.Index[Any, Any], **_: Any) -> None:
+        while read(idx) != ["a", "b"]:
+            await asyncio.sleep(0.001)
+        calls.append("seen")
+
+    allowed = asyncio.Event()
+    operator.configure = lambda settings: setattr(settings.queueing, "worker_limit", 1)
+    await operator.start(watching=("kopfexamples", "kopfstatusexamples"))
+    await kex.create("a")
+    await kex.create("b")
+    await sub.create()
+    await calls.wait_length(1)
+    allowed.set()
+
+
+async def test_iterating_while_it_changes(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, calls: Journal[Any],
+) -> None:
+    """Keys and values that disappear in the middle of an iteration are no errors."""
+    @kopf.index("kopfexamples", registry=registry)
+    def idx(name: str, **_: Any) -> Any:
+        return {name: name, "all": name}
+
+    @kopf.on.create("kopfstatusexamples", registry=registry)
+    async def fn(idx: kopf.Index[Any, Any], **_: Any) -> None:
+        iterators: list[Any] = [iter(idx), iter(idx.keys()), iter(idx.values()), iter(idx.items()), iter(idx["all"])]
+        for iterator in iterators:
+            next(iterator)
+        for i in range(10):
+            await kex.delete(f"obj{i}")
+        while idx:
+            await asyncio.sleep(0.001)
+        calls.append([sum(1 for _ in iterator) for iterator in iterators])
+
+    for i in range(10):
+        await kex.create(f"obj{i}")
+    await operator.start(watching=("kopfexamples", "kopfstatusexamples"))
+    await sub.create()
+    await calls.wait_length(1)
+    assert all(count <= 10 for count in calls[0])
+
+
+async def test_reading_from_threads_while_it_changes(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """As documented: a thread is started in the startup handler, and reads the index it has got there."""
+    @kopf.index("kopfexamples", registry=registry)
+    def idx(name: str, spec: kopf.Spec, **_: Any) -> Any:
+        return {spec["field"]: name, "all": name, name: spec["field"]}
+
+    def read_all(index: kopf.Index[Any, Any]) -> None:
+        try:
+            while not ended.is_set():
+                dict(index.items())
+                for store in index.values():
+                    list(store)
+                for key in index:
+                    list(index.get(key, []))
+                repr(index)
+                len(index)
+                "all" in index  # noqa: B015  # only that it does not fail
+        except BaseException as e:
+            calls.append(e)
+
+    @kopf.on.startup(registry=registry)
+    async def startup_fn(idx: kopf.Index[Any, Any], **_: Any) -> None:
+        thread = threading.Thread(target=read_all, args=(idx,))
+        thread.start()
+        threads.append(thread)
+
+    threads: list[threading.Thread] = []
+    ended = threading.Event()
+    try:
+        await operator.start()
+        for _ in range(5):
+            for i in range(10):
+                await kex.create(f"obj{i}")
+            for i in range(10):
+                await kex.merge({"spec": {"field": f"new{i}"}}, f"obj{i}")
+            for i in range(10):
+                await kex.delete(f"obj{i}")
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+    assert calls == []
+
+
+async def test_restarted_operators_begin_with_empty_indices(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    make(registry)
+
+    @kopf.on.startup(registry=registry)
+    @kopf.on.cleanup(registry=registry)
+    async def fn(idx: kopf.Index[Any, Any], activity: Any, **_: Any) -> None:
+        calls.append((activity.value, read(idx)))
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def create_fn(**_: Any) -> None:
+        pass
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await operator.restart()
+    await operator.stop()
+    assert calls.items[:3] == [("startup", []), ("cleanup", ["obj"]), ("startup", [])]

@@ -1,0 +1,205 @@
+"""Resource selectors: in which ways a resource can be named, and what is served then."""
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import API, Objects
+from tests.behaviour.resources import create, define
+from tests.behaviour.running import Journal, Logs, Operator
+
+
+@pytest.fixture(autouse=True)
+def _resources(operator: Operator) -> None:
+    define(operator.cluster, "kexes", group="kopf.dev", versions=("v1", "v1beta1"), shortNames=["kx", "kxs"],
+           categories=["kopfcat", "all"])
+    define(operator.cluster, "rivals", group="example.com", shortNames=["rv"], categories=["kopfcat"])
+
+
+def note(calls: Journal[Any], registry: kopf.OperatorRegistry, *args: Any, **options: Any) -> None:
+    @kopf.on.event(*args, registry=registry, **options)
+    async def fn(resource: kopf.Resource, name: str, **_: Any) -> None:
+        if name != "kubernetes" and not name.startswith("kube-"):
+            calls.append(repr(resource))
+
+
+@pytest.mark.parametrize(("args", "options", "expected"), [
+    (("kopf.dev", "v1", "kexes"), {}, "kexes.v1.kopf.dev"),
+    (("kopf.dev/v1", "kexes"), {}, "kexes.v1.kopf.dev"),
+    (("kopf.dev", "v1beta1", "kexes"), {}, "kexes.v1beta1.kopf.dev"),
+    (("kopf.dev/v1beta1", "kexes"), {}, "kexes.v1beta1.kopf.dev"),
+    (("kopf.dev", "kexes"), {}, "kexes.v1.kopf.dev"),
+    (("kexes.kopf.dev",), {}, "kexes.v1.kopf.dev"),
+    (("kexes.v1beta1.kopf.dev",), {}, "kexes.v1beta1.kopf.dev"),
+    (("kx.kopf.dev",), {}, "kexes.v1.kopf.dev"),
+    (("kopf.dev", "Kexe"), {}, "kexes.v1.kopf.dev"),
+    (("kopf.dev/v1beta1", "kx"), {}, "kexes.v1beta1.kopf.dev"),
+    (("kexes",), {}, "kexes.v1.kopf.dev"),
+    (("kexe",), {}, "kexes.v1.kopf.dev"),
+    (("Kexe",), {}, "kexes.v1.kopf.dev"),
+    (("kx",), {}, "kexes.v1.kopf.dev"),
+    (("kxs",), {}, "kexes.v1.kopf.dev"),
+    ((), {"kind": "Kexe"}, "kexes.v1.kopf.dev"),
+    ((), {"plural": "kexes"}, "kexes.v1.kopf.dev"),
+    ((), {"singular": "kexe"}, "kexes.v1.kopf.dev"),
+    ((), {"shortcut": "kx"}, "kexes.v1.kopf.dev"),
+    ((), {"group": "kopf.dev", "version": "v1beta1", "shortcut": "kx"}, "kexes.v1beta1.kopf.dev"),
+    ((lambda resource: "kx" in resource.shortcuts,), {}, "kexes.v1.kopf.dev"),
+], ids=itertools.count())
+async def test_every_notation(
+        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any],
+        args: tuple[Any, ...], options: dict[str, Any], expected: str,
+) -> None:
+    note(calls, registry, *args, **options)
+    await operator.start(watching=("kexes",))
+    await create(api, "rivals", "other", group="example.com")
+    await create(api, "kexes", "obj")
+    await calls.wait_length(1)
+    assert set(calls) == {expected}
+
+
+@pytest.mark.parametrize("args", [
+    ("pods",), ("pod",), ("Pod",), ("po",), ("v1", "pods"), ("", "v1", "pods"), ("pods.v1",), ("v1", "po")], ids=repr)
+async def test_core_resources(
+        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any], args: tuple[str, ...],
+) -> None:
+    """They have the priority over all others of the same name."""
+    define(operator.cluster, "pods", group="metrics.example.com", kind="Pod", shortNames=["po"])
+    note(calls, registry, *args)
+    await operator.start(watching=("pods",))
+    await create(api, "pods", "other", group="metrics.example.com")
+    await create(api, "pods", "obj", group="", spec={"containers": [{"name": "main", "image": "x"}]})
+    await calls.wait_length(1)
+    assert set(calls) == {"pods.v1"}
+
+
+@pytest.mark.parametrize("args", [("metrics.example.com", "pods"), ("pods.metrics.example.com",)])
+async def test_rivals_of_core_resources_are_served_by_their_group(
+        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any], args: tuple[str, ...],
+) -> None:
+    define(operator.cluster, "pods", group="metrics.example.com", kind="Pod")
+    note(calls, registry, *args)
+    await operator.start(watching=("pods",))
+    await create(api, "pods", "obj", group="", spec={"containers": [{"name": "main", "image": "x"}]})
+    await create(api, "pods", "other", group="metrics.example.com")
+    await calls.wait_length(1)
+    assert set(calls) == {"pods.v1.metrics.example.com"}
+
+
+async def test_ambiguous_names_are_not_served_and_a_warning_is_issued(
+        operator: Operator, registry: kopf.OperatorRegistry, api: API, kex: Objects, calls: Journal[Any], logs: Logs,
+) -> None:
+    define(operator.cluster, "kexes", group="example.com", kind="Kexe")
+    note(calls, registry, "kexes")
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(**_: Any) -> None:
+        pass
+
+    await operator.start()
+    record = await logs.wait(".*'kexes'.*ambiguous.*kexes.v1.example.com.*kexes.v1.kopf.dev.*")
+    assert record.levelname == "WARNING"
+    await create(api, "kexes", "a")
+    await create(api, "kexes", "b", group="example.com")
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == []
+
+
+async def test_categories(
+        operator: Operator, registry: kopf.OperatorRegistry, api: API, kex: Objects, calls: Journal[Any],
+) -> None:
+    """All of their resources are served, and there is no ambiguity in that."""
+    note(calls, registry, category="kopfcat")
+    await operator.start(watching=("kexes", "rivals"))
+    await kex.create()
+    await create(api, "kexes", "a")
+    await create(api, "rivals", "b", group="example.com")
+    await calls.wait_length(2)
+    assert sorted(calls) == ["kexes.v1.kopf.dev", "rivals.v1.example.com"]
+
+
+@pytest.mark.parametrize("args", [
+    ("kopf.dev", "v1", kopf.EVERYTHING), ("kopf.dev/v1", kopf.EVERYTHING), ("kopf.dev", kopf.EVERYTHING)], ids=repr)
+async def test_everything_in_a_group(
+        operator: Operator, registry: kopf.OperatorRegistry, api: API, kex: Objects, calls: Journal[Any],
+        args: tuple[Any, ...],
+) -> None:
+    note(calls, registry, *args)
+    await operator.start(watching=("kexes", "kopfexamples"))
+    await create(api, "rivals", "b", group="example.com")
+    await kex.create()
+    await create(api, "kexes", "a")
+    await calls.wait_length(2)
+    assert sorted(calls) == ["kexes.v1.kopf.dev", "kopfexamples.v1.kopf.dev"]
+
+
+async def test_everything_in_the_cluster_except_for_events(
+        operator: Operator, registry: kopf.OperatorRegistry, api: API, kex: Objects, calls: Journal[Any],
+) -> None:
+    note(calls, registry, kopf.EVERYTHING, labels={"only-this": kopf.PRESENT})
+    await operator.start(watching=("kexes", "rivals", "pods", "configmaps"))
+    metadata = {"labels": {"only-this": ""}}
+    reference = {"kind": "Pod", "namespace": "default", "name": "x"}
+    await create(api, "events", "event", group="", metadata=metadata, involvedObject=reference)
+    await create(api, "configmaps", "skipped", group="")
+    await create(api, "configmaps", "map", group="", metadata=metadata)
+    await create(api, "kexes", "obj", metadata=metadata)
+    await create(api, "rivals", "obj", group="example.com", metadata=metadata)
+    await calls.wait_length(3)
+    assert sorted(calls) == ["configmaps.v1", "kexes.v1.kopf.dev", "rivals.v1.example.com"]
+    assert not any(key[:2] == ("watch", "events") for key in operator.cluster.counters)
+
+
+@pytest.mark.parametrize("args", [("v1", "events"), ("events.v1",), ("", "v1", "events")], ids=repr)
+async def test_events_are_served_when_they_are_named(
+        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any], args: tuple[str, ...],
+) -> None:
+    note(calls, registry, *args)
+    await operator.start(watching=("events",))
+    reference = {"kind": "Pod", "namespace": "default", "name": "x"}
+    await create(api, "events", "event", group="", involvedObject=reference)
+    await calls.wait_length(1)
+    assert calls == ["events.v1"]
+
+
+async def test_overlapping_specifications_call_the_function_once(
+        operator: Operator, registry: kopf.OperatorRegistry, api: API, kex: Objects, calls: Journal[Any],
+) -> None:
+    for kind, decorator in {"event": kopf.on.event, "create": kopf.on.create, "daemon": kopf.daemon}.items():
+        async def fn(name: str, kind: str = kind, **_: Any) -> None:
+            calls.append((kind, name))
+        for args in [("kopfexamples",), ("kopf.dev", "kopfexamples"), ("kopf.dev", kopf.EVERYTHING)]:
+            decorator(*args, registry=registry, id=kind)(fn)
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await calls.wait(lambda items: ("daemon", "obj") in items)
+    events = len({obj["metadata"]["resourceVersion"] for obj in kex.get_history()})
+    await calls.wait(lambda items: items.count(("event", "obj")) >= events)
+    assert [calls.items.count((kind, "obj")) for kind in ("event", "create", "daemon")] == [events, 1, 1]
+
+
+@pytest.mark.parametrize("kind", ["label_selectors", "field_selectors"])
+async def test_the_server_can_be_asked_for_some_objects_only(
+        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any], kind: str,
+) -> None:
+    """It is by the settings, for each resource separately."""
+    @kopf.on.event("kexes", registry=registry)
+    @kopf.on.event("rivals", registry=registry)
+    async def fn(name: str, resource: kopf.Resource, **_: Any) -> None:
+        calls.append((resource.plural, name))
+
+    selector = "match=yes" if kind == "label_selectors" else "metadata.name=good"
+    operator.configure = lambda settings: setattr(settings.watching, kind, {"kexes.kopf.dev": selector})
+    await create(api, "kexes", "before")
+    await operator.start(watching=("kexes", "rivals"))
+    await create(api, "kexes", "bad")
+    await create(api, "kexes", "good", metadata={"labels": {"match": "yes"}})
+    await create(api, "rivals", "any", group="example.com")
+    await calls.wait_length(2)
+    assert sorted(calls) == [("kexes", "good"), ("rivals", "any")]

@@ -1,0 +1,158 @@
+"""Resources that appear, change, and vanish while the operator runs."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import kopf
+from tests.behaviour.objects import API, FINALIZER, Objects, get_finalizers, watch
+from tests.behaviour.resources import CRDS, create, define, undefine
+from tests.behaviour.running import Journal, Logs, Operator
+
+
+def note(calls: Journal[Any], registry: kopf.OperatorRegistry, *args: Any, **options: Any) -> None:
+    @kopf.on.event(*args, registry=registry, **options)
+    async def fn(resource: kopf.Resource, name: str, type: str | None, **_: Any) -> None:
+        if type != "DELETED":
+            calls.append((repr(resource), name))
+
+
+async def test_resources_that_appear_are_served(
+        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any], logs: Logs,
+) -> None:
+    """Also by categories, in groups that did not exist before; it is said when there is nothing to serve yet."""
+    note(calls, registry, "example.com", "lates")
+    note(calls, registry, category="latecat")
+    await operator.launch()
+    await logs.wait(".*No resource is found for.*'lates'.*")
+    define(operator.cluster, "lates", group="example.com")
+    define(operator.cluster, "laters", group="kopf.dev", categories=["latecat"])
+    await create(api, "lates", "a", group="example.com")
+    await create(api, "laters", "b")
+    await calls.wait_length(2)
+    assert sorted(calls) == [("laters.v1.kopf.dev", "b"), ("lates.v1.example.com", "a")]
+
+
+async def test_resources_that_vanish_are_not_served_until_they_are_back(
+        operator: Operator, registry: kopf.OperatorRegistry, api: API, kex: Objects, calls: Journal[Any], logs: Logs,
+) -> None:
+    define(operator.cluster, "temps")
+    note(calls, registry, "temps")
+    note(calls, registry, "kopfexamples")
+    await operator.start(watching=("temps",))
+    await create(api, "temps", "first")
+    await calls.wait_length(1)
+    await undefine(api, "temps")
+    await logs.wait("Stopping the watch-stream for temps.v1.kopf.dev.*")
+    operator.cluster.reset_counters()
+    await kex.create()
+    await calls.wait_length(2)
+    define(operator.cluster, "temps")
+    await create(api, "temps", "second")
+    await calls.wait_length(3)
+    assert [name for _, name in calls] == ["first", "obj", "second"]
+
+
+async def test_daemons_and_indices_of_vanished_resources_end(
+        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any],
+) -> None:
+    define(operator.cluster, "temps")
+    indices: list[kopf.Index[Any, Any]] = []
+
+    @kopf.index("temps", registry=registry)
+    def idx(name: str, **_: Any) -> str:
+        return name
+
+    @kopf.daemon("temps", registry=registry)
+    async def fn(stopped: kopf.AsyncDaemonStopperChecker, idx: kopf.Index[Any, Any], **_: Any) -> None:
+        indices.append(idx)
+        calls.append("started")
+        await stopped.wait()
+        calls.append("stopped")
+
+    await operator.start(watching=("temps",))
+    async with watch(api, "Temp", "temps") as temps:
+        await temps.create()
+        await temps.wait(lambda obj: get_finalizers(obj) == [FINALIZER])
+        await calls.wait_length(1)
+        await undefine(api, "temps")
+        await calls.wait_length(2)
+        async with asyncio.timeout(10):
+            while [crd async for crd in _list_definitions(api)].count("temps.kopf.dev") or indices[0]:
+                await asyncio.sleep(0.01)
+    assert calls == ["started", "stopped"]
+
+
+async def _list_definitions(api: API) -> Any:
+    for crd in (await api.request("GET", CRDS))["items"]:
+        yield crd["metadata"]["name"]
+
+
+async def test_names_that_become_ambiguous_are_not_served_until_it_is_resolved(
+        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any], logs: Logs,
+) -> None:
+    define(operator.cluster, "temps", group="kopf.dev")
+    note(calls, registry, "temps")
+    await operator.start(watching=("temps",))
+    await create(api, "temps", "first")
+    await calls.wait_length(1)
+    define(operator.cluster, "temps", group="example.com")
+    await logs.wait(".*'temps'.*ambiguous.*")
+    await logs.wait("Stopping the watch-stream for temps.v1.kopf.dev.*")
+    await undefine(api, "temps", group="kopf.dev")
+    await create(api, "temps", "second", group="example.com")
+    await calls.wait_length(2)
+    assert calls == [("temps.v1.kopf.dev", "first"), ("temps.v1.example.com", "second")]
+
+
+async def test_new_names_of_served_resources_are_noticed(
+        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any],
+) -> None:
+    """The resource gets into a category for which there are more handlers."""
+    define(operator.cluster, "temps")
+    note(calls, registry, "temps", id="by-name")
+    for id in ("by-category", "by-shortcut"):
+        options: dict[str, Any] = {"category": "newcat"} if id == "by-category" else {"shortcut": "newshort"}
+
+        @kopf.on.create(registry=registry, id=id, param=id, **options)
+        async def fn(param: str, name: str, **_: Any) -> None:
+            calls.append((param, name))
+
+    await operator.start(watching=("temps",))
+    await create(api, "temps", "before")
+    await calls.wait_length(1)
+    define(operator.cluster, "temps", categories=["newcat"], shortNames=["newshort"])
+    await calls.wait(lambda items: {("by-category", "before"), ("by-shortcut", "before")} <= {*items})
+    await create(api, "temps", "after")
+    await calls.wait(lambda items: {("by-category", "after"), ("by-shortcut", "after")} <= {*items})
+
+
+async def test_a_new_preferred_version_replaces_the_previous_one(
+        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any],
+) -> None:
+    define(operator.cluster, "temps", group="example.com", versions=("v1beta1",))
+    note(calls, registry, "temps")
+    await operator.start(watching=("temps",))
+    await create(api, "temps", "first", group="example.com", version="v1beta1")
+    await calls.wait_length(1)
+    define(operator.cluster, "temps", group="example.com", versions=("v1beta1", "v1"))
+    await calls.wait(lambda items: ("temps.v1.example.com", "first") in items)
+    await create(api, "temps", "second", group="example.com", version="v1")
+    await calls.wait(lambda items: ("temps.v1.example.com", "second") in items)
+    assert ("temps.v1beta1.example.com", "second") not in calls
+
+
+async def test_scanning_can_be_disabled(
+        operator: Operator, registry: kopf.OperatorRegistry, api: API, kex: Objects, calls: Journal[Any],
+) -> None:
+    note(calls, registry, "temps")
+    note(calls, registry, "kopfexamples")
+    operator.configure = lambda settings: setattr(settings.scanning, "disabled", True)
+    await operator.start()
+    define(operator.cluster, "temps")
+    await create(api, "temps", "obj")
+    await kex.create()
+    await calls.wait_length(1)
+    await operator.stop()
+    assert calls == [("kopfexamples.v1.kopf.dev", "obj")]
+    assert not any(key[:2] == ("watch", "temps") for key in operator.cluster.counters)

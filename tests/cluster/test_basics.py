@@ -1,0 +1,75 @@
+"""
+What every cluster has from the beginning.
+"""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from kopf._cluster import LocalCluster
+from tests.cluster.conftest import TIMEOUT, Client, connect
+
+NAMESPACES = "/api/v1/namespaces"
+SERVICE = "/api/v1/namespaces/default/services/kubernetes"
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[LocalCluster]:
+    async with LocalCluster() as cluster:
+        yield cluster
+
+
+async def wait_there(client: Client, path: str) -> object:
+    async with asyncio.timeout(TIMEOUT):
+        while (reply := await client.call("GET", path)).status != 200:
+            await asyncio.sleep(0)
+        return reply.body
+
+
+@pytest.mark.parametrize("namespace", ["default", "kube-system", "kube-public", "kube-node-lease"])
+async def test_initial_namespaces_are_complete(cluster: LocalCluster, client: Client, namespace: str) -> None:
+    await client.get(f"{NAMESPACES}/{namespace}/serviceaccounts/default")
+    root = await client.get(f"{NAMESPACES}/{namespace}/configmaps/kube-root-ca.crt")
+    assert root["data"]["ca.crt"].encode() == cluster.ca_data
+
+
+async def test_new_namespaces_are_completed(client: Client) -> None:
+    await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}})
+    await wait_there(client, f"{NAMESPACES}/new/serviceaccounts/default")
+    await wait_there(client, f"{NAMESPACES}/new/configmaps/kube-root-ca.crt")
+
+
+@pytest.mark.parametrize("path", ["serviceaccounts/default", "configmaps/kube-root-ca.crt"])
+async def test_what_belongs_to_a_namespace_is_created_again(client: Client, path: str) -> None:
+    before = await client.get(f"{NAMESPACES}/default/{path}")
+    await client.delete(f"{NAMESPACES}/default/{path}")
+    after = await wait_there(client, f"{NAMESPACES}/default/{path}")
+    assert isinstance(after, dict)
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+
+
+async def test_deleted_namespaces_are_not_completed_again(client: Client) -> None:
+    await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}})
+    await wait_there(client, f"{NAMESPACES}/new/configmaps/kube-root-ca.crt")
+    await client.delete(f"{NAMESPACES}/new")
+    await client.wait_gone(f"{NAMESPACES}/new")
+    assert (await client.get(f"{NAMESPACES}/new/configmaps"))["items"] == []
+
+
+async def test_the_api_has_a_service_with_endpoints(cluster: LocalCluster, client: Client) -> None:
+    port = int(cluster.url.rpartition(":")[2])
+    assert (await client.get(SERVICE))["spec"]["ports"][0]["targetPort"] == port
+    endpoints = await client.get("/api/v1/namespaces/default/endpoints/kubernetes")
+    assert endpoints["subsets"] == [{"addresses": [{"ip": "127.0.0.1"}],
+                                     "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}]
+    slices = await client.get("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes")
+    assert slices["endpoints"][0]["addresses"] == ["127.0.0.1"]
+
+
+async def test_bare_clusters_have_only_namespaces() -> None:
+    async with LocalCluster(bare=True) as cluster, connect(cluster) as client:
+        await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}})
+        for path in ("serviceaccounts", "configmaps", "services", "endpoints"):
+            assert (await client.get(f"/api/v1/{path}"))["items"] == []

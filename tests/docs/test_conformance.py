@@ -1,0 +1,36 @@
+"""The table of conformance: it names only the tests that exist, and forgets none of their files."""
+from __future__ import annotations
+
+import fnmatch
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+TESTS = ROOT / "tests" / "behaviour"
+TEXT = (ROOT / "docs" / "conformance.md").read_text()
+REFERENCES = sorted(set(re.findall(r"`(test_\w+\.py)(?:::([\w*]+))?`", TEXT)))
+
+
+def get_names(file: str) -> list[str]:
+    return re.findall(r"^(?:async )?def (test_\w+)\(", (TESTS / file).read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("file", "pattern"), REFERENCES, ids=["::".join(filter(None, ref)) for ref in REFERENCES])
+def test_every_named_test_exists(file: str, pattern: str) -> None:
+    assert (TESTS / file).is_file()
+    assert fnmatch.filter(get_names(file), pattern or "*")
+
+
+def test_every_file_is_named() -> None:
+    assert {path.name for path in TESTS.glob("test_*.py")} - {file for file, _ in REFERENCES} == set()
+
+
+def test_nothing_else_is_in_the_cells_of_tests() -> None:
+    """A mistyped reference must not slip through unnoticed."""
+    rows = [line for line in TEXT.splitlines() if line.startswith("|") and not line.startswith(("| Section", "|---"))]
+    assert rows
+    for row in rows:
+        cell = row.strip("| ").rsplit("|", maxsplit=1)[-1].strip()
+        assert all(re.fullmatch(r"`test_\w+\.py(::[\w*]+)?`", item) for item in cell.split(", ")), row
