@@ -219,7 +219,7 @@ class API:
     def _delete(self, kind: Kind, call: Call, request: Request) -> Answer:
         record, gone = self._writer.delete(kind, (call.namespace or "", call.name or ""), _delete_options(request))
         if not gone:
-            return Answer(200, kind.head + record.data)
+            return Answer(200, objects.encode_record(kind, record))
         details = {"name": record.key[1], "group": kind.group, "kind": kind.plural, "uid": record.uid}
         return Answer(200, codec.encode({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",

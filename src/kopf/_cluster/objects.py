@@ -91,18 +91,32 @@ def settle_metadata(raw: Any) -> Obj:
 
 def open_record(kind: Kind, record: Record) -> Obj:
     """Decode a stored object; the result is private to the caller."""
-    document: Obj = codec.decode(kind.head + record.data)
+    document: Obj = codec.decode(encode_record(kind, record))
     return document
+
+
+def encode_record(kind: Kind, record: Record) -> bytes:
+    """Give the JSON of a stored object in the version of the kind."""
+    return kind.head + (record.data if kind.converter is None else kind.converter.read(kind, record))
 
 
 def seal(kind: Kind, obj: Obj, revision: int) -> Record:
     """Encode an object, once and for all readers, as of the given revision."""
+    if kind.converter is not None and kind.version != kind.storage_version:
+        converted = _seal(kind, kind.converter.write(kind, obj), revision)
+        kind.converter.remember(kind, converted, _seal(kind, obj, revision).data)
+        return converted
+    return _seal(kind, obj, revision)
+
+
+def _seal(kind: Kind, obj: Obj, revision: int) -> Record:
     metadata = {**obj["metadata"], "resourceVersion": str(revision)}
     body = {"metadata": metadata} | {key: value for key, value in obj.items() if key not in HEAD_FIELDS}
     return Record(
         key=key_of(metadata),
         revision=revision,
         data=codec.encode(body)[1:],
+        form=kind.storage_version,
         uid=metadata["uid"],
         labels=metadata.get("labels") or {},
         fields={name: jsonpaths.as_text(path.first(obj)) for name, path in kind.fields.items()},

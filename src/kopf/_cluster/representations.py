@@ -34,11 +34,16 @@ class AsIs:
     content_type = JSON
 
     def one(self, kind: Kind, record: Record, first: bool = True) -> bytes:
-        return kind.head + record.data
+        return objects.encode_record(kind, record)
 
     def many(self, kind: Kind, records: Iterable[Record], metadata: Obj) -> bytes:
-        head = kind.item_head
-        items = b",".join([head + record.data for record in records])
+        head, converter = kind.item_head, kind.converter
+        if converter is not None:
+            records = list(records)
+            converter.require(kind, records)
+            items = b",".join([head + converter.read(kind, record) for record in records])
+        else:
+            items = b",".join([head + record.data for record in records])
         return b"%s%s,\"items\":[%s]}" % (kind.list_head, codec.encode(metadata), items)
 
 
@@ -51,9 +56,16 @@ class OnlyMetadata:
         return codec.encode(_partial(objects.open_record(kind, record)))
 
     def many(self, kind: Kind, records: Iterable[Record], metadata: Obj) -> bytes:
-        items = [_partial(objects.open_record(kind, record)) for record in records]
+        items = [_partial(obj) for obj in _open_all(kind, records)]
         return codec.encode({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
                              "metadata": metadata, "items": items})
+
+
+def _open_all(kind: Kind, records: Iterable[Record]) -> list[Obj]:
+    if kind.converter is not None:
+        records = list(records)
+        kind.converter.require(kind, records)
+    return [objects.open_record(kind, record) for record in records]
 
 
 def _partial(obj: Obj) -> Obj:
@@ -75,7 +87,7 @@ class AsTable:
         return codec.encode(self._table(kind, [obj], metadata, columns=first))
 
     def many(self, kind: Kind, records: Iterable[Record], metadata: Obj) -> bytes:
-        return codec.encode(self._table(kind, [objects.open_record(kind, record) for record in records], metadata))
+        return codec.encode(self._table(kind, _open_all(kind, records), metadata))
 
     def _table(self, kind: Kind, objs: list[Obj], metadata: Obj, columns: bool = True) -> Obj:
         definitions = [column.as_definition() for column in kind.columns] if columns else []

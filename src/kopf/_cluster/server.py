@@ -42,7 +42,7 @@ from .kinds.kind import Kind, Obj
 from .kinds.registry import Registry
 from .patches import merge_patch
 from .requests import Answer, Call, Request, Stream, asking
-from .sessions import Session
+from .sessions import Session, Unresolved
 from .storage import DEFAULT_HISTORY, Change, Store
 from .tokens import LIFETIME, Binding, Tokens
 from .webhooks import Caller, Services
@@ -95,7 +95,7 @@ class ClusterServer:
         """Let the control loops see what is there; then what every cluster has, and what comes."""
         parts = self._store, self._registry, self._writer, self._queue
         namespaces, basics = Namespaces(*parts), Basics(*parts, ca=credentials.ca.decode(), port=port)
-        observers = [Definitions(*parts).observe, self._webhooks.observe, namespaces.observe,
+        observers = [Definitions(*parts, self._caller).observe, self._webhooks.observe, namespaces.observe,
                      Collector(*parts).observe]
         if not self._options.bare:
             observers.append(basics.observe)
@@ -163,7 +163,7 @@ class ClusterServer:
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.wait([self._worker])
-        self._queue.close()
+        await self._queue.close()
         await self._caller.close()
         if self._archive is not None:
             self._archive.flush(clean=True)
@@ -191,7 +191,12 @@ class ClusterServer:
 
     def apply(self, manifest: Mapping[str, Any]) -> Obj:
         """Create the object, or merge the manifest into the existing one; nobody is asked for admission."""
-        return contextvars.copy_context().run(self._apply, manifest)
+        try:
+            return contextvars.copy_context().run(self._apply, manifest)
+        except Unresolved:
+            raise statuses.not_implemented(
+                f"applying {manifest.get('kind')} in {manifest.get('apiVersion')} by a method, as it is converted by "
+                "a webhook (do it by a request, or in the stored version),") from None
 
     def _apply(self, manifest: Mapping[str, Any]) -> Obj:
         self._faults.clock.use()

@@ -68,6 +68,8 @@ class Session:
                 question, ask = unresolved.question, unresolved.ask
             finally:
                 _current.reset(token)
+            if isinstance(refusal := self._answers.get(question), statuses.APIStatus):
+                raise refusal
             try:
                 self._answers[question] = await ask()
             except statuses.APIStatus as refusal:

@@ -55,6 +55,8 @@ class Record(msgspec.Struct, frozen=True):
     owners: tuple[str, ...]
     finalizers: tuple[str, ...] = ()
     deleting: bool = False
+    form: str = ""
+    """In which form the data are, if there are several."""
 
 
 class Change(msgspec.Struct, frozen=True):

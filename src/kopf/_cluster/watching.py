@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Final
 
 import msgspec
@@ -19,6 +19,7 @@ from . import codec, objects, statuses
 from .kinds.kind import Kind
 from .representations import Representation
 from .selectors import Predicate
+from .sessions import Session
 from .storage import Bucket, Change, Compacted, Record, Store
 
 #: How many changes are sent in one piece at most.
@@ -97,27 +98,38 @@ class Watch:
             timers.append(loop.call_later(self._options.bookmark_interval, self._request_bookmark))
         self._bucket.listeners.add(self._wakeup.set)
         try:
-            yield b"".join(self._begin())
+            yield b"".join(await self._converted(self._begin) if self._kind.converter else self._begin())
             while not self._over and not self._bucket.closed:
                 await self._wakeup.wait()
                 self._wakeup.clear()
-                for chunk in self._collect():
+                for chunk in await self._converted(self._collect) if self._kind.converter else self._collect():
                     yield chunk
                 if self._bookmark_due and not self._over:
                     self._bookmark_due = False
                     yield self._bookmark()
                     timers[1] = loop.call_later(self._options.bookmark_interval, self._request_bookmark)
-            for chunk in self._collect():
+            for chunk in await self._converted(self._collect) if self._kind.converter else self._collect():
                 yield chunk
             if self._options.bookmarks and not self._bucket.closed:
                 yield self._bookmark()  # right after an empty look at the log, so that nothing is skipped
         except Compacted as error:
             yield self._error(statuses.expired(f"too old resource version: {self._options.since or error.requested} "
                                                f"({error.oldest})"))
+        except statuses.APIStatus as error:  # from the conversion
+            yield self._error(error)
         finally:
             self._bucket.listeners.discard(self._wakeup.set)
             for timer in timers:
                 timer.cancel()
+
+    async def _converted(self, pieces: Callable[[], Iterator[bytes]]) -> list[bytes]:
+        """Take the pieces in the requested version, whatever must be asked for that."""
+        position, first = self._position, self._first
+
+        def attempt() -> list[bytes]:
+            self._position, self._first = position, first
+            return list(pieces())
+        return await Session().run(attempt)
 
     def _finish(self) -> None:
         self._over = True
@@ -133,6 +145,9 @@ class Watch:
             self._position = self._bucket.position(self._options.since)
         else:
             self._position = self._bucket.position(self._store.revision)
+            if self._kind.converter is not None:
+                self._kind.converter.require(
+                    self._kind, filter(self._selection.accepts, self._bucket.select(self._selection.namespace)))
             for record in self._bucket.select(self._selection.namespace):
                 if self._selection.accepts(record):
                     yield self._line("ADDED", record)
@@ -144,6 +159,8 @@ class Watch:
         """Take what is new in the log, and make pieces of it."""
         while changes := self._bucket.read(self._position, BATCH):
             self._position += len(changes)
+            if self._kind.converter is not None:
+                self._kind.converter.require(self._kind, [change.record for change in changes])
             lines = [line for change in changes if (line := self._tell(change)) is not None]
             if lines:
                 yield b"".join(lines)

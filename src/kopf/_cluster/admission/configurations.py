@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
-from .. import codec, label_selectors
+from .. import codec, label_selectors, statuses
 from ..kinds.kind import Kind, Obj
 from ..kinds.registry import Registry
 from ..storage import Change, Store
@@ -111,6 +111,10 @@ class Configurations:
         for version in self._registry.versions(kind.group):
             other = self._registry.find(kind.group, version, kind.plural)
             if other is not None and any(_covers(rule, attributes, other) for rule in rules):
+                if other.converter is not None:
+                    raise statuses.not_implemented(
+                        f'the review of {other.api_version} for a request in {kind.api_version}, which are converted '
+                        f'by a webhook, as the webhook "{webhook.name}" asks for by its match policy,')
                 return other
         return None
 

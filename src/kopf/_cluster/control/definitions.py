@@ -6,11 +6,15 @@ a real cluster. A deleted definition goes only after all its objects have gone.
 """
 from __future__ import annotations
 
+import dataclasses
+
 from .. import objects
+from ..converting import WebhookConverter
 from ..kinds import customs
 from ..kinds.kind import Kind, Obj
 from ..kinds.registry import Registry
 from ..storage import Change, Key, Record, Store
+from ..webhooks import Caller
 from ..writing import Writer
 from .work import WorkQueue
 
@@ -20,12 +24,13 @@ _BUCKET = f"{customs.PLURAL}.{customs.GROUP}"
 class Definitions:
     """Serves what is defined, and stops serving it."""
 
-    def __init__(self, store: Store, registry: Registry, writer: Writer, queue: WorkQueue) -> None:
+    def __init__(self, store: Store, registry: Registry, writer: Writer, queue: WorkQueue, caller: Caller) -> None:
         super().__init__()
         self._store = store
         self._registry = registry
         self._writer = writer
         self._queue = queue
+        self._caller = caller
         kind = registry.find_any_version(customs.GROUP, customs.PLURAL)
         if kind is None:
             raise LookupError("the registry has no custom resource definitions")
@@ -44,6 +49,7 @@ class Definitions:
             plural, _, group = bucket.partition(".")
             self._registry.discard(group, plural)
             self._registry.terminating.discard(bucket)
+            self._registry.converted.discard(bucket)
             self._store.drop(bucket)
             return
         if record.deleting:
@@ -65,8 +71,14 @@ class Definitions:
         definition = objects.open_record(self._kind, record)
         names, group = definition["spec"]["names"], definition["spec"]["group"]
         self._registry.discard(group, names["plural"])
+        bucket = record.key[1]
+        self._registry.converted.discard(bucket)
+        converter = None
+        if definition["spec"]["conversion"]["strategy"] == "Webhook":
+            converter = WebhookConverter(definition, self._caller)
+            self._registry.converted.add(bucket)
         for kind in customs.make_kinds(definition):
-            self._registry.add(kind)
+            self._registry.add(dataclasses.replace(kind, converter=converter))
 
     def _establish(self, key: Key) -> None:
         """Tell that the definition is served."""

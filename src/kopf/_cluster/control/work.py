@@ -9,12 +9,15 @@ import logging
 from collections.abc import Callable, Hashable
 from typing import Final
 
-from .. import statuses
+from .. import sessions, statuses
 
 logger = logging.getLogger("kopf.cluster")
 
 # How many pieces are done in a row before the others on the event loop get their turn.
 _TURN: Final = 20
+
+# When to try again what depends on others, in seconds.
+_RETRY: Final = 1.0
 
 
 class WorkQueue:
@@ -24,6 +27,7 @@ class WorkQueue:
         super().__init__()
         self._pieces: collections.OrderedDict[Hashable, Callable[[], None]] = collections.OrderedDict()
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
+        self._questions: set[asyncio.Task[None]] = set()
         self._wakeup = asyncio.Event()
 
     def add(self, name: Hashable, piece: Callable[[], None]) -> None:
@@ -40,8 +44,12 @@ class WorkQueue:
         del self._timers[name]
         self.add(name, piece)
 
-    def close(self) -> None:
-        """Forget what is planned for later."""
+    async def close(self) -> None:
+        """Forget what is planned for later, and what is being asked."""
+        for task in self._questions:
+            task.cancel()
+        if self._questions:
+            await asyncio.wait(self._questions)
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -55,8 +63,25 @@ class WorkQueue:
                     self._wakeup.clear()
                     break
                 name, piece = self._pieces.popitem(last=False)
-                self._do(name, piece)
+                try:
+                    self._do(name, piece)
+                except sessions.Unresolved as unresolved:
+                    self._ask(name, piece, unresolved)
             await asyncio.sleep(0)
+
+    def _ask(self, name: Hashable, piece: Callable[[], None], unresolved: sessions.Unresolved) -> None:
+        """Do the piece again when there is the answer for it; try it later if there is none."""
+        async def ask() -> None:
+            try:
+                await unresolved.ask()
+            except statuses.APIStatus as error:
+                logger.warning("A control loop was not answered at %r: %s", name, error.message)
+                self.add_later(_RETRY, name, piece)
+            else:
+                self.add(name, piece)
+        task = asyncio.create_task(ask(), name=f"question of the control loops at {name!r}")
+        self._questions.add(task)
+        task.add_done_callback(self._questions.discard)
 
     @staticmethod
     def _do(name: Hashable, piece: Callable[[], None]) -> None:

@@ -14,7 +14,7 @@ import msgspec
 from .. import ages, cel_rules, jsonpaths, schemas
 from ..statuses import FieldError, invalid_value, required
 from . import columns
-from .definition import SchemaProps, Specification, Version
+from .definition import Conversion, SchemaProps, Specification, Version
 from .kind import Kind, Obj
 
 CLEANUP_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
@@ -26,6 +26,7 @@ _LABEL_RULE: Final = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
     "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
     "'[a-z]([-a-z0-9]*[a-z0-9])?')")
+_STRATEGIES: Final = ("None", "Webhook")
 _SCOPES: Final = ("Cluster", "Namespaced")
 _TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 
@@ -81,8 +82,29 @@ def _validate(name: str, spec: Specification) -> Iterator[FieldError]:
                             "must have exactly one version marked as storage version")
     for index, version in enumerate(spec.versions):
         yield from _validate_version(version, f"spec.versions[{index}]")
-    if spec.conversion is not None and spec.conversion.strategy != "None":
-        yield _unsupported("spec.conversion.strategy", spec.conversion.strategy, ["None"])
+    if spec.conversion is not None:
+        yield from _validate_conversion(spec.conversion)
+
+
+def _validate_conversion(conversion: Conversion) -> Iterator[FieldError]:
+    path = "spec.conversion"
+    if conversion.strategy not in _STRATEGIES:
+        yield _unsupported(f"{path}.strategy", conversion.strategy, _STRATEGIES)
+    elif conversion.strategy == "None":
+        if conversion.webhook is not None:
+            yield forbidden_value(f"{path}.webhook", "should not be set when strategy is not set to Webhook")
+    elif conversion.webhook is None or conversion.webhook.clientConfig is None:
+        yield required(f"{path}.webhook.clientConfig", "required when strategy is set to Webhook")
+    else:
+        config = conversion.webhook.clientConfig
+        if bool(config.get("url")) == bool(config.get("service")):
+            yield required(f"{path}.webhook.clientConfig", "exactly one of url or service is required")
+        versions = conversion.webhook.conversionReviewVersions
+        if not versions:
+            yield required(f"{path}.webhook.conversionReviewVersions")
+        elif not {"v1", "v1beta1"} & set(versions):
+            yield invalid_value(f"{path}.webhook.conversionReviewVersions", versions,
+                                "must include at least one of v1, v1beta1")
 
 
 def _validate_version(version: Version, path: str) -> Iterator[FieldError]:
@@ -153,6 +175,7 @@ def make_kinds(definition: Obj) -> Iterator[Kind]:
                 categories=tuple(names.get("categories") or ()),
                 has_status="status" in (version.get("subresources") or {}),
                 custom=True, unconditional_update=False,
+                storage_version=next(item["name"] for item in spec["versions"] if item.get("storage")),
                 columns=columns.from_definition(version.get("additionalPrinterColumns")),
                 fields=dict(_selectable_fields(version)),
                 schema=schemas.parse(version["schema"]["openAPIV3Schema"]),

@@ -95,8 +95,14 @@ class Version(msgspec.Struct):
     selectableFields: list[SelectableField] | None = None
 
 
+class ConversionWebhook(msgspec.Struct):
+    clientConfig: dict[str, Any] | None = None
+    conversionReviewVersions: list[str] | None = None
+
+
 class Conversion(msgspec.Struct):
     strategy: str = "None"
+    webhook: ConversionWebhook | None = None
 
 
 class Specification(msgspec.Struct):

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
 from .. import cel_rules, jsonpaths, schemas, statuses, topologies
+from ..storage import Record
 from . import structures
 from .resources import Subresource
 
@@ -26,6 +27,18 @@ class Strategy(Protocol):
 
     def __call__(self, new: Obj, old: Obj | None, unknown: list[str] | None = None) -> list[statuses.FieldError]: ...
 
+
+
+class Converter(Protocol):
+    """What converts the objects of a kind from the stored version to the served one, and vice versa."""
+
+    def require(self, kind: Kind, records: Iterable[Record]) -> None: ...
+
+    def read(self, kind: Kind, record: Record) -> bytes: ...
+
+    def write(self, kind: Kind, obj: Obj) -> Obj: ...
+
+    def remember(self, kind: Kind, record: Record, data: bytes) -> None: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,6 +90,10 @@ class Kind:
     list_kind: str = ""
     definition: str = ""
     """The name of the definition of a built-in kind: see `structures.of_definition`."""
+    storage_version: str = ""
+    """The version in which custom resources are stored."""
+    converter: Converter | None = None
+    """What converts the objects between versions; none if only the version itself differs."""
     listed_subresources: Mapping[str, Subresource] = dataclasses.field(default_factory=dict)
     """All subresources that the discovery tells of, even if they are not implemented."""
 

@@ -51,11 +51,12 @@ class Registry:
         return None
 
     def find_any_version(self, group: str, plural: str) -> Kind | None:
-        """Find the kind in its most preferred version."""
-        for kinds in self._groups.get(group, {}).values():
-            if plural in kinds:
-                return kinds[plural]
-        return None
+        """Find the kind in its most preferred version, or in the one that needs no conversion if others do."""
+        versions = self._groups.get(group, {})
+        found = next((kinds[plural] for kinds in versions.values() if plural in kinds), None)
+        if found is not None and found.converter is not None and found.storage_version in versions:
+            return versions[found.storage_version].get(plural, found)
+        return found
 
     def groups(self) -> list[str]:
         """All groups, the core group (an empty string) included."""
@@ -76,7 +77,7 @@ class Registry:
                 for kind in list(kinds.values()):
                     if kind.bucket not in seen:
                         seen.add(kind.bucket)
-                        yield kind
+                        yield self.find_any_version(kind.group, kind.plural) or kind
 
 
 def _version_priority(version: str) -> tuple[int, int, int, str]:
