@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from . import codec, owners, patches, protobuf, statuses
+from . import codec, objects, owners, patches, protobuf, statuses
 from .access import Access
 from .discovery import Discovery, need_kind
 from .kinds.kind import Kind, Obj

@@ -17,7 +17,7 @@ import msgspec
 from . import codec, sessions, statuses
 from .kinds.kind import Kind, Obj
 from .storage import Record
-from .webhooks import CallError, Caller
+from .webhooks import Caller, CallError
 
 #: How long a conversion may take, in seconds; as in kube-apiserver.
 TIMEOUT: Final = 30.0
@@ -58,7 +58,7 @@ class WebhookConverter:
         self._review_version = next((name for name in versions if name in ("v1", "v1beta1")), "v1")
         self._group, self._kind = spec["group"], spec["names"]["kind"]
         self._caller = caller
-        self._read: dict[tuple[str, int, str], bytes] = {}
+        self._read: dict[tuple[str, bytes], bytes] = {}
         self._written: dict[bytes, Obj] = {}
 
     def require(self, kind: Kind, records: Iterable[Record]) -> None:
@@ -158,5 +158,6 @@ def _check(version: str, old: Obj, new: Any) -> Obj:
     return {**new, "metadata": {**kept, **free}}
 
 
-def _key(kind: Kind, record: Record) -> tuple[str, int, str]:
-    return record.uid, record.revision, kind.version
+def _key(kind: Kind, record: Record) -> tuple[str, bytes]:
+    """Encoded objects are unique: they have UIDs and versions in them."""
+    return kind.version, record.data

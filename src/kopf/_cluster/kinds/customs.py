@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from .. import ages, cel_rules, jsonpaths, schemas
-from ..statuses import FieldError, invalid_value, required
+from ..statuses import FieldError, forbidden_value, invalid_value, required
 from . import columns
 from .definition import Conversion, SchemaProps, Specification, Version
 from .kind import Kind, Obj
