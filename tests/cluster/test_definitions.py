@@ -56,7 +56,7 @@ async def test_definitions_are_completed_and_established(client: Client) -> None
      {"type": "integer", "minimum": "many"}, [("spec", "FieldValueTypeInvalid")]),
     (["spec", "versions", 0, "additionalPrinterColumns"], [{"name": "A", "type": "string", "jsonPath": ".a["}],
      [("spec.versions[0].additionalPrinterColumns[0].jsonPath", "FieldValueInvalid")]),
-    (["spec", "conversion"], {"strategy": "Webhook"}, [("spec.conversion.strategy", "FieldValueNotSupported")]),
+    (["spec", "conversion"], {"strategy": "Other"}, [("spec.conversion.strategy", "FieldValueNotSupported")]),
     (["spec", "names", "shortNames"], "kx", [("spec", "FieldValueTypeInvalid")]),
 ])
 async def test_wrong_definitions_are_invalid(

@@ -205,5 +205,5 @@ def test_faults_from_another_thread() -> None:
                 assert event is not None
                 assert event["type"] == "ERROR"
 
-    with LocalCluster() as cluster:
+    with LocalCluster(bare=True) as cluster:
         asyncio.run(attempt(cluster))

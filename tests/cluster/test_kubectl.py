@@ -58,7 +58,7 @@ class Kubectl:
 
 @pytest.fixture
 def k(kubectl: str, tmp_path: pathlib.Path) -> Iterator[Kubectl]:
-    with LocalCluster() as cluster:
+    with LocalCluster(bare=True) as cluster:
         yield Kubectl(kubectl, cluster, tmp_path)
 
 
