@@ -15,17 +15,17 @@ from benchmarks.scenarios import SCENARIOS, Result
 
 Row = list[str]
 
-COLUMNS: dict[str, tuple[Callable[[Result], float], str]] = {
+COLUMNS: dict[str, tuple[Callable[[Result], float | None], str]] = {
     "CPU ms/object": (lambda result: result.busy.cpu, ".2f"),
     "KiB/object": (lambda result: result.busy.memory, ".1f"),
     "peak MiB": (lambda result: result.peak, ".0f"),
     "API calls/object": (lambda result: result.busy.calls, ".2f"),
-    "calm: CPU ms/object": (lambda result: result.calm.cpu if result.calm else 0.0, ".2f"),
+    "calm: CPU ms/object": (lambda result: result.calm and result.calm.cpu, ".2f"),
     "p50 ms": (lambda result: (result.calm or result.busy).p50, ".1f"),
     "p99 ms": (lambda result: (result.calm or result.busy).p99, ".1f"),
 }
 
-IDLE_COLUMNS: dict[str, tuple[Callable[[Result], float], str]] = {
+IDLE_COLUMNS: dict[str, tuple[Callable[[Result], float | None], str]] = {
     "start CPU s": (lambda result: result.start_cpu, ".2f"),
     "idle MiB": (lambda result: result.idle_memory, ".1f"),
 }
@@ -74,16 +74,21 @@ def make_idle_rows(results: Sequence[Result]) -> list[Row]:
     return [["with no objects", *IDLE_COLUMNS], ["", *cells]]
 
 
-def _compare(results: Sequence[Result], get: Callable[[Result], float], form: str) -> str:
+def _compare(results: Sequence[Result], get: Callable[[Result], float | None], form: str) -> str:
     """Put the medians side by side, e.g. ``0.50 / 3.00 (6.0x)``."""
     names = ("kopf", "original")
     values = [[get(result) for result in results if result.framework == name] for name in names]
-    ours, original = (statistics.median(numbers) if numbers else None for numbers in values)
-    if not ours and not original:
+    ours, original = (_get_median(numbers) for numbers in values)
+    if ours is None and original is None:
         return "-"
     texts = ["-" if value is None else format(value, form) for value in (ours, original)]
     ratio = f" ({original / ours:.1f}x)" if ours and original and ours > 0 else ""
     return f"{texts[0]} / {texts[1]}{ratio}"
+
+
+def _get_median(numbers: Sequence[float | None]) -> float | None:
+    known = [number for number in numbers if number is not None]
+    return statistics.median(known) if known else None
 
 
 def make_plain_table(results: Sequence[Result]) -> str:

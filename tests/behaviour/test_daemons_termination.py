@@ -25,6 +25,7 @@ async def test_the_object_waits_until_its_daemon_exits(
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         await stopped.wait()
+        calls.append("asked to exit")
         await asyncio.sleep(50)
         calls.append("exited")
 
@@ -38,7 +39,7 @@ async def test_the_object_waits_until_its_daemon_exits(
     assert get_finalizers(await kex.get()) == [FINALIZER]
     await kex.wait_gone()
     assert now() - started == pytest.approx(50, abs=5)
-    assert calls == ["started", "exited"]
+    assert calls == ["started", "asked to exit", "exited"]
 
 
 @pytest.mark.fastforward

@@ -325,7 +325,7 @@ class Dispatcher:
         object_logger = ObjectLogger(body=obj, settings=self._env.settings)
         if isinstance(error, PatchConflict) and not mailbox.conflicts:
             mailbox.conflicts += 1
-            object_logger.debug("The object has changed meanwhile; going on from its fresh state: %s", error)
+            object_logger.debug("The object has changed meanwhile; going on from its fresh state: %s", str(error))
             if mailbox.state is None:
                 self._schedule(mailbox, obj, self._get_error_delay(1))
             return
@@ -354,7 +354,7 @@ class Dispatcher:
             logging.DEBUG if is_known else logging.ERROR,
             "The object could not be handled, so it is left alone for %s seconds: %s",
             delay,
-            error if is_api_error else text,
+            str(error) if is_api_error else text,
             exc_info=None if is_api_error else error,
         )
 
