@@ -20,7 +20,7 @@ COLUMNS: dict[str, tuple[Callable[[Result], float | None], str]] = {
     "KiB/object": (lambda result: result.busy.memory, ".1f"),
     "peak MiB": (lambda result: result.peak, ".0f"),
     "API calls/object": (lambda result: result.busy.calls, ".2f"),
-    "calm: CPU ms/object": (lambda result: result.calm and result.calm.cpu, ".2f"),
+    "calm: CPU ms/object": (lambda result: result.calm.cpu if result.calm else None, ".2f"),
     "p50 ms": (lambda result: (result.calm or result.busy).p50, ".1f"),
     "p99 ms": (lambda result: (result.calm or result.busy).p99, ".1f"),
 }
