@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 import yaml
 
-from kopf._cluster import LocalCluster, serve_forever
+from kopf._cluster import LocalCluster
 from tests.cluster.conftest import CONFIG_MAPS, KEXES, connect, make_config_map, make_definition, make_kex
 
 
@@ -143,19 +143,6 @@ def test_manifests_are_applied_in_a_thread(tmp_path: pathlib.Path) -> None:
         with pytest.raises(Exception, match='no matches for kind "Nosuch" in version "v1"'):
             cluster.apply({"apiVersion": "v1", "kind": "Nosuch", "metadata": {"name": "x"}})
         assert fetch(cluster, f"{KEXES}/a") == 200
-
-
-async def test_serving_forever(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "kubeconfig"
-    started: asyncio.Future[LocalCluster] = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(serve_forever(kubeconfig=path, started=started.set_result))
-    cluster = await started
-    async with connect(cluster) as client:
-        assert (await client.get("/version"))["minor"] == "36"
-    assert path.exists()
-    task.cancel()
-    await asyncio.wait([task])
-    assert not path.exists()
 
 
 async def test_the_clients_of_others_are_not_trusted() -> None:

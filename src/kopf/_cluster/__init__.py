@@ -18,6 +18,6 @@ from __future__ import annotations
 from .admission.reviewing import AdmissionCall
 from .archive import ArchiveError
 from .faults import FaultRule, Faults
-from .server import LocalCluster, serve_forever
+from .server import LocalCluster
 
-__all__ = ["AdmissionCall", "ArchiveError", "FaultRule", "Faults", "LocalCluster", "serve_forever"]
+__all__ = ["AdmissionCall", "ArchiveError", "FaultRule", "Faults", "LocalCluster"]

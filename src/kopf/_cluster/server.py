@@ -511,21 +511,3 @@ class LocalCluster:
         async def call() -> T:
             return function()
         return asyncio.run_coroutine_threadsafe(call(), self._loop).result()
-
-
-async def serve_forever(
-        *,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        kubeconfig: str | pathlib.Path | None = None,
-        started: Callable[[LocalCluster], None] | None = None,
-) -> None:
-    """Serve until cancelled; the kubeconfig is removed in the end.
-
-    Args:
-        started: Called when the cluster is ready, e.g. to tell the user how to use it.
-    """
-    async with LocalCluster(host=host, port=port, kubeconfig=kubeconfig) as cluster:
-        if started is not None:
-            started(cluster)
-        await asyncio.get_running_loop().create_future()

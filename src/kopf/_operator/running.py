@@ -68,7 +68,7 @@ class Operator:
     async def run(self) -> None:
         """Live until cancelled. Raises whatever makes it impossible to go on."""
         clock = Clock()
-        poster = EventPoster(self._api, self._settings, clock)
+        poster = EventPoster(self._api, self._settings)
         with posting(poster):
             try:
                 await self._run_activity(Activity.STARTUP)

@@ -8,6 +8,7 @@ not started again, until the operator restarts.
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import contextlib
 import datetime
@@ -98,7 +99,7 @@ class Companion:
         return any(run.is_running for run in self.runs.values())
 
 
-class BackgroundRun:
+class BackgroundRun(abc.ABC):
     """One daemon or timer of one object. The descendants know when to call the function."""
 
     __slots__ = ("_companion", "_handler", "_retries", "_started", "is_running", "stopper")
@@ -122,20 +123,20 @@ class BackgroundRun:
         reason = self.stopper.reason
         return not self.is_running and reason is not None and DaemonStoppingReason.FILTERS_MISMATCH in reason
 
+    @abc.abstractmethod
     def start(self, delay: float) -> None:
         """Begin in so many seconds."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def stop(self, reason: DaemonStoppingReason) -> None:
         """Ask it to stop, and see to it that it does."""
-        raise NotImplementedError
 
-    def notice_change(self) -> None:
+    def notice_change(self) -> None:  # noqa: B027  # daemons do not care: they see the live body
         """The object has changed."""
 
+    @abc.abstractmethod
     def cancel(self) -> Collection[asyncio.Task[None]]:
         """Cancel whatever is left of it, as the operator itself cannot wait any longer; give what was cancelled."""
-        raise NotImplementedError
 
     def _make_kwargs(self) -> Kwargs:
         """The specific kwargs of this kind of handlers."""

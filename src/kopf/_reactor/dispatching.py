@@ -73,14 +73,6 @@ class Dispatcher:
         )
         self._is_stateful = bool(handlers.changing or handlers.spawning)
 
-    def __len__(self) -> int:
-        return len(self._mailboxes)
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether any object is being handled right now, or waits for that."""
-        return bool(self._tasks or self._news or self._backlog)
-
     def accept(self, events: Iterable[WatchEvent]) -> None:
         """Take the events in; it never blocks, and nothing is executed here."""
         for event in events:

@@ -11,7 +11,7 @@ import dataclasses
 import datetime
 import inspect
 from collections.abc import Callable, Collection, Hashable, ItemsView, Iterable, Iterator, Mapping, ValuesView
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kopf._client.watch_machine import LISTED, WatchEvent
 from kopf._handlers.causes import Kwargs, ResourceCause
@@ -25,6 +25,9 @@ from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
 from kopf._values.resources import Resource
+
+if TYPE_CHECKING:
+    from kopf._reactor.environment import Environment
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -216,7 +219,7 @@ class Indexers:
         return {key: indexer.index for key, indexer in self._indexers.items()}
 
     async def process(
-        self, env: Any, resource: Resource, handlers: Collection[IndexingHandler], events: Iterable[WatchEvent]
+        self, env: Environment, resource: Resource, handlers: Collection[IndexingHandler], events: Iterable[WatchEvent]
     ) -> None:
         """Bring the indices in line with the events of one resource."""
         for event in events:
@@ -231,7 +234,7 @@ class Indexers:
 
     async def _index(
         self,
-        env: Any,
+        env: Environment,
         resource: Resource,
         handlers: Collection[IndexingHandler],
         owner: ObjectKey,

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 from kopf._client.api import APIClient
 from kopf._client.credentials import LoginError
 from kopf._client.errors import APIError, APIForbiddenError, APINetworkError
-from kopf._reactor.clock import Clock
 from kopf._settings.settings import Delays, OperatorSettings
 from kopf._values.references import ObjectReference, build_object_reference
 from kopf._values.resources import EVENTS
@@ -46,10 +45,9 @@ class _Posting(NamedTuple):
 class EventPoster:
     """The queue of events of one operator and the workers that post them."""
 
-    def __init__(self, api: APIClient, settings: OperatorSettings, clock: Clock) -> None:
+    def __init__(self, api: APIClient, settings: OperatorSettings) -> None:
         self._api = api
         self._settings = settings
-        self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[_Posting] = asyncio.Queue(maxsize=_QUEUE_SIZE)
         self._reported: set[str] = set()

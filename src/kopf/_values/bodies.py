@@ -7,6 +7,7 @@ replaced (the live bodies of daemons and timers), all views show the new content
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, Literal, NewType, TypedDict, TypeVar
 
@@ -75,8 +76,9 @@ class MappingView(Mapping[K, V_co], Generic[K, V_co]):
 
     __slots__ = ()
 
+    @abc.abstractmethod
     def _target(self) -> Mapping[K, V_co]:
-        raise NotImplementedError
+        """Get what is viewed, as it is now."""
 
     def __getitem__(self, key: K) -> V_co:
         return self._target()[key]
