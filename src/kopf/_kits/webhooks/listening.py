@@ -1,0 +1,60 @@
+"""
+Listening: sockets of all addresses that a name stands for, all with the same port.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+_UNSUPPORTED = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
+_BACKLOG = 1024
+
+
+def open_sockets(addr: str | None, port: int) -> list[socket.socket]:
+    """
+    Listen at the host name or the IP address; ``None`` and empty strings are for all addresses of the machine.
+
+    With port 0, a free one is chosen; it is the same for all sockets. Addresses that this machine cannot have
+    (IPv6 where it is switched off) are skipped, unless there are no others.
+
+    Raises :class:`OSError` if it is impossible, e.g. if the port is in use.
+    """
+    infos = socket.getaddrinfo(addr or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    problem: OSError | None = None
+    try:
+        for family, _, protocol, _, address in dict.fromkeys(infos):
+            chosen = port or (sockets[0].getsockname()[1] if sockets else 0)
+            try:
+                sockets.append(_open_socket(family, protocol, (address[0], chosen, *address[2:])))
+            except OSError as e:
+                if e.errno not in _UNSUPPORTED:
+                    raise
+                problem = e
+        if not sockets:
+            raise problem or OSError(errno.EADDRNOTAVAIL, "no addresses")
+    except OSError as e:
+        for sock in sockets:
+            sock.close()
+        raise OSError(
+            e.errno,
+            f"The webhook server cannot listen at {addr or 'all addresses'}, port {port}: {e.strerror or e}. "
+            "If it is used by somebody else, choose another one with port=, or stop them.",
+        ) from e
+    return sockets
+
+
+def _open_socket(family: int, protocol: int, address: tuple[object, ...]) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM, protocol)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:  # IPv4 has a socket of its own
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(address)
+        sock.listen(_BACKLOG)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,249 @@
+"""Servers in operators: real admission by the cluster, over HTTPS, by managed configurations."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+import kopf
+from kopf._cluster import LocalCluster
+from kopf._operator.webhooks import WebhookServerExitedError
+from tests.admission.servers.serving import TIMEOUT, ImpatientServer, find_free_port, get_bundle, wait_until_served
+from tests.behaviour.objects import API, Refused
+from tests.behaviour.running import Journal, Operator
+
+OBJECTS = "/apis/kopf.dev/v1/namespaces/default/kopfexamples"
+CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/auto.kopf.dev"
+
+
+class ShortLivedServer(ImpatientServer):
+    """Its certificates live for seconds: a renewal every 4 seconds, one of which is for the announcement."""
+
+    CERTIFICATE_LIFETIME = datetime.timedelta(seconds=6)
+
+
+def use(operator: Operator, server: Any) -> None:
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.admission.managed = "auto.kopf.dev"
+        settings.admission.server = server
+    operator.configure = configure
+
+
+@pytest.fixture
+async def check(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
+    @kopf.on.validate("kopfexamples", registry=registry)
+    def check(name: str, **_: Any) -> None:
+        calls.append(name)
+        if name.startswith("bad"):
+            raise kopf.AdmissionError("It is bad.", code=400)
+
+
+async def wait_for_webhooks(api: API, condition: Any = bool) -> list[dict[str, Any]]:
+    """Wait until there are webhooks in the configuration, and they are as needed."""
+    async with asyncio.timeout(TIMEOUT):
+        while True:
+            with contextlib.suppress(Refused):
+                webhooks: list[dict[str, Any]] = (await api.request("GET", CONFIGURATION)).get("webhooks") or []
+                if condition(webhooks):
+                    return webhooks
+            await asyncio.sleep(0.01)
+
+
+async def create(api: API, name: str) -> None:
+    await api.request("POST", OBJECTS, {
+        "apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": name}})
+
+
+def count_creations(cluster: LocalCluster) -> dict[int, int]:
+    return {code: count for (verb, resource, code), count in cluster.counters.items()
+            if verb == "create" and resource == "kopfexamples"}
+
+
+async def test_admission_by_the_server(operator: Operator, check: None, api: API, calls: Journal[Any]) -> None:
+    use(operator, kopf.WebhookServer(port=0))
+    await operator.launch()
+    await wait_for_webhooks(api)
+    await create(api, "good")
+    with pytest.raises(Refused, match="It is bad"):
+        await create(api, "bad")
+    assert calls == ["good", "bad"]
+
+
+async def test_renewals_under_load_lose_nothing(
+        operator: Operator, check: None, api: API, cluster: LocalCluster,
+) -> None:
+    """Each creation is reviewed, and the failure of a review would be the failure of the creation."""
+    use(operator, ShortLivedServer(port=0))
+    await operator.launch()
+    first = (await wait_for_webhooks(api))[0]["clientConfig"]["caBundle"]
+    loads = [asyncio.create_task(create_many(api, str(n))) for n in range(4)]
+    try:
+        second = (await wait_for_webhooks(api, lambda webhooks: webhooks[0]["clientConfig"]["caBundle"] != first))
+        bundle = second[0]["clientConfig"]["caBundle"]
+        # The next change is in the second round, when the first certificate is already not in use for long.
+        third = await wait_for_webhooks(api, lambda webhooks: webhooks[0]["clientConfig"]["caBundle"] != bundle)
+        assert get_bundle({"caBundle": first}) in get_bundle({"caBundle": bundle})
+        assert get_bundle({"caBundle": first}) not in get_bundle(third[0]["clientConfig"])
+    finally:
+        for load in loads:
+            load.cancel()
+        outcomes = await asyncio.gather(*loads, return_exceptions=True)
+    assert all(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes), outcomes
+    counts = count_creations(cluster)
+    assert counts.keys() == {201}
+    assert counts[201] > 50
+
+
+async def create_many(api: API, prefix: str) -> None:
+    number = 0
+    while True:
+        number += 1
+        await create(api, f"obj{prefix}-{number}")
+        await asyncio.sleep(0.02)
+
+
+async def test_rolling_restarts_lose_nothing(
+        registry: kopf.OperatorRegistry, operator: Operator, api: API, cluster: LocalCluster,
+) -> None:
+    """Two operators behind one service are replaced by two others, one by one, as in deployments."""
+    @kopf.on.validate("kopfexamples", registry=registry, persistent=True)
+    def check(**_: Any) -> None:
+        pass
+
+    ports = [find_free_port() for _ in range(3)]
+    replicas = [Operator(cluster, registry) for _ in ports]
+    for port, replica in zip(ports, replicas, strict=True):
+        use(replica, kopf.WebhookServiceServer("operator", namespace="default", addr="127.0.0.1", port=port))
+    await replicas[0].launch()
+    cluster.register_service("default", "operator", "127.0.0.1", ports[0])
+    await wait_for_webhooks(api)
+    loads = [asyncio.create_task(create_many(api, str(n))) for n in range(4)]
+    try:
+        for old, new, port in zip(replicas, replicas[1:], ports[1:], strict=False):
+            await new.launch()
+            await wait_until_served(port)
+            cluster.register_service("default", "operator", "127.0.0.1", port)
+            await wait_for_more_creations(cluster)
+            await old.stop()
+            await wait_for_more_creations(cluster)
+    finally:
+        for load in loads:
+            load.cancel()
+        outcomes = await asyncio.gather(*loads, return_exceptions=True)
+        await replicas[-1].stop()
+    assert all(isinstance(outcome, asyncio.CancelledError) for outcome in outcomes), outcomes
+    assert count_creations(cluster).keys() == {201}
+
+
+async def wait_for_more_creations(cluster: LocalCluster) -> None:
+    goal = count_creations(cluster).get(201, 0) + 20
+    async with asyncio.timeout(TIMEOUT):
+        while count_creations(cluster).get(201, 0) < goal:
+            await asyncio.sleep(0.01)
+
+
+# --- users' own servers and tunnels ---
+
+
+async def test_tunnels_by_inheritance(operator: Operator, check: None, api: API) -> None:
+    class MyTunnel(kopf.WebhookServer):
+        async def __call__(self, fn: kopf.WebhookFn) -> AsyncIterator[kopf.WebhookClientConfig]:
+            async for config in super().__call__(fn):
+                yield {**config, "url": f"{config['url']}/"}
+
+    use(operator, MyTunnel(port=0, path="root"))
+    await operator.launch()
+    webhooks = await wait_for_webhooks(api)
+    assert webhooks[0]["clientConfig"]["url"].endswith("/root/check")
+    await create(api, "good")
+
+
+async def test_tunnels_by_composition(operator: Operator, check: None, api: API) -> None:
+    class MyTunnel:
+        async def __call__(self, fn: kopf.WebhookFn) -> AsyncIterator[kopf.WebhookClientConfig]:
+            server = kopf.WebhookServer(port=0)
+            async for config in server(fn):
+                yield config
+
+    use(operator, MyTunnel())
+    await operator.launch()
+    await wait_for_webhooks(api)
+    await create(api, "good")
+
+
+async def test_simple_functions(operator: Operator, check: None, api: API) -> None:
+    async def mytunnel(fn: kopf.WebhookFn) -> AsyncIterator[kopf.WebhookClientConfig]:
+        async with kopf.WebhookServer(port=0) as server:
+            async for config in server(fn):
+                yield config
+
+    use(operator, mytunnel)
+    await operator.launch()
+    await wait_for_webhooks(api)
+    await create(api, "good")
+
+
+async def test_context_managers_can_be_factories(operator: Operator, check: None, api: API) -> None:
+    entered: list[str] = []
+
+    class MyFactory:
+        async def __aenter__(self) -> kopf.WebhookServer:
+            entered.append("in")
+            self._server = kopf.WebhookServer(port=0)
+            return await self._server.__aenter__()
+
+        async def __aexit__(self, *args: Any) -> None:
+            await self._server.__aexit__(*args)
+            entered.append("out")
+
+    use(operator, MyFactory())
+    await operator.launch()
+    await wait_for_webhooks(api)
+    await create(api, "good")
+    await operator.stop()
+    assert entered == ["in", "out"]
+
+
+async def test_moving_endpoints(operator: Operator, check: None, api: API) -> None:
+    """A tunnel that gets another address: the configuration follows it."""
+    moved = asyncio.Event()
+
+    async def mytunnel(fn: kopf.WebhookFn) -> AsyncIterator[kopf.WebhookClientConfig]:
+        async with kopf.WebhookServer(port=0) as first, kopf.WebhookServer(port=0) as second:
+            configs = [await anext(first(fn)), await anext(second(fn))]
+            yield configs[0]
+            await moved.wait()
+            yield configs[1]
+            await asyncio.Event().wait()
+
+    use(operator, mytunnel)
+    await operator.launch()
+    before = (await wait_for_webhooks(api))[0]["clientConfig"]
+    moved.set()
+    await wait_for_webhooks(api, lambda webhooks: webhooks[0]["clientConfig"] != before)
+    await create(api, "good")
+
+
+async def test_leaving_early_stops_the_operator(operator: Operator, check: None) -> None:
+    async def mytunnel(fn: kopf.WebhookFn) -> AsyncIterator[kopf.WebhookClientConfig]:
+        yield {"url": "https://localhost:1"}
+
+    use(operator, mytunnel)
+    await operator.launch()
+    with pytest.raises(WebhookServerExitedError, match="mytunnel.* has exited"):
+        await operator.wait()
+
+
+async def test_failures_of_servers_stop_the_operator(operator: Operator, check: None) -> None:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        use(operator, kopf.WebhookServer(addr="127.0.0.1", port=sock.getsockname()[1]))
+        await operator.launch()
+        with pytest.raises(OSError, match="cannot listen"):
+            await operator.wait()
