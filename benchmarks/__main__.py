@@ -16,6 +16,7 @@ import pathlib
 import subprocess
 import sys
 
+from benchmarks import admission
 from benchmarks.loading import Pace
 from benchmarks.processes import Framework
 from benchmarks.report import describe_machine, make_markdown_table, make_plain_table
@@ -35,9 +36,16 @@ def main() -> int:
     machine = describe_machine(frameworks)
     print(machine, flush=True)
     results, failures = asyncio.run(_measure(options, frameworks))
-    print(f"\n{make_plain_table(results)}\n\n{make_markdown_table(results)}")
+    if results:
+        print(f"\n{make_plain_table(results)}\n\n{make_markdown_table(results)}")
+    bursts: list[admission.Result] = []
+    if admission.TITLE in options.scenarios:
+        bursts = asyncio.run(admission.measure(frameworks))
+        failures += [f"{burst.errors} reviews by {burst.server}" for burst in bursts if burst.errors]
+        print(f"\n{admission.make_table(bursts)}")
     if options.json is not None:
-        content = {"machine": machine, "results": [dataclasses.asdict(result) for result in results]}
+        records = [*map(dataclasses.asdict, results), *map(dataclasses.asdict, bursts)]
+        content = {"machine": machine, "results": records}
         options.json.write_text(json.dumps(content, indent=2) + "\n")
     for failure in failures:
         print(f"FAILED: {failure}", file=sys.stderr)
@@ -47,7 +55,8 @@ def main() -> int:
 def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--sizes", default="1000,10000", help="how many objects (default: %(default)s)")
-    parser.add_argument("--scenarios", default=",".join(SCENARIOS), help="which of: %(default)s")
+    parser.add_argument("--scenarios", default=",".join([*SCENARIOS, admission.TITLE]),
+                        help="which of: %(default)s")
     parser.add_argument("--rounds", type=int, default=3, help="how many alternating rounds for up to 1,000 objects; "
                         "larger sizes are run once (default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help="the same as --sizes 300 --rounds 1")
@@ -63,7 +72,7 @@ def _parse_options() -> argparse.Namespace:
         options.sizes, options.rounds = "300", 1
     options.sizes = [int(size) for size in options.sizes.split(",")]
     options.scenarios = options.scenarios.split(",")
-    if unknown := set(options.scenarios) - set(SCENARIOS):
+    if unknown := set(options.scenarios) - {*SCENARIOS, admission.TITLE}:
         parser.error(f"no such scenarios: {', '.join(sorted(unknown))}; there are: {', '.join(SCENARIOS)}")
     return options
 
@@ -83,8 +92,12 @@ async def _measure(options: argparse.Namespace, frameworks: list[Framework]) -> 
     results: list[Result] = []
     failures: list[str] = []
     pace = Pace(options.rate, options.in_flight)
-    for size, key in itertools.product(options.sizes, options.scenarios):
+    scenarios = [key for key in options.scenarios if key in SCENARIOS]
+    for size, key in itertools.product(options.sizes, scenarios):
         for number, framework in itertools.product(range(options.rounds if size <= 1000 else 1), frameworks):
+            limit = SCENARIOS[key].limit
+            if framework.name == "original" and limit is not None and size > limit:
+                continue
             title = f"{SCENARIOS[key].title}, {size} objects, {framework.name}, round {number + 1}"
             try:
                 result = await run_once(key, size, framework, pace, timeout=120 + size * 0.15)

@@ -20,6 +20,7 @@ import msgspec
 
 PATH = "/apis/bench.example.com/v1/namespaces/default/widgets"
 LAST_HANDLED = "kopf.zalando.org/last-handled-configuration"
+FINALIZER = "kopf.zalando.org/KopfFinalizerMarker"
 
 _CATCHING_UP = 0.1
 """How far behind the schedule the load can be to catch up; otherwise, it goes on from where it is. In seconds."""
@@ -39,13 +40,16 @@ class Event(msgspec.Struct):
     object: Widget
 
 
-def make_widget(name: str, phase: str, *, handled: bool = False) -> dict[str, Any]:
+def make_widget(
+    name: str, phase: str, *, handled: bool = False, blocked: bool = False, tier: str = "backend"
+) -> dict[str, Any]:
     """
     Make an object of a usual size: 1-2 KB.
 
-    If it is to be handled already, it carries what both frameworks put there when they have handled it.
+    If it is to be handled already, it carries what both frameworks put there when they have handled it; and if it is
+    to be blocked from deletion, their finalizer.
     """
-    labels = {"app.kubernetes.io/name": name, "app.kubernetes.io/part-of": "benchmark", "tier": "backend"}
+    labels = {"app.kubernetes.io/name": name, "app.kubernetes.io/part-of": "benchmark", "tier": tier}
     annotations = {"example.com/owner": "team@example.com", "example.com/description": "An object to measure with."}
     containers = [
         {
@@ -60,12 +64,10 @@ def make_widget(name: str, phase: str, *, handled: bool = False) -> dict[str, An
     if handled:
         essence = {"spec": spec, "metadata": {"labels": labels, "annotations": dict(annotations)}}
         annotations[LAST_HANDLED] = msgspec.json.encode(essence).decode() + "\n"
-    return {
-        "apiVersion": "bench.example.com/v1",
-        "kind": "Widget",
-        "metadata": {"name": name, "labels": labels, "annotations": annotations},
-        "spec": spec,
-    }
+    metadata: dict[str, Any] = {"name": name, "labels": labels, "annotations": annotations}
+    if blocked:
+        metadata["finalizers"] = [FINALIZER]
+    return {"apiVersion": "bench.example.com/v1", "kind": "Widget", "metadata": metadata, "spec": spec}
 
 
 class Client:
@@ -96,8 +98,8 @@ class Client:
                 raise RuntimeError(f"{method} {path}: {response.status} {content.decode()}")
             return content
 
-    async def create(self, name: str, *, phase: str = "created", handled: bool = False) -> None:
-        await self.request("POST", PATH, make_widget(name, phase, handled=handled))
+    async def create(self, name: str, *, phase: str = "created", **kinds: Any) -> None:
+        await self.request("POST", PATH, make_widget(name, phase, **kinds))
 
     async def change(self, name: str, *, phase: str = "updated") -> None:
         patch = {"spec": {"phase": phase}}

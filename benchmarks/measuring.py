@@ -82,11 +82,11 @@ class Bench:
             e.add_note(f"The last lines of the operator's log ({self.framework.name}):\n" + "\n".join(tail))
             raise
 
-    async def warm_up(self, operator: Meter, phase: str, count: int) -> Usage:
+    async def warm_up(self, operator: Meter, phase: str, count: int, *, tier: str = "backend") -> Usage:
         """Wait until the operator handles objects; tell what it takes to start and to have nothing to do."""
         names = make_names("warm-up", count)
         for name in names:
-            await self.client.create(name)
+            await self.client.create(name, tier=tier)
         for name in names:
             await self.board.wait(phase, name)
         await asyncio.sleep(SETTLING)

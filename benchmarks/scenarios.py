@@ -28,6 +28,8 @@ from benchmarks.processes import Framework, Pipe, running_cluster
 WARM_UP = 10
 CALM = 200
 CALM_PACE = Pace(rate=50, in_flight=50)
+LAST_TIER = "last"
+"""The label of those objects which are reported even if only the last one is."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +42,16 @@ class Scenario:
     """What is done to the objects; if nothing, the operator is restarted, as the objects are handled already."""
     by_reports: bool = False
     """Whether the handlers report to the benchmark by themselves, as nothing is seen in the cluster."""
+    noted: str = "RESUMED"
+    """What is reported of every object after a restart."""
+    warmed_up: str = "CHANGED"
+    """What is reported of new objects before the restart."""
+    blocked: bool = False
+    """Whether the existing objects have finalizers already, as if they were served before the restart."""
+    only_last: bool = False
+    """Whether it is only the last object that is reported after a restart, with all the others done before it."""
+    limit: int | None = None
+    """For how many objects the original framework can be measured in reasonable time; for any number by default."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +89,12 @@ SCENARIOS: Mapping[str, Scenario] = {
     "six": Scenario("six create handlers", "create_six.py", _create),
     "events": Scenario("raw events, two per object", "raw_events.py", _create_and_change, by_reports=True),
     "resume": Scenario("resuming of handled objects", "resume.py", None, by_reports=True),
+    "index": Scenario("indexing at the start", "index.py", None, by_reports=True, noted="SEEN", warmed_up="SEEN",
+                      only_last=True, limit=2000),
+    "timers": Scenario("timers, hourly", "timers.py", None, by_reports=True, noted="TICK", warmed_up="TICK",
+                       blocked=True),
+    "daemons": Scenario("daemons, waiting", "daemons.py", None, by_reports=True, noted="SPAWNED", warmed_up="SPAWNED",
+                        blocked=True),
 }
 
 
@@ -135,20 +153,22 @@ async def _measure_restart(key: str, scenario: Scenario, names: Sequence[str], b
     first run has needed. The latencies are from the start of the process.
     """
     async with bench.operator(scenario.file) as operator:
-        idle = await bench.warm_up(operator, "CHANGED", WARM_UP)
+        idle = await bench.warm_up(operator, scenario.warmed_up, WARM_UP, tier=LAST_TIER)
     for name in names:
-        await bench.client.create(name, handled=True)
+        tier = LAST_TIER if name == names[-1] else "backend"
+        await bench.client.create(name, handled=True, blocked=scenario.blocked, tier=tier)
     await bench.client.reset_counters()
     started = time.perf_counter()
     async with bench.operator(scenario.file) as operator:
         await bench.board.wait("STARTED", str(operator.pid))
         before = dataclasses.replace(bench.observe(operator), memory=idle.memory)
-        times = [await bench.board.wait("RESUMED", name) for name in names]
+        awaited = [names[-1]] * len(names) if scenario.only_last else names
+        times = [await bench.board.wait(scenario.noted, name) for name in awaited]
         duration = time.perf_counter() - started
         await asyncio.sleep(SETTLING)
-        latencies = {"RESUMED": [moment - started for moment in times]}
+        latencies = {scenario.noted: [moment - started for moment in times]}
         cost = await bench.summarize(before, bench.observe(operator), latencies, duration)
         peak = operator.peak
-    if len(bench.board.times["CHANGED"]) > WARM_UP:
+    if len(bench.board.times.get("CHANGED", ())) > WARM_UP:
         raise RuntimeError("The objects that were handled already are handled again.")
     return Result(key, len(names), bench.framework.name, idle.cpu, idle.memory / 1024, peak / 1024, None, cost)

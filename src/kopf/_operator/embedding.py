@@ -1,0 +1,146 @@
+"""
+Embedding: how an operator is started, stopped, and waited for by whatever runs it: the command line or an application.
+
+Only what belongs to the operator is ever touched: its own tasks are stopped, and the other tasks of the event loop go
+on; the signals that the application handles by itself, remain with the application.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import Any
+
+from kopf._client.vault import Vault
+from kopf._handlers.lifecycles import LifeCycleFn, get_default_lifecycle
+from kopf._handlers.registry import OperatorRegistry, get_default_registry
+from kopf._operator.flags import Flag, wait_flag
+from kopf._operator.running import Operator
+from kopf._operator.scopes import NamespacePattern, check
+from kopf._operator.signals import stopping_by_signals
+from kopf._operator.tasks import cancel
+from kopf._reactor.memos import Memo
+from kopf._reactor.peering import make_identity
+from kopf._settings.settings import OperatorSettings
+
+
+async def operator(
+    *,
+    lifecycle: LifeCycleFn | None = None,
+    registry: OperatorRegistry | None = None,
+    settings: OperatorSettings | None = None,
+    identity: str | None = None,
+    standalone: bool | None = None,
+    priority: int | None = None,
+    peering_name: str | None = None,
+    clusterwide: bool = False,
+    namespaces: Collection[NamespacePattern] = (),
+    namespace: NamespacePattern | None = None,
+    stop_flag: Flag | None = None,
+    ready_flag: Flag | None = None,
+    vault: Vault | None = None,
+    memo: Any = None,
+    liveness_endpoint: str | None = None,
+) -> None:
+    """
+    Run an operator in the current event loop until it is stopped.
+
+    It is stopped by the ``stop_flag``, by cancelling the task, or, in the main thread, by SIGINT or SIGTERM; the second
+    signal ends the whole process at once. ``ready_flag`` is raised when the operator begins to watch. Flags can be
+    events or futures of either asyncio or threads.
+
+    ``liveness_endpoint`` is where to serve the health: ``http://host:port/path``; by default, it is not served.
+
+    ``namespaces`` (or one ``namespace``) restrict the operator to those namespaces: they are names, globs, or regular
+    expressions; ``clusterwide`` is for the whole cluster, which is also the default.
+
+    ``peering_name`` is the object by which the operator knows of the other ones, and which is then mandatory; of
+    several, the one with the highest ``priority`` works. With ``standalone``, it does not look for others. It is known
+    to them by its ``identity``, which is made up by default. All these go to the settings, if they are set.
+
+    All else has defaults as described in the documentation.
+
+    Raises :class:`ValueError` if the patterns of namespaces make no sense; :class:`LoginError` if the cluster refuses
+    the operator; :class:`ActivityError` if a startup handler fails; and other errors that make it impossible to go on.
+    """
+    settings = settings if settings is not None else OperatorSettings()
+    if standalone is not None:
+        settings.peering.standalone = standalone
+    if priority is not None:
+        settings.peering.priority = priority
+    if peering_name is not None:
+        settings.peering.name = peering_name
+        settings.peering.mandatory = True
+    patterns = check([*namespaces, *([] if namespace is None else [namespace])])
+    if patterns and clusterwide:
+        raise ValueError("The operator can be either cluster-wide or restricted to namespaces, not both.")
+    settings.peering.clusterwide = not patterns
+    running = Operator(
+        registry=registry if registry is not None else get_default_registry(),
+        settings=settings,
+        lifecycle=lifecycle if lifecycle is not None else get_default_lifecycle(),
+        namespaces=patterns,
+        identity=identity if identity is not None else make_identity(),
+        vault=vault if vault is not None else Vault(settings),
+        memo=memo if memo is not None else Memo(),
+        ready_flag=ready_flag,
+        liveness_endpoint=liveness_endpoint,
+    )
+    await _run_until_stopped(running, stop_flag, settings)
+
+
+async def _run_until_stopped(running: Operator, stop_flag: Flag | None, settings: OperatorSettings) -> None:
+    stopped = asyncio.Event()
+    tasks = [asyncio.create_task(running.run(), name="operator"), asyncio.create_task(stopped.wait())]
+    if stop_flag is not None:
+        tasks.append(asyncio.create_task(wait_flag(stop_flag), name="waiting for the stop-flag"))
+    with stopping_by_signals(stopped, settings.process):
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await cancel(tasks)
+    if not tasks[0].cancelled():
+        tasks[0].result()
+
+
+def run(*, loop: asyncio.AbstractEventLoop | None = None, **kwargs: Any) -> None:
+    """
+    Run an operator synchronously: in the specified event loop, or in a new one.
+
+    See :func:`operator` for the arguments.
+    """
+    if loop is None:
+        asyncio.run(operator(**kwargs))
+    else:
+        loop.run_until_complete(operator(**kwargs))
+
+
+async def spawn_tasks(**kwargs: Any) -> Collection[asyncio.Task[None]]:
+    """
+    Start an operator in the background, and return its tasks, to be run by :func:`run_tasks`.
+
+    See :func:`operator` for the arguments.
+    """
+    return [asyncio.create_task(operator(**kwargs), name="operator")]
+
+
+async def run_tasks(
+    root_tasks: Collection[asyncio.Task[Any]],
+    *,
+    ignored: Collection[asyncio.Task[Any]] = frozenset(),
+    return_when: str = asyncio.FIRST_COMPLETED,
+) -> None:
+    """
+    Wait until any of the tasks ends, then stop all others, and raise the errors of them, if there are any.
+
+    ``return_when`` is as in :func:`asyncio.wait`. The ``ignored`` tasks are those of the application, which are never
+    stopped, even if they are among the root tasks; all the tasks that are not of the operator, are left alone anyway.
+    """
+    tasks = [task for task in root_tasks if task not in ignored]
+    try:
+        await asyncio.wait(tasks, return_when=return_when)
+    finally:
+        await cancel(tasks)
+    for task in tasks:
+        if not task.cancelled():
+            task.result()

@@ -1,0 +1,43 @@
+"""Tasks that make up an operator: they fail together, and end together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def fail_together(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Wait forever, until any of the tasks fails; they are not supposed to end."""
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        if (exc := task.exception()) is not None:
+            raise unwrap(exc)
+    raise RuntimeError(f"These tasks of the operator have ended unexpectedly: {[task.get_name() for task in done]!r}")
+
+
+async def either(coro: Coroutine[Any, Any, T], guard: asyncio.Task[Any]) -> T:
+    """Get the result of the coroutine, unless the guarding task fails earlier."""
+    task = asyncio.create_task(coro)
+    try:
+        await asyncio.wait([task, guard], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            await fail_together([guard])
+        return task.result()
+    finally:
+        await cancel([task])
+
+
+async def cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def unwrap(exc: BaseException) -> BaseException:
+    """Errors come in groups from where several tasks work together; usually, there is only one in the group."""
+    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
+        exc = exc.exceptions[0]
+    return exc

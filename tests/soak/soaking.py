@@ -1,0 +1,310 @@
+"""
+Soaking: two operators live with everything that happens to operators, and in the end, nothing is lost or leaked.
+
+The objects are created, changed, deleted all the time. Meanwhile, the tokens expire, the watch-streams break or fall
+silent, the API fails at times, and is restarted. The senior operator (of the higher priority) is stopped or killed,
+and comes back; in between, the junior one takes over. It lives for the whole time: its memory and files are observed.
+"""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import pathlib
+import random
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import aiohttp
+import psutil
+
+from kopf.testing import LocalCluster
+
+HERE = pathlib.Path(__file__).parent
+PEERING = HERE.parent.parent / "examples" / "peering"
+PATH = "/apis/soak.example.com/v1/namespaces/default/samples"
+SETTLING = 90.0
+"""How long the operators can take to handle what is left after the trouble ends: the longest backoffs, in seconds."""
+GROWTH, SPARE_MEMORY, SPARE_FILES = 1.15, 8.0, 60
+"""How much more memory (MiB) and open files there can be at the end: as many objects are handled at once as there are
+workers (50), with a connection for each of them, which is kept for the next ones; and it takes some memory."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What to do for how long."""
+
+    duration: float
+    """In seconds, without settling."""
+    objects: int
+    """How many objects exist at a time."""
+    pace: float
+    """How many times slower everything happens than at the fastest."""
+    seed: int
+    verbose: bool = False
+    """Whether to print the trouble as it happens."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    memory: float
+    """In MiB."""
+    files: int
+
+
+class Report:
+    """What has happened, and what has gone wrong."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._verbose = plan.verbose
+        self._started = time.monotonic()
+        self._happened: list[str] = []
+        self.changes = 0
+        self.samples: list[Sample] = []
+        self.failures: list[str] = []
+
+    def happen(self, what: str) -> None:
+        self._happened.append(what)
+        if self._verbose:
+            sys.stdout.write(f"{time.monotonic() - self._started:8.1f}  {what}\n")
+
+    def count(self, what: str) -> int:
+        return self._happened.count(what)
+
+    def describe(self) -> str:
+        trouble = "".join(f"\n  {self.count(what):6} x {what}" for what in sorted(set(self._happened)))
+        memory = ", ".join(f"{sample.memory:.1f}" for sample in self.samples[:: max(1, len(self.samples) // 20)])
+        files = ", ".join(str(sample.files) for sample in self.samples[:: max(1, len(self.samples) // 20)])
+        failures = "".join(f"\nFAILED: {failure}" for failure in self.failures)
+        return f"{self.changes:,} changes; memory, MiB: {memory}; open files: {files}{trouble}{failures}"
+
+
+class Operators:
+    """The junior operator, which lives for the whole time, and the senior one, which comes and goes."""
+
+    def __init__(self, kubeconfig: pathlib.Path, plan: Plan, folder: pathlib.Path) -> None:
+        self._kubeconfig = kubeconfig
+        self._pace = plan.pace
+        self.log = folder / "operators.log"
+        self.junior: asyncio.subprocess.Process
+        self.senior: asyncio.subprocess.Process
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        self.junior = await self.start(10)
+        self.senior = await self.start(20)
+        try:
+            yield
+        finally:
+            for process in (self.junior, self.senior):
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+
+    async def start(self, priority: int) -> asyncio.subprocess.Process:
+        with self.log.open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "kopf", "run", "--all-namespaces", "--peering=default", f"--priority={priority}",
+                str(HERE / "handlers.py"),
+                env={**os.environ, "KUBECONFIG": str(self._kubeconfig), "SOAK_PACE": str(self._pace)},
+                stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log)
+
+    async def stop_gracefully(self) -> list[int]:
+        for process in (self.senior, self.junior):
+            process.terminate()
+        return [await process.wait() for process in (self.senior, self.junior)]
+
+
+class Objects:
+    """The objects as they should be, and their changes."""
+
+    def __init__(self, cluster: LocalCluster, session: aiohttp.ClientSession, plan: Plan, report: Report) -> None:
+        self._cluster = cluster
+        self._session = session
+        self._plan = plan
+        self._report = report
+        self._random = random.Random(plan.seed)
+        self._number = 0
+        self.values: dict[str, int] = {}
+
+    async def churn(self) -> None:
+        while True:
+            await self._change()
+            self._report.changes += 1
+            await asyncio.sleep(self._random.uniform(0, 0.2))
+
+    async def _change(self) -> None:
+        if len(self.values) < self._plan.objects:
+            self._number += 1
+            labels = {name: str(self._random.random() < 0.5).lower() for name in ("ticking", "daemonic", "threaded")}
+            if self._number % 10:  # every one has its thread
+                labels["threaded"] = "false"
+            await self._apply(f"sample-{self._number}", {"labels": labels})
+        elif self._random.random() < 0.2:
+            name = self._random.choice(sorted(self.values))
+            del self.values[name]
+            await self.request("DELETE", f"{PATH}/{name}")
+        else:
+            await self._apply(self._random.choice(sorted(self.values)), {})
+
+    async def _apply(self, name: str, metadata: dict[str, Any]) -> None:
+        value = self.values[name] = self._random.randrange(10**9)
+        manifest = {"apiVersion": "soak.example.com/v1", "kind": "Sample", "spec": {"value": value},
+                    "metadata": {"name": name, "namespace": "default", **metadata}}
+        self._cluster.apply(manifest)
+
+    async def request(self, method: str, path: str) -> Any:
+        """Ask the API until it answers: the trouble is not for us."""
+        while True:
+            with contextlib.suppress(aiohttp.ClientError, ConnectionError):
+                url, headers = self._cluster.url + path, {"Authorization": f"Bearer {self._cluster.token}"}
+                async with self._session.request(method, url, headers=headers, ssl=False) as response:
+                    if response.status < 300 or response.status == 404:
+                        return await response.json()
+            await asyncio.sleep(0.1)
+
+    async def list_unhandled(self) -> list[str]:
+        """Tell what is not as it should be."""
+        found = {item["metadata"]["name"]: item for item in (await self.request("GET", PATH))["items"]}
+        wrong = [f"{name} is not deleted: {found[name]['metadata']}" for name in sorted({*found} - {*self.values})]
+        for name, value in self.values.items():
+            seen = found[name].get("status", {}).get("seen")
+            if seen != value:
+                wrong.append(f"{name} is not handled: {value} is expected, {seen} is seen")
+            annotations = found[name]["metadata"].get("annotations", {})
+            if progress := [key for key in annotations if not key.endswith("-configuration")]:
+                wrong.append(f"{name} is still being handled: {progress}")
+        return wrong
+
+
+class Trouble:
+    """What happens to the operators."""
+
+    def __init__(self, cluster: LocalCluster, operators: Operators, plan: Plan, report: Report) -> None:
+        self._cluster = cluster
+        self._operators = operators
+        self._pace = plan.pace
+        self._report = report
+
+    def list_all(self) -> list[Awaitable[None]]:
+        return [
+            self._repeat(3, "the token has expired", self._expire_token),
+            self._repeat(7, "the API is restarted", self._restart),
+            self._repeat(5, "the watch-streams are silent", self._silence),
+            self._repeat(2, "the watch-streams are broken", self._cut),
+            self._repeat(4, "the history is compacted", self._compact),
+            self._take_over(),
+        ]
+
+    async def _repeat(self, interval: float, what: str, action: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(interval * self._pace)
+            self._report.happen(what)
+            await action()
+
+    async def _expire_token(self) -> None:
+        self._cluster.faults.expire_token()
+
+    async def _restart(self) -> None:
+        await asyncio.to_thread(self._cluster.restart)
+
+    async def _silence(self) -> None:
+        self._cluster.faults.silence_watches()
+        try:
+            await asyncio.sleep(4 * self._pace)
+        finally:
+            self._cluster.faults.silence_watches(False)
+
+    async def _cut(self) -> None:
+        self._cluster.faults.cut_watches()
+
+    async def _compact(self) -> None:
+        self._cluster.faults.compact()
+
+    async def _take_over(self) -> None:
+        """Let the senior operator go, with goodbyes and without, and come back."""
+        while True:
+            for what, number in (("stopped", signal.SIGTERM), ("killed", signal.SIGKILL)):
+                await asyncio.sleep(4 * self._pace)
+                self._report.happen(f"the senior operator is {what}")
+                self._operators.senior.send_signal(number)
+                await self._operators.senior.wait()
+                await asyncio.sleep(2 * self._pace)
+                self._operators.senior = await self._operators.start(20)
+
+
+async def soak(plan: Plan, folder: pathlib.Path) -> Report:
+    """Do all of that; the folder is for the logs."""
+    report = Report(plan)
+    with LocalCluster(seed=plan.seed) as cluster:
+        for path in (HERE / "crd.yaml", PEERING / "crds.yaml", PEERING / "default.yaml"):
+            cluster.apply(path)
+        operators = Operators(cluster.kubeconfig, plan, folder)
+        async with aiohttp.ClientSession() as session, operators.running():
+            objects = Objects(cluster, session, plan, report)
+            trouble = Trouble(cluster, operators, plan, report)
+            await _run_for(plan.duration, [objects.churn(), _observe(operators, report), *trouble.list_all()], cluster)
+            if operators.senior.returncode is not None:
+                operators.senior = await operators.start(20)
+            await _settle(objects, report)
+            if codes := [code for code in await operators.stop_gracefully() if code]:
+                report.failures.append(f"the exit codes of the operators are {codes}")
+    _check_log(operators.log, report)
+    _check_growth(report)
+    return report
+
+
+async def _run_for(duration: float, coros: list[Awaitable[None]], cluster: LocalCluster) -> None:
+    cluster.faults.inject(500, rate=0.01)
+    cluster.faults.inject(429, rate=0.01, retry_after=1)
+    tasks = [asyncio.ensure_future(coro) for coro in coros]
+    try:
+        done, _ = await asyncio.wait(tasks, timeout=duration, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        cluster.faults.clear()
+
+
+async def _observe(operators: Operators, report: Report) -> None:
+    process = psutil.Process(operators.junior.pid)
+    while True:
+        await asyncio.sleep(0.5)
+        report.samples.append(Sample(process.memory_info().rss / 2**20, process.num_fds()))
+
+
+async def _settle(objects: Objects, report: Report) -> None:
+    deadline = time.monotonic() + SETTLING
+    while wrong := await objects.list_unhandled():
+        if time.monotonic() > deadline:
+            report.failures.extend(wrong)
+            return
+        await asyncio.sleep(0.5)
+
+
+def _check_log(path: pathlib.Path, report: Report) -> None:
+    lines = path.read_text().splitlines()
+    for index, line in enumerate(lines):
+        if line.startswith("Traceback") or "exception was never retrieved" in line:
+            excerpt = "\n".join(lines[max(0, index - 3) : index + 30])
+            report.failures.append(f"there is a traceback in the logs:\n{excerpt}")
+            return
+
+
+def _check_growth(report: Report) -> None:
+    """Compare the end with the middle: by then, everything that is ever needed was needed."""
+    third = len(report.samples) // 3
+    middle, end = report.samples[third : 2 * third], report.samples[2 * third :]
+    before, after = max(sample.memory for sample in middle), max(sample.memory for sample in end)
+    if after > before * GROWTH + SPARE_MEMORY:
+        report.failures.append(f"the memory has grown from {before:.1f} to {after:.1f} MiB")
+    before, after = max(sample.files for sample in middle), max(sample.files for sample in end)
+    if after > before + SPARE_FILES:
+        report.failures.append(f"the number of open files has grown from {before} to {after}")
