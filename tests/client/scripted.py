@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -44,15 +45,15 @@ class ScriptedServer:
             self._arrival.clear()
             await self._arrival.wait()
 
-    async def start(self) -> None:
+    async def start(self, context: ssl.SSLContext | None = None) -> None:
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._serve)
         self._runner = web.AppRunner(app, shutdown_timeout=0.01, handler_cancellation=True, access_log=None)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context)
         await site.start()
         host, port = self._runner.addresses[0][:2]
-        self.url = f"http://{host}:{port}"
+        self.url = f"{'http' if context is None else 'https'}://{host}:{port}"
 
     async def stop(self) -> None:
         if self._runner is not None:

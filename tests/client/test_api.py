@@ -112,7 +112,7 @@ async def test_temporary_failures_are_repeated(
     server.on("PATCH /x", failure, failure, reply({"a": 1}))  # type: ignore[arg-type]
     started = asyncio.get_running_loop().time()
     assert json.loads(await api.patch("/x", payload={})) == {"a": 1}
-    assert 30 <= asyncio.get_running_loop().time() - started < 31
+    assert 30 <= asyncio.get_running_loop().time() - started < 35
     assert len(server.requests) == 3
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
     assert "will be repeated in 10 seconds: PATCH " in caplog.messages[0]
@@ -187,7 +187,7 @@ async def test_retry_after(
     server.on("GET /x", refuse(429, Retry_After="3"), refuse(503, Retry_After="30"), reply())
     started = asyncio.get_running_loop().time()
     await api.get("/x")
-    assert seconds <= asyncio.get_running_loop().time() - started < seconds + 1
+    assert seconds <= asyncio.get_running_loop().time() - started < 1.1 * seconds + 2
 
 
 @pytest.mark.fastforward
@@ -249,8 +249,10 @@ async def test_login_is_waited_for_and_fails(server: ScriptedServer, vault: Vaul
     server.on("GET /x", refuse(401, "Unauthorized", "go away"))
     task = asyncio.create_task(api.get("/x"))
     await vault.wait_until_depleted()
-    vault.populate([ConnectionInfo(server=server.url, token="token-1")])
-    with pytest.raises(LoginError, match=r"Ran out of valid credentials: .*GET /x: 401 Unauthorized: go away"):
+    error = r"Ran out of valid credentials: .*GET /x: 401 Unauthorized: go away"
+    with pytest.raises(LoginError, match=error):
+        vault.populate([ConnectionInfo(server=server.url, token="token-1")])
+    with pytest.raises(LoginError, match=error):
         await task
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from kopf._client.errors import APIForbiddenError, APINetworkError, APIServerErr
 from kopf._settings.settings import OperatorSettings
 from kopf._values.resources import Resource
 from kopf._values.selectors import EVERYTHING, Selector
-from tests.client.scripted import ScriptedServer, drop, refuse, reply
+from tests.client.scripted import ScriptedServer, drop, never, refuse, reply
 
 
 def group(name: str, *versions: str, preferred: str | None = None) -> dict[str, Any]:
@@ -141,7 +142,7 @@ async def test_absent_groups(server: ScriptedServer, api: APIClient) -> None:
 @pytest.mark.fastforward
 @pytest.mark.parametrize("failure", [refuse(503, "ServiceUnavailable", "no endpoints"), refuse(429)])
 async def test_broken_extensions_are_tolerated(
-    server: ScriptedServer, api: APIClient, failure: Any, caplog: pytest.LogCaptureFixture
+    server: ScriptedServer, api: APIClient, failure: Any
 ) -> None:
     server.on("GET /api", reply({"versions": ["v1"]}))
     server.on("GET /api/v1", reply(resources("pods")))
@@ -151,8 +152,35 @@ async def test_broken_extensions_are_tolerated(
     discovery = await discover(api, [Selector("pods")])
     assert select(discovery) == {"pods.v1", "kexes.v1.kopf.dev"}
     assert discovery.unavailable.keys() == {"metrics.k8s.io/v1"}
-    [message] = [message for message in caplog.messages if "unavailable, their resources" in message]
-    assert "metrics.k8s.io/v1" in message
+
+
+@pytest.mark.fastforward
+async def test_hanging_extensions_do_not_hold_the_others(server: ScriptedServer, api: APIClient) -> None:
+    server.on("GET /apis/metrics.k8s.io", reply(group("metrics.k8s.io", "v1")))
+    server.on("GET /apis/metrics.k8s.io/v1", never, never)
+    server.on("GET /apis/kopf.dev", reply(group("kopf.dev", "v1")))
+    server.on("GET /apis/kopf.dev/v1", reply(resources("kexes")))
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    discovery = await discover(api, [Selector("kopf.dev", "kexes"), Selector("metrics.k8s.io", "pods")])
+    assert select(discovery) == {"kexes.v1.kopf.dev"}
+    assert "no response in time" in str(discovery.unavailable["metrics.k8s.io/v1"])
+    assert loop.time() - started < 15
+
+
+@pytest.mark.fastforward
+async def test_servers_that_do_not_know_the_permissions_yet(server: ScriptedServer, api: APIClient) -> None:
+    """The discovery is permitted to everybody, but not in the first seconds of a new server."""
+    server.on("GET /apis/g", refuse(403, "Forbidden"), refuse(403, "Forbidden"), reply(group("g", "v1")))
+    server.on("GET /apis/g/v1", reply(resources("kexes")))
+    assert select(await discover(api, [Selector("g", "any")])) == {"kexes.v1.g"}
+
+
+async def test_forbidden_groups_are_unavailable(server: ScriptedServer, api: APIClient) -> None:
+    server.on("GET /apis/g", reply(group("g", "v1")))
+    server.on("GET /apis/g/v1", refuse(403, "Forbidden", "not yours"))
+    discovery = await discover(api, [Selector("g", "any")])
+    assert isinstance(discovery.unavailable["g/v1"], APIForbiddenError)
 
 
 @pytest.mark.fastforward

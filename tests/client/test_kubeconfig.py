@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from kopf._client.credentials import LoginError
-from kopf._client.kubeconfig import login_with_kubeconfig
+from kopf._client.kubeconfig import AuthProviderError, login_with_kubeconfig
 
 PEM = b"-----BEGIN CERTIFICATE-----\n"
 
@@ -70,13 +70,14 @@ def test_default_location(home: pathlib.Path) -> None:
 
 
 def test_all_fields(home: pathlib.Path) -> None:
-    cluster = {"insecure-skip-tls-verify": True, "proxy-url": "http://proxy:3128"}
+    cluster = {"insecure-skip-tls-verify": True, "proxy-url": "http://proxy:3128", "tls-server-name": "name"}
     user = {"username": "u", "password": "p", "token": "t"}
     write(home / ".kube" / "config", make_config(cluster, user, {"namespace": "ns1"}))
     info = login_with_kubeconfig()
     assert info is not None
     assert info.insecure is True
     assert info.proxy_url == "http://proxy:3128"
+    assert info.tls_server_name == "name"
     assert (info.username, info.password, info.token) == ("u", "p", "t")
     assert info.default_namespace == "ns1"
 
@@ -163,13 +164,27 @@ def test_context_of_one_file_and_the_rest_of_another(home: pathlib.Path, monkeyp
         (make_config({"server": ""}), "cluster 'cls' has no server"),
         (make_config(users=[{"user": {}}]), "an entry with no name in 'users'"),
         (make_config({"certificate-authority-data": "!"}), "context 'ctx' of .* is unusable: .* neither PEM"),
-        (make_config(user={"exec": {"command": "aws"}}), "user 'usr' .* external plugin .'exec'.* kubernetes"),
-        (make_config(user={"auth-provider": {"name": "gcp"}}), "external plugin .'auth-provider'."),
+        (make_config(user={"as": "root", "token": "t"}), "user 'usr' .* impersonates .* .'as'.*kubectl create"),
     ],
 )
 def test_inconsistent_configs(home: pathlib.Path, config: dict[str, Any], message: str) -> None:
     write(home / ".kube" / "config", config)
     with pytest.raises(LoginError, match=message):
+        login_with_kubeconfig()
+
+
+@pytest.mark.parametrize(
+    ("provider", "message"),
+    [
+        ("gcp", "gke-gcloud-auth-plugin"),
+        ("azure", "kubelogin convert-kubeconfig"),
+        ("oidc", "kubectl oidc-login"),
+        ("openstack", "exec plugin, as it is said in the documentation of your cluster's provider"),
+    ],
+)
+def test_auth_providers_are_refused_with_an_advice(home: pathlib.Path, provider: str, message: str) -> None:
+    write(home / ".kube" / "config", make_config(user={"auth-provider": {"name": provider}}))
+    with pytest.raises(AuthProviderError, match=f"user 'usr' .* auth-provider '{provider}', .*{message}"):
         login_with_kubeconfig()
 
 

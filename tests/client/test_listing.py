@@ -7,7 +7,7 @@ import pytest
 
 from kopf._client.api import APIClient
 from kopf._client.errors import APIGoneError
-from kopf._client.listing import ListPage, list_pages
+from kopf._client.listing import ListPage, ShardingError, list_pages
 from kopf._settings.settings import OperatorSettings
 from kopf._values.resources import Resource
 from tests.client.scripted import ScriptedServer, listing, obj, refuse, reply
@@ -60,6 +60,19 @@ async def test_several_pages(server: ScriptedServer, api: APIClient, settings: O
     ]
 
 
+@pytest.mark.parametrize(("size", "least", "most"), [(1000, 10_000, 16_777), (100_000, 500, 500)])
+async def test_pages_are_of_reasonable_size(
+    server: ScriptedServer, api: APIClient, settings: OperatorSettings, size: int, least: int, most: int
+) -> None:
+    """Small objects come by thousands at once, large ones do not."""
+    large = {**obj("a", 1), "data": "x" * size}
+    server.on(f"GET {PATH}", reply(listing(10, large, token="one")), reply(listing(10, obj("b", 2))))
+    assert names(await collect(api, settings)) == [["a"], ["b"]]
+    first, second = (int(request.query["limit"]) for request in server.requests)
+    assert first == 500
+    assert least <= second <= most
+
+
 async def test_pages_are_requested_one_by_one(
     server: ScriptedServer, api: APIClient, settings: OperatorSettings
 ) -> None:
@@ -80,13 +93,25 @@ async def test_namespaces(server: ScriptedServer, api: APIClient, settings: Oper
 async def test_server_side_selectors(server: ScriptedServer, api: APIClient, settings: OperatorSettings) -> None:
     settings.watching.label_selectors = {"kopfexamples.kopf.dev": "a=b,!c", "pods": "x=y"}
     settings.watching.field_selectors = {"kopfexamples.kopf.dev": "metadata.name=x"}
-    server.on(f"GET {PATH}", reply(listing(10)))
+    settings.watching.shard_selectors = {"kopfexamples.kopf.dev": "shardRange(object.metadata.uid, '0x0', '0x8')"}
+    content = listing(10)
+    content["metadata"]["shardInfo"] = {"selector": "shardRange(object.metadata.uid, '0x0', '0x8')"}
+    server.on(f"GET {PATH}", reply(content))
     await collect(api, settings)
     assert dict(server.requests[0].query) == {
         "limit": "500",
         "labelSelector": "a=b,!c",
         "fieldSelector": "metadata.name=x",
+        "shardSelector": "shardRange(object.metadata.uid, '0x0', '0x8')",
     }
+
+
+async def test_servers_that_ignore_shards(server: ScriptedServer, api: APIClient, settings: OperatorSettings) -> None:
+    """Every shard would handle all objects."""
+    settings.watching.shard_selectors = {"kopfexamples.kopf.dev": "shardRange(object.metadata.uid, '0x0', '0x8')"}
+    server.on(f"GET {PATH}", reply(listing(10, obj("a", 1))))
+    with pytest.raises(ShardingError, match="ignores settings.watching.shard_selectors for 'kopfexamples.kopf.dev'"):
+        await collect(api, settings)
 
 
 async def test_all_at_once(server: ScriptedServer, api: APIClient, settings: OperatorSettings) -> None:

@@ -2,19 +2,30 @@ from __future__ import annotations
 
 import base64
 import builtins
+import datetime
+import importlib
+import inspect
 import logging
 import os
 import pathlib
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 import yaml
 
-from kopf._client import piggyback
-from kopf._client.credentials import LoginError
+from kopf._client import piggyback, service_account
+from kopf._client.credentials import ConnectionInfo, LoginError
 from kopf._client.piggyback import login_via_async_client, login_via_client, login_via_pykube
+from tests.client.plugins import Plugin
+
+Login = Callable[[], Awaitable[ConnectionInfo | None] | ConnectionInfo | None]
+
+LIBRARIES: dict[Login, str] = {
+    login_via_client: "kubernetes", login_via_async_client: "kubernetes_asyncio", login_via_pykube: "pykube"
+}
 
 PEM = b"-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"
 DATA = base64.b64encode(PEM).decode()
@@ -91,7 +102,7 @@ def test_libraries_are_not_imported_until_asked() -> None:
 
 @pytest.mark.usefixtures("kubeconfig")
 def test_official_client() -> None:
-    kubernetes = pytest.importorskip("kubernetes")
+    kubernetes = importlib.import_module("kubernetes")
     info = login_via_client()
     assert info is not None
     assert info.server == "https://host:6443"
@@ -108,7 +119,7 @@ def test_official_client() -> None:
 def test_official_client_in_other_ways(
     kubeconfig: dict[str, Any], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("kubernetes")
+    importlib.import_module("kubernetes")
     del kubeconfig["contexts"][0]["context"]["namespace"]
     cluster = {"server": "https://host", "insecure-skip-tls-verify": True, "proxy-url": "http://proxy"}
     kubeconfig["clusters"][0]["cluster"] = cluster
@@ -124,14 +135,14 @@ def test_official_client_in_other_ways(
 
 
 def test_official_client_finds_nothing() -> None:
-    pytest.importorskip("kubernetes")
+    importlib.import_module("kubernetes")
     with pytest.raises(LoginError, match=r"official client can log in neither by a service account .* nor"):
         login_via_client()
 
 
 @pytest.mark.usefixtures("kubeconfig")
 async def test_async_client() -> None:
-    kubernetes_asyncio = pytest.importorskip("kubernetes_asyncio")
+    kubernetes_asyncio = importlib.import_module("kubernetes_asyncio")
     info = await login_via_async_client()
     assert info is not None
     assert info.server == "https://host:6443"
@@ -142,14 +153,14 @@ async def test_async_client() -> None:
 
 
 async def test_async_client_finds_nothing() -> None:
-    pytest.importorskip("kubernetes_asyncio")
+    importlib.import_module("kubernetes_asyncio")
     with pytest.raises(LoginError, match=r"asynchronous client can log in neither by a service account .* nor"):
         await login_via_async_client()
 
 
 @pytest.mark.usefixtures("kubeconfig")
 def test_pykube() -> None:
-    pytest.importorskip("pykube")
+    importlib.import_module("pykube")
     info = login_via_pykube()
     assert info is not None
     assert info.server == "https://host:6443"
@@ -159,6 +170,87 @@ def test_pykube() -> None:
 
 
 def test_pykube_finds_nothing() -> None:
-    pytest.importorskip("pykube")
+    importlib.import_module("pykube")
     with pytest.raises(LoginError, match=r"Pykube can log in neither by a service account .* nor"):
         login_via_pykube()
+
+
+@pytest.fixture
+def pod(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service account of a pod, for us and for all libraries."""
+    (tmp_path / "token").write_text("tkn")
+    (tmp_path / "ca.crt").write_bytes(PEM)
+    (tmp_path / "namespace").write_text("ns1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.setattr(service_account, "SERVICE_ACCOUNT_PATH", str(tmp_path))
+    for name in ("kubernetes", "kubernetes_asyncio"):
+        module = importlib.import_module(f"{name}.config.incluster_config")
+        monkeypatch.setattr(module, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+        monkeypatch.setattr(module, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
+    pykube = importlib.import_module("pykube")
+    load = pykube.KubeConfig.from_service_account
+    monkeypatch.setattr(pykube.KubeConfig, "from_service_account", lambda: load(path=str(tmp_path)))
+
+
+@pytest.mark.usefixtures("pod")
+@pytest.mark.parametrize("login", [login_via_client, login_via_async_client, login_via_pykube])
+async def test_tokens_of_pods_are_not_remembered(login: Login, tmp_path: pathlib.Path) -> None:
+    """They are renewed every hour, but the libraries read them only once."""
+    info = await call(login)
+    assert info is not None
+    assert info.server == "https://10.0.0.1:443"
+    assert info.token_path == str(tmp_path / "token")
+    assert info.ca_path == str(tmp_path / "ca.crt")
+    assert info.default_namespace == "ns1"
+
+
+@pytest.mark.parametrize("login", [login_via_client, login_via_async_client, login_via_pykube])
+async def test_plugins_are_run_by_us(
+    login: Login, kubeconfig: dict[str, Any], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The libraries tell neither when the credentials expire, nor that the plugin has failed."""
+    plugin = Plugin(tmp_path)
+    plugin.bring(token="from-plugin", expirationTimestamp="2030-12-31T23:59:59Z")
+    kubeconfig["users"][0]["user"] = {"exec": plugin.make_stanza()}
+    (tmp_path / "config").write_text(yaml.safe_dump(kubeconfig))
+    set_kubeconfig(monkeypatch, tmp_path / "config")
+    info = await call(login)
+    assert info is not None
+    assert info.as_http_headers() == {"Authorization": "Bearer from-plugin"}
+    assert info.expiration == datetime.datetime(2030, 12, 31, 23, 59, 59, tzinfo=datetime.UTC)
+
+    plugin.behave(stderr="no session", code=1)
+    with pytest.raises(LoginError, match="no session|exit code 1"):
+        await call(login)
+
+
+@pytest.mark.usefixtures("kubeconfig")
+@pytest.mark.parametrize("login", [login_via_client, login_via_async_client, login_via_pykube])
+async def test_proxies_of_the_environment_are_not_taken_from_libraries(
+    login: Login, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is for the settings to decide if they are used."""
+    for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, "http://proxy:3128")
+    info = await call(login)
+    assert info is not None
+    assert info.proxy_url is None
+
+
+@pytest.mark.parametrize("login", [login_via_client, login_via_async_client, login_via_pykube])
+async def test_proxies_and_names_of_kubeconfigs(
+    login: Login, kubeconfig: dict[str, Any], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubeconfig["clusters"][0]["cluster"] |= {"proxy-url": "http://proxy", "tls-server-name": "name"}
+    (tmp_path / "config").write_text(yaml.safe_dump(kubeconfig))
+    set_kubeconfig(monkeypatch, tmp_path / "config")
+    info = await call(login)
+    assert info is not None
+    assert (info.proxy_url, info.tls_server_name) == ("http://proxy", "name")
+
+
+async def call(login: Login) -> ConnectionInfo | None:
+    importlib.import_module(LIBRARIES[login])
+    result = login()
+    return await result if inspect.isawaitable(result) else result

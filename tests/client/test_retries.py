@@ -6,7 +6,7 @@ import email.utils
 import pytest
 
 from kopf._client.errors import APINetworkError, make_error
-from kopf._client.retries import MIN_FORCED_DELAY, get_delay, parse_retry_after
+from kopf._client.retries import MIN_FORCED_DELAY, add_jitter, get_delay, parse_retry_after
 
 
 @pytest.mark.parametrize(
@@ -63,3 +63,9 @@ def test_delays(status: int, retry_after: str | None, backoff: float, enforced: 
 def test_network_errors_have_only_backoffs() -> None:
     assert get_delay(APINetworkError("x"), 5, enforce_retry_after=True) == 5
     assert get_delay(APINetworkError("x"), None, enforce_retry_after=True) is None
+
+
+def test_jitter_makes_pauses_longer_but_slightly() -> None:
+    delays = [add_jitter(10) for _ in range(100)]
+    assert 10 <= min(delays) < max(delays) <= 11
+    assert add_jitter(0) == 0

@@ -138,16 +138,28 @@ async def test_refused_credentials_are_never_accepted_again(vault: Vault) -> Non
     vault.invalidate(await peek(vault), ERROR)
     tasks = [asyncio.create_task(peek(vault)) for _ in range(2)]
     await vault.wait_until_depleted()
-    vault.populate([info("a")])
+    error = r"Ran out of valid credentials: .* The reason: HTTP 401"
+    with pytest.raises(LoginError, match=error):
+        vault.populate([info("a")])
     for task in tasks:
-        with pytest.raises(LoginError, match=r"Ran out of valid credentials: .* The reason: HTTP 401"):
+        with pytest.raises(LoginError, match=error):
             await task
+
+
+async def test_the_memory_of_refused_credentials_is_limited(vault: Vault) -> None:
+    for number in range(1000):
+        vault.populate([info(f"token-{number}")])
+        vault.invalidate(await peek(vault), ERROR)
+    with pytest.raises(LoginError, match=r"Ran out of valid credentials"):
+        vault.populate([info(f"token-{number}") for number in range(950, 1000)])
+    assert len(vault._refused) == 100
 
 
 async def test_login_brings_nothing_at_all(vault: Vault) -> None:
     task = asyncio.create_task(peek(vault))
     await vault.wait_until_depleted()
-    vault.populate([])
+    with pytest.raises(LoginError, match=r"no credentials are found"):
+        vault.populate([])
     with pytest.raises(LoginError, match=r"no credentials are found. Make a kubeconfig available"):
         await task
 
@@ -185,8 +197,10 @@ async def test_unusable_credentials_are_skipped_and_explained(vault: Vault, capl
 async def test_only_unusable_credentials(vault: Vault, tmp_path: pathlib.Path) -> None:
     task = asyncio.create_task(peek(vault))
     await vault.wait_until_depleted()
-    vault.populate([ConnectionInfo(server="http://host", token_path=tmp_path / "absent")])
-    with pytest.raises(LoginError, match=r"The reason: .*No such file .*absent"):
+    error = r"The reason: .*No such file .*absent"
+    with pytest.raises(LoginError, match=error):
+        vault.populate([ConnectionInfo(server="http://host", token_path=tmp_path / "absent")])
+    with pytest.raises(LoginError, match=error):
         await task
 
 
@@ -202,7 +216,8 @@ async def test_expired_credentials_are_dropped(vault: Vault) -> None:
     await asyncio.sleep(600)
     task = asyncio.create_task(peek(vault))
     await vault.wait_until_depleted()
-    vault.populate([])
+    with pytest.raises(LoginError, match=r"The reason: The credentials have expired at 20"):
+        vault.populate([])
     with pytest.raises(LoginError, match=r"The reason: The credentials have expired at 20"):
         await task
 

@@ -220,7 +220,7 @@ def test_namesakes_in_other_namespaces_are_different(steps: Steps) -> None:
         (lambda m: m.begin_listing(), {State.EMPTY, State.LISTING, State.EXPIRED}),
         (lambda m: m.take_page([], "1", []), {State.LISTING}),
         (lambda m: m.finish_listing([]), {State.LISTING}),
-        (lambda m: m.take_object("ADDED", make("a", 1), []), {State.WATCHING}),
+        (lambda m: m.take_object("DELETED", make("a", 1), []), {State.WATCHING, State.LISTING}),
         (lambda m: m.take_bookmark("1"), {State.WATCHING}),
         (lambda m: m.expire(), {State.WATCHING, State.EXPIRED}),
     ],

@@ -23,10 +23,11 @@ from typing import Any
 
 import aiohttp
 
-from kopf._client import retries
+from kopf._client import proxies, retries, tls
 from kopf._client.connections import Connection
 from kopf._client.errors import (
     APIError,
+    APIForbiddenError,
     APINetworkError,
     APIServerError,
     APITooManyRequestsError,
@@ -46,6 +47,7 @@ Payload = bytes | Mapping[str, Any] | list[Any]
 
 JSON = "application/json"
 
+_TEMPORARY_ERRORS = (APINetworkError, APIServerError, APITooManyRequestsError)
 _LARGE_BODY = 2**20  # aiohttp complains of larger bodies if they are not streamed
 
 
@@ -75,11 +77,19 @@ class APIClient:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
         backoffs: Delays | None = None,
+        retry_forbidden: bool = False,
         logger: AnyLogger = logger,
     ) -> bytes:
         """Read an object or a listing."""
         return await self.request(
-            "GET", path, params=params, headers=headers, timeout=timeout, backoffs=backoffs, logger=logger
+            "GET",
+            path,
+            params=params,
+            headers=headers,
+            timeout=timeout,
+            backoffs=backoffs,
+            retry_forbidden=retry_forbidden,
+            logger=logger,
         )
 
     async def post(
@@ -146,6 +156,7 @@ class APIClient:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
         backoffs: Delays | None = None,
+        retry_forbidden: bool = False,
         logger: AnyLogger = logger,
     ) -> bytes:
         """
@@ -153,18 +164,20 @@ class APIClient:
 
         ``timeout`` is for one attempt, in seconds (``settings.networking.request_timeout`` by default).
         ``backoffs`` are the delays between attempts, in seconds (``settings.networking.error_backoffs`` by
-        default).
+        default). ``retry_forbidden`` is for what is permitted to everybody: if it is not, the server is starting,
+        and does not know the permissions yet.
         """
         target = f"{path}?{urllib.parse.urlencode(params)}" if params else path
         body = payload if payload is None or isinstance(payload, bytes) else codec.encode(payload)
         if body is not None:
             headers = {"Content-Type": JSON, **(headers or {})}
         limits = self._get_timeout() if timeout is None else aiohttp.ClientTimeout(total=timeout)
+        temporary_errors = (*_TEMPORARY_ERRORS, APIForbiddenError) if retry_forbidden else _TEMPORARY_ERRORS
         delays = None
         while True:
             try:
                 return await self._send(method, target, body, headers, limits)
-            except (APINetworkError, APIServerError, APITooManyRequestsError) as exc:
+            except temporary_errors as exc:
                 if delays is None:
                     networking = self._settings.networking
                     delays = iter(iter_delays(networking.error_backoffs if backoffs is None else backoffs))
@@ -174,7 +187,7 @@ class APIClient:
                 if delay is None:
                     raise
                 logger.warning("A request has failed and will be repeated in %g seconds: %s", delay, exc)
-            await asyncio.sleep(delay)
+            await asyncio.sleep(retries.add_jitter(delay))
 
     async def stream(
         self, path: str, *, params: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
@@ -198,6 +211,7 @@ class APIClient:
                     connection.make_url(target),
                     headers=headers,
                     timeout=limits,
+                    server_hostname=connection.tls_server_name,
                     raise_for_status=False,
                 ) as response:
                     if response.status < 400:
@@ -208,7 +222,9 @@ class APIClient:
                         return
                     error = _make_error("GET", target, response, await response.read())
                 self._accept_refusal(connection, token, error)
-            except (aiohttp.ClientError, OSError) as exc:
+            except connection.errors as exc:
+                if tls.find_error(exc) is not None and self._vault.renew(connection):
+                    continue
                 is_timed_out = isinstance(exc, TimeoutError) and not isinstance(exc, aiohttp.ServerTimeoutError)
                 if is_open and is_timed_out:
                     return
@@ -253,6 +269,7 @@ class APIClient:
                     data=data,
                     headers=headers,
                     timeout=limits,
+                    server_hostname=connection.tls_server_name,
                     raise_for_status=False,  # ready-made sessions may have it, while the body is needed
                 ) as response:
                     content = await response.read()
@@ -260,7 +277,9 @@ class APIClient:
                         return content
                     error = _make_error(method, target, response, content)
                 self._accept_refusal(connection, token, error)
-            except (aiohttp.ClientError, OSError) as exc:
+            except connection.errors as exc:
+                if tls.find_error(exc) is not None and self._vault.renew(connection):
+                    continue
                 raise _make_network_error(method, connection.credentials.server, target, exc) from exc
             finally:
                 self._vault.release(connection)
@@ -270,7 +289,7 @@ class APIClient:
         if not isinstance(error, APIUnauthorizedError):
             raise error
         # The token can be renewed while the request is underway: then it is not this one that was refused.
-        if connection.token == token and not connection.reload_token():
+        if connection.token == token and not self._vault.renew(connection):
             self._vault.invalidate(connection, error)
 
 
@@ -296,4 +315,5 @@ def _make_error(method: str, target: str, response: aiohttp.ClientResponse, cont
 def _make_network_error(method: str, server: str, target: str, exc: Exception) -> APINetworkError:
     reason = str(exc) or ("no response in time" if isinstance(exc, TimeoutError) else type(exc).__name__)
     path = target.partition("?")[0]
-    return APINetworkError(f"{method} {server.rstrip('/')}{path}: {reason}")
+    hint = tls.get_hint(exc) or proxies.get_hint(exc)
+    return APINetworkError(f"{method} {server.rstrip('/')}{path}: {reason}{'. ' + hint if hint else ''}")

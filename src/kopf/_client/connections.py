@@ -10,24 +10,21 @@ import asyncio
 import datetime
 import functools
 import importlib.metadata
-import ssl
 
 import aiohttp
 import yarl
 
 from kopf._client.credentials import ConnectionInfo, Credentials, make_http_headers
+from kopf._client.proxies import Route, make_route
+from kopf._settings.settings import NetworkingSettings
 
-TOKEN_CHECK_INTERVAL = 60.0
+CHECK_INTERVAL = 60.0
 """
-How often the files with tokens are read again, in seconds. The kubelet renews tokens minutes before they
-expire.
+How often the files with tokens and certificates are read again, in seconds. The kubelet renews tokens minutes
+before they expire.
 """
 
-KEEPALIVE_TIMEOUT = 45.0
-"""
-How long an unused TCP connection is kept, in seconds. API servers and load balancers drop them after 60 or
-more.
-"""
+Identity = tuple[Credentials, str | None, bytes | None]
 
 
 class Connection:
@@ -41,17 +38,20 @@ class Connection:
 
     __slots__ = (
         "_base",
+        "_certificates",
+        "_check_at",
         "_loop",
-        "_token_check_at",
         "credentials",
         "deadline",
+        "errors",
         "retired",
         "session",
+        "tls_server_name",
         "token",
         "users",
     )
 
-    def __init__(self, credentials: Credentials, *, trust_env: bool = False) -> None:
+    def __init__(self, credentials: Credentials, settings: NetworkingSettings) -> None:
         self.credentials = credentials
         self.users = 0
         """How many requests use it right now."""
@@ -59,14 +59,23 @@ class Connection:
         """Whether it is not given to new requests, and is to be closed after the last of the current ones."""
         self._loop = asyncio.get_running_loop()
         self._base = credentials.server.rstrip("/")
-        self._token_check_at: float | None = None
+        self._check_at: float | None = None
+        self._certificates: bytes | None = None
         self.token: str | None = None
         """The token in use: files of tokens change."""
+        self.tls_server_name: str | None = None
+        """Whom the certificate of the server must be for, if not for the host."""
+        self.errors: tuple[type[Exception], ...] = (aiohttp.ClientError, OSError)
+        """Everything that means that the network is to blame."""
         if isinstance(credentials, ConnectionInfo):
+            # The certificates are read before they are loaded: if they are replaced meanwhile, it will be noticed.
+            self._certificates = credentials.digest_certificates()
             self.token = credentials.read_token()
-            self.session = _create_session(credentials, self.token, trust_env=trust_env)
-            if credentials.token_path is not None:
-                self._token_check_at = self._loop.time() + TOKEN_CHECK_INTERVAL
+            self.tls_server_name = credentials.tls_server_name
+            self._check_at = self._loop.time() + CHECK_INTERVAL if credentials.has_files else None
+            route = _make_route(credentials, settings)
+            self.errors = route.errors
+            self.session = _create_session(credentials, self.token, route, settings)
         else:
             self.session = credentials.aiohttp_session
         self.deadline = self._get_deadline()
@@ -79,24 +88,22 @@ class Connection:
         return self._loop.time() + (expiration - datetime.datetime.now(datetime.UTC)).total_seconds()
 
     @property
-    def identity(self) -> tuple[Credentials, str | None]:
-        """What makes the credentials different from others: the same file can have another token."""
-        return self.credentials, self.token
+    def identity(self) -> Identity:
+        """What makes the credentials different from others: the same files can have another content."""
+        return self.credentials, self.token, self._certificates
 
     def make_url(self, target: str) -> yarl.URL:
         """Make a full URL of an already quoted path & query."""
         return yarl.URL(self._base + target, encoded=True)
 
-    def keep_token_fresh(self) -> None:
-        """Read the file of the token again if it is time for it."""
-        if self._token_check_at is not None and self._loop.time() >= self._token_check_at:
-            self.reload_token()
+    def is_due(self) -> bool:
+        """Tell if it is time to look if the files have changed."""
+        return self._check_at is not None and self._loop.time() >= self._check_at
 
     def reload_token(self) -> bool:
         """Read the file of the token again. Tell if the token has changed."""
         if not isinstance(self.credentials, ConnectionInfo) or self.credentials.token_path is None:
             return False
-        self._token_check_at = self._loop.time() + TOKEN_CHECK_INTERVAL
         try:
             token = self.credentials.read_token()
         except OSError:
@@ -109,23 +116,59 @@ class Connection:
         self.session.headers.update(make_http_headers(self.credentials, token))
         return True
 
+    def check_certificates(self) -> bool:
+        """Tell if the files of certificates & keys have changed, so that the connection must be made anew."""
+        self._check_at = None if self._check_at is None else self._loop.time() + CHECK_INTERVAL
+        if not isinstance(self.credentials, ConnectionInfo):
+            return False
+        try:
+            return self._certificates != self.credentials.digest_certificates()
+        except OSError:
+            return False  # half-way of being replaced, as above
+
     async def close(self) -> None:
         """Close all TCP connections."""
         await self.session.close()
 
 
-def _create_session(info: ConnectionInfo, token: str | None, *, trust_env: bool) -> aiohttp.ClientSession:
-    context: ssl.SSLContext | bool = info.as_ssl_context() if info.server.startswith("https:") else True
+def _make_route(info: ConnectionInfo, settings: NetworkingSettings) -> Route:
+    is_secure = info.server.startswith("https:")
+    route = make_route(info.proxy_url, info.as_ssl_context(strict_x509=settings.strict_x509) if is_secure else True)
+    if info.tls_server_name is not None and route.is_socks:
+        raise ValueError(
+            "The TLS server name cannot be used with SOCKS proxies: use that name in the address of the server."
+        )
+    return route
+
+
+class AbortingResponse(aiohttp.ClientResponse):
+    """
+    A response that breaks its TCP connection if it is abandoned: a watch stream when it is stopped, as a rule.
+
+    Otherwise, the goodbyes of TLS are exchanged in the background, and nobody waits for them: neither the session
+    when it is closed, nor the event loop when it ends, so the sockets would be left open.
+    """
+
+    def close(self) -> None:
+        """Abandon what is not read yet, and the connection with it."""
+        if self.connection is not None and self.connection.transport is not None:
+            self.connection.transport.abort()
+        super().close()
+
+
+def _create_session(
+    info: ConnectionInfo, token: str | None, route: Route, settings: NetworkingSettings
+) -> aiohttp.ClientSession:
     headers = {"Accept": "application/json", "User-Agent": get_user_agent(), **make_http_headers(info, token)}
     return aiohttp.ClientSession(
-        # Every watch stream occupies one TCP connection: with a limit, they would starve regular requests.
-        connector=aiohttp.TCPConnector(limit=0, ssl=context, keepalive_timeout=KEEPALIVE_TIMEOUT),
+        connector=route.connector,
         headers=headers,
         # API servers compress only what is large, i.e. listings, and those ask for it themselves.
         skip_auto_headers=("Accept-Encoding",),
         cookie_jar=aiohttp.DummyCookieJar(),
-        proxy=info.proxy_url,
-        trust_env=info.trust_env or trust_env,
+        response_class=AbortingResponse,
+        proxy=route.http_proxy,
+        trust_env=info.trust_env or settings.trust_env,
     )
 
 

@@ -11,6 +11,7 @@ import base64
 import binascii
 import dataclasses
 import datetime
+import hashlib
 import os
 import ssl
 import tempfile
@@ -40,8 +41,13 @@ class ConnectionInfo:
     which is read again when the file changes (service account tokens are renewed hourly).
 
     ``expiration`` is when the credentials stop being used; with no timezone, it is in UTC. Credentials with
-    higher ``priority`` are preferred. ``proxy_url`` is the proxy to go through; ``trust_env`` is for the
-    proxies of the environment variables.
+    higher ``priority`` are preferred. ``proxy_url`` is the proxy to go through: ``http://``, ``https://``, or, with
+    the extra ``socks`` installed, ``socks5://`` & ``socks4://``; ``trust_env`` is for the proxies of the
+    environment variables.
+
+    ``tls_server_name`` is whom the certificate of the server must be for, if not for the host in ``server``.
+    ``strict_x509`` tells whether the certificates must follow RFC 5280 to the letter; ``None`` is for
+    ``settings.networking.strict_x509``.
     """
 
     server: str
@@ -62,6 +68,8 @@ class ConnectionInfo:
     private_key_data: str | bytes | None = dataclasses.field(default=None, repr=False)
     proxy_url: str | None = None
     trust_env: bool = False
+    tls_server_name: str | None = None
+    strict_x509: bool | None = None
 
     def __post_init__(self) -> None:
         for name, path, data in (
@@ -74,16 +82,21 @@ class ConnectionInfo:
                 raise ValueError(f"Both the {name} path & data are set, only one of them is needed.")
         object.__setattr__(self, "expiration", as_utc(self.expiration))
 
-    def as_ssl_context(self) -> ssl.SSLContext:
+    def as_ssl_context(self, *, strict_x509: bool | None = None) -> ssl.SSLContext:
         """
         Make the TLS settings: whom to trust, and which client certificate to show.
 
-        Raises :class:`OSError` (:class:`ssl.SSLError` included) if the files or data are unusable.
+        ``strict_x509`` is used unless the credentials have their own; ``None`` leaves it to Python (strict since
+        3.13). Raises :class:`OSError` (:class:`ssl.SSLError` included) if the files or data are unusable.
         """
         context = ssl.create_default_context(
             cafile=None if self.ca_path is None else _expand(self.ca_path),
             cadata=None if self.ca_data is None else decode_pem(self.ca_data).decode("ascii"),
         )
+        strict = self.strict_x509 if self.strict_x509 is not None else strict_x509
+        if strict is not None:
+            others = context.verify_flags & ~ssl.VERIFY_X509_STRICT
+            context.verify_flags = others | (ssl.VERIFY_X509_STRICT if strict else 0)
         if self.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -115,6 +128,25 @@ class ConnectionInfo:
         Aiohttp refuses the header and its own way combined, and its own way is deprecated there.
         """
         return None
+
+    @property
+    def has_files(self) -> bool:
+        """Whether anything of it is in files, which can change."""
+        paths = (self.ca_path, self.certificate_path, self.private_key_path, self.token_path)
+        return any(path is not None for path in paths)
+
+    def digest_certificates(self) -> bytes:
+        """
+        Tell one state of the files with certificates & keys from another: these are replaced when they are renewed.
+
+        Raises :class:`OSError` if they are unreadable.
+        """
+        digest = hashlib.blake2b(digest_size=16)
+        for path in (self.ca_path, self.certificate_path, self.private_key_path):
+            if path is not None:
+                with open(_expand(path), "rb") as file:
+                    digest.update(file.read())
+        return digest.digest()
 
     def read_token(self) -> str | None:
         """

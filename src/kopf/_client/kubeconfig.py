@@ -4,11 +4,15 @@ Login of a person: by the kubeconfig files, the way ``kubectl`` reads them.
 The rules are of "Organizing Cluster Access Using kubeconfig Files" of the Kubernetes documentation: the files
 listed in ``KUBECONFIG`` are merged, whatever comes first wins, absent files are skipped, and relative paths
 inside a file are relative to that file.
+
+What cannot be followed is refused, not ignored: the operator must not talk to the cluster as somebody else than it
+was told to.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import pathlib
 from collections.abc import Mapping
@@ -17,12 +21,25 @@ from typing import Any
 import yaml
 
 from kopf._client.credentials import ConnectionInfo, LoginError, decode_pem
+from kopf._client.exec_plugins import run_plugin
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_KUBECONFIG = "~/.kube/config"
 
 _CLUSTER_PATHS = ("certificate-authority",)
 _USER_PATHS = ("client-certificate", "client-key", "tokenFile")
-_PLUGINS = ("exec", "auth-provider")
+_IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
+_SUCCESSORS = {
+    "gcp": "Install `gke-gcloud-auth-plugin`, and run `gcloud container clusters get-credentials …`.",
+    "azure": "Install `kubelogin`, and run `kubelogin convert-kubeconfig`.",
+    "oidc": "Install the plugin `kubectl oidc-login`, and run `kubectl oidc-login setup …`.",
+}
+_ANY_SUCCESSOR = "Replace it with an exec plugin, as it is said in the documentation of your cluster's provider."
+
+
+class AuthProviderError(LoginError):
+    """The kubeconfig relies on an ``auth-provider``: Kubernetes has abandoned them, though some libraries have not."""
 
 
 @dataclasses.dataclass
@@ -36,6 +53,11 @@ class Kubeconfig:
     users: dict[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
     @property
+    def where(self) -> str:
+        """Where it comes from, for messages."""
+        return ", ".join(str(path) for path in self.paths)
+
+    @property
     def is_empty(self) -> bool:
         """Whether there is nothing in the files, or no files: e.g. ``kubectl config`` leaves such files."""
         return not (self.current_context or self.contexts or self.clusters)
@@ -46,11 +68,19 @@ def login_with_kubeconfig(**_: Any) -> ConnectionInfo | None:
     Log in by the current context of the kubeconfig files; ``None`` if there are no files or nothing in them.
 
     The files are taken from ``KUBECONFIG`` if it is set, otherwise ``~/.kube/config``. Raises
-    :class:`LoginError` if the files are malformed, inconsistent, or rely on authentication plugins.
+    :class:`LoginError` if the files are malformed or inconsistent, or an ``exec`` plugin has failed. The plugin
+    blocks the thread while it runs: in ``async def`` handlers, use :func:`asyncio.to_thread`.
     """
-    source = os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG
-    config = read_kubeconfigs([path for path in source.split(os.pathsep) if path])
+    config = read_current_kubeconfig()
+    if not config.paths and os.environ.get("KUBECONFIG"):
+        logger.warning("There is no such file as KUBECONFIG says: %s", os.environ["KUBECONFIG"])
     return None if config.is_empty else make_connection_info(config)
+
+
+def read_current_kubeconfig() -> Kubeconfig:
+    """Read & merge the files of ``KUBECONFIG``, or ``~/.kube/config``; it raises :class:`LoginError`."""
+    source = os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG
+    return read_kubeconfigs([path for path in source.split(os.pathsep) if path])
 
 
 def read_kubeconfigs(paths: list[str]) -> Kubeconfig:
@@ -70,31 +100,33 @@ def make_connection_info(config: Kubeconfig) -> ConnectionInfo:
     """
     Get the endpoint & credentials of the current context. Raises :class:`LoginError` if it is not possible.
     """
-    where = ", ".join(str(path) for path in config.paths)
-    if not config.current_context:
-        raise LoginError(f"No current context in {where}: choose one with `kubectl config use-context …`.")
-    context = _get_entry(config.contexts, "context", config.current_context, where)
-    cluster = _get_entry(config.clusters, "cluster", context.get("cluster"), where)
-    user = _get_entry(config.users, "user", context["user"], where) if context.get("user") else {}
+    where = config.where
+    context, cluster, user = get_context(config)
     if not cluster.get("server"):
         raise LoginError(f"The cluster {context['cluster']!r} has no server in {where}.")
-    _refuse_plugins(user, context.get("user"), where)
+    _refuse_unsupported(user, context.get("user"), where)
     try:
         return ConnectionInfo(
             server=cluster["server"],
             default_namespace=context.get("namespace") or None,
             proxy_url=cluster.get("proxy-url") or None,
+            tls_server_name=cluster.get("tls-server-name") or None,
             insecure=cluster.get("insecure-skip-tls-verify"),
-            username=user.get("username"),
-            password=user.get("password"),
-            token_path=user.get("tokenFile") or None,
-            token=None if user.get("tokenFile") else user.get("token") or None,
             **_get_path_or_data("ca", cluster, "certificate-authority"),
-            **_get_path_or_data("certificate", user, "client-certificate"),
-            **_get_path_or_data("private_key", user, "client-key"),
+            **_get_credentials(user, context.get("user"), cluster),
         )
     except ValueError as exc:
         raise LoginError(f"The context {config.current_context!r} of {where} is unusable: {exc}") from exc
+
+
+def get_context(config: Kubeconfig) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
+    """Get the current context, its cluster and user. Raises :class:`LoginError` if there are no such."""
+    if not config.current_context:
+        raise LoginError(f"No current context in {config.where}: choose one with `kubectl config use-context …`.")
+    context = _get_entry(config.contexts, "context", config.current_context, config.where)
+    cluster = _get_entry(config.clusters, "cluster", context.get("cluster"), config.where)
+    user = _get_entry(config.users, "user", context["user"], config.where) if context.get("user") else {}
+    return context, cluster, user
 
 
 def _read_file(path: pathlib.Path) -> Mapping[str, Any] | None:
@@ -123,7 +155,15 @@ def _merge(config: Kubeconfig, content: Mapping[str, Any], path: pathlib.Path) -
                 raise LoginError(f"The kubeconfig {path} has an entry with no name in {section!r}.")
             value = entry.get(key) or {}
             absolute = {name: str(path.absolute().parent / value[name]) for name in path_fields if value.get(name)}
-            entries.setdefault(entry["name"], {**value, **absolute})
+            entries.setdefault(entry["name"], {**value, **absolute, **_locate_plugin(value, path)})
+
+
+def _locate_plugin(value: Mapping[str, Any], path: pathlib.Path) -> Mapping[str, Any]:
+    """Commands with slashes are relative to their file as all other paths, those without are looked for in ``PATH``."""
+    plugin = value.get("exec")
+    if not plugin or os.path.basename(plugin.get("command") or "") == (plugin.get("command") or ""):
+        return {}
+    return {"exec": {**plugin, "command": str(path.absolute().parent / plugin["command"])}}
 
 
 def _get_entry(entries: Mapping[str, Mapping[str, Any]], kind: str, name: str | None, where: str) -> Mapping[str, Any]:
@@ -133,14 +173,40 @@ def _get_entry(entries: Mapping[str, Mapping[str, Any]], kind: str, name: str | 
     return entries[name]
 
 
-def _refuse_plugins(user: Mapping[str, Any], name: str | None, where: str) -> None:
-    for plugin in _PLUGINS:
-        if user.get(plugin):
-            raise LoginError(
-                f"The user {name!r} of {where} authenticates with an external plugin ({plugin!r}), "
-                "which needs a Kubernetes client library: install it with `pip install kubernetes`, "
-                "and log in via kopf.login_via_client(); or use a token or a client certificate."
-            )
+def _refuse_unsupported(user: Mapping[str, Any], name: str | None, where: str) -> None:
+    impersonation = [key for key in _IMPERSONATION if user.get(key)]
+    if impersonation:
+        raise LoginError(
+            f"The user {name!r} of {where} impersonates somebody else ({', '.join(map(repr, impersonation))}), "
+            "which is not supported. Log in as the intended user, e.g. with `kubectl create token …`."
+        )
+    if user.get("auth-provider"):
+        provider = user["auth-provider"].get("name")
+        raise AuthProviderError(
+            f"The user {name!r} of {where} relies on the auth-provider {provider!r}, which Kubernetes itself does not "
+            f"support anymore. {_SUCCESSORS.get(provider, _ANY_SUCCESSOR)}"
+        )
+
+
+def _get_credentials(user: Mapping[str, Any], name: str | None, cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Get what is in the kubeconfig itself, or what the plugin brings if there is nothing, as in kubectl.
+
+    The latter is used until it expires or is refused, and then the plugin is run by another login.
+    """
+    certificates = {
+        **_get_path_or_data("certificate", user, "client-certificate"),
+        **_get_path_or_data("private_key", user, "client-key"),
+    }
+    if user.get("tokenFile"):
+        return {"token_path": user["tokenFile"], **certificates}
+    static = {field: user[field] for field in ("username", "password", "token") if user.get(field)}
+    if static or not user.get("exec"):
+        return {**static, **certificates}
+    dynamic = run_plugin(user["exec"], cluster, user=str(name))
+    return dataclasses.asdict(dynamic) if dynamic.certificate_data else {
+        "token": dynamic.token, "expiration": dynamic.expiration, **certificates
+    }
 
 
 def _get_path_or_data(prefix: str, entry: Mapping[str, Any], key: str) -> dict[str, Any]:

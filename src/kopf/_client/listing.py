@@ -16,9 +16,17 @@ from kopf._settings.settings import OperatorSettings
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
 
-DEFAULT_PAGE_SIZE = 500
+FIRST_PAGE = 500
+"""How many objects are asked for when it is not known yet how large they are."""
+
+PAGE_SIZE = 16 * 1024 * 1024
+"""How large the next pages are, in bytes: small objects come by thousands, large ones do not fill the memory."""
 
 _HEADERS = {"Accept-Encoding": "gzip"}
+
+
+class ShardingError(Exception):
+    """The server has ignored the shard selector: all objects would be handled in every shard."""
 
 
 class ListPage(msgspec.Struct, gc=False):
@@ -33,6 +41,7 @@ class ListPage(msgspec.Struct, gc=False):
 class _ListMeta(msgspec.Struct, gc=False):
     resourceVersion: str = ""
     continue_: str | None = msgspec.field(name="continue", default=None)
+    shardInfo: dict[str, str] | None = None
 
 
 class _List(msgspec.Struct, gc=False):
@@ -56,8 +65,8 @@ async def list_pages(
     """
     List all objects of the resource in the namespace (in the whole cluster if ``None``), page by page.
 
-    The page is of ``settings.watching.chunk_size`` objects, 500 by default; with ``paged=False``, it is one
-    page. Only the objects that match the server-side selectors of the settings are listed, if those are set.
+    The page is of ``settings.watching.chunk_size`` objects; by default, of as many as take a reasonable memory. With
+    ``paged=False``, it is one page. Only the objects that match the server-side selectors of the settings are listed, if those are set.
 
     Raises :class:`APIGoneError` if it takes so long (minutes) that the snapshot is not available anymore: the
     listing must be started anew. Raises other errors as requests do, and :class:`ValueError` if the response
@@ -66,16 +75,24 @@ async def list_pages(
     path = resource.get_url(namespace=namespace)
     params = get_selectors(settings, resource)
     if paged:
-        params["limit"] = str(settings.watching.chunk_size or DEFAULT_PAGE_SIZE)
+        params["limit"] = str(settings.watching.chunk_size or FIRST_PAGE)
     while True:
-        listing = _decode_list(await api.get(path, params=params, headers=_HEADERS))
+        content = await api.get(path, params=params, headers=_HEADERS)
+        listing = _decode_list(content)
+        if "shardSelector" in params and not listing.metadata.shardInfo:
+            raise ShardingError(
+                f"The server ignores settings.watching.shard_selectors for {resource.name!r}: it needs Kubernetes 1.36 "
+                "or newer, with the feature ServerSideShardedListWatch enabled."
+            )
         kind = listing.kind.removesuffix("List") if listing.kind else resource.kind
         # Copies of raw objects let the page go: otherwise, each of them would keep the whole page in memory.
         objects = [
             KubeObject.from_json(bytes(raw), api_version=listing.apiVersion, kind=kind) for raw in listing.items or ()
         ]
         token, version = listing.metadata.continue_, listing.metadata.resourceVersion
-        del listing
+        if paged and objects and settings.watching.chunk_size is None:
+            params["limit"] = str(max(FIRST_PAGE, PAGE_SIZE * len(objects) // len(content)))
+        del listing, content
         yield ListPage(objects, version)
         if not token:
             return
@@ -87,5 +104,6 @@ def get_selectors(settings: OperatorSettings, resource: Resource) -> dict[str, s
     selectors: list[tuple[str, Mapping[str, str]]] = [
         ("labelSelector", settings.watching.label_selectors),
         ("fieldSelector", settings.watching.field_selectors),
+        ("shardSelector", settings.watching.shard_selectors),
     ]
     return {param: values[resource.name] for param, values in selectors if resource.name in values}

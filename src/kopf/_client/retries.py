@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import email.utils
 import math
+import random
 
 from kopf._client.errors import APIError, APINetworkError, APITooManyRequestsError
 
@@ -17,6 +18,18 @@ MIN_FORCED_DELAY = 1.0
 """
 The shortest pause, in seconds, when the server keeps asking to slow down and all own delays are used up.
 """
+
+
+MAX_JITTER = 0.1
+"""
+By how much the pauses are made longer by random, as a share of them: those who have failed together, e.g. the patches
+of many objects when the server was restarted, do not come back together.
+"""
+
+
+def add_jitter(delay: float) -> float:
+    """Make the pause slightly longer, never shorter."""
+    return delay * random.uniform(1, 1 + MAX_JITTER)
 
 
 def get_delay(error: APIError | APINetworkError, backoff: float | None, *, enforce_retry_after: bool) -> float | None:

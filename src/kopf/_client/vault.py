@@ -8,22 +8,29 @@ Guarantees:
 
 * Only the very connection that was refused is invalidated: others, including those that replaced it, stay.
 * A session is never closed while it has requests in flight, and is always closed after the last of them.
-* Credentials once refused are never accepted again, so there are no endless loops of re-logins: if a login
-  brings nothing else, those who wait get :class:`LoginError` with the reason.
+* Credentials once refused are not accepted again, so there are no endless loops of re-logins: if a login
+  brings nothing else, both it and those who wait get :class:`LoginError` with the reason.
+* Files with tokens & certificates are read again when they are old or refused. If the certificates have changed,
+  there is a new connection for new requests, and the old one stays until the last of its requests is over.
 """
 
 from __future__ import annotations
 
 import asyncio
+import datetime
 import logging
 import random
 from collections.abc import Iterable
 
-from kopf._client.connections import Connection
+from kopf._client.connections import Connection, Identity
 from kopf._client.credentials import Credentials, LoginError
+from kopf._client.errors import APIUnauthorizedError
 from kopf._settings.settings import OperatorSettings
 
 logger = logging.getLogger(__name__)
+
+_MAX_REFUSED = 100
+"""How many refused credentials to remember: those with tokens of minutes would pile up over months."""
 
 
 class Vault:
@@ -39,7 +46,7 @@ class Vault:
         self._connections: list[Connection] = []
         self._best: list[Connection] = []
         self._next_deadline: float | None = None
-        self._refused: set[tuple[Credentials, str | None]] = set()
+        self._refused: dict[Identity, None] = {}
         self._last_error: Exception | None = None
         self._retired: set[Connection] = set()
         self._closing: set[asyncio.Task[None]] = set()
@@ -72,18 +79,44 @@ class Vault:
         Exclude a connection, as its credentials are refused; it is closed when all of its requests are over.
         """
         if not connection.retired:
-            self._refused.add(connection.identity)
+            self._refused[connection.identity] = None
+            while len(self._refused) > _MAX_REFUSED:
+                del self._refused[next(iter(self._refused))]
             self._last_error = error
             self._retire(connection)
 
+    def renew(self, connection: Connection) -> bool:
+        """
+        Read the files of the credentials again. Tell if something is new, and so if it is worth trying again.
+        """
+        if connection.retired:
+            return True
+        is_renewed = connection.reload_token()
+        if not connection.check_certificates():
+            return is_renewed
+        try:
+            replacement = Connection(connection.credentials, self._settings.networking)
+        except (OSError, ValueError) as exc:  # half-way of being replaced: e.g. the key is not of the certificate
+            logger.debug("The renewed certificates cannot be used yet: %s", exc)
+            return is_renewed
+        if replacement.identity in self._refused:
+            self._discard(replacement)
+            return is_renewed
+        self._connections.append(replacement)
+        self._retire(connection)
+        return True
+
     def populate(self, credentials: Iterable[Credentials]) -> None:
-        """Add what a login has brought. If there is nothing usable at all, fail those who wait."""
+        """
+        Add what a login has brought. If there is nothing usable at all, fail those who wait, and raise
+        :class:`LoginError`.
+        """
         if self._closed:
             return
         known = {connection.identity for connection in self._connections}
         for item in credentials:
             try:
-                connection = Connection(item, trust_env=self._settings.networking.trust_env)
+                connection = Connection(item, self._settings.networking)
             except (OSError, ValueError) as exc:
                 logger.warning("The credentials for %s cannot be used: %s", item.server, exc)
                 self._last_error = exc
@@ -95,9 +128,10 @@ class Vault:
                 self._connections.append(connection)
         self._rank()
         if self._pick() is None:
-            self.fail(self._explain())
-        else:
-            self._wake_up(None)
+            error = self._explain()
+            self.fail(error)
+            raise error
+        self._wake_up(None)
 
     def fail(self, error: LoginError) -> None:
         """Tell those who wait that there is nothing to wait for: the login has failed."""
@@ -125,8 +159,11 @@ class Vault:
         while best:
             connection = best[0] if len(best) == 1 else random.choice(best)
             if not connection.session.closed:
-                connection.keep_token_fresh()
-                return connection
+                if not connection.is_due():
+                    return connection
+                self.renew(connection)
+                best = self._best
+                continue
             # Sessions made by login handlers can be closed by their makers.
             self.invalidate(connection, LoginError(f"The session for {connection.credentials.server} is closed."))
             best = self._best
@@ -143,7 +180,10 @@ class Vault:
         now = asyncio.get_running_loop().time()
         for connection in [*self._connections]:
             if connection.deadline is not None and now >= connection.deadline:
-                self._last_error = LoginError(f"The credentials have expired at {connection.credentials.expiration}.")
+                self._last_error = LoginError(
+                    f"The credentials have expired at {connection.credentials.expiration}, and it is "
+                    f"{datetime.datetime.now(datetime.UTC)} by the local clock."
+                )
                 self._retire(connection)
 
     def _retire(self, connection: Connection) -> None:
@@ -197,8 +237,11 @@ class Vault:
                 "Cannot log in: no credentials are found. Make a kubeconfig available (via KUBECONFIG or "
                 "in ~/.kube/config), run in a pod with a service account, or add a @kopf.on.login() handler."
             )
+        advice = ""
+        if isinstance(self._last_error, APIUnauthorizedError):
+            advice = ". Renew the credentials, e.g. the token in the kubeconfig; check that they are of this cluster."
         error = LoginError(
-            f"Ran out of valid credentials: the login has brought nothing new. The reason: {self._last_error}"
+            f"Ran out of valid credentials: the login has brought nothing new. The reason: {self._last_error}{advice}"
         )
         error.__cause__ = self._last_error
         return error

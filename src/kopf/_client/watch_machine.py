@@ -109,20 +109,24 @@ class WatchMachine:
             self._unseen.discard(key)
             self._take(key, obj, None, events)
 
-    def finish_listing(self, events: list[WatchEvent]) -> None:
-        """Conclude that the listing is complete: what was not in it, is not there anymore."""
+    def finish_listing(self, events: list[WatchEvent], version: str | None = None) -> None:
+        """
+        Conclude that the listing is complete: what was not in it, is not there anymore.
+
+        The version is that of the listing, unless specified: streams tell it in the end.
+        """
         self._expect(State.LISTING)
         for key in sorted(self._unseen):
             self._forget(key, events)
         self._unseen = set()
-        self.version = self._listed_version
+        self.version = self._listed_version if version is None else version
         self.state = State.WATCHING
         self._is_initial = False
         events.append(LISTED)
 
     def take_object(self, type_: RawEventType, obj: KubeObject, events: list[WatchEvent]) -> None:
-        """Take an event of the watch stream."""
-        self._expect(State.WATCHING)
+        """Take an event of the watch stream; of a streamed listing, only the deletions."""
+        self._expect(State.WATCHING, State.LISTING)
         head = obj.head
         key = f"{head.namespace or ''}/{head.name}"
         if type_ == "DELETED":

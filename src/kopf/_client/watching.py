@@ -4,6 +4,9 @@ The watcher: everything that happens to the objects of one resource, forever, in
 It is a loop around the state machine, which knows what to do next: list or watch. The failures that pass by
 themselves are waited out here with growing pauses: a watcher never dies of a broken network or an overloaded
 server.
+
+If it is asked for, and the server can do it (KEP-3157, Kubernetes 1.32 and newer), the listing is the beginning of the
+stream: all objects come as if they were added, then a bookmark with a special annotation, and then the changes.
 """
 
 from __future__ import annotations
@@ -13,15 +16,18 @@ import contextlib
 import logging
 import math
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 import msgspec
 
 from kopf._client.api import APIClient
 from kopf._client.errors import (
+    APIClientError,
     APIError,
+    APIForbiddenError,
     APIGoneError,
     APINetworkError,
+    APINotFoundError,
     APIServerError,
     APITooManyRequestsError,
     make_error,
@@ -49,6 +55,10 @@ SHORT_STREAM = 1.0
 """A stream that brings nothing and ends sooner than this, in seconds, is considered a failure."""
 
 
+_INITIAL_END = "k8s.io/initial-events-end"
+_INITIAL_TYPES = frozenset({"ADDED", "MODIFIED", "BOOKMARK"})
+
+
 class BrokenStreamError(Exception):
     """The stream has something unusable, e.g. a garbled line or an error: it is to be reopened."""
 
@@ -72,7 +82,13 @@ _decode_line = msgspec.json.Decoder(_Line).decode
 
 
 async def watch_batches(
-    api: APIClient, settings: OperatorSettings, resource: Resource, namespace: str | None = None
+    api: APIClient,
+    settings: OperatorSettings,
+    resource: Resource,
+    namespace: str | None = None,
+    *,
+    machine: WatchMachine | None = None,
+    on_activity: Callable[[], None] = lambda: None,
 ) -> AsyncGenerator[list[WatchEvent], None]:
     """
     List and then watch the objects of the resource in the namespace (in the whole cluster if ``None``),
@@ -82,11 +98,17 @@ async def watch_batches(
     machine. The next page of a listing or the next chunk of a stream is only read when the consumer asks for
     the next batch.
 
+    With a ``machine``, what it already knows is not reported again, and what vanished meanwhile is: it remains with
+    the caller, and so the watching can be interrupted and continued.
+
+    ``on_activity`` is called whenever anything comes from the server, even if it makes no events (e.g. bookmarks).
+
     Network errors, HTTP 5xx & 429, expired versions, broken and silent streams are overcome here. Raises
     other :class:`APIError`, such as 403 or 404 (:class:`APIForbiddenError`, :class:`APINotFoundError`), and
     :class:`LoginError`: these do not pass by themselves.
     """
-    watcher = _Watcher(api, settings, resource, namespace)
+    machine = machine if machine is not None else WatchMachine(resource)
+    watcher = _Watcher(api, settings, resource, namespace, machine, on_activity)
     logger.debug("Starting the watch-stream for %r %s.", resource, watcher.scope)
     try:
         async with contextlib.aclosing(watcher.run()) as batches:
@@ -97,13 +119,24 @@ async def watch_batches(
 
 
 class _Watcher:
-    def __init__(self, api: APIClient, settings: OperatorSettings, resource: Resource, namespace: str | None) -> None:
+    def __init__(
+        self,
+        api: APIClient,
+        settings: OperatorSettings,
+        resource: Resource,
+        namespace: str | None,
+        machine: WatchMachine,
+        on_activity: Callable[[], None],
+    ) -> None:
         self._api = api
         self._settings = settings
         self._resource = resource
         self._namespace = namespace
-        self._machine = WatchMachine(resource)
+        self._machine = machine
+        self._on_activity = on_activity
         self._is_paged = True
+        # Only listings tell if the shards are respected.
+        self._is_streamed = settings.watching.initial_streaming and not settings.watching.shard_selectors
         self._is_productive = False
         self._failures = 0
         self._broken_streams = 0
@@ -115,15 +148,35 @@ class _Watcher:
         while True:
             self._is_productive = False
             is_listing = self._machine.state is not State.WATCHING
-            async with contextlib.aclosing(self._list() if is_listing else self._watch()) as batches:
+            async with contextlib.aclosing(self._proceed(is_listing)) as batches:
                 try:
                     async for events in batches:
                         yield events
-                    delay = 0.0 if is_listing else self._accept_end()
+                    delay = 0.0 if is_listing and not self._is_streamed else self._accept_end()
                 except _TEMPORARY_ERRORS as exc:
                     delay = self._accept_failure(exc)
             if delay > 0:
                 await asyncio.sleep(delay)
+
+    def _proceed(self, is_listing: bool) -> AsyncGenerator[list[WatchEvent], None]:
+        if not is_listing:
+            return self._watch()
+        return self._list_by_stream() if self._is_streamed else self._list()
+
+    async def _list_by_stream(self) -> AsyncGenerator[list[WatchEvent], None]:
+        """List and go on watching. If the server cannot do it, the next step is to list in the usual way."""
+        self._machine.begin_listing()
+        batches = self._watch()
+        try:
+            async with contextlib.aclosing(batches):
+                async for events in batches:
+                    yield events
+        except (APIClientError, BrokenStreamError) as exc:
+            is_about_streaming = not isinstance(exc, APIForbiddenError | APINotFoundError | APITooManyRequestsError)
+            if self._machine.state is State.WATCHING or not is_about_streaming:
+                raise
+            logger.info("The objects of %r %s are listed by pages, not streamed: %s", self._resource, self.scope, exc)
+            self._is_streamed = False
 
     async def _list(self) -> AsyncGenerator[list[WatchEvent], None]:
         machine = self._machine
@@ -131,6 +184,7 @@ class _Watcher:
         pages = list_pages(self._api, self._settings, self._resource, self._namespace, paged=self._is_paged)
         async with contextlib.aclosing(pages):
             async for page in pages:
+                self._on_activity()
                 events: list[WatchEvent] = []
                 machine.take_page(page.objects, page.version, events)
                 if events:
@@ -148,6 +202,7 @@ class _Watcher:
         async with contextlib.aclosing(stream):
             try:
                 async for lines in stream:
+                    self._on_activity()
                     opened = loop.time() if opened is None else opened
                     events: list[WatchEvent] = []
                     try:
@@ -168,6 +223,8 @@ class _Watcher:
             "allowWatchBookmarks": "true",
             "resourceVersion": self._machine.version or "",
         }
+        if self._machine.state is State.LISTING:
+            params |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "resourceVersion": ""}
         if self._settings.watching.server_timeout is not None:
             params["timeoutSeconds"] = str(math.ceil(self._settings.watching.server_timeout))
         return params
@@ -179,6 +236,9 @@ class _Watcher:
         try:
             for raw in lines:
                 line = _decode_line(raw)
+                if machine.state is State.LISTING and line.type in _INITIAL_TYPES:
+                    self._take_initial(line, events)
+                    continue
                 match line.type:
                     case "ADDED" | "MODIFIED" | "DELETED":
                         machine.take_object(line.type, KubeObject.from_json(line.object), events)
@@ -194,6 +254,17 @@ class _Watcher:
             if machine.version != version:
                 self._is_productive = True
                 self._broken_streams = 0
+
+    def _take_initial(self, line: _Line, events: list[WatchEvent]) -> None:
+        """Take what is there already, or the mark that this is all."""
+        obj = KubeObject.from_json(line.object)
+        version = obj.head.resourceVersion
+        if line.type != "BOOKMARK":
+            self._machine.take_page([obj], version, events)
+        elif (obj.head.annotations or {}).get(_INITIAL_END) == "true":
+            self._machine.finish_listing(events, version)
+        else:  # unknown parameters are ignored by older servers
+            raise BrokenStreamError("the server does not know of initial events")
 
     def _make_error(self, body: bytes) -> Exception:
         """Make an error of an event about an error: instead of HTTP, there is only the ``Status`` object."""

@@ -1,0 +1,143 @@
+"""The end of the operator in the middle of networking: nothing holds it, nothing is lost, reasons are told."""
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import socket
+import threading
+from typing import Any
+
+import pytest
+import yaml
+
+import kopf
+from tests.behaviour.objects import Objects
+from tests.behaviour.running import Journal, Logs, Operator
+
+
+@pytest.fixture
+def mute(operator: Operator, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A server that accepts connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        config = yaml.safe_load(operator.cluster.kubeconfig.read_text())
+        config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{server.getsockname()[1]}"
+        path = tmp_path / "kubeconfig"
+        path.write_text(yaml.safe_dump(config))
+        monkeypatch.setenv("KUBECONFIG", str(path))
+        yield server
+
+
+async def test_hanging_handshakes_do_not_hold_the_exit(
+        operator: Operator, registry: kopf.OperatorRegistry, mute: socket.socket,
+) -> None:
+    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    launching = asyncio.create_task(operator.launch())
+    connection, _ = await asyncio.get_running_loop().sock_accept(mute)
+    with connection:
+        await asyncio.wait_for(operator.stop(), 5)
+        await launching
+
+
+async def test_silent_servers_do_not_hold_the_exit(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(**_: Any) -> None:
+        operator.cluster.faults.pause()
+        calls.append("called")
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    await asyncio.wait_for(operator.stop(), 10)
+    operator.cluster.faults.resume()
+
+
+async def test_hanging_logins_do_not_hold_the_exit(
+        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[Any],
+) -> None:
+    registry = kopf.OperatorRegistry()
+    operator.registry = registry
+
+    @kopf.on.login(registry=registry)
+    async def login(**_: Any) -> None:
+        calls.append("called")
+        await asyncio.Event().wait()
+
+    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    launching = asyncio.create_task(operator.launch())
+    await calls.wait_length(1)
+    await asyncio.wait_for(operator.stop(), 5)
+    await launching
+
+
+async def test_credentials_are_renewed_until_the_very_end(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+) -> None:
+    """The last handlers save what they have done, even if the token has expired by then."""
+    go = asyncio.Event()
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.queueing.exit_timeout = 30
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(**_: Any) -> None:
+        calls.append("called")
+        await go.wait()
+
+    operator.configure = configure
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    operator.cluster.faults.expire_token()
+    kex.api.session.headers["Authorization"] = f"Bearer {operator.cluster.token}"
+    asyncio.get_running_loop().call_later(0.5, go.set)
+    await operator.stop()
+    await kex.wait_handled()
+    assert logs.find("Re-authentication has finished.")
+    assert calls == ["called"]
+
+
+def test_embedded_operators_fail_to_those_who_embed_them(tmp_path: pathlib.Path) -> None:
+    """Not only the stop-flag ends it: the thread ends too, with the reason, as soon as the login fails."""
+    registry = kopf.OperatorRegistry()
+    outcomes: list[BaseException] = []
+    stop_flag = threading.Event()
+
+    @kopf.on.login(registry=registry)
+    def login(**_: Any) -> kopf.ConnectionInfo | None:
+        raise kopf.PermanentError("the account is locked")
+
+    def embed() -> None:
+        try:
+            kopf.run(registry=registry, clusterwide=True, stop_flag=stop_flag)
+        except kopf.LoginError as e:
+            outcomes.append(e)
+
+    thread = threading.Thread(target=embed)
+    thread.start()
+    thread.join(timeout=30)
+    assert not thread.is_alive()
+    assert [str(outcome) for outcome in outcomes] == ["the account is locked"]
+    assert not stop_flag.is_set()
+
+
+async def test_embedded_tasks_fail_to_those_who_embed_them(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
+) -> None:
+    """The same for the credentials that are refused in the middle, and for the tasks."""
+    logs.expected.append(".")
+    kopf.on.create("kopfexamples", registry=registry)(lambda **_: None)
+    ready_flag, stop_flag = asyncio.Event(), asyncio.Event()
+    settings = kopf.OperatorSettings()
+    tasks = await kopf.spawn_tasks(
+        registry=registry, settings=settings, clusterwide=True, ready_flag=ready_flag, stop_flag=stop_flag)
+    await ready_flag.wait()
+    operator.cluster.faults.inject(401)
+    operator.cluster.faults.cut_watches()
+    with pytest.raises(kopf.LoginError, match="the login has brought nothing new. The reason: .* 401 Unauthorized"):
+        await asyncio.wait_for(kopf.run_tasks(tasks), 30)
+    operator.cluster.faults.clear()
+    assert all(task.done() for task in tasks)

@@ -1,0 +1,167 @@
+"""Exec plugins of kubeconfigs: an operator that authenticates by an external command, as with EKS, GKE, AKS, OIDC."""
+from __future__ import annotations
+
+import asyncio
+import datetime
+import pathlib
+from typing import Any
+
+import pytest
+import yaml
+
+import kopf
+from tests.behaviour.objects import Objects
+from tests.behaviour.running import Journal, Logs, Operator
+from tests.client.plugins import Plugin
+
+
+@pytest.fixture
+def registry(calls: Journal[Any]) -> kopf.OperatorRegistry:
+    """With no login handlers, so with the default login."""
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(name: str, **_: Any) -> None:
+        calls.append(name)
+
+    return registry
+
+
+@pytest.fixture
+def plugin(
+        operator: Operator, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, as_users_run_it: None,
+        registry: kopf.OperatorRegistry,
+) -> Plugin:
+    """The plugin of the kubeconfig; it brings the token of the cluster until told otherwise."""
+    operator.registry = registry
+    plugin = Plugin(tmp_path)
+    plugin.bring(token=operator.cluster.token)
+    use(plugin, operator, monkeypatch)
+    return plugin
+
+
+def use(plugin: Plugin, operator: Operator, monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
+    config = yaml.safe_load(operator.cluster.kubeconfig.read_text())
+    config["users"][0]["user"] = {"exec": plugin.make_stanza(**fields)}
+    path = plugin.path.with_name("kubeconfig")
+    path.write_text(yaml.safe_dump(config))
+    monkeypatch.setenv("KUBECONFIG", str(path))
+
+
+def in_seconds(seconds: float) -> str:
+    return (datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=seconds)).isoformat()
+
+
+async def test_it_works_with_nothing_configured(operator: Operator, plugin: Plugin, kex: Objects) -> None:
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert len(plugin.calls) == 1
+
+
+@pytest.mark.fastforward
+async def test_expired_tokens_are_renewed_with_nothing_lost(
+        operator: Operator, plugin: Plugin, kex: Objects, calls: Journal[Any], logs: Logs,
+) -> None:
+    plugin.bring(token=operator.cluster.token, expirationTimestamp=in_seconds(900))
+    await operator.start()
+    for number in range(4):
+        await asyncio.sleep(1000)
+        plugin.bring(token=operator.cluster.token, expirationTimestamp=in_seconds(900))
+        await kex.create(f"obj{number}")
+        await kex.wait_handled(f"obj{number}")
+    assert calls == ["obj0", "obj1", "obj2", "obj3"]
+    assert len(plugin.calls) == 5
+    assert not [message for message in logs.get_messages() if "Stopping the watch-stream" in message]
+
+
+async def test_refused_tokens_are_renewed_at_once(
+        operator: Operator, plugin: Plugin, kex: Objects, calls: Journal[Any],
+) -> None:
+    await operator.start()
+    operator.cluster.faults.expire_token()
+    plugin.bring(token=operator.cluster.token)
+    kex.api.session.headers["Authorization"] = f"Bearer {operator.cluster.token}"
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == ["obj"]
+    assert len(plugin.calls) == 2
+
+
+async def test_the_loop_is_free_while_the_plugin_runs(operator: Operator, plugin: Plugin, logs: Logs) -> None:
+    """Those who embed the operator have other things to do in the same loop."""
+    plugin.behave(wait="go", code=1)
+    launching = asyncio.create_task(operator.launch())
+    while not plugin.calls:
+        await asyncio.sleep(0.01)
+    plugin.bring(token=operator.cluster.token)
+    plugin.path.with_name("go").touch()  # it is only possible if the loop is not waiting for the plugin
+    await launching
+    await logs.wait(".* failed temporarily: .* with the exit code 1, saying: nothing.*")
+
+
+@pytest.mark.fastforward
+async def test_failures_that_pass_are_waited_out(
+        operator: Operator, plugin: Plugin, kex: Objects, logs: Logs,
+) -> None:
+    plugin.behave(stderr="the network is down", code=1)
+    launching = asyncio.create_task(operator.start())
+    await logs.wait(".*failed temporarily: .*with the exit code 1, saying: the network is down.*", times=2)
+    plugin.bring(token=operator.cluster.token)
+    await launching
+    await kex.create()
+    await kex.wait_handled()
+
+
+@pytest.mark.fastforward
+async def test_failures_that_do_not_pass_end_the_operator_with_the_reason(
+        operator: Operator, plugin: Plugin, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    use(plugin, operator, monkeypatch, installHint="Run `aws sso login`.")
+    plugin.behave(stderr="The SSO session has expired.", code=255)
+    await operator.launch()
+    with pytest.raises(kopf.LoginError, match=r"'/.*/plugin' .* exit code 255, saying: The SSO .*Run `aws sso login`"):
+        await operator.wait()
+    assert len(plugin.calls) == 4
+
+
+@pytest.mark.fastforward
+async def test_failures_in_the_middle_end_the_operator_with_the_reason(
+        operator: Operator, plugin: Plugin, kex: Objects, logs: Logs,
+) -> None:
+    plugin.bring(token=operator.cluster.token, expirationTimestamp=in_seconds(900))
+    await operator.start()
+    plugin.behave(stderr="The SSO session has expired.", code=255)
+    logs.expected.append(".")
+    await asyncio.sleep(1000)
+    await kex.create()
+    with pytest.raises(kopf.LoginError, match="The SSO session has expired"):
+        await operator.wait()
+
+
+@pytest.mark.parametrize(("fields", "message"), [
+    ({"command": "absent-plugin", "installHint": "brew install absent"}, "not found: install .* brew install absent"),
+    ({"interactiveMode": "Always"}, "needs a human at a terminal .*Use a service account"),
+    ({"apiVersion": "client.authentication.k8s.io/v1alpha1"}, "update the plugin"),
+])
+async def test_what_cannot_work_is_said_at_once(
+        operator: Operator, plugin: Plugin, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], message: str,
+) -> None:
+    use(plugin, operator, monkeypatch, **fields)
+    await operator.launch()
+    with pytest.raises(kopf.LoginError, match=message):
+        await operator.wait()
+    assert plugin.calls == []
+
+
+async def test_login_handlers_can_use_it_too(
+        operator: Operator, plugin: Plugin, kex: Objects, registry: kopf.OperatorRegistry, logs: Logs,
+) -> None:
+    @kopf.on.login(registry=registry)
+    def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
+        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert not [message for message in logs.get_messages() if "in the event loop" in message]

@@ -1,0 +1,155 @@
+"""Watch streams & requests in bad networks: silence, cuts, refusals, upgrades of the control plane, and no zombies."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Objects
+from tests.behaviour.running import Journal, Logs, Operator
+
+
+@pytest.fixture(autouse=True)
+def _handlers(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry, optional=True)
+    async def fn(name: str, reason: kopf.Reason, **_: Any) -> None:
+        calls.append((name, reason.value))
+
+    @kopf.on.event("kopfexamples", registry=registry)
+    async def event_fn(name: str, type: str, **_: Any) -> None:
+        if type == "DELETED":
+            calls.append((name, "gone"))
+
+
+@pytest.mark.fastforward
+async def test_silent_streams_are_replaced(operator: Operator, kex: Objects, logs: Logs) -> None:
+    """Load balancers drop idle connections without telling either side."""
+    await operator.start()
+    operator.cluster.faults.silence_watches()
+    await kex.create()
+    await logs.wait("Watching of .*kopfexamples.* is interrupted and will continue in .*", times=1)
+    operator.cluster.faults.silence_watches(False)
+    await kex.wait_handled()
+
+
+@pytest.mark.fastforward
+async def test_lost_history_is_overcome(operator: Operator, kex: Objects, calls: Journal[Any]) -> None:
+    """What has vanished while nobody was watching, is noticed too."""
+    await operator.start()
+    await kex.create("old")
+    await kex.wait_handled("old")
+    operator.cluster.faults.inject(503, path=r"/v1/kopfexamples$", times=3)
+    operator.cluster.faults.cut_watches()
+    await kex.delete("old")
+    await kex.create("new")
+    operator.cluster.faults.compact()
+    await calls.wait(lambda items: {("old", "gone"), ("new", "create")} <= {*items})
+
+
+async def test_objects_of_megabytes(operator: Operator, kex: Objects) -> None:
+    await operator.start()
+    await kex.create(status={"x": ["y" * 1000] * 1000})
+    await kex.wait_handled()
+
+
+@pytest.mark.fastforward
+@pytest.mark.parametrize("status", [403, 429, 500, 503])
+async def test_upgrades_of_the_control_plane(
+        operator: Operator, kex: Objects, logs: Logs, status: int,
+) -> None:
+    """While it is starting, it says all kinds of things; even that nothing is permitted."""
+    faults, all_streams = operator.cluster.faults, r"/v1/kopfexamples$"
+    logs.expected.append(f"{status} ")
+    faults.inject(status, times=5, path=r"/version$|/apis/kopf.dev(/v1)?$")
+    faults.inject(status, times=5, path=all_streams)
+    await operator.launch()
+    await kex.create("before")
+    await kex.wait_handled("before")
+    faults.inject(status, times=5, verb="patch")
+    faults.inject(status, times=5, path=all_streams)
+    faults.cut_watches()
+    await kex.create("after")
+    await kex.wait_handled("after")
+
+
+@pytest.mark.fastforward
+async def test_a_watcher_that_fails_again_and_again_ends_the_operator(
+        operator: Operator, logs: Logs,
+) -> None:
+    """An operator that does not watch must not look alive."""
+    await operator.start()
+    logs.expected.append("has failed, and will be restarted")
+    operator.cluster.faults.inject(400, path=r"/v1/kopfexamples$")
+    operator.cluster.faults.cut_watches()
+    with pytest.raises(Exception, match="400 BadRequest"):
+        await operator.wait()
+
+
+@pytest.mark.fastforward
+async def test_a_watcher_that_fails_for_a_while_is_restarted(operator: Operator, kex: Objects, logs: Logs) -> None:
+    await operator.start()
+    logs.expected.append("has failed, and will be restarted")
+    operator.cluster.faults.inject(400, path=r"/v1/kopfexamples$", times=3)
+    operator.cluster.faults.cut_watches()
+    await logs.wait("The watcher of .* has failed, and will be restarted in .*", times=2)
+    await kex.create()
+    await kex.wait_handled()
+
+
+async def test_logins_do_not_disturb_what_is_in_flight(
+        operator: Operator, kex: Objects, registry: kopf.OperatorRegistry, calls: Journal[Any], logs: Logs,
+) -> None:
+    """Several handlers at once are refused, as the token is not valid anymore; the streams are not interrupted."""
+    started, go = Journal[str](), asyncio.Event()
+
+    @kopf.on.create("kopfexamples", registry=registry, id="slow")
+    async def slow(name: str, **_: Any) -> None:
+        started.append(name)
+        await go.wait()
+
+    await operator.start()
+    for number in range(10):
+        await kex.create(f"obj{number}")
+    await started.wait_length(10)
+    operator.cluster.faults.expire_token()
+    kex.api.session.headers["Authorization"] = f"Bearer {operator.cluster.token}"
+    go.set()
+    for number in range(10):
+        await kex.wait_handled(f"obj{number}")
+    assert sorted(calls) == [(f"obj{number}", "create") for number in range(10)]
+    assert len(started) == 10
+    assert len(logs.find("Re-authentication has been initiated.")) == 1
+    assert not [message for message in logs.get_messages() if "Stopping the watch-stream" in message]
+
+
+@pytest.mark.fastforward
+async def test_hanging_extensions_hold_nobody_else(
+        operator: Operator, kex: Objects, calls: Journal[Any],
+) -> None:
+    """Some of the API groups are served by others than the API server, and these are down from time to time."""
+    operator.registry = registry = kopf.OperatorRegistry()
+    kopf.on.login(registry=registry)(kopf.login_with_kubeconfig)
+    kopf.on.create("kopf.dev", "kopfexamples", registry=registry)(lambda **_: None)
+
+    @kopf.on.event("roles.rbac.authorization.k8s.io", registry=registry)
+    async def role_fn(name: str, **_: Any) -> None:
+        calls.append((name, "role"))
+
+    operator.cluster.apply({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {"namespace": "default", "name": "obj"}, "rules": [],
+    })
+    faults, loop = operator.cluster.faults, asyncio.get_running_loop()
+    started = loop.time()
+    faults.inject(action="delay", latency=1000, path=r"/apis/rbac.authorization.k8s.io/v1$")
+    await operator.launch()
+    await kex.create()
+    await kex.wait_handled()
+    assert loop.time() - started < 30
+    assert ("obj", "role") not in calls
+    faults.clear()
+    await calls.wait(lambda items: ("obj", "role") in items)
+    assert loop.time() - started < 120
