@@ -57,6 +57,21 @@ def test_cluster_with_roles_and_managed_fields(start: Starter) -> None:
         refused.value.close()
 
 
+def test_cluster_with_users(start: Starter, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "jane.yaml"
+    with start("cluster", f"--user=jane:devs,ops={path}") as process:
+        process.wait_for("export KUBECONFIG=(.+)$")
+        assert list(yaml.safe_load(path.read_text())["users"][0]["user"]) == [
+            "client-certificate-data", "client-key-data"]
+        assert path.stat().st_mode & 0o777 == 0o600
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(5) == 0
+        assert not path.exists()
+    with start("cluster", "--user=jane") as process:
+        assert process.wait() == 2
+        assert "is not like NAME[:GROUP,...]=FILE" in process.output
+
+
 def test_cluster_works_with_kubectl(start: Starter, kubectl: str) -> None:
     with start("cluster") as process:
         kubeconfig = process.wait_for("export KUBECONFIG=(.+)$")[1]

@@ -82,3 +82,16 @@ def test_help(command: list[str]) -> None:
 def test_run_as_a_module() -> None:
     result = subprocess.run([sys.executable, "-m", "kopf", "--version"], capture_output=True, text=True, check=True)
     assert result.stdout.startswith("kopf, version ")
+
+
+@pytest.mark.parametrize(("value", "expected"), [
+    ("%(levelname)s|%(message)s", "INFO|[x] info\nWARNING|[x] warning\n"), ("PLAIN", "[x] info\n[x] warning\n"),
+])
+def test_format_strings(value: str, expected: str) -> None:
+    assert CliRunner().invoke(say, ["--log-format", value]).stderr == expected
+
+
+def test_wrong_format_strings() -> None:
+    result = CliRunner().invoke(say, ["--log-format", "%(message"])
+    assert result.exit_code == 2
+    assert "'%(message' is not a format string" in result.stderr

@@ -1,13 +1,20 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
+import re
 import signal
+import socket
+import subprocess
+import sys
+import urllib.request
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+import kopf
 from kopf._cluster import LocalCluster
 from kopf._handlers.registry import OperatorRegistry
 from kopf.cli import main
@@ -56,6 +63,70 @@ def test_second_signal_stops_the_operator_at_once(
         assert process.wait(3) == 128 + signal.SIGINT
 
 
+def test_hung_handlers_do_not_hold_the_exit(start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
+    """They are waited for as long as configured; then the process ends, with the threads being what they are."""
+    (tmp_path / "stuck.py").write_text(
+        "import threading, kopf\n"
+        "@kopf.on.startup()\n"
+        "def startup_fn(settings, **_):\n"
+        "    settings.queueing.exit_timeout = 0.5\n"
+        "@kopf.on.create('kopfexamples')\n"
+        "def create_fn(logger, **_):\n"
+        "    logger.info('stuck')\n"
+        "    threading.Event().wait()\n"
+        "@kopf.daemon('kopfexamples', cancellation_timeout=0.1)\n"
+        "def daemon_fn(logger, **_):\n"
+        "    logger.info('stuck')\n"
+        "    threading.Event().wait()\n")
+    with start("run", "--standalone", "stuck.py", kubeconfig=cluster.kubeconfig) as process:
+        process.wait_for("authentication has finished")
+        cluster.apply(OBJ)
+        process.wait_for("stuck$", times=2)
+        process.press_ctrl_c()
+        assert process.wait() == 0
+        assert "Traceback" not in process.output
+
+
+@pytest.mark.parametrize("how", ["cleanup", "blocked"])
+def test_the_last_resort_to_exit(start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path, how: str) -> None:
+    (tmp_path / "stuck.py").write_text(
+        "import asyncio, time, kopf\n"
+        "@kopf.on.startup()\n"
+        "def startup_fn(settings, **_):\n"
+        "    settings.process.ultimate_exiting_timeout = 0.5\n"
+        "@kopf.on.cleanup()\n"
+        "async def cleanup_fn(**_):\n"
+        f"    {'time.sleep(1000)' if how == 'blocked' else 'await asyncio.sleep(1000)'}\n")
+    with start("run", "--standalone", "stuck.py", kubeconfig=cluster.kubeconfig) as process:
+        process.wait_for("authentication has finished")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 128 + signal.SIGTERM
+        assert "has not exited in 0.5 seconds since it was asked to. The process is ended." in process.output
+        assert ("in cleanup_fn" in process.output) == (how == "blocked")  # those who wait are in no stack
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_hung_servers_do_not_hold_the_exit(start: Starter, tmp_path: pathlib.Path, scheme: str) -> None:
+    """The server accepts connections and never says anything: neither an answer nor a handshake."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        kubeconfig = tmp_path / "kubeconfig.yaml"
+        write_kubeconfig(kubeconfig, f"{scheme}://127.0.0.1:{server.getsockname()[1]}")
+        with start("run", "--standalone", HANDLERS, kubeconfig=kubeconfig) as process:
+            process.wait_for("authentication has finished")
+            connection, _ = server.accept()
+            with connection:
+                assert connection.recv(10)
+                process.press_ctrl_c()
+                assert process.wait() == 0
+            assert "Traceback" not in process.output
+
+
+def write_kubeconfig(path: pathlib.Path, url: str) -> None:
+    path.write_text(json.dumps({
+        "current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+        "clusters": [{"name": "x", "cluster": {"server": url}}], "users": [{"name": "x", "user": {"token": "x"}}]}))
+
+
 def test_options_by_environment_variables(start: Starter, cluster: LocalCluster) -> None:
     env = {"KOPF_RUN_LOG_FORMAT": "json", "KOPF_RUN_LOG_REFKEY": "ref", "KOPF_RUN_NAMESPACE": "default other"}
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
@@ -69,6 +140,55 @@ def test_options_by_environment_variables(start: Starter, cluster: LocalCluster)
     [line] = [line for line in lines if line["message"].startswith("Hello")]
     assert line["ref"]["name"] == "obj1"
     assert line["severity"] == "info"
+
+
+@pytest.mark.parametrize(("name", "value", "expected"), [
+    ("KOPF_RUN_ALL_NAMESPACES", "true", {"clusterwide": True}),
+    ("KOPF_RUN_CLUSTERWIDE", "true", {"clusterwide": True}),
+    ("KOPF_RUN_NAMESPACE", "a b-*,!c", {"namespaces": ("a", "b-*,!c")}),
+    ("KOPF_RUN_NAMESPACES", "a b", {"namespaces": ("a", "b")}),
+    ("KOPF_RUN_STANDALONE", "yes", {"standalone": True}),
+    ("KOPF_RUN_PEERING", "x", {"peering_name": "x"}),
+    ("KOPF_RUN_PEERING_NAME", "x", {"peering_name": "x"}),
+    ("KOPF_RUN_PRIORITY", "123", {"priority": 123}),
+    ("KOPF_RUN_DEV", "1", {"dev": True}),
+    ("KOPF_RUN_LIVENESS", "http://:1/", {"liveness_endpoint": "http://:1/"}),
+    ("KOPF_RUN_LIVENESS_ENDPOINT", "http://:1/", {"liveness_endpoint": "http://:1/"}),
+    ("KOPF_RUN_MODULE", "a.b c", {"modules": ("a.b", "c")}),
+    ("KOPF_RUN_VERBOSE", "1", {"verbose": True}),
+    ("KOPF_RUN_DEBUG", "1", {"debug": True}),
+    ("KOPF_RUN_QUIET", "1", {"quiet": True}),
+    ("KOPF_RUN_LOG_FORMAT", "json", {"log_format": kopf.LogFormat.JSON}),
+    ("KOPF_RUN_LOG_PREFIX", "false", {"log_prefix": False}),
+    ("KOPF_RUN_LOG_REFKEY", "x", {"log_refkey": "x"}),
+    ("KOPF_RUN_LOG_CONFIG", __file__, {"log_config": pathlib.Path(__file__)}),
+])
+def test_every_option_has_a_variable(
+        monkeypatch: pytest.MonkeyPatch, name: str, value: str, expected: dict[str, Any],
+) -> None:
+    monkeypatch.setenv(name, value)
+    command = main.commands["run"]
+    context = command.make_context("run", [], auto_envvar_prefix="KOPF_RUN")
+    [(key, parsed)] = expected.items()
+    assert context.params[key] == parsed
+
+
+@pytest.mark.parametrize(("args", "expected"), [
+    (["-A"], {"clusterwide": True}),
+    (["-n", "a", "--namespace=b"], {"namespaces": ("a", "b")}),
+    (["-L", "http://:1/"], {"liveness_endpoint": "http://:1/"}),
+    (["-P", "x", "-p", "1"], {"peering_name": "x", "priority": 1}),
+    (["-m", "a", "--module=b", "c.py"], {"modules": ("a", "b"), "paths": ("c.py",)}),
+    (["-v"], {"verbose": True}),
+    (["-d"], {"debug": True}),
+    (["-q"], {"quiet": True}),
+    (["--no-log-prefix"], {"log_prefix": False}),
+    (["--log-prefix"], {"log_prefix": True}),
+    ([], {"log_prefix": None, "standalone": None, "priority": None, "dev": False, "clusterwide": False}),
+], ids=str)
+def test_options_as_known_to_users(args: list[str], expected: dict[str, Any]) -> None:
+    params = main.commands["run"].make_context("run", [*args]).params
+    assert {key: params[key] for key in expected} == expected
 
 
 def test_modules(start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
@@ -149,8 +269,176 @@ def test_sources_are_reported_even_if_loading_fails(registry: OperatorRegistry, 
     assert str(tmp_path.resolve() / "some_good.py") in report.read_text().splitlines()
 
 
-@pytest.mark.parametrize("option", ["--priority=1", "--peering=x", "--liveness=http://:1/"])
-def test_unsupported_options_are_refused_rather_than_ignored(registry: OperatorRegistry, option: str) -> None:
+@pytest.mark.parametrize(("option", "explanation"), [
+    ("--liveness=https://localhost:8080/", "must be of HTTP, for example: http://0.0.0.0:8080/healthz"),
+    ("--liveness=http://localhost:port/", "is not a URL"),
+    ("--namespace=", "The pattern of namespaces is empty"),
+    ("--namespace=a,,b", "The pattern of namespaces is empty, or a part of it"),
+    ("--priority=high", "'high' is not a valid integer"),
+    ("--log-format=%(unknown", "'%(unknown' is not a format string"),
+    ("--log-config=nonexistent.yaml", "File 'nonexistent.yaml' does not exist"),
+    ("--unknown", "No such option"),
+])
+def test_bad_options(registry: OperatorRegistry, option: str, explanation: str) -> None:
     code, output = invoke(option, HANDLERS)
     assert code == 2
-    assert "No such option" in output
+    assert option.partition("=")[0] in output
+    assert explanation in " ".join(output.split())
+
+
+# ------------------------------------------------------------------------------------------ the health, the logs
+
+
+def test_liveness_endpoints(start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "handlers.py").write_text(
+        "import kopf\n"
+        "@kopf.on.probe()\n"
+        "def probe_fn(**_):\n"
+        "    return 'fine'\n")
+    env = {"KOPF_RUN_LIVENESS": "http://127.0.0.1:0/healthz", "KOPF_RUN_STANDALONE": "yes"}
+    with start("run", "--verbose", "handlers.py", kubeconfig=cluster.kubeconfig, **env) as process:
+        url = process.wait_for(r"Serving the health at (http://\S+)")[1]
+        with urllib.request.urlopen(url) as response:
+            assert json.load(response) == {"probe_fn": "fine"}
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0
+
+
+def test_unreachable_clusters_are_one_clear_message(start: Starter, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "handlers.py").write_text(
+        "import kopf\n"
+        "@kopf.on.startup()\n"
+        "def startup_fn(settings, **_):\n"
+        "    settings.networking.error_backoffs = [0.01]\n")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+    kubeconfig = tmp_path / "kubeconfig.yaml"
+    write_kubeconfig(kubeconfig, url)
+    with start("run", "handlers.py", kubeconfig=kubeconfig) as process:
+        assert process.wait() == 1
+        assert "Traceback" not in process.output
+        [line] = [line for line in process.output.splitlines() if "CRITICAL" in line]
+    assert f"The operator cannot go on: the cluster cannot be reached: GET {url}" in line
+    assert "KUBECONFIG" in line
+
+
+FAILING = (
+    "import kopf\n"
+    "def helper():\n"
+    "    raise ValueError('boom')\n"
+    "@kopf.on.create('kopfexamples', errors=kopf.ErrorsMode.PERMANENT)\n"
+    "def create_fn(**_):\n"
+    "    helper()\n"
+    "@kopf.on.create('kopfexamples', errors=kopf.ErrorsMode.PERMANENT)\n"
+    "async def async_fn(**_):\n"
+    "    helper()\n")
+
+
+@pytest.mark.parametrize("options", [[], ["--debug"]], ids=["normal", "debug"])
+def test_tracebacks_are_of_the_users_code_unless_debugging(
+        start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path, options: list[str],
+) -> None:
+    (tmp_path / "handlers.py").write_text(FAILING)
+    with start("run", *options, "handlers.py", kubeconfig=cluster.kubeconfig) as process:
+        process.wait_for("authentication has finished")
+        cluster.apply(OBJ)
+        process.wait_for("Creation is processed: 0 succeeded; 2 failed.")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0
+        tracebacks = process.output.split("Traceback (most recent call last):\n")[1:]
+    assert len(tracebacks) == 2
+    for traceback, name in zip(tracebacks, ("create_fn", "async_fn"), strict=True):
+        files = re.findall(r'^  File "(.+)", line \d+, in (\w+)$', traceback, re.MULTILINE)
+        users = [(pathlib.Path(path).name, fn) for path, fn in files if "handlers.py" in path]
+        assert users == [("handlers.py", name), ("handlers.py", "helper")]
+        assert (len(files) > 2) == bool(options)
+        assert "ValueError: boom" in traceback
+
+
+def test_formats_of_ones_own(start: Starter, cluster: LocalCluster) -> None:
+    options = ["--log-format", "%(levelname)s | %(message)s"]
+    with start("run", *options, HANDLERS, kubeconfig=cluster.kubeconfig) as process:
+        process.wait_for("^INFO | Initial authentication has finished")
+        cluster.apply(OBJ)
+        process.wait_for(r"^INFO \| \[default/obj1\] Hello, obj1!")
+
+
+def test_logging_by_a_configuration_file(start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "logging.yaml").write_text("""
+        formatters:
+          mine: {format: "mine: %(name)s: %(message)s"}
+          ours: {"()": kopf.cli.make_formatter, log_format: json, log_refkey: ref}
+        handlers:
+          console: {class: logging.StreamHandler, formatter: mine}
+          file: {class: logging.FileHandler, filename: file.log, formatter: ours}
+        root: {level: INFO, handlers: [console, file]}
+    """)
+    with start("run", "--log-config=logging.yaml", HANDLERS, kubeconfig=cluster.kubeconfig) as process:
+        process.wait_for("authentication has finished")
+        cluster.apply(OBJ)
+        process.wait_for("^mine: kopf.objects: Hello, obj1!")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0
+        assert all(line.startswith("mine: ") for line in process.output.splitlines())
+    lines: list[dict[str, Any]] = [json.loads(line) for line in (tmp_path / "file.log").read_text().splitlines()]
+    [line] = [line for line in lines if line["message"].startswith("Hello")]
+    assert line["ref"]["name"] == "obj1"
+
+
+@pytest.mark.parametrize(("content", "explanation"), [
+    ("[1, 2", "while parsing"),
+    ("text", "a mapping is expected"),
+    ("{handlers: {x: {class: unknown.Class}}}", "Unable to configure handler 'x' (Cannot resolve 'unknown.Class'"),
+    ("{version: 3}", "Unsupported version: 3"),
+])
+def test_bad_configuration_files(
+        registry: OperatorRegistry, tmp_path: pathlib.Path, content: str, explanation: str,
+) -> None:
+    path = tmp_path / "logging.yaml"
+    path.write_text(content)
+    code, output = invoke(f"--log-config={path}", HANDLERS)
+    assert code == 2
+    text = " ".join(output.split())
+    assert "Invalid value for '--log-config'" in text
+    assert explanation in text
+
+
+def test_logging_configured_by_the_users_code(start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
+    """It replaces that of the command line, and does not silence the framework, even if it does so by default."""
+    (tmp_path / "handlers.py").write_text(
+        "import logging.config, kopf\n"
+        "logging.config.dictConfig({'version': 1,\n"
+        "    'formatters': {'mine': {'format': 'mine: %(message)s'}},\n"
+        "    'handlers': {'mine': {'class': 'logging.StreamHandler', 'formatter': 'mine'}},\n"
+        "    'root': {'level': 'INFO', 'handlers': ['mine']}})\n"
+        "@kopf.on.create('kopfexamples')\n"
+        "def create_fn(logger, **_):\n"
+        "    logger.info('hello')\n")
+    with start("run", "handlers.py", kubeconfig=cluster.kubeconfig) as process:
+        process.wait_for("authentication has finished")
+        cluster.apply(OBJ)
+        process.wait_for("Creation is processed")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0
+        lines = process.output.splitlines()
+    assert "mine: hello" in lines
+    assert "mine: Handler 'create_fn' succeeded." in lines
+    assert all(line.startswith("mine: ") for line in lines)
+
+
+def test_logging_of_applications_is_left_as_it_is(cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
+    code = (
+        "import asyncio, logging.config, kopf\n"
+        "logging.config.dictConfig({'version': 1,\n"
+        "    'formatters': {'mine': {'format': 'mine: %(message)s'}},\n"
+        "    'handlers': {'mine': {'class': 'logging.StreamHandler', 'formatter': 'mine'}},\n"
+        "    'root': {'level': 'INFO', 'handlers': ['mine']}, 'disable_existing_loggers': False})\n"
+        "async def main():\n"
+        "    ready = asyncio.Event()\n"
+        "    await kopf.operator(ready_flag=ready, stop_flag=ready)\n"
+        "asyncio.run(main())\n")
+    env = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=True)
+    assert "mine: Initial authentication has finished." in result.stderr.splitlines()
+    assert all(line.startswith("mine: ") for line in result.stderr.splitlines())

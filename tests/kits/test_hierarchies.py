@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import concurrent.futures
-import sys
-import types
 from collections.abc import Iterator
 from typing import Any
 
 import kubernetes.client
+import kubernetes_asyncio.client
+import pykube
 import pytest
 
 from kopf._handlers.context import executing
@@ -19,6 +19,7 @@ from kopf._kits.hierarchies import (
     remove_owner_reference,
 )
 from kopf._values.bodies import Body
+from kopf._values.references import build_object_reference
 
 OWNER = Body({
     "apiVersion": "kopf.dev/v1",
@@ -326,15 +327,34 @@ def test_read_only_objects() -> None:
 
 # ----------------------------------------------------------------------------- models of other libraries
 
-# Some versions of the library are typed, some are not; the tests are for all of them.
-client: Any = kubernetes.client
+# Some versions of the libraries are typed, some are not; the tests are for all of them.
+clients = pytest.mark.parametrize("client", [
+    pytest.param(kubernetes.client, id="kubernetes"),
+    pytest.param(kubernetes_asyncio.client, id="kubernetes_asyncio"),
+])
 
 
 def serialize(model: Any) -> Any:
-    return client.ApiClient(client.Configuration()).sanitize_for_serialization(model)
+    """Convert to what is sent to the API, as both libraries do (one of them needs an event loop for that)."""
+    if isinstance(model, list):
+        return [serialize(item) for item in model]
+    if isinstance(model, dict):
+        return {key: serialize(value) for key, value in model.items()}
+    if hasattr(model, "attribute_map"):
+        values = {name: getattr(model, attribute) for attribute, name in model.attribute_map.items()}
+        return {name: serialize(value) for name, value in values.items() if value is not None}
+    return model
 
 
-def test_models_of_the_official_client(handler: None) -> None:
+def test_the_serialization_of_the_tests_is_the_same_as_of_the_library() -> None:
+    client: Any = kubernetes.client
+    pod = client.V1Pod(metadata=client.V1ObjectMeta(labels={"a": "b"}, owner_references=[
+        client.V1OwnerReference(api_version="v1", kind="X", name="x", uid="u")]))
+    assert serialize(pod) == client.ApiClient(client.Configuration()).sanitize_for_serialization(pod)
+
+
+@clients
+def test_models_of_the_official_clients(handler: None, client: Any) -> None:
     pod = client.V1Pod()
     adopt(pod)
     assert serialize(pod) == {"metadata": {
@@ -342,7 +362,8 @@ def test_models_of_the_official_client(handler: None) -> None:
         "ownerReferences": [REF]}}
 
 
-def test_models_are_the_same_as_dicts_in_all_operations() -> None:
+@clients
+def test_models_are_the_same_as_dicts_in_all_operations(client: Any) -> None:
     def make_model() -> Any:
         template = client.V1PodTemplateSpec()
         selector = client.V1LabelSelector()
@@ -367,7 +388,8 @@ def test_models_are_the_same_as_dicts_in_all_operations() -> None:
     assert plain["spec"]["template"]["metadata"]["labels"] == {"a": "c", "d": "e"}
 
 
-def test_models_in_the_nested_names_of_the_api() -> None:
+@clients
+def test_models_in_the_nested_names_of_the_api(client: Any) -> None:
     job = client.V1JobTemplateSpec(spec=client.V1JobSpec(
         template=client.V1PodTemplateSpec()))
     cron = client.V1CronJob(spec=client.V1CronJobSpec(schedule="* * * * *", job_template=job))
@@ -376,7 +398,8 @@ def test_models_in_the_nested_names_of_the_api() -> None:
         assert meta.labels == {"a": "b"}
 
 
-def test_derived_models() -> None:
+@clients
+def test_derived_models(client: Any) -> None:
     class MyPod(client.V1Pod):  # type: ignore[misc]  # made at runtime
         pass
 
@@ -385,30 +408,71 @@ def test_derived_models() -> None:
     assert pod.metadata.owner_references[0].uid == "uid1"
 
 
-def test_models_that_are_not_objects() -> None:
+@clients
+def test_references_to_models_as_dicts(client: Any) -> None:
+    """As they are passed to the functions that post events."""
+    meta = client.V1ObjectMeta(name="pod1", namespace="ns1", uid="uid1")
+    pod = client.V1Pod(api_version="v1", kind="Pod", metadata=meta)
+    assert build_object_reference(pod.to_dict()) == {
+        "apiVersion": "v1", "kind": "Pod", "name": "pod1", "namespace": "ns1", "uid": "uid1"}
+
+
+@clients
+def test_models_that_are_not_objects(client: Any) -> None:
     with pytest.raises(TypeError, match="V1Container has no field 'metadata'"):
         label(client.V1Container(name="x"), {"a": "b"})
 
 
-@pytest.fixture
-def pykube_objects(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
-    """What is known of the library from outside: the name of the class, and where it keeps its object."""
-    class APIObject:
-        def __init__(self, api: object, obj: dict[str, Any]) -> None:
-            self.api = api
-            self.obj = obj
-
-    module = types.ModuleType("pykube.objects")
-    monkeypatch.setattr(module, "APIObject", APIObject, raising=False)
-    monkeypatch.setitem(sys.modules, "pykube.objects", module)
-    return module
+@clients
+def test_nested_models_in_lists(client: Any) -> None:
+    spec = client.V1StatefulSetSpec(
+        service_name="x", selector=client.V1LabelSelector(), template=client.V1PodTemplateSpec(),
+        volume_claim_templates=[client.V1PersistentVolumeClaim(), client.V1PersistentVolumeClaim()])
+    stateful_set = client.V1StatefulSet(spec=spec)
+    label(stateful_set, {"a": "b"}, nested=["spec.volumeClaimTemplates", "spec.template"])
+    for obj in [*spec.volume_claim_templates, spec.template, stateful_set]:
+        assert obj.metadata.labels == {"a": "b"}
 
 
-def test_objects_of_pykube(pykube_objects: Any) -> None:
-    class Pod(pykube_objects.APIObject):  # type: ignore[misc]  # made at runtime
-        pass
+def test_mixed_collections(handler: None) -> None:
+    pod: Any = pykube.objects.Pod(None, {})
+    objs: list[Any] = [{}, kubernetes.client.V1Pod(), kubernetes_asyncio.client.V1Pod(), pod]
+    adopt(objs, strict=True)
+    expected = {"name": "owner1", "namespace": "ns1", "labels": {"somelabel": "somevalue"}, "ownerReferences": [REF]}
+    assert [obj["metadata"] for obj in [objs[0], serialize(objs[1]), serialize(objs[2]), pod.obj]] == [expected] * 4
 
-    pod1, pod2 = Pod(None, {}), Pod(None, {"spec": {"template": {}}})
-    adopt([pod1, pod2], OWNER, nested="spec.template")
-    assert pod1.obj["metadata"]["ownerReferences"] == [REF]
-    assert pod2.obj["spec"]["template"]["metadata"]["labels"] == {"somelabel": "somevalue"}
+
+# --- pykube-ng: the objects keep their content as dicts ---
+
+
+class CustomObject(pykube.objects.NamespacedAPIObject):  # type: ignore[misc]  # the library is not typed
+    """A custom resource, as users define it."""
+
+    version = "kopf.dev/v1"
+    endpoint = "kopfexamples"
+    kind = "KopfExample"
+
+
+@pytest.mark.parametrize("cls", [
+    pykube.Pod, pykube.Deployment, pykube.Job, CustomObject, pykube.objects.APIObject,
+], ids=lambda cls: cls.__name__)
+def test_objects_of_pykube(cls: Any) -> None:
+    first, second = cls(None, {}), cls(None, {"spec": {"template": {}}})
+    adopt([first, second], OWNER, nested="spec.template", strict=True)
+    assert first.obj == {"metadata": {
+        "name": "owner1", "namespace": "ns1", "labels": {"somelabel": "somevalue"}, "ownerReferences": [REF]}}
+    assert second.obj["spec"]["template"]["metadata"]["labels"] == {"somelabel": "somevalue"}
+    assert first.name == "owner1"
+    assert first.labels == {"somelabel": "somevalue"}
+
+
+def test_all_operations_on_objects_of_pykube() -> None:
+    pod = pykube.Pod(None, {"metadata": {"name": "n", "labels": {"a": "b"}}})
+    harmonize_naming(pod, "x", forced=True)
+    adjust_namespace(pod, "ns1")
+    label(pod, {"a": "c", "d": "e"}, forced=True)
+    append_owner_reference(pod, OWNER)
+    append_owner_reference(pod, OWNER2)
+    remove_owner_reference(pod, OWNER2)
+    assert pod.obj == {"metadata": {
+        "generateName": "x-", "namespace": "ns1", "labels": {"a": "c", "d": "e"}, "ownerReferences": [REF]}}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kopf._settings import tracebacks
 from kopf._settings.logs import (
     ConsoleHandler,
     LocalObjectLogger,
@@ -15,6 +16,7 @@ from kopf._settings.logs import (
     ObjectLogger,
     configure,
     make_formatter,
+    revive_loggers,
 )
 from kopf._settings.settings import OperatorSettings
 from kopf._values.bodies import Body
@@ -253,3 +255,75 @@ def test_formatters_for_own_handlers() -> None:
     record.k8s_ref = REF
     assert make_formatter(log_format=LogFormat.PLAIN).format(record) == "[ns1/name1] msg"
     assert json.loads(make_formatter(log_format=LogFormat.JSON).format(record))["message"] == "msg"
+
+
+def log_failure(logger: ObjectLogger) -> None:
+    """As if a handler of the users is called by the framework, and the framework logs its error."""
+    source = "def call(fn):\n    return fn()\n"
+    namespace: dict[str, Any] = {}
+    exec(compile(source, tracebacks.__file__, "exec"), namespace)
+
+    def users_fn() -> None:
+        raise ValueError("boom")
+
+    with pytest.raises(ValueError, match="boom") as info:
+        namespace["call"](users_fn)
+    logger.error("failed", exc_info=(info.type, info.value, info.tb.tb_next))
+
+
+@pytest.mark.parametrize("log_format", [LogFormat.PLAIN, LogFormat.JSON])
+def test_tracebacks_begin_from_the_users_code_unless_debugging(
+        log_format: LogFormat, logger: ObjectLogger, output: Callable[[], list[str]],
+) -> None:
+    def log() -> str:
+        log_failure(logger)
+        text = "\n".join(output())
+        return str(json.loads(text)["exc_info"]) if log_format is LogFormat.JSON else text
+
+    configure(log_format=log_format, debug=True)
+    assert "in call" in log()
+    configure(log_format=log_format)
+    text = log()
+    assert "in call" not in text
+    assert "in users_fn" in text
+    assert text.endswith("ValueError: boom")
+
+
+def test_trimmed_tracebacks_do_not_affect_other_handlers(
+        logger: ObjectLogger, output: Callable[[], list[str]],
+) -> None:
+    configure(log_format="ours: %(message)s")
+    other = logging.StreamHandler(sys.stderr)
+    logging.getLogger().addHandler(other)
+    logging.getLogger().handlers.reverse()
+    for _ in range(2):
+        logging.getLogger().handlers.reverse()
+        log_failure(logger)
+        text = "\n".join(output())
+        assert text.count("in call") == 1
+        assert text.count("ValueError: boom") == 2
+
+
+@pytest.mark.parametrize(("name", "expected"), [
+    ("plain", "[ns1/name1] hello"), ("PLAIN", "[ns1/name1] hello"), ("%(message)s!", "[ns1/name1] hello!"),
+])
+def test_formats_by_name(name: str, expected: str, logger: ObjectLogger, output: Callable[[], list[str]]) -> None:
+    configure(log_format=name, log_prefix=True)
+    logger.info("hello")
+    assert output() == [expected]
+
+
+def test_wrong_format_strings() -> None:
+    with pytest.raises(ValueError, match="format"):
+        make_formatter(log_format="%(message")
+
+
+def test_loggers_disabled_by_others_are_revived() -> None:
+    ours, theirs = logging.getLogger("kopf.objects"), logging.getLogger("theirs")
+    try:
+        ours.disabled = theirs.disabled = True
+        revive_loggers()
+        assert not ours.disabled
+        assert theirs.disabled
+    finally:
+        ours.disabled = theirs.disabled = False

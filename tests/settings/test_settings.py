@@ -13,11 +13,11 @@ from kopf._settings.diffbase import AnnotationsDiffBaseStorage
 from kopf._settings.progress import SmartProgressStorage
 from kopf._settings.settings import (
     ExecutionSettings,
-    HandlerThreads,
     OperatorSettings,
     PeeringSettings,
     iter_delays,
 )
+from kopf._settings.threads import HandlerThreads
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     "process": {"ultimate_exiting_timeout": 600},
@@ -32,6 +32,12 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "event_name_prefix": "kopf-event-",
         "default_backoffs": (1, 1, 2, 3, 5, 8, 13, 21),
         "logging_backoffs": (1, 1, 2, 3, 5),
+        "aggregation_window": 600,
+        "similar_limit": 25,
+        "object_burst": 50,
+        "object_rate": 0.2,
+        "total_burst": 1000,
+        "total_rate": 20.0,
     },
     "peering": {
         "name": "default",
@@ -75,8 +81,10 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "error_backoffs": (1, 1, 2, 3, 5, 8, 13, 21),
         "enforce_retry_after": False,
         "trust_env": False,
+        "strict_x509": None,
     },
     "persistence": {"finalizer": "kopf.zalando.org/KopfFinalizerMarker", "consistency_timeout": 5.0},
+    "health": {"probe_lifetime": 5.0, "stream_timeout": 300, "loop_timeout": 10.0},
 }
 
 
@@ -97,7 +105,7 @@ def test_all_fields_can_be_changed(group: str, field: str) -> None:
 @pytest.mark.parametrize("group", [field.name for field in dataclasses.fields(OperatorSettings)])
 def test_there_are_no_other_fields(group: str) -> None:
     fields = {field.name for field in dataclasses.fields(getattr(OperatorSettings(), group))}
-    objects = {"executor", "progress_storage", "diffbase_storage"}
+    objects = {"executor", "long_executor", "usage", "progress_storage", "diffbase_storage"}
     assert {name.removeprefix("_") for name in fields} - objects == DEFAULTS[group].keys()
 
 
@@ -105,7 +113,7 @@ def test_default_objects() -> None:
     settings = OperatorSettings()
     assert isinstance(settings.persistence.progress_storage, SmartProgressStorage)
     assert isinstance(settings.persistence.diffbase_storage, AnnotationsDiffBaseStorage)
-    assert isinstance(settings.execution.executor, concurrent.futures.ThreadPoolExecutor)
+    assert isinstance(settings.execution.executor, HandlerThreads)
 
 
 def test_nothing_is_shared_between_operators() -> None:

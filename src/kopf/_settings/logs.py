@@ -22,6 +22,7 @@ from typing import Any, TextIO
 from pythonjsonlogger.json import JsonFormatter
 
 from kopf._settings.settings import OperatorSettings
+from kopf._settings.tracebacks import ExcInfo, format_trimmed
 from kopf._values.references import ObjectReference, build_object_reference
 
 Logger = logging.Logger | logging.LoggerAdapter[Any]
@@ -81,12 +82,33 @@ class LocalObjectLogger(ObjectLogger):
     k8s_skip = True
 
 
-class ObjectTextFormatter(logging.Formatter):
+class _TracebackFormatter(logging.Formatter):
+    """
+    A formatter that shows the tracebacks beginning from the users' code, unless all of it is to be seen.
+
+    Handlers of logs share the formatted tracebacks via the records. So, each one of these formats its own.
+    """
+
+    is_trimming = True
+
+    def format(self, record: logging.LogRecord) -> str:
+        shared, record.exc_text = record.exc_text, None
+        try:
+            return super().format(record)
+        finally:
+            record.exc_text = shared
+
+    def formatException(self, ei: ExcInfo) -> str:
+        return format_trimmed(ei) if self.is_trimming else super().formatException(ei)
+
+
+class ObjectTextFormatter(_TracebackFormatter):
     """A text formatter that puts the object's identity in front of the messages about it, if asked to."""
 
-    def __init__(self, fmt: str, *, prefix: bool) -> None:
+    def __init__(self, fmt: str, *, prefix: bool, trimming: bool = True) -> None:
         super().__init__(fmt)
         self._prefix = prefix
+        self.is_trimming = trimming
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         # The attribute exists only for the formatting: every formatter makes it anew.
@@ -95,11 +117,12 @@ class ObjectTextFormatter(logging.Formatter):
         return super().formatMessage(record)
 
 
-class ObjectJsonFormatter(JsonFormatter):
+class ObjectJsonFormatter(_TracebackFormatter, JsonFormatter):
     """A JSON formatter that puts the object's reference under a key of its own."""
 
-    def __init__(self, *, prefix: bool, refkey: str) -> None:
+    def __init__(self, *, prefix: bool, refkey: str, trimming: bool = True) -> None:
         super().__init__("%(message)s", exc_info_as_array=False)
+        self.is_trimming = trimming
         self._prefix = prefix
         self._refkey = refkey
 
@@ -157,7 +180,9 @@ def configure(
     :param log_refkey: the key of the object's reference in the JSON format; ``object`` by default.
     """
     handler = ConsoleHandler()
-    handler.setFormatter(make_formatter(log_format=log_format, log_prefix=log_prefix, log_refkey=log_refkey))
+    handler.setFormatter(make_formatter(
+        log_format=log_format, log_prefix=log_prefix, log_refkey=log_refkey, full_tracebacks=bool(debug)
+    ))
 
     root = logging.getLogger()
     for other in root.handlers[:]:
@@ -176,12 +201,33 @@ def make_formatter(
         log_format: LogFormat | str = LogFormat.FULL,
         log_prefix: bool | None = None,
         log_refkey: str | None = None,
+        full_tracebacks: bool = False,
 ) -> logging.Formatter:
-    """Make a formatter for one's own handlers; the arguments are the same as in :func:`configure`."""
+    """
+    Make a formatter for one's own handlers; the arguments are the same as in :func:`configure`.
+
+    The format can also be named, as in the command line: it is so in the configuration files of :mod:`logging`.
+    Unless ``full_tracebacks`` are asked for, they begin from the users' code, with no frames of the framework.
+    Raises :class:`ValueError` if the format string is wrong.
+    """
+    trimming = not full_tracebacks
+    log_format = parse_log_format(log_format) if isinstance(log_format, str) else log_format
     if log_format is LogFormat.JSON:
-        return ObjectJsonFormatter(prefix=bool(log_prefix), refkey=log_refkey or DEFAULT_REFKEY)
+        return ObjectJsonFormatter(prefix=bool(log_prefix), refkey=log_refkey or DEFAULT_REFKEY, trimming=trimming)
     fmt = log_format.value if isinstance(log_format, LogFormat) else log_format
-    return ObjectTextFormatter(fmt, prefix=log_prefix is None or log_prefix)
+    return ObjectTextFormatter(fmt, prefix=log_prefix is None or log_prefix, trimming=trimming)
+
+
+def parse_log_format(value: str) -> LogFormat | str:
+    """Find the format by its name; any other text is a format string."""
+    return {item.name.lower(): item for item in LogFormat}.get(value.lower(), value)
+
+
+def revive_loggers() -> None:
+    """Enable those loggers of the framework which were disabled as "existing" by somebody's logging configuration."""
+    for name, item in logging.root.manager.loggerDict.items():
+        if isinstance(item, logging.Logger) and name.partition(".")[0] == "kopf":
+            item.disabled = False
 
 
 def _get_prefix(record: logging.LogRecord) -> str:

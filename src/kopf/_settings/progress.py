@@ -35,7 +35,7 @@ class ProgressRecord(TypedDict, total=False):
     message: str | None
     subrefs: Collection[HandlerId] | None
     digest: str | None
-    """Which state of the object (or of the handler's field) the last attempt was for; only for updates."""
+    """Which state of the object (or of the handler's field) the last attempt was for; only for updates & creations."""
 
 
 class ProgressStorage(abc.ABC):
@@ -134,7 +134,12 @@ class AnnotationsProgressStorage(ProgressStorage):
 
 
 class StatusProgressStorage(ProgressStorage):
-    """Keeps the records in a field of the status, keyed by the ids of the handlers."""
+    """
+    Keeps the records in a field of the status, keyed by the ids of the handlers.
+
+    The digests are beside the records: older versions rewrite the records that have anything they do not know, but such
+    a patch changes nothing, and they wait forever for the change to come. Those they leave behind are ignored.
+    """
 
     def __init__(
         self,
@@ -168,16 +173,28 @@ class StatusProgressStorage(ProgressStorage):
 
     def fetch(self, *, key: HandlerId, body: Body) -> ProgressRecord | None:
         record = resolve(body, (*self.field, key))
-        return cast(ProgressRecord, record) if isinstance(record, Mapping) else None
+        if not isinstance(record, Mapping):
+            return None
+        found = resolve(body, (*self.field, _get_digest_key(key)))
+        if isinstance(found, Mapping) and found.get("started") == record.get("started"):
+            record = {**record, "digest": found.get("digest")}
+        return cast(ProgressRecord, record)
 
     def store(self, *, key: HandlerId, record: ProgressRecord, body: Body, patch: Patch) -> None:
         # Merge-patches keep what is not mentioned, so the absent values of older attempts are to be mentioned.
         previous = self.fetch(key=key, body=body) or {}
-        absent = dict.fromkeys(name for name in previous if name not in record)
-        ensure(patch, (*self.field, key), {**absent, **record})
+        values = {**dict.fromkeys(previous), **record}
+        digest = values.pop("digest", None)
+        ensure(patch, (*self.field, key), values)
+        if digest is not None:
+            path = (*self.field, _get_digest_key(key))
+            ensure(patch, path, {"started": record.get("started"), "digest": digest})
+        else:
+            self._remove((*self.field, _get_digest_key(key)), body=body, patch=patch)
 
     def purge(self, *, key: HandlerId, body: Body, patch: Patch) -> None:
         self._remove((*self.field, key), body=body, patch=patch)
+        self._remove((*self.field, _get_digest_key(key)), body=body, patch=patch)
 
     def touch(self, *, body: Body, patch: Patch, value: str | None) -> None:
         if value is None:
@@ -193,6 +210,10 @@ class StatusProgressStorage(ProgressStorage):
 
     def clear(self, *, essence: BodyEssence) -> BodyEssence:
         return drop_field(drop_field(essence, self.field), self.touch_field)
+
+
+def _get_digest_key(key: str) -> str:
+    return f"{key}~digest"
 
 
 class MultiProgressStorage(ProgressStorage):

@@ -9,12 +9,15 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import logging
+import sys
 import warnings
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
 
 from kopf._settings.diffbase import AnnotationsDiffBaseStorage, DiffBaseStorage
 from kopf._settings.progress import ProgressStorage, SmartProgressStorage
+from kopf._settings.thread_usage import ThreadUsage
+from kopf._settings.threads import HandlerThreads
+from kopf._values.reviews import WebhookServerProtocol
 
 Delays = float | Iterable[float]
 """One delay or a re-iterable series of them (possibly infinite)."""
@@ -49,6 +52,18 @@ class PostingSettings:
     """Delays between attempts to post an explicit event."""
     logging_backoffs: Delays = (1, 1, 2, 3, 5)
     """Delays between attempts to post a log message."""
+    aggregation_window: float = 10 * 60
+    """For how long the same message about the same object is counted on the existing event, since the last time."""
+    similar_limit: int = 25
+    """How many different messages of one type & reason about one object are posted before they are combined."""
+    object_burst: int = 50
+    """How many API calls may be made at once for the events about one object."""
+    object_rate: float = 0.2
+    """How many of them per second may be made after that."""
+    total_burst: int = 1000
+    """How many API calls may be made at once for all events of the operator."""
+    total_rate: float = 20.0
+    """How many of them per second may be made after that."""
 
 
 @dataclasses.dataclass
@@ -92,15 +107,15 @@ class WatchingSettings:
     inactivity_timeout: float | None = 70.0
     """How long a watch may send nothing (bookmarks come every minute or so) until it is considered dead."""
     chunk_size: int | None = None
-    """How many objects to request in one page of a listing; ``None`` is for a sensible value (500)."""
+    """How many objects to request in one page of a listing; ``None`` is for 500 at first, and for 16 MiB afterwards."""
     initial_streaming: bool = False
-    """Whether to get the initial state as a stream (``sendInitialEvents``) instead of a listing."""
+    """Whether to get the initial state as a stream (``sendInitialEvents``) instead of a listing, if the server can."""
     label_selectors: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Server-side restrictions by labels: the resource's name (``plural.group``) to a label selector."""
     field_selectors: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Server-side restrictions by fields: the resource's name (``plural.group``) to a field selector."""
     shard_selectors: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Server-side sharding: the resource's name (``plural.group``) to a shard selector."""
+    """Server-side sharding (KEP-5866): the resource's name (``plural.group``) to a shard selector."""
 
 
 @dataclasses.dataclass
@@ -131,15 +146,13 @@ class ScanningSettings:
 class AdmissionSettings:
     """Admission webhooks."""
 
-    server: Any = None
+    server: WebhookServerProtocol | None = None
+    """Who brings the reviews to the admission handlers: a webhook server or a tunnel, see :class:`WebhookServer`."""
     managed: str | None = None
-
-
-class HandlerThreads(concurrent.futures.ThreadPoolExecutor):
-    """The default executor, which belongs to the operator."""
-
-    def __init__(self, max_workers: int | None = None) -> None:
-        super().__init__(max_workers, thread_name_prefix="kopf-handler")
+    """
+    The name of the webhook configurations that the operator creates and updates, e.g. ``"auto.kopf.dev"``: of at least
+    two parts. The names of the webhooks end with it. If unset, the configurations are not managed.
+    """
 
 
 @dataclasses.dataclass
@@ -149,12 +162,22 @@ class ExecutionSettings:
     default_backoff: float = 60
     """The delay before the next attempt after an arbitrary error, unless the handler has its own."""
     executor: concurrent.futures.Executor = dataclasses.field(default_factory=HandlerThreads)
-    """Where synchronous handlers run."""
+    """Where synchronous handlers run. If it is replaced, synchronous daemons run there too."""
     _max_workers: int | None = None
+    _long_executor: concurrent.futures.Executor = dataclasses.field(
+        default_factory=lambda: HandlerThreads(sys.maxsize, name="kopf-daemon"), init=False, repr=False, compare=False
+    )
+    usage: ThreadUsage = dataclasses.field(default_factory=ThreadUsage, init=False, repr=False, compare=False)
+    """Who occupies the threads right now; not to be changed."""
 
     @property
     def max_workers(self) -> int | None:
-        """How many synchronous handlers may run at the same time; ``None`` is for Python's default."""
+        """
+        How many synchronous handlers may run at the same time.
+
+        ``None`` is for a few threads (as many as Python usually has), to which more are added, up to a hundred, when
+        the handlers have to wait.
+        """
         return self._max_workers
 
     @max_workers.setter
@@ -162,15 +185,23 @@ class ExecutionSettings:
         if value < 1:
             raise ValueError(f"The number of workers must be 1 or more, got {value!r}.")
         self._max_workers = value
-        # The documented attribute of a running pool, taken into account when the next job is submitted.
-        if hasattr(self.executor, "_max_workers"):
+        if isinstance(self.executor, HandlerThreads):
+            self.executor.max_workers = value
+        elif hasattr(self.executor, "_max_workers"):
+            # The attribute of the pools of Python, taken into account when the next job is submitted.
             self.executor._max_workers = value
+
+    def get_executor(self, *, is_long: bool) -> concurrent.futures.Executor:
+        """Choose the executor for one call: those who run for long (daemons) do not take the threads of others."""
+        return self._long_executor if is_long and isinstance(self.executor, HandlerThreads) else self.executor
 
     def release(self) -> None:
         """Let the threads end when they are done, unless the executor is of the application: it may need it more."""
         if isinstance(self.executor, HandlerThreads):
             self.executor.shutdown(wait=False, cancel_futures=True)
             self.executor = HandlerThreads(self._max_workers)
+        self._long_executor.shutdown(wait=False, cancel_futures=True)
+        self._long_executor = HandlerThreads(sys.maxsize, name="kopf-daemon")
 
 
 @dataclasses.dataclass
@@ -196,6 +227,11 @@ class NetworkingSettings:
     """Whether the ``Retry-After`` of the server replaces the delay, instead of being the minimum of it."""
     trust_env: bool = False
     """Whether proxies from the environment variables are used."""
+    strict_x509: bool | None = None
+    """
+    Whether the certificates of the cluster must follow RFC 5280 to the letter; ``None`` is for the default of Python,
+    which is strict since 3.13. Some older clusters have certificates that do not.
+    """
 
 
 @dataclasses.dataclass
@@ -207,6 +243,21 @@ class PersistenceSettings:
     diffbase_storage: DiffBaseStorage = dataclasses.field(default_factory=AnnotationsDiffBaseStorage)
     consistency_timeout: float = 5.0
     """How long to wait for our own change to come back in the watch stream, until the stream is trusted anyway."""
+
+
+@dataclasses.dataclass
+class HealthSettings:
+    """What the health of the operator is judged by."""
+
+    probe_lifetime: float = 5.0
+    """For how long the results of the probe handlers are reused, however often they are asked for."""
+    stream_timeout: float | None = 5 * 60
+    """
+    How long nothing may come from a watch stream, reconnections included, until it is considered broken; but not less
+    than twice ``watching.inactivity_timeout``, and if that is ``None``, it is never considered so.
+    """
+    loop_timeout: float | None = 10.0
+    """How long the event loop may be blocked until the culprit is logged, and until it is considered broken."""
 
 
 @dataclasses.dataclass
@@ -224,6 +275,7 @@ class OperatorSettings:
     background: BackgroundSettings = dataclasses.field(default_factory=BackgroundSettings)
     networking: NetworkingSettings = dataclasses.field(default_factory=NetworkingSettings)
     persistence: PersistenceSettings = dataclasses.field(default_factory=PersistenceSettings)
+    health: HealthSettings = dataclasses.field(default_factory=HealthSettings)
 
     @property
     def batching(self) -> QueueingSettings:

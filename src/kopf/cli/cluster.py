@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pathlib
-from collections.abc import AsyncIterator, Mapping
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,9 +24,40 @@ def cluster_options(fn: Any) -> Any:
     fn = click.option("--data-dir", type=click.Path(file_okay=False, path_type=pathlib.Path), metavar="DIR",
                       help="Keep all the data there, and go on with them next time. In memory by default.")(fn)
     fn = click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=pathlib.Path), metavar="FILE",
+                      callback=lambda context, option, value: value and check_kubeconfig(value),
                       help="Where to write the kubeconfig; it is removed in the end. Temporary by default.")(fn)
     return click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N",
                         help="The port to listen on; any free one by default.")(fn)
+
+
+_LOCAL_CONTEXTS = r"(?m)^current-context: local\n(?s:.*)^contexts:\n- name: local\n(  .*\n)*\Z"
+"""How the kubeconfig of a local cluster looks like: there is only one context, the last of all."""
+
+_USER_FILE = "NAME[:GROUP,...]=FILE"
+
+
+def _parse_user(value: str) -> tuple[str, list[str], pathlib.Path]:
+    """Read a user with the groups, and where to write the kubeconfig, e.g. ``jane:devs,ops=jane.yaml``."""
+    who, equal, path = value.partition("=")
+    user, _, groups = who.partition(":")
+    if not user or not equal or not path:
+        raise click.BadParameter(f"{value!r} is not like {_USER_FILE}")
+    return user, [group for group in groups.split(",") if group], check_kubeconfig(pathlib.Path(path))
+
+
+def check_kubeconfig(path: pathlib.Path) -> pathlib.Path:
+    """
+    Give the absolute path, as it is used in other terminals, too, or refuse to write there.
+
+    The file is overwritten now and removed in the end, so it must not be the kubeconfig of another cluster. That of
+    a local cluster can be there if that was killed.
+    """
+    path = path.absolute()
+    if not path.parent.is_dir():
+        raise click.BadParameter(f"there is no directory {str(path.parent)!r}.")
+    if path.exists() and not re.search(_LOCAL_CONTEXTS, path.read_text(errors="replace")):
+        raise click.BadParameter(f"{str(path)!r} exists, and is not of a local cluster: it would be lost.")
+    return path
 
 
 @click.command()
@@ -34,20 +66,25 @@ def cluster_options(fn: Any) -> Any:
               help="Who may do what: everybody everything, or what the roles grant. The kubeconfig is an admin's.")
 @click.option("--managed-fields", is_flag=True,
               help="Keep metadata.managedFields of all objects, not only of those applied on the server side.")
-def cluster(**options: Any) -> None:
+@click.option("--user", "users", multiple=True, type=_parse_user, metavar=_USER_FILE,
+              help="Write a kubeconfig of this user, too; it has a certificate, and is removed in the end. Repeatable.")
+def cluster(*, users: Sequence[tuple[str, list[str], pathlib.Path]], **options: Any) -> None:
     """
     Serve the Kubernetes API from memory on the loopback.
 
     It lives until Ctrl+C, and then everything is forgotten, unless there is a directory for the data.
     """
-    asyncio.run(_serve(options))
+    asyncio.run(_serve(options, users))
 
 
-async def _serve(options: Mapping[str, Any]) -> None:
+async def _serve(options: Mapping[str, Any], users: Sequence[tuple[str, list[str], pathlib.Path]]) -> None:
     data_dir = options["data_dir"]
     end = "everything in it is forgotten" if data_dir is None else f"the data stay in {data_dir}"
     with interruptible():
-        async with start_cluster(**options) as local:
+        async with start_cluster(**options) as local, contextlib.AsyncExitStack() as stack:
+            for user, groups, path in users:
+                local.write_kubeconfig(path, user, groups)
+                stack.callback(path.unlink, missing_ok=True)
             click.secho(f"The local cluster is up: {local.url}", fg="green")
             click.echo(f"To use it, in another terminal:\n\n    export KUBECONFIG={local.kubeconfig}\n")
             click.echo(f"Ctrl+C stops it, and {end}.")

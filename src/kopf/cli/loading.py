@@ -20,6 +20,9 @@ from collections.abc import Iterable
 
 import click
 
+from kopf import on
+from kopf._settings.tracebacks import is_framework
+
 
 class LoadingError(click.ClickException):
     """The operator's code cannot be loaded; the message is for the operator's developer."""
@@ -132,10 +135,17 @@ def _explain(exc: Exception, what: str) -> LoadingError:
 def _format_users_traceback(exc: Exception) -> list[str]:
     """Format the traceback beginning from the first line of the user's code."""
     tb: types.TracebackType | None = exc.__traceback__
-    while tb is not None and _is_machinery(tb.tb_frame.f_code.co_filename):
+    while tb is not None and is_framework(tb.tb_frame.f_code.co_filename):
         tb = tb.tb_next
-    return traceback.format_exception(type(exc), exc, tb)
+    summary = traceback.TracebackException(type(exc), exc, tb)
+    if isinstance(exc, TypeError):
+        _end_at_decorator(summary.stack)
+    return list(summary.format())
 
 
-def _is_machinery(filename: str) -> bool:
-    return filename.startswith("<frozen importlib") or filename in (__file__, importlib.__file__)
+def _end_at_decorator(stack: traceback.StackSummary) -> None:
+    """If a decorator has refused its arguments, how exactly it came to that is of no interest."""
+    for index, frame in enumerate(stack):
+        if frame.filename == on.__file__:
+            del stack[index:]
+            return

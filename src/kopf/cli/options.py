@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
+import logging.config
+import pathlib
 from collections.abc import Callable
 from typing import Any
 
 import click
+import yaml
 
 from kopf._client.vault import Vault
 from kopf._handlers.registry import OperatorRegistry
 from kopf._operator.flags import Flag
-from kopf._settings.logs import LogFormat, configure
+from kopf._settings.logs import LogFormat, configure, make_formatter, parse_log_format
 from kopf._settings.settings import OperatorSettings
 
 DEBUG_KEY = "kopf.debug"
@@ -39,16 +42,22 @@ class CLIControls:
 
 
 class LogFormatParamType(click.Choice[str]):
-    """The name of a log format as an option's value."""
+    """The name of a log format, or a format string of :mod:`logging`, as an option's value."""
 
     def __init__(self) -> None:
-        super().__init__([item.name.lower() for item in LogFormat])
+        super().__init__([item.name.lower() for item in LogFormat], case_sensitive=False)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert the name of a log format to the :class:`kopf.LogFormat`."""
+        """Convert the name of a log format to the :class:`kopf.LogFormat`; format strings remain as they are."""
         if isinstance(value, LogFormat):
             return value
-        return LogFormat[super().convert(value, param, ctx).upper()]
+        if isinstance(value, str) and "%" in value:
+            try:
+                make_formatter(log_format=value)
+            except ValueError as e:
+                self.fail(f"{value!r} is not a format string: {e}", param, ctx)
+            return value
+        return parse_log_format(super().convert(value, param, ctx))
 
 
 def logging_options(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,11 +66,18 @@ def logging_options(fn: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("-v", "--verbose", is_flag=True, help="Show what is being done, in details.")
     @click.option("-d", "--debug", is_flag=True, help="Show everything: the API calls, asyncio & aiohttp.")
     @click.option("-q", "--quiet", is_flag=True, help="Show only warnings and errors.")
-    @click.option("--log-format", type=LogFormatParamType(), default="full", show_default=True)
+    @click.option(
+        "--log-format", type=LogFormatParamType(), default="full", show_default=True, metavar="plain|full|json|FORMAT",
+        help="One of the formats, or a format string, as in the logging of Python: e.g. '%(levelname)s: %(message)s'.",
+    )
     @click.option("--log-refkey", help="The key of the object's reference in JSON logs.", metavar="KEY")
     @click.option(
         "--log-prefix/--no-log-prefix", default=None,
         help="Begin the messages with the object's name. By default, all but JSON logs have it.",
+    )
+    @click.option(
+        "--log-config", type=click.Path(exists=True, dir_okay=False, path_type=pathlib.Path), metavar="FILE",
+        help="Configure the logging by this file (YAML or JSON; see logging.config of Python) instead of the options.",
     )
     @functools.wraps(fn)
     def wrapper(
@@ -69,16 +85,32 @@ def logging_options(fn: Callable[..., Any]) -> Callable[..., Any]:
             verbose: bool,
             debug: bool,
             quiet: bool,
-            log_format: LogFormat,
+            log_format: LogFormat | str,
             log_prefix: bool | None,
             log_refkey: str | None,
+            log_config: pathlib.Path | None,
             **kwargs: Any,
     ) -> Any:
         click.get_current_context().meta[DEBUG_KEY] = debug
-        configure(
-            debug=debug, verbose=verbose, quiet=quiet,
-            log_format=log_format, log_prefix=log_prefix, log_refkey=log_refkey,
-        )
+        if log_config is not None:
+            _configure_by_file(log_config)
+        else:
+            configure(
+                debug=debug, verbose=verbose, quiet=quiet,
+                log_format=log_format, log_prefix=log_prefix, log_refkey=log_refkey,
+            )
         return fn(*args, **kwargs)
 
     return wrapper
+
+
+def _configure_by_file(path: pathlib.Path) -> None:
+    """Leave the logging to the users. The loggers that exist are not disabled by default: all are there by now."""
+    try:
+        config = yaml.safe_load(path.read_text())
+        if not isinstance(config, dict):
+            raise ValueError("a mapping is expected")
+        logging.config.dictConfig({"version": 1, "disable_existing_loggers": False, **config})
+    except (OSError, ValueError, TypeError, AttributeError, ImportError, yaml.YAMLError) as e:
+        reason = f"{e} ({e.__cause__})" if e.__cause__ is not None else str(e)
+        raise click.BadParameter(f"{str(path)!r} cannot be used: {reason}", param_hint="'--log-config'") from e

@@ -12,23 +12,73 @@ from typing import Any
 import click
 
 from kopf._client.credentials import LoginError
-from kopf._client.errors import APIError
+from kopf._client.errors import APIError, APINetworkError
 from kopf._handlers.registry import get_default_registry
-from kopf._operator.running import operator
+from kopf._operator.embedding import operator
+from kopf._operator.health_server import HealthServerError, parse_endpoint
+from kopf._operator.scopes import check
+from kopf._operator.webhooks import MissingWebhookServerError
+from kopf._operator.webhooks_publishing import WebhookConfigurationError
 from kopf._reactor.activities import ActivityError
+from kopf._settings.logs import revive_loggers
 from kopf.cli.loading import LoadingError, list_sources, load
 from kopf.cli.options import DEBUG_KEY, CLIControls, logging_options
 
 logger = logging.getLogger("kopf.cli")
 
+DEV_PRIORITY = 666
+"""What ``--dev`` means: of higher priority than usual."""
 
+_LEFTOVERS_TIMEOUT = 2.0
+"""How long the tasks may end that were left by the operator, in seconds."""
+
+_EXPLAINED_ERRORS = (
+    LoginError,
+    ActivityError,
+    APIError,
+    HealthServerError,
+    MissingWebhookServerError,
+    WebhookConfigurationError,
+)
+"""What says by itself what is wrong and what to do; all else is shown with the place where it came from."""
+
+
+def _check_endpoint(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    try:
+        if value is not None:
+            parse_endpoint(value)
+    except ValueError as e:
+        raise click.BadParameter(str(e), ctx, param) from e
+    return value
+
+
+def _check_patterns(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        check(value)
+    except ValueError as e:
+        raise click.BadParameter(str(e), ctx, param) from e
+    return value
+
+
+# The environment variables are named after the options, as documented; those of the arguments exist, too.
 @click.command()
 @logging_options
-@click.option("-A", "--all-namespaces", "clusterwide", is_flag=True, help="Serve the whole cluster.")
-@click.option("-n", "--namespace", "namespaces", multiple=True, metavar="NAME",
-              help="Serve this namespace; can be repeated. By default, the whole cluster is served.")
+@click.option("-A", "--all-namespaces", "clusterwide", is_flag=True, envvar="KOPF_RUN_ALL_NAMESPACES",
+              help="Serve the whole cluster.")
+@click.option("-n", "--namespace", "namespaces", multiple=True, metavar="PATTERN", envvar="KOPF_RUN_NAMESPACE",
+              callback=_check_patterns,
+              help="Serve this namespace, or those that match the pattern, e.g. 'myapp-*,!*-test'; can be repeated. "
+                   "By default, the whole cluster is served.")
 @click.option("--standalone", is_flag=True, default=None, help="Do not look for other operators.")
-@click.option("-m", "--module", "modules", multiple=True, metavar="MODULE",
+@click.option("-P", "--peering", "peering_name", metavar="NAME", envvar="KOPF_RUN_PEERING",
+              help="The peering object, by which the operators know of each other; it must exist.")
+@click.option("-p", "--priority", type=int, metavar="N",
+              help="Of several operators, the one with the highest priority works. [default: 0]")
+@click.option("--dev", is_flag=True, help=f"The development mode: --priority={DEV_PRIORITY}.")
+@click.option("-L", "--liveness", "liveness_endpoint", metavar="URL", envvar="KOPF_RUN_LIVENESS",
+              callback=_check_endpoint,
+              help="Serve the health there, e.g. http://0.0.0.0:8080/healthz; by default, it is not served.")
+@click.option("-m", "--module", "modules", multiple=True, metavar="MODULE", envvar="KOPF_RUN_MODULE",
               help="Load this importable module; can be repeated.")
 @click.option("--report-sources", type=click.Path(path_type=pathlib.Path), hidden=True)
 @click.argument("paths", nargs=-1)
@@ -42,6 +92,10 @@ def run(
         clusterwide: bool,
         namespaces: tuple[str, ...],
         standalone: bool | None,
+        peering_name: str | None,
+        priority: int | None,
+        dev: bool,
+        liveness_endpoint: str | None,
         report_sources: pathlib.Path | None,
 ) -> None:
     """
@@ -54,6 +108,7 @@ def run(
         raise click.UsageError("Either --all-namespaces or --namespace can be used, not both.")
     try:
         load(paths, modules)
+        revive_loggers()
     finally:
         if report_sources is not None:
             report_sources.write_text("\n".join(list_sources()))
@@ -66,12 +121,20 @@ def run(
         registry=registry,
         settings=controls.settings,
         standalone=standalone,
+        peering_name=peering_name,
+        priority=DEV_PRIORITY if dev and not _is_explicit(ctx, "priority") else priority,
         clusterwide=clusterwide,
         namespaces=namespaces,
+        liveness_endpoint=liveness_endpoint,
         stop_flag=controls.stop_flag,
         ready_flag=controls.ready_flag,
         vault=controls.vault,
     ))
+
+
+def _is_explicit(ctx: click.Context, name: str) -> bool:
+    """Tell if the option is in the command itself, not in the environment, which is often common for many commands."""
+    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
 
 def _explain_nothing_to_do(sources: list[str]) -> click.ClickException:
@@ -91,15 +154,43 @@ def _run(loop: asyncio.AbstractEventLoop | None, debug: bool, coro: Coroutine[An
         if loop is not None:
             loop.run_until_complete(coro)
         else:
-            with asyncio.Runner(loop_factory=_find_loop_factory(), debug=debug) as runner:
-                runner.run(coro)
-    except (LoginError, ActivityError, APIError) as e:
+            _run_in_own_loop(coro, debug)
+    except APINetworkError as e:
+        logger.critical(
+            "The operator cannot go on: the cluster cannot be reached: %s. Check that it runs, and that the right one "
+            "is chosen by the KUBECONFIG variable and by the current context in that file.", e, exc_info=debug,
+        )
+        raise SystemExit(1) from e
+    except _EXPLAINED_ERRORS as e:
         logger.critical("The operator cannot go on: %s", e, exc_info=debug)
         raise SystemExit(1) from e
     except Exception as e:
         # Nobody knows what it is, so the place where it came from is worth more than brevity.
         logger.critical("The operator cannot go on: %s: %s", type(e).__name__, e, exc_info=True)
         raise SystemExit(1) from e
+
+
+def _run_in_own_loop(coro: Coroutine[Any, Any, None], debug: bool) -> None:
+    """Run it in a new event loop, as :func:`asyncio.run` does, but do not wait forever for tasks that never end."""
+    runner = asyncio.Runner(loop_factory=_find_loop_factory(), debug=debug)
+    try:
+        runner.run(coro)
+    finally:
+        endless = runner.run(_cancel_leftovers())
+        if endless:
+            names = ", ".join(sorted({task.get_name() for task in endless}))
+            logger.warning("The process ends without waiting for what ignores its cancellation: %s", names)
+            runner.get_loop().set_exception_handler(lambda loop, context: None)  # it would only say this again
+        else:
+            runner.close()
+
+
+async def _cancel_leftovers() -> set[asyncio.Task[Any]]:
+    """Cancel what is left in the event loop; get those that do not end: daemons that swallow cancellations, usually."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    return (await asyncio.wait(tasks, timeout=_LEFTOVERS_TIMEOUT))[1] if tasks else set()
 
 
 def _find_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -1,0 +1,163 @@
+"""
+Usage of threads: which handlers occupy them, and which ones wait for a free one, so that it never happens silently.
+
+A call that waits is noticed twice: soon, to extend the pool if it is permitted to grow; and later, to warn the users
+with the names of the handlers on both sides. A call that runs for long is noticed, too, so that others do not wait
+for it. A call that is quick costs a timer that never fires.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from kopf._settings.threads import HandlerThreads
+
+logger = logging.getLogger(__name__)
+
+EXPANSION_DELAY = 0.1
+"""How long a call waits until one more thread is added, or runs until it is a slow one, in seconds."""
+
+SATURATION_DELAY = 5.0
+"""How long a call waits until it is considered a problem and is warned of, in seconds."""
+
+REMINDER_INTERVAL = 60.0
+"""How often the warning is repeated if it goes on, in seconds."""
+
+_MAX_NAMES = 10
+
+
+class ThreadUsage:
+    """All calls of synchronous handlers of one operator that are running or waiting right now."""
+
+    def __init__(self) -> None:
+        self._calls: set[ThreadCall] = set()
+        self._slow: set[ThreadCall] = set()
+        self._listeners: set[Callable[[], None]] = set()
+        self._warned_at: float | None = None
+
+    @property
+    def slow_count(self) -> int:
+        """How many calls have been running for a while, so that others should go on without waiting for them."""
+        return len(self._slow)
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Call it every time when there is one more slow call."""
+        self._listeners.add(listener)
+
+    def unsubscribe(self, listener: Callable[[], None]) -> None:
+        """Do not call it anymore."""
+        self._listeners.discard(listener)
+
+    def note_slow(self, call: ThreadCall) -> None:
+        """The call has been running for a while."""
+        self._slow.add(call)
+        for listener in [*self._listeners]:
+            listener()
+
+    def add(self, call: ThreadCall) -> None:
+        """Begin to track the call."""
+        self._calls.add(call)
+
+    def discard(self, call: ThreadCall) -> None:
+        """The call is over. It can be called from any thread."""
+        self._calls.discard(call)
+        self._slow.discard(call)
+
+    def warn(self, now: float, executor: concurrent.futures.Executor) -> None:
+        """Warn of those who wait for the threads of the executor, unless it was done recently."""
+        if self._warned_at is not None and now - self._warned_at < REMINDER_INTERVAL:
+            return
+        self._warned_at = now
+        calls = [call for call in list(self._calls) if call.executor is executor]
+        running = [call for call in calls if call.started is not None]
+        waiting = [call for call in calls if call.started is None]
+        logger.warning(
+            "The handlers wait for threads, as all %d are busy. Waiting: %s. Running: %s. "
+            "Make the long-running handlers asynchronous, or raise settings.execution.max_workers.",
+            len(running),
+            _describe([(call.name, now - call.queued) for call in waiting]),
+            _describe([(call.name, now - call.started) for call in running if call.started is not None]),
+        )
+
+
+class ThreadCall:
+    """One call of a synchronous function: made in the event loop, executed in a thread of the executor."""
+
+    __slots__ = ("_fn", "_is_long", "_loop", "_timer", "_usage", "executor", "is_over", "name", "queued", "started")
+
+    def __init__(
+        self,
+        name: str,
+        fn: Callable[[], Any],
+        executor: concurrent.futures.Executor,
+        usage: ThreadUsage,
+        *,
+        is_long: bool = False,
+    ) -> None:
+        self.name = name
+        self._is_long = is_long
+        self._fn = fn
+        self.executor = executor
+        self._usage = usage
+        self._loop = asyncio.get_running_loop()
+        self.queued = self._loop.time()
+        """When it began to wait, by the clock of the event loop."""
+        self.started: float | None = None
+        """When it has got a thread; ``None`` if it has not yet."""
+        self.is_over = False
+        self._timer = self._loop.call_later(EXPANSION_DELAY, self._notice)
+        usage.add(self)
+
+    def __call__(self) -> Any:
+        """Call the function, in the thread."""
+        self.started = self._loop.time()
+        if self.started - self.queued >= SATURATION_DELAY:
+            logger.debug("Handler %r has waited for a thread for %.1f seconds.", self.name, self.started - self.queued)
+        try:
+            return self._fn()
+        finally:
+            self.is_over = True
+            self._usage.discard(self)
+
+    def release(self) -> None:
+        """Nobody waits for the result anymore. The thread can still be busy, though, as threads cannot be cancelled."""
+        self._timer.cancel()
+        if self.started is None:
+            self._usage.discard(self)
+
+    def _notice(self) -> None:
+        if self.started is not None:
+            self._notice_slowness()
+            return
+        if isinstance(self.executor, HandlerThreads):
+            self.executor.expand()
+        waited = self._loop.time() - self.queued
+        if waited >= SATURATION_DELAY:
+            self._usage.warn(self._loop.time(), self.executor)
+            self._timer = self._loop.call_later(SATURATION_DELAY, self._notice)
+        else:
+            # Soon at first, as a thread is probably there now; then rarer and rarer.
+            delay = min(max(waited, EXPANSION_DELAY), SATURATION_DELAY - waited)
+            self._timer = self._loop.call_later(delay, self._notice)
+
+    def _notice_slowness(self) -> None:
+        if not self._is_long:
+            self._usage.note_slow(self)
+            if self.is_over:  # in its thread, just meanwhile
+                self._usage.discard(self)
+
+
+def _describe(calls: list[tuple[str, float]]) -> str:
+    """Name the handlers, those with the longest calls first: how many of each, and for how long."""
+    counts = Counter(name for name, _ in calls)
+    longest: dict[str, float] = {}
+    for name, duration in calls:
+        longest[name] = max(duration, longest.get(name, 0.0))
+    names = sorted(counts, key=lambda name: -longest[name])
+    texts = [f"{name!r} ({counts[name]}, up to {longest[name]:.0f} s)" for name in names[:_MAX_NAMES]]
+    return ", ".join([*texts, *([f"and {len(names) - _MAX_NAMES} more"] if len(names) > _MAX_NAMES else [])]) or "none"

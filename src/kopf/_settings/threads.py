@@ -1,0 +1,137 @@
+"""
+Threads of synchronous handlers: a pool that grows while the handlers wait for it, and shrinks when it is idle.
+
+It differs from the pool of Python's standard library in what operators need: it can be extended while it works;
+threads that are not needed end; and functions that hang do not hold the exit of the process.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+import itertools
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+ELASTIC_LIMIT = 100
+"""How many threads there can be at most if the number is not set by the user."""
+
+_IDLE_TIMEOUT = 30.0
+"""For how long a thread waits for a next job until it ends, in seconds."""
+
+
+class HandlerThreads(concurrent.futures.Executor):
+    """
+    The default executor, which belongs to the operator.
+
+    With ``max_workers``, there are no more threads than that. Without it, there are as many as in the executors of
+    Python, and more of them only if they are explicitly added by :meth:`expand`, up to a hundred.
+    """
+
+    def __init__(self, max_workers: int | None = None, *, name: str = "kopf-handler") -> None:
+        super().__init__()
+        self.max_workers = max_workers
+        """The maximal number of threads; it can be changed at any time."""
+        self._name = name
+        self._numbers = itertools.count()
+        self._jobs: deque[_Job] = deque()
+        self._threads: set[threading.Thread] = set()
+        self._idle = 0
+        self._changed = threading.Condition()
+        self._is_shut_down = False
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> concurrent.futures.Future[T]:
+        """Call the function in a thread, as soon as there is a free one."""
+        future: concurrent.futures.Future[T] = concurrent.futures.Future()
+        with self._changed:
+            if self._is_shut_down:
+                raise RuntimeError("The executor is shutdown, nothing can be submitted anymore.")
+            self._jobs.append(_Job(future, functools.partial(fn, *args, **kwargs)))
+            if self._idle >= len(self._jobs):
+                self._changed.notify()
+            elif len(self._threads) < (self.max_workers or _get_default_size()):
+                self._add_thread()
+        return future
+
+    def expand(self) -> None:
+        """Add one more thread if there are jobs that wait, and if the limit permits."""
+        with self._changed:
+            is_needed = len(self._jobs) > self._idle and not self._is_shut_down
+            if is_needed and len(self._threads) < (self.max_workers or ELASTIC_LIMIT):
+                self._add_thread()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take no more jobs, and let the threads end; see :meth:`concurrent.futures.Executor.shutdown`."""
+        with self._changed:
+            self._is_shut_down = True
+            cancelled = [*self._jobs] if cancel_futures else []
+            if cancel_futures:
+                self._jobs.clear()
+            threads = [*self._threads]
+            self._changed.notify_all()
+        for job in cancelled:
+            job.future.cancel()
+        if wait:
+            for thread in threads:
+                thread.join()
+
+    def _add_thread(self) -> None:
+        # Daemonic: the operator waits for the handlers in its own way, and then the process must be free to exit.
+        name = f"{self._name}_{next(self._numbers)}"
+        first = [self._jobs.popleft()]
+        thread = threading.Thread(target=self._work, args=(first,), name=name, daemon=True)
+        self._threads.add(thread)
+        try:
+            thread.start()
+        except RuntimeError:  # the limit of the container or of the system
+            self._threads.discard(thread)
+            if not self._threads:
+                raise
+            self._jobs.appendleft(first.pop())  # it waits for those threads that are there
+
+    def _work(self, first: list[_Job]) -> None:
+        job: _Job | None = first.pop()  # it is in a list, as threads keep their arguments for as long as they live
+        while job is not None:
+            job.run()
+            job = None  # the arguments & the results are not of this thread anymore
+            job = self._take()
+
+    def _take(self) -> _Job | None:
+        """Wait for a job; there is none if it is time for the thread to end."""
+        with self._changed:
+            self._idle += 1
+            is_timed_out = False
+            while not self._jobs and not self._is_shut_down and not is_timed_out:
+                is_timed_out = not self._changed.wait(_IDLE_TIMEOUT)
+            self._idle -= 1
+            if self._jobs:
+                return self._jobs.popleft()
+            self._threads.discard(threading.current_thread())
+            return None
+
+
+class _Job:
+    def __init__(self, future: concurrent.futures.Future[Any], fn: Callable[[], Any]) -> None:
+        self.future = future
+        self._fn = fn
+
+    def run(self) -> None:
+        if not self.future.set_running_or_notify_cancel():
+            return
+        try:
+            result = self._fn()
+        except BaseException as e:
+            self.future.set_exception(e)
+        else:
+            self.future.set_result(result)
+
+
+def _get_default_size() -> int:
+    """As many as in :class:`concurrent.futures.ThreadPoolExecutor`: enough for the CPUs, and some for the I/O."""
+    return min(32, (os.cpu_count() or 1) + 4)

@@ -1,0 +1,75 @@
+"""
+Tracebacks: whose code a file is, and which frames of a traceback are worth showing to the users.
+
+A traceback of a handler's error begins with a dozen frames of the framework and of asyncio, always the same. They
+are left out up to the first frame of the users' code. If there is no such frame, nothing is left out: it is an error
+of the framework then.
+
+Operators can be installed as packages. Their frames look the same as those of the libraries that the framework uses,
+so they are looked for only after the place where handlers are called.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sysconfig
+import traceback
+from types import TracebackType
+
+ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+
+_FRAMEWORK = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_STDLIB = tuple(os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib"))
+_PACKAGES = tuple(os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("purelib", "platlib"))
+
+
+_INVOCATION = os.path.join(_FRAMEWORK, "_handlers", "invocation.py")
+
+
+@functools.lru_cache(maxsize=1000)
+def is_framework(filename: str) -> bool:
+    """Tell if the file is a part of the framework, or of Python itself."""
+    if filename.startswith("<frozen "):
+        return True
+    path = os.path.abspath(filename)
+    # The packages can be installed to a folder inside of that of the standard library.
+    return path.startswith(_FRAMEWORK) or (path.startswith(_STDLIB) and not path.startswith(_PACKAGES))
+
+
+@functools.lru_cache(maxsize=1000)
+def is_library(filename: str) -> bool:
+    """Tell if the file is a part of the framework, of Python itself, or of an installed package."""
+    return is_framework(filename) or os.path.abspath(filename).startswith(_PACKAGES)
+
+
+def format_trimmed(exc_info: ExcInfo) -> str:
+    """Format the traceback beginning from the users' code, in all the errors that have led to this one."""
+    exc_type, exc, tb = exc_info
+    if exc_type is None or exc is None:
+        return ""
+    summary = traceback.TracebackException(exc_type, exc, tb, compact=True)
+    _trim(summary)
+    return "".join(summary.format()).rstrip("\n")
+
+
+def _trim(summary: traceback.TracebackException) -> None:
+    pending = [summary]
+    while pending:
+        item = pending.pop()
+        first = _find_users_frame([frame.filename for frame in item.stack])
+        item.stack = traceback.StackSummary.from_list(item.stack[first:])
+        others = (item.__cause__, item.__context__, *(item.exceptions or ()))
+        pending += [other for other in others if other is not None]
+
+
+def _find_users_frame(filenames: list[str]) -> int:
+    """Find where the users' code begins; if it does not, give the beginning of all."""
+    for index, name in enumerate(filenames):
+        if not is_library(name):
+            return index
+    if _INVOCATION in filenames:
+        for index in range(filenames.index(_INVOCATION), len(filenames)):
+            if not is_framework(filenames[index]):
+                return index
+    return 0

@@ -1,0 +1,94 @@
+"""``kopf freeze`` & ``kopf resume``: pause the operators of the cluster or of some namespaces, and let them go on."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import click
+
+from kopf._client.credentials import LoginError
+from kopf._client.errors import APIError, APINetworkError
+from kopf._client.vault import Vault
+from kopf._handlers.registry import get_default_registry
+from kopf._operator.freezing import MissingPeeringError, put_record
+from kopf._reactor.peering import Peer, make_identity
+from kopf._settings.settings import OperatorSettings
+from kopf.cli.options import CLIControls, logging_options
+
+_PRIORITY = 1_000_000
+"""More than any sensible operator has, random ones included."""
+
+
+# The names of the parameters are those of the options, as the environment variables are named after them.
+def _peering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
+    fn = click.option("-i", "--id", metavar="ID",
+                      help="By whom the operators are paused; by default, by user@host.")(fn)
+    fn = click.option("-P", "--peering", metavar="NAME",
+                      help="The peering object of those operators.  [default: default]")(fn)
+    fn = click.option("-A", "--all-namespaces", is_flag=True,
+                      help="The operators that serve the whole cluster; this is the default.")(fn)
+    return click.option("-n", "--namespace", multiple=True, metavar="PATTERN",
+                        help="The operators of this namespace, or of those that match; can be repeated.")(fn)
+
+
+@click.command()
+@logging_options
+@_peering_options
+@click.option("-p", "--priority", type=int, default=_PRIORITY, show_default=True, metavar="N",
+              help="Operators with higher priorities are not paused.")
+@click.option("-t", "--lifetime", type=click.IntRange(min=1), default=60, show_default=True, metavar="SECONDS",
+              help="For how long they are paused.")
+@click.option("-m", "--message", default="", metavar="TEXT", help="The reason, for the logs of the operators.")
+@click.make_pass_decorator(CLIControls, ensure=True)
+def freeze(
+        controls: CLIControls, /, id: str | None, priority: int, lifetime: int, message: str, **where: Any,
+) -> None:
+    """Pause the operators for some time, or until "kopf resume"."""
+    identity = id or make_identity(manual=True)
+    now = datetime.datetime.now(datetime.UTC)
+    peer = Peer(identity, priority, lifetime, now, message)
+    places = _put(controls, identity, peer.make_record(), **where)
+    until = (now + datetime.timedelta(seconds=lifetime)).strftime("%Y-%m-%d %H:%M:%S UTC")
+    for place in places:
+        click.echo(f"The operators of the peering {place} are paused by {identity} until {until}.")
+
+
+@click.command()
+@logging_options
+@_peering_options
+@click.make_pass_decorator(CLIControls, ensure=True)
+def resume(controls: CLIControls, /, id: str | None, **where: Any) -> None:
+    """Let the operators go on before the time is over."""
+    identity = id or make_identity(manual=True)
+    for place in _put(controls, identity, None, **where):
+        click.echo(f"The operators of the peering {place} are not paused by {identity} anymore.")
+
+
+def _put(
+        controls: CLIControls,
+        identity: str,
+        record: Mapping[str, Any] | None,
+        *,
+        peering: str | None,
+        all_namespaces: bool,
+        namespace: tuple[str, ...],
+) -> Collection[str]:
+    if all_namespaces and namespace:
+        raise click.UsageError("Either --all-namespaces or --namespace can be used, not both.")
+    settings = controls.settings if controls.settings is not None else OperatorSettings()
+    coro = put_record(
+        identity,
+        record,
+        name=peering if peering is not None else settings.peering.name,
+        patterns=namespace,
+        registry=controls.registry if controls.registry is not None else get_default_registry(),
+        settings=settings,
+        vault=controls.vault if controls.vault is not None else Vault(settings),
+    )
+    try:
+        return asyncio.run(coro) if controls.loop is None else controls.loop.run_until_complete(coro)
+    except (MissingPeeringError, LoginError, APIError, APINetworkError, ValueError) as e:
+        raise click.ClickException(str(e)) from e

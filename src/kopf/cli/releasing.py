@@ -1,0 +1,71 @@
+"""``kopf release``: remove our finalizers from objects that are stuck, as the operator is not there anymore."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from kopf._client.credentials import LoginError
+from kopf._client.errors import APIError, APINetworkError
+from kopf._client.patching import PatchConflict
+from kopf._client.vault import Vault
+from kopf._handlers.registry import get_default_registry
+from kopf._operator.releasing import UnknownResourceError
+from kopf._operator.releasing import release as release_objects
+from kopf._settings.settings import OperatorSettings
+from kopf.cli.options import CLIControls, logging_options
+
+
+# The names of the parameters are those of the options, as the environment variables are named after them.
+@click.command()
+@logging_options
+@click.argument("resource", nargs=-1, required=True)
+@click.option("-n", "--namespace", multiple=True, metavar="NAME", help="Only in this namespace; can be repeated.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="In the whole cluster; this must be said explicitly.")
+@click.option("-f", "--finalizer", metavar="NAME", help="Which finalizer to remove.  [default: that of the framework]")
+@click.option("--deleted", is_flag=True, help="Only from the objects that are being deleted.")
+@click.option("--dry-run", is_flag=True, help="Only show the objects, change nothing.")
+@click.make_pass_decorator(CLIControls, ensure=True)
+def release(
+        controls: CLIControls,
+        /,
+        resource: tuple[str, ...],
+        namespace: tuple[str, ...],
+        all_namespaces: bool,
+        finalizer: str | None,
+        deleted: bool,
+        dry_run: bool,
+) -> None:
+    """Remove the finalizers of an operator that is gone.
+
+    RESOURCE is the name of the resource, the same as in the handlers: e.g. kopfexamples.kopf.dev. Only the finalizer is
+    removed. The deletion handlers are not called: stop the operator before that.
+    """
+    if all_namespaces == bool(namespace):
+        raise click.UsageError("Either --all-namespaces or --namespace is needed.")
+    settings = controls.settings if controls.settings is not None else OperatorSettings()
+    coro = _release(
+        resource,
+        namespaces=namespace,
+        finalizer=finalizer if finalizer is not None else settings.persistence.finalizer,
+        dry_run=dry_run,
+        only_deleted=deleted,
+        registry=controls.registry if controls.registry is not None else get_default_registry(),
+        settings=settings,
+        vault=controls.vault if controls.vault is not None else Vault(settings),
+    )
+    try:
+        count = asyncio.run(coro) if controls.loop is None else controls.loop.run_until_complete(coro)
+    except (UnknownResourceError, LoginError, APIError, APINetworkError, PatchConflict, ValueError) as e:
+        raise click.ClickException(str(e)) from e
+    click.echo(f"{count} objects {'would be released' if dry_run else 'are released'}.")
+
+
+async def _release(names: tuple[str, ...], *, dry_run: bool, **options: Any) -> int:
+    count = 0
+    async for resource, namespace, name in release_objects(names, dry_run=dry_run, **options):
+        click.echo(f"{resource.name} {namespace}/{name}" if namespace else f"{resource.name} {name}")
+        count += 1
+    return count

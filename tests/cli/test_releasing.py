@@ -1,0 +1,108 @@
+"""``kopf release``: what is held by an operator that does not exist anymore, is let go."""
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from typing import Any
+
+import pytest
+
+from kopf._cluster import LocalCluster
+
+FINALIZER = "kopf.zalando.org/KopfFinalizerMarker"
+THEIRS = "example.com/theirs"
+PATH = "/apis/kopf.dev/v1/namespaces/{}/kopfexamples/{}"
+
+
+def request(cluster: LocalCluster, method: str, path: str, payload: Any = None) -> Any:
+    call = urllib.request.Request(
+        cluster.url + path, method=method, data=None if payload is None else json.dumps(payload).encode(),
+        headers={"Authorization": f"Bearer {cluster.token}", "Content-Type": "application/json"},
+    )
+    context = ssl.create_default_context(cadata=cluster.ca_data.decode())
+    with urllib.request.urlopen(call, context=context) as response:
+        return json.load(response)
+
+
+def get_finalizers(cluster: LocalCluster, name: str, namespace: str = "default") -> list[str] | None:
+    """Those of the object; ``None`` if there is no object."""
+    try:
+        obj = request(cluster, "GET", PATH.format(namespace, name))
+    except urllib.error.HTTPError as e:
+        with e:
+            if e.code != 404:
+                raise
+            return None
+    return list(obj["metadata"].get("finalizers", []))
+
+
+def invoke(cluster: LocalCluster, *args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kopf", "release", *args], capture_output=True, text=True, check=False, timeout=50,
+        env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)})
+
+
+@pytest.fixture
+def cluster(cluster: LocalCluster) -> LocalCluster:
+    """The same cluster, with objects in all states."""
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
+    for name, namespace, finalizers in [
+        ("alive", "default", [THEIRS, FINALIZER]), ("dying", "default", [FINALIZER]), ("free", "default", [THEIRS]),
+        ("alive", "other", [FINALIZER]), ("custom", "default", ["example.com/ours"]),
+    ]:
+        cluster.apply({
+            "apiVersion": "kopf.dev/v1", "kind": "KopfExample",
+            "metadata": {"name": name, "namespace": namespace, "finalizers": finalizers}, "spec": {"duration": "1m"},
+        })
+    request(cluster, "DELETE", PATH.format("default", "dying"))
+    return cluster
+
+
+def test_everything_in_the_cluster(cluster: LocalCluster) -> None:
+    result = invoke(cluster, "kopfexamples.kopf.dev", "--all-namespaces")
+    assert result.returncode == 0, result.stderr
+    assert sorted(result.stdout.splitlines()) == [
+        "3 objects are released.", "kopfexamples.kopf.dev default/alive", "kopfexamples.kopf.dev default/dying",
+        "kopfexamples.kopf.dev other/alive",
+    ]
+    assert get_finalizers(cluster, "alive") == [THEIRS]
+    assert get_finalizers(cluster, "alive", "other") == []
+    assert get_finalizers(cluster, "dying") is None
+    assert get_finalizers(cluster, "free") == [THEIRS]
+    assert get_finalizers(cluster, "custom") == ["example.com/ours"]
+
+
+def test_only_what_is_asked_for(cluster: LocalCluster) -> None:
+    result = invoke(cluster, "kex", "--namespace", "default", "--deleted")
+    assert result.stdout.splitlines() == ["kopfexamples.kopf.dev default/dying", "1 objects are released."]
+    assert get_finalizers(cluster, "alive") == [THEIRS, FINALIZER]
+    result = invoke(cluster, "kopfexamples", "--all-namespaces", "--finalizer", "example.com/ours")
+    assert result.stdout.splitlines() == ["kopfexamples.kopf.dev default/custom", "1 objects are released."]
+    assert get_finalizers(cluster, "custom") == []
+
+
+def test_dry_runs_change_nothing(cluster: LocalCluster) -> None:
+    result = invoke(cluster, "kopfexamples", "-A", "--dry-run")
+    assert result.stdout.splitlines()[-1] == "3 objects would be released."
+    assert get_finalizers(cluster, "alive") == [THEIRS, FINALIZER]
+    assert get_finalizers(cluster, "dying") == [FINALIZER]
+
+
+def test_mistakes(cluster: LocalCluster) -> None:
+    result = invoke(cluster, "kopfexamples")
+    assert "Either --all-namespaces or --namespace is needed." in result.stderr
+    result = invoke(cluster, "nothings", "-A")
+    assert "Cannot choose the resource 'nothings' in the cluster: there is none." in result.stderr
+    assert result.returncode != 0
+
+
+def test_conflicts_are_got_over(cluster: LocalCluster) -> None:
+    cluster.faults.inject(409, method="PATCH", times=3)
+    result = invoke(cluster, "kopfexamples", "-A")
+    assert result.returncode == 0, result.stderr
+    assert get_finalizers(cluster, "alive") == [THEIRS]
