@@ -109,7 +109,7 @@ def test_a_diff_tells_all_that_is_needed_to_get_from_old_to_new(old: Any, new: A
     patch: dict[str, Any] = {}
     for item in diff(old, new):
         ensure(patch, item.field, item.new)
-        assert item.old != item.new
+        assert json.dumps(item.old) != json.dumps(item.new)
     result = thaw(old)
     _replace(result, patch, new)
     assert result == new
@@ -123,3 +123,12 @@ def _replace(target: dict[str, Any], patch: dict[str, Any], new: dict[str, Any])
             _replace(target[key], value, new[key])
         elif value is not None:
             target[key] = value
+
+
+@pytest.mark.parametrize(("old", "new"), [
+    ([True], [1]), ([0], [False]), ([[True]], [[1]]), ([{"a": True}], [{"a": 1}]), ([{"a": [1]}], [{"a": [True]}]),
+])
+def test_booleans_are_not_numbers_on_any_level_of_lists(old: Any, new: Any) -> None:
+    assert diff({"field": old}, {"field": new}) == (("change", ("field",), old, new),)
+    assert diff({"field": old}, {"field": old}) == ()
+    assert diff({"field": [*old, 1.0]}, {"field": [*old, 1]}) == ()

@@ -5,15 +5,16 @@ from __future__ import annotations
 import importlib.util
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from kopf._client.credentials import ConnectionInfo, Credentials, LoginError
-from kopf._client.kubeconfig import login_with_kubeconfig
-from kopf._client.piggyback import login_via_client, login_via_pykube
+from kopf._client.credentials import AiohttpSession, ConnectionInfo, Credentials, LoginError
+from kopf._client.exec_plugins import PluginError
+from kopf._client.kubeconfig import AuthProviderError, login_with_kubeconfig
+from kopf._client.piggyback import login_via_async_client, login_via_client, login_via_pykube
 from kopf._client.service_account import login_with_service_account
 from kopf._client.vault import Vault
-from kopf._handlers.errors import ErrorsMode, PermanentError
+from kopf._handlers.errors import ErrorsMode, PermanentError, TemporaryError
 from kopf._handlers.handlers import ActivityHandler
 from kopf._handlers.registry import OperatorRegistry
 from kopf._reactor.activities import ActivityError, run_activity
@@ -29,30 +30,56 @@ _LIBRARIES: Mapping[str, Callable[..., ConnectionInfo | None]] = {
 }
 
 
-def login_by_default(**kwargs: Any) -> ConnectionInfo | None:
+_PLUGIN_BACKOFFS = (1, 5, 15)
+"""
+Delays between the attempts to run a failing plugin of the kubeconfig, in seconds. They are short, as somebody can be
+waiting at the terminal; and they get over a hiccup of the network in the middle of the night.
+"""
+
+
+def login_by_default(*, retry: int, **kwargs: Any) -> ConnectionInfo | Awaitable[ConnectionInfo | None] | None:
     """
     Log in when no login handlers are declared.
 
     If the operator has imported a client library, the login goes through that library, and configures
-    it on the way. Otherwise, the kubeconfig or the service account is used directly. If that is not
-    possible, but a client library is installed, it is asked: it can know more ways of authentication.
+    it on the way. Otherwise, the service account or the kubeconfig is used directly. If the kubeconfig has what only
+    the libraries know, and a library is installed, it is asked.
     """
     try:
         for name, login in _LIBRARIES.items():
             if name in sys.modules and (info := login(**kwargs)) is not None:
                 return info
+        if "kubernetes_asyncio" in sys.modules:
+            return _login_asynchronously(retry, kwargs)
         return _login_natively(kwargs)
     except LoginError as e:
-        raise PermanentError(str(e)) from e  # a broken configuration does not mend itself: say it and exit
+        raise _decide(e, retry) from e
+
+
+async def _login_asynchronously(retry: int, kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
+    try:
+        return await login_via_async_client(**kwargs)
+    except LoginError as e:
+        raise _decide(e, retry) from e
+
+
+def _decide(error: LoginError, retry: int) -> Exception:
+    if isinstance(error, PluginError) and retry < len(_PLUGIN_BACKOFFS):
+        return TemporaryError(str(error), delay=_PLUGIN_BACKOFFS[retry])
+    return PermanentError(str(error))  # a broken configuration does not mend itself: say it and exit
 
 
 def _login_natively(kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
     try:
         return login_with_service_account(**kwargs) or login_with_kubeconfig(**kwargs)
-    except LoginError:
-        if (info := _login_via_installed_library(kwargs)) is not None:
-            return info
-        raise
+    except AuthProviderError as e:
+        try:
+            info = _login_via_installed_library(kwargs)
+        except LoginError as library_error:
+            raise LoginError(f"{e} {library_error}") from library_error
+        if info is None:
+            raise
+        return info
 
 
 def _login_via_installed_library(kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
@@ -88,7 +115,11 @@ class Authenticator:
         self._indices = indices
 
     async def login(self) -> None:
-        """Call the login handlers and put what they have brought to the vault; raises :class:`LoginError`."""
+        """
+        Call the login handlers and put what they have brought to the vault.
+
+        Raises :class:`LoginError` if they have failed, or have brought nothing usable.
+        """
         handlers: Sequence[ActivityHandler] = self._registry.get_activities(Activity.AUTHENTICATION)
         try:
             results = await run_activity(
@@ -102,8 +133,7 @@ class Authenticator:
             results = {key: outcome.result for key, outcome in e.outcomes.items() if outcome.result is not None}
             if not results:
                 raise _explain(e) from e
-        credentials: list[Credentials] = list(results.values())
-        self._vault.populate(credentials)
+        self._vault.populate([_check(key, result) for key, result in results.items()])
 
     async def run(self) -> None:
         """Log in anew whenever the credentials run out, forever. If it fails, so do those who need them."""
@@ -116,6 +146,15 @@ class Authenticator:
                 self._vault.fail(e)
                 raise
             logger.info("Re-authentication has finished.")
+
+
+def _check(handler_id: HandlerId, result: Any) -> Credentials:
+    if isinstance(result, ConnectionInfo | AiohttpSession):
+        return result
+    raise LoginError(
+        f"The login handler {handler_id!r} has returned something else than kopf.ConnectionInfo, kopf.AiohttpSession, "
+        f"or None: {type(result).__name__}."
+    )
 
 
 def _explain(error: ActivityError) -> LoginError:

@@ -9,17 +9,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from kopf._client.credentials import LoginError
-from kopf._client.discovery import discover
-from kopf._client.errors import APIClientError, APIForbiddenError, APINotFoundError
-from kopf._client.watch_machine import LISTED, WatchEvent
+from kopf._client.discovery import Discovery, discover
+from kopf._client.errors import APIError, APIForbiddenError, APINetworkError
+from kopf._client.watch_machine import LISTED, WatchEvent, WatchMachine
 from kopf._client.watching import watch_batches
 from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
+from kopf._operator.denials import BACKOFF, Denials
+from kopf._operator.namespaces import Namespaces
+from kopf._operator.peering import PEERING_GROUPS, Peering
+from kopf._operator.streams import ResourceWatcher, Scope
 from kopf._operator.supervision import keep_running
-from kopf._reactor.dispatching import Dispatcher
 from kopf._reactor.environment import Environment
+from kopf._values.permissions import format_advice
 from kopf._values.resources import CRDS, Resource
 
 logger = logging.getLogger(__name__)
@@ -30,37 +34,61 @@ _SETTLING_TIME = 0.2
 _RESCANNING_INTERVAL = 60.0
 """How often to look again at the API groups that were unavailable."""
 
-_DENIAL_BACKOFF = 60.0
-"""How often to check if a denied resource is permitted now, or if an absent one has appeared."""
-
 
 class Observer:
     """Keeps the watchers in line with what the cluster has."""
 
-    def __init__(self, env: Environment, registry: OperatorRegistry, namespaces: Collection[str] | None) -> None:
+    def __init__(
+        self, env: Environment, registry: OperatorRegistry, namespaces: Namespaces, peering: Peering
+    ) -> None:
         self._env = env
         self._registry = registry
         self._namespaces = namespaces
+        self._peering = peering
         self._watchers: dict[Resource, ResourceWatcher] = {}
         self._warned: set[str] = set()
         self._discovered: set[str] = set()
+        self._unavailable: frozenset[str] = frozenset()
+        self._listeners: list[Callable[[Discovery, Collection[Resource]], None]] = []
+        self._is_over = False
+
+    def subscribe(self, listener: Callable[[Discovery, Collection[Resource]], None]) -> None:
+        """Call it every time when the resources are discovered, and with those of them that are watched."""
+        self._listeners.append(listener)
 
     async def run(self) -> None:
         """Discover, watch, and discover again when something has changed, forever."""
         async with asyncio.TaskGroup() as group:
-            is_complete = await self._update(group)
-            changes = asyncio.Event()
-            if not self._env.settings.scanning.disabled and self._can_change():
-                watcher = keep_running(
-                    "watcher of the resource definitions", lambda: self._watch_definitions(changes), fatal=(LoginError,)
-                )
-                group.create_task(watcher, name="watcher of the resource definitions")
-            while True:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(changes.wait(), None if is_complete else _RESCANNING_INTERVAL)
-                await asyncio.sleep(_SETTLING_TIME)
-                changes.clear()
+            try:
+                await self._run(group)
+            finally:
+                self._is_over = True
+
+    async def _run(self, group: asyncio.TaskGroup) -> None:
+        await self._namespaces.start(group, self._env.vitals)
+        self._namespaces.subscribe(self._follow_namespaces)
+        self._peering.serve(self._namespaces.names)
+        self._env.pause.subscribe(self._follow_pause)
+        is_complete = await self._update(group)
+        changes = asyncio.Event()
+        if not self._env.settings.scanning.disabled and self._can_change():
+            watcher = keep_running(
+                "watcher of the resource definitions",
+                lambda: self._watch_definitions(changes),
+                fatal=(LoginError,),
+                vitals=self._env.vitals,
+            )
+            group.create_task(watcher, name="watcher of the resource definitions")
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(changes.wait(), None if is_complete else _RESCANNING_INTERVAL)
+            await asyncio.sleep(_SETTLING_TIME)
+            changes.clear()
+            try:
                 is_complete = await self._update(group)
+            except (APIError, APINetworkError) as e:
+                logger.warning("The resources could not be discovered, another attempt will be made: %s", e)
+                is_complete = False
 
     def _can_change(self) -> bool:
         """Built-in groups are never extended at runtime, so there is no need to watch for that."""
@@ -68,18 +96,41 @@ class Observer:
         return any(group is None or "." in group for group in groups)
 
     async def _watch_definitions(self, changes: asyncio.Event) -> None:
+        machine = WatchMachine(CRDS)
+        denials = Denials(machine)
         listed = False
-        try:
-            async for events in watch_batches(self._env.api, self._env.settings, CRDS):
-                if listed or any(self._is_unknown(event) for event in events):
-                    changes.set()
-                listed = listed or any(event is LISTED for event in events)
-        except APIForbiddenError as e:
-            logger.warning(
-                "New kinds of custom resources will not be noticed until the restart: %s Permit the verbs 'list' & "
-                "'watch' on %r, or set settings.scanning.disabled = True.", e, CRDS.name,
-            )
-            await asyncio.Event().wait()  # until cancelled
+        while True:
+            try:
+                with self._env.vitals.watching("resource definitions") as pulse:
+                    batches = watch_batches(
+                        self._env.api, self._env.settings, CRDS, machine=machine, on_activity=pulse.beat
+                    )
+                    async with contextlib.aclosing(batches):
+                        async for events in batches:
+                            denials.permit(events)
+                            if listed or any(self._is_unknown(event) for event in events):
+                                changes.set()
+                            if listed or not self._peering.is_defined:
+                                self._look_for_peering(events)
+                            listed = listed or any(event is LISTED for event in events)
+            except APIForbiddenError as e:
+                if (verb := denials.deny()) is not None:
+                    self._explain_denial(verb, e)
+                await asyncio.sleep(BACKOFF)
+
+    def _look_for_peering(self, events: Collection[WatchEvent]) -> None:
+        if any(event.object.head.name.endswith(PEERING_GROUPS) for event in events):
+            self._peering.rescan()
+
+    def _explain_denial(self, verb: str, error: APIForbiddenError) -> None:
+        """Say what will not work: nothing of importance if all that is needed is there already."""
+        how = "until the restart" if verb == "list" else f"at once, but only every {BACKOFF:g} seconds"
+        logger.log(
+            logging.WARNING if self._warned else logging.INFO,
+            "New kinds of custom resources will not be noticed %s: not permitted to %s their definitions. "
+            "The error: %s. Set settings.scanning.disabled = True if that is fine, or: %s",
+            how, verb, error, format_advice(CRDS, ("list", "watch")),
+        )
 
     def _is_unknown(self, event: WatchEvent) -> bool:
         """Tell if the definition is of a resource that has appeared after the discovery, and before the listing."""
@@ -92,20 +143,33 @@ class Observer:
         """Bring the watchers in line with what there is now; tell if all of the cluster could be looked at."""
         discovery = await discover(self._env.api, self._registry.get_selectors())
         self._discovered = {resource.name for resource in discovery.resources}
-        self._warn(discovery.resources)
-        plan = self._registry.plan(discovery.resources)
+        self._warn(discovery)
+        plan = self._registry.plan([resource for resource in discovery.resources if _is_watchable(resource)])
         outdated = {resource for resource, watcher in self._watchers.items() if watcher.handlers != plan.get(resource)}
         for resource in outdated:
             if resource.api_version not in discovery.unavailable:
-                await self._watchers.pop(resource).stop()
+                outgoing = self._watchers.pop(resource)
+                await outgoing.stop()
+                outgoing.release()
         for watcher in self._watchers.values():
             watcher.retry()
         if not self._watchers and not outdated:
             self._close_gate(plan)
         for resource in plan.keys() - self._watchers.keys():
-            watcher = ResourceWatcher(self._env, resource, plan[resource], is_known=resource in outdated)
+            watcher = ResourceWatcher(
+                self._env,
+                resource,
+                plan[resource],
+                group,
+                is_known=resource in outdated,
+                clearance=self._peering.clear,
+            )
             self._watchers[resource] = watcher
-            watcher.start(group, self._get_scopes(resource))
+            if self._env.pause.is_on:
+                watcher.pause()
+            watcher.serve(self._get_scopes(resource))
+        for listener in self._listeners:
+            listener(discovery, plan.keys())
         return not discovery.unavailable
 
     def _close_gate(self, plan: Mapping[Resource, HandlersOfResource]) -> None:
@@ -115,15 +179,44 @@ class Observer:
             (resource, namespace) for resource in indexed for namespace in self._get_scopes(resource)
         )
 
-    def _get_scopes(self, resource: Resource) -> Collection[str | None]:
-        return [None] if self._namespaces is None or not resource.namespaced else self._namespaces
+    def _get_scopes(self, resource: Resource) -> Collection[Scope]:
+        return self._namespaces.names if resource.namespaced else [None]
 
-    def _warn(self, resources: Collection[Resource]) -> None:
-        for selector, found in self._registry.get_ambiguities(resources).items():
+    def _follow_namespaces(self) -> None:
+        """Serve those namespaces that exist now."""
+        if not self._is_over:
+            self._peering.serve(self._namespaces.names)
+            for resource, watcher in self._watchers.items():
+                watcher.serve(self._get_scopes(resource))
+
+    def _follow_pause(self) -> None:
+        """Stop and go on together with the operator."""
+        if self._is_over:
+            return
+        if not self._env.pause.is_on:
+            self._close_gate({resource: watcher.handlers for resource, watcher in self._watchers.items()})
+        for watcher in self._watchers.values():
+            watcher.pause() if self._env.pause.is_on else watcher.resume()
+
+    def _warn(self, discovery: Discovery) -> None:
+        unavailable = frozenset(discovery.unavailable)
+        if unavailable - self._unavailable:
+            details = "; ".join(f"{name} ({error})" for name, error in discovery.unavailable.items())
+            logger.warning("Some of the API groups are unavailable, their resources are not known now: %s", details)
+        elif self._unavailable and not unavailable:
+            logger.info("All API groups are available again.")
+        self._unavailable = unavailable
+        for selector, found in self._registry.get_ambiguities(discovery.resources).items():
             names = ", ".join(sorted(map(repr, found)))
-            self._warn_once(f"{selector!r} is ambiguous, so it is not served: it can be any of {names}. Add a group.")
-        for selector in self._registry.get_unmatched(resources):
-            self._warn_once(f"No resource is found for {selector!r}. It will be served as soon as it appears.")
+            self._warn_once(f"{selector} is ambiguous, so it is not served: it can be any of {names}. Add a group.")
+        for selector in self._registry.get_unmatched(discovery.resources):
+            self._warn_once(f"No resource is found for {selector}. It will be served as soon as it appears.")
+        unwatchable = [resource for resource in discovery.resources if not _is_watchable(resource)]
+        for handler in self._registry.resources if unwatchable else ():
+            if handler.selector is not None and handler.selector.is_specific:
+                for resource in handler.selector.select(unwatchable):
+                    verbs = ", ".join(sorted(resource.verbs))
+                    self._warn_once(f"{resource!r} cannot be served: its API cannot list & watch, only {verbs}.")
 
     def _warn_once(self, message: str) -> None:
         if message not in self._warned:
@@ -136,72 +229,6 @@ class Observer:
         self._watchers.clear()
 
 
-class ResourceWatcher:
-    """Watches one resource in one or several namespaces, or in the whole cluster."""
-
-    def __init__(
-        self, env: Environment, resource: Resource, handlers: HandlersOfResource, *, is_known: bool
-    ) -> None:
-        self.handlers = handlers
-        self._env = env
-        self._is_known = is_known
-        self._resource = resource
-        self._indexing = handlers.indexing
-        self._dispatcher = Dispatcher(env, resource, handlers)
-        self._tasks: list[asyncio.Task[None]] = []
-        self._restarted: set[str | None] = set()
-        self._retrying = asyncio.Event()
-
-    def retry(self) -> None:
-        """If the streams wait because the resource was denied or absent, do not wait: something has changed."""
-        self._retrying.set()
-
-    def start(self, group: asyncio.TaskGroup, scopes: Collection[str | None]) -> None:
-        """Start the streams in the supervising group."""
-        for namespace in scopes:
-            self._tasks.append(group.create_task(self._supervise(namespace)))
-
-    async def _supervise(self, namespace: str | None) -> None:
-        await keep_running(f"watcher of {self._resource!r}", lambda: self._watch(namespace), fatal=(LoginError,))
-
-    async def _watch(self, namespace: str | None) -> None:
-        while True:
-            try:
-                await self._consume(namespace)
-            except (APIForbiddenError, APINotFoundError) as e:
-                self._explain(e, namespace)
-                self._env.gate.done((self._resource, namespace))
-                self._retrying.clear()
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._retrying.wait(), _DENIAL_BACKOFF)
-
-    async def _consume(self, namespace: str | None) -> None:
-        is_restarted = self._is_known or namespace in self._restarted
-        self._restarted.add(namespace)
-        async for events in watch_batches(self._env.api, self._env.settings, self._resource, namespace):
-            if self._indexing:
-                await self._env.indexers.process(self._env, self._resource, self._indexing, events)
-            if any(event is LISTED for event in events):
-                self._env.gate.done((self._resource, namespace))
-            self._dispatcher.accept(_as_known(events) if is_restarted else events)
-
-    def _explain(self, error: APIClientError, namespace: str | None) -> None:
-        place = "in the whole cluster" if namespace is None else f"in the namespace {namespace!r}"
-        if isinstance(error, APIForbiddenError):
-            hint = f"Permit the verbs 'list', 'watch' & 'patch' on {self._resource.name!r} to the operator."
-            logger.error("Cannot watch %r %s: %s %s", self._resource, place, error, hint)
-        else:
-            logger.info("The resource %r is not served %s anymore: %s", self._resource, place, error)
-
-    async def stop(self) -> None:
-        """Stop the streams, then the handling."""
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        await self._dispatcher.stop()
-
-
-def _as_known(events: list[WatchEvent]) -> list[WatchEvent]:
-    """A restarted watcher lists all objects anew, but they are not new to the operator: do not resume them again."""
-    return [event if event is LISTED or event.type else WatchEvent("ADDED", event.object) for event in events]
+def _is_watchable(resource: Resource) -> bool:
+    """Tell if there is anything to watch: some resources are rather functions of the API, e.g. reviews of tokens."""
+    return not resource.verbs or {"list", "watch"} <= resource.verbs

@@ -71,5 +71,16 @@ def _iterate(old: Any, new: Any, path: FieldPath) -> Iterator[DiffItem]:
         for key, value in new.items():
             if key not in old:
                 yield from _iterate(None, value, (*path, key))
-    elif old != new or isinstance(old, bool) != isinstance(new, bool):  # in Python, 1 == True
+    elif not _is_same(old, new):
         yield DiffItem(DiffOperation.CHANGE, path, old, new)
+
+
+def _is_same(old: Any, new: Any) -> bool:
+    """Compare as JSON does, on all levels of lists and of dicts in them: in Python, ``1 == True``."""
+    if old != new or isinstance(old, bool) != isinstance(new, bool):
+        return False
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return all(_is_same(value, new[key]) for key, value in old.items())
+    if isinstance(old, list | tuple) and isinstance(new, list | tuple):
+        return all(map(_is_same, old, new))
+    return True

@@ -48,7 +48,7 @@ class KubeObject(Mapping[str, Any]):
     A read-only mapping over one object: cheap to build, decoded member by member.
 
     ``head`` is the eagerly decoded metadata. Values of the mapping are plain JSON values (dicts, lists,
-    strings…), built on the first access and then kept; they must not be modified.
+    strings…), built on the first access and then kept until forgotten; they must not be modified.
     """
 
     __slots__ = ("_members", "_raw", "_values", "api_version", "head", "kind")
@@ -92,6 +92,11 @@ class KubeObject(Mapping[str, Any]):
     def raw(self) -> bytes:
         """The serialised object: as it arrived, if it arrived serialised."""
         return codec.encode(dict(self)) if self._raw is None else bytes(self._raw)
+
+    def forget_values(self) -> None:
+        """Drop what was decoded, to be decoded anew if needed: decoded, an object takes several times more memory."""
+        if self._raw is not None:
+            self._members = self._values = None
 
     def _split(self) -> tuple[dict[str, msgspec.Raw], dict[str, Any]]:
         members, values = self._members, self._values

@@ -17,6 +17,13 @@ class Reason(enum.StrEnum):
     GONE = "gone"
 
 
+class WebhookType(enum.StrEnum):
+    """What a webhook may do with the changes that it is asked about."""
+
+    VALIDATING = "validating"
+    MUTATING = "mutating"
+
+
 class Activity(enum.StrEnum):
     """What the operator itself is doing."""
 

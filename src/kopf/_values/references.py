@@ -47,7 +47,8 @@ def build_object_reference(body: Mapping[str, Any]) -> ObjectReference:
         return _build_reference_by_head(body)
     ref: ObjectReference = {}
     meta: Mapping[str, Any] = body.get("metadata") or {}
-    if api_version := body.get("apiVersion"):
+    # The models of the official clients have names of their own when they are converted to dicts.
+    if api_version := body.get("apiVersion") or body.get("api_version"):
         ref["apiVersion"] = api_version
     if kind := body.get("kind"):
         ref["kind"] = kind

@@ -94,6 +94,13 @@ class Selector:
         fields = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))
         return f"Selector({', '.join(f'{name}={value!r}' for name, value in fields if value is not None)})"
 
+    def __str__(self) -> str:
+        """The specification as the users would recognise it: without our names of the fields where they gave none."""
+        if not isinstance(self.any_name, str):
+            return repr(self)
+        api = "/".join(part for part in (self.group, self.version) if part)
+        return f"{self.any_name!r} of {api}" if api else repr(self.any_name)
+
     @property
     def is_specific(self) -> bool:
         """Whether it names one resource, as opposed to many by intention."""

@@ -1,0 +1,72 @@
+"""Freezing: a record in the peering objects that belongs to no operator, and pauses the real ones for some time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from kopf._client.api import APIClient
+from kopf._client.errors import APINotFoundError
+from kopf._client.vault import Vault
+from kopf._handlers.registry import OperatorRegistry
+from kopf._operator.login import Authenticator
+from kopf._operator.membership import patch_records
+from kopf._operator.namespaces import list_matching
+from kopf._operator.peering import find_peering_resource
+from kopf._operator.scopes import NamespacePattern, check, get_exact
+from kopf._operator.streams import Scope
+from kopf._settings.settings import OperatorSettings
+
+
+class MissingPeeringError(Exception):
+    """There is no such peering object, or even no such kind."""
+
+
+async def put_record(
+    identity: str,
+    record: Mapping[str, Any] | None,
+    *,
+    name: str,
+    patterns: Collection[NamespacePattern],
+    registry: OperatorRegistry,
+    settings: OperatorSettings,
+    vault: Vault,
+) -> Collection[str]:
+    """
+    Put the record into the peering objects of that name in the matching namespaces, or into the one of the cluster.
+
+    With no record, the existing one is removed. Returns the places, for humans. Raises
+    :class:`MissingPeeringError` if there are no such objects; :class:`LoginError`, :class:`APIError`,
+    and :class:`APINetworkError` if the cluster cannot be talked to.
+    """
+    api = APIClient(vault, settings)
+    try:
+        await Authenticator(vault, registry, settings, None, {}).login()
+        resource = await find_peering_resource(api, clusterwide=not patterns)
+        if resource is None:
+            kind = "KopfPeering" if patterns else "ClusterKopfPeering"
+            raise MissingPeeringError(f"The kind {kind} is not defined in the cluster, so there is nobody to be told.")
+        places = []
+        for scope in await _find_scopes(api, settings, check(patterns)):
+            place = f"{name!r} cluster-wide" if scope is None else f"{name!r} in {scope!r}"
+            try:
+                await patch_records(api, resource, scope, name, {identity: record})
+            except APINotFoundError as e:
+                raise MissingPeeringError(f"The peering object {place} does not exist ({resource!r}).") from e
+            places.append(place)
+        return places
+    finally:
+        await vault.close()
+        settings.execution.release()
+
+
+async def _find_scopes(
+    api: APIClient, settings: OperatorSettings, patterns: Collection[NamespacePattern]
+) -> Collection[Scope]:
+    if not patterns:
+        return [None]
+    exact = get_exact(patterns)
+    names = exact if len(exact) == len(patterns) else await list_matching(api, settings, patterns)
+    if not names:
+        raise MissingPeeringError(f"There are no namespaces that match {', '.join(map(str, patterns))}.")
+    return sorted(names)

@@ -1,0 +1,148 @@
+"""
+Namespaces: which of them are served now, if the operator is restricted to some of them.
+
+A namespace is served as long as it exists, its termination included: it is the operator that has to finish with the
+objects there. If it is not permitted to look at the namespaces, those with the exact names are served as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Collection
+
+from kopf._client.api import APIClient
+from kopf._client.credentials import LoginError
+from kopf._client.errors import APIForbiddenError
+from kopf._client.listing import list_pages
+from kopf._client.watch_machine import LISTED, WatchEvent, WatchMachine
+from kopf._client.watching import watch_batches
+from kopf._operator.denials import BACKOFF, Denials
+from kopf._operator.scopes import NamespacePattern, get_exact, matches_any
+from kopf._operator.supervision import keep_running
+from kopf._reactor.vitals import Vitals
+from kopf._settings.settings import OperatorSettings
+from kopf._values.permissions import format_advice
+from kopf._values.resources import NAMESPACES
+
+logger = logging.getLogger(__name__)
+
+
+async def list_matching(
+    api: APIClient, settings: OperatorSettings, patterns: Collection[NamespacePattern]
+) -> Collection[str]:
+    """List those namespaces that exist now and match any of the patterns."""
+    names: set[str] = set()
+    async with contextlib.aclosing(list_pages(api, settings, NAMESPACES)) as pages:
+        async for page in pages:
+            names.update(obj.head.name for obj in page.objects if matches_any(obj.head.name, patterns))
+    return names
+
+
+class Namespaces:
+    """The served namespaces. With no patterns, the whole cluster is served, and no namespaces are looked at."""
+
+    def __init__(self, api: APIClient, settings: OperatorSettings, patterns: Collection[NamespacePattern]) -> None:
+        self._api = api
+        self._settings = settings
+        self._patterns = patterns
+        self._machine = WatchMachine(NAMESPACES)
+        self._found: set[str] = set()
+        self._is_listed = False
+        self._denials = Denials(self._machine)
+        self._known = asyncio.Event()
+        self._listeners: list[Callable[[], None]] = []
+        self.names: frozenset[str | None] = frozenset() if patterns else frozenset({None})
+        """The names of those that are served now; ``None`` is for the whole cluster."""
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Call it every time when the served namespaces change."""
+        self._listeners.append(listener)
+
+    async def start(self, group: asyncio.TaskGroup, vitals: Vitals) -> None:
+        """Find what there is now; in the background, go on watching for changes, if it is not disabled."""
+        if not self._patterns:
+            return
+        if self._settings.scanning.disabled:
+            await self._look_once()
+            return
+        watching = keep_running(
+            "watcher of the namespaces", lambda: self._watch(vitals), fatal=(LoginError,), vitals=vitals
+        )
+        group.create_task(watching, name="watcher of the namespaces")
+        await self._known.wait()
+
+    async def _look_once(self) -> None:
+        self._found.update(get_exact(self._patterns))
+        if len(self._found) < len(self._patterns):
+            try:
+                self._found.update(await list_matching(self._api, self._settings, self._patterns))
+            except APIForbiddenError as e:
+                self._explain("list", e)
+        self._is_listed = True
+        self._update()
+
+    async def _watch(self, vitals: Vitals) -> None:
+        while True:
+            try:
+                with vitals.watching("namespaces") as pulse:
+                    batches = watch_batches(
+                        self._api, self._settings, NAMESPACES, machine=self._machine, on_activity=pulse.beat
+                    )
+                    async with contextlib.aclosing(batches):
+                        async for events in batches:
+                            self._denials.permit(events)
+                            self._take(events)
+            except APIForbiddenError as e:
+                if (verb := self._denials.deny()) is not None:
+                    self._explain(verb, e)
+                self._update()
+                await asyncio.sleep(BACKOFF)
+
+    def _take(self, events: Collection[WatchEvent]) -> None:
+        for event in events:
+            if event is LISTED:
+                self._is_listed = True
+            elif event.type == "DELETED":
+                self._found.discard(event.object.head.name)
+            else:
+                self._found.add(event.object.head.name)
+        if self._is_listed:
+            self._update()
+
+    def _update(self) -> None:
+        """Tell those who serve the namespaces if anything has changed for them."""
+        candidates = self._found if self._is_listed else get_exact(self._patterns)
+        names = frozenset(name for name in candidates if matches_any(name, self._patterns))
+        if not self._known.is_set():
+            self._explain_absence(names)
+        has_changed, self.names = names != self.names, names
+        self._known.set()
+        if has_changed:
+            for listener in self._listeners:
+                listener()
+
+    def _explain_absence(self, names: Collection[str]) -> None:
+        """Mention those that are not there yet: it can be a mistype."""
+        absent = [str(item) for item in self._patterns if not any(matches_any(name, [item]) for name in names)]
+        if self._is_listed and absent:
+            is_late = self._settings.scanning.disabled
+            outlook = "will not be noticed until the restart" if is_late else "will be served if they appear"
+            logger.warning("No namespaces match %s. They %s.", ", ".join(absent), outlook)
+
+    def _explain(self, verb: str, error: APIForbiddenError) -> None:
+        """Say what will not work. With only exact names, everything works, if those namespaces exist."""
+        exact = sorted(get_exact(self._patterns))
+        patterns = [str(item) for item in self._patterns if item not in exact]
+        if self._is_listed:
+            consequences = f"They are listed every {BACKOFF:g} seconds instead."
+        elif patterns:
+            consequences = f"The namespaces that match {', '.join(patterns)} are not served, only the exact names are."
+        else:
+            consequences = f"These are served as if they exist: {', '.join(exact)}."
+        logger.log(
+            logging.ERROR if patterns else logging.INFO,
+            "Not permitted to %s the namespaces. %s The error: %s. %s",
+            verb, consequences, error, format_advice(NAMESPACES, ("list", "watch")),
+        )

@@ -1,0 +1,105 @@
+"""
+Releasing: our finalizers are removed from the objects, for when there is no operator anymore that would do that.
+
+All else is left as it is. Nothing is handled: whatever the deletion handlers would clean up, remains.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Collection
+from typing import NamedTuple
+
+from kopf._client.api import APIClient
+from kopf._client.discovery import discover
+from kopf._client.listing import list_pages
+from kopf._client.patching import PatchConflict, patch_object
+from kopf._client.vault import Vault
+from kopf._handlers.registry import OperatorRegistry
+from kopf._operator.login import Authenticator
+from kopf._settings.settings import OperatorSettings
+from kopf._values.objects import KubeObject
+from kopf._values.patches import FinalizerChange, Patch
+from kopf._values.resources import Resource
+from kopf._values.selectors import Selector
+
+logger = logging.getLogger(__name__)
+
+_ATTEMPTS = 10
+"""How many times it is tried again if an object is changed by others at the same moment."""
+
+
+class UnknownResourceError(Exception):
+    """There is no such resource in the cluster, or there are several of them."""
+
+
+class Released(NamedTuple):
+    """An object that has no finalizer of ours anymore."""
+
+    resource: Resource
+    namespace: str | None
+    name: str
+
+
+async def release(
+    names: Collection[str],
+    *,
+    namespaces: Collection[str],
+    finalizer: str,
+    dry_run: bool,
+    only_deleted: bool,
+    registry: OperatorRegistry,
+    settings: OperatorSettings,
+    vault: Vault,
+) -> AsyncIterator[Released]:
+    """
+    Remove the finalizer from all objects of the named resources, in the namespaces or (if none) in the whole cluster.
+
+    With ``dry_run``, nothing is removed. With ``only_deleted``, the objects that are not being deleted are left alone.
+    Raises :class:`UnknownResourceError`; :class:`LoginError`, :class:`APIError`, and :class:`APINetworkError` if
+    the cluster cannot be talked to; :class:`PatchConflict` if an object changes too often.
+    """
+    api = APIClient(vault, settings)
+    try:
+        await Authenticator(vault, registry, settings, None, {}).login()
+        for resource in await _find_resources(api, names):
+            for namespace in namespaces if namespaces and resource.namespaced else [None]:
+                async for page in list_pages(api, settings, resource, namespace):
+                    for obj in page.objects:
+                        is_relevant = not only_deleted or obj.head.deletionTimestamp is not None
+                        if is_relevant and finalizer in (obj.head.finalizers or ()):
+                            if not dry_run:
+                                await _remove(api, resource, obj, finalizer)
+                            yield Released(resource, obj.head.namespace, obj.head.name)
+    finally:
+        await vault.close()
+        settings.execution.release()
+
+
+async def _find_resources(api: APIClient, names: Collection[str]) -> Collection[Resource]:
+    selectors = [Selector(name) for name in names]
+    discovery = await discover(api, selectors)
+    resources: list[Resource] = []
+    for name, selector in zip(names, selectors, strict=True):
+        found = selector.select(discovery.resources)
+        if len(found) != 1:
+            options = f"it can be any of {', '.join(sorted(map(repr, found)))}" if found else "there is none"
+            raise UnknownResourceError(f"Cannot choose the resource {name!r} in the cluster: {options}.")
+        resources.extend(found)
+    return resources
+
+
+async def _remove(api: APIClient, resource: Resource, obj: KubeObject, finalizer: str) -> None:
+    for _ in range(_ATTEMPTS):
+        try:
+            await patch_object(
+                api, resource, obj, Patch(), finalizer=finalizer, change=FinalizerChange.REMOVE, logger=logger
+            )
+        except PatchConflict:
+            path = resource.get_url(namespace=obj.head.namespace, name=obj.head.name)
+            obj = KubeObject.from_json(await api.get(path), api_version=obj.api_version, kind=obj.kind)
+            if finalizer not in (obj.head.finalizers or ()):
+                return
+        else:
+            return
+    raise PatchConflict(f"{resource!r} {obj.head.name!r} is changed by others all the time.")

@@ -1,0 +1,203 @@
+"""
+Admission reviews: what the API server asks before it stores anything, what it is answered, and how it is called.
+
+These are the types of the protocol between the webhook servers & tunnels and the operator. A server is an async
+iterator over client configs; it gets a function to call with every review. The function raises only
+:class:`ReviewError` for what cannot be answered; whatever the handlers do, is in the response.
+
+See "Dynamic Admission Control" and ``admission.k8s.io/v1`` of the Kubernetes documentation.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, ClassVar, Literal, Protocol, TypedDict
+
+import msgspec
+
+Headers = Mapping[str, str]
+"""All HTTP headers of the request with the review."""
+
+SSLPeer = Mapping[str, Any]
+"""The client certificate, as in :meth:`ssl.SSLSocket.getpeercert`."""
+
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
+"""What is to be done with the object."""
+
+
+class WebhookClientConfigService(TypedDict, total=False):
+    """The in-cluster service in front of the operator."""
+
+    namespace: str | None
+    name: str | None
+    path: str | None
+    port: int | None
+
+
+class WebhookClientConfig(TypedDict, total=False):
+    """
+    How the API servers can reach the webhook server: the ``clientConfig`` of the managed configurations.
+
+    Either ``url`` or ``service``. The ids of the handlers are appended to the path of it. ``caBundle`` is the
+    base64-encoded PEM of the certificate authority; if absent, the API server's own trust chain is used.
+    """
+
+    caBundle: str | None
+    url: str | None
+    service: WebhookClientConfigService | None
+
+
+class UserInfo(TypedDict, total=False):
+    """Who makes the change, as authenticated by the API server; there can be more keys."""
+
+    username: str
+    uid: str
+    groups: list[str]
+
+
+class ResponseStatus(TypedDict, total=False):
+    """Why the change is denied."""
+
+    message: str
+    code: int
+
+
+class ResponsePayload(TypedDict, total=False):
+    """The answer itself."""
+
+    uid: str
+    allowed: bool
+    warnings: list[str]
+    status: ResponseStatus
+    patch: str
+    patchType: Literal["JSONPatch"]
+
+
+class Response(TypedDict):
+    """An answered review: an ``AdmissionReview`` with the ``response`` in it; to be sent as JSON with HTTP 200."""
+
+    apiVersion: str
+    kind: str
+    response: ResponsePayload
+
+
+class WebhookFn(Protocol):
+    """
+    The function to be called by a webhook server with every review it has got; provided by the framework.
+
+    ``request`` is the whole ``AdmissionReview``, parsed from JSON, not checked.
+
+    ``webhook`` is what the path of the URL has in addition to the path in the client config, unquoted, and without
+    the separating slash; ``None`` if there is nothing: then all matching handlers are called.
+
+    It raises :class:`ReviewError` if the review cannot be answered (there is an HTTP status in it). The failures of
+    the handlers are regular answers. If the client has gone or does not wait any longer, cancel the call.
+    """
+
+    async def __call__(
+        self,
+        request: Mapping[str, Any],
+        *,
+        webhook: str | None = None,
+        headers: Headers | None = None,
+        sslpeer: SSLPeer | None = None,
+    ) -> Response: ...
+
+
+class WebhookServerProtocol(Protocol):
+    """
+    A webhook server or tunnel: it listens for reviews and calls the function for them, until closed.
+
+    It yields a client config when it is ready to serve, and again whenever that changes. It can also be an async
+    context manager: then it is entered before it is called, and what the context manager returns is called.
+    """
+
+    def __call__(self, fn: WebhookFn, /) -> AsyncIterator[WebhookClientConfig]: ...
+
+
+class ReviewError(Exception):
+    """The review cannot be answered; it is the fault of who has sent it. ``status`` is for the HTTP response."""
+
+    status: ClassVar[int] = 400
+
+
+class MalformedReviewError(ReviewError):
+    """It is not a review: some fields are absent or of wrong types. The text has no values of the fields."""
+
+
+class UnknownWebhookError(ReviewError):
+    """There is no handler with such an id. Most likely, it is called by an outdated configuration."""
+
+    status: ClassVar[int] = 404
+
+
+class UnknownResourceError(ReviewError):
+    """The cluster has no such resource, as far as is known, or no handlers are declared for it."""
+
+    status: ClassVar[int] = 404
+
+
+class _GroupVersionResource(msgspec.Struct, frozen=True):
+    version: str
+    resource: str
+    group: str = ""
+
+
+class ReviewRequest(msgspec.Struct, kw_only=True, rename="camel"):
+    """The request of a review, with its fields checked. The fields are as in ``admission.k8s.io``."""
+
+    uid: str
+    resource: _GroupVersionResource
+    operation: Operation
+    name: str | None = None
+    namespace: str | None = None
+    sub_resource: str | None = None
+    user_info: dict[str, Any] | None = None
+    object: dict[str, Any] | None = None
+    old_object: dict[str, Any] | None = None
+    dry_run: bool | None = None
+
+
+_SUPPORTED_VERSIONS = ("admission.k8s.io/v1", "admission.k8s.io/v1beta1")
+_KIND = "AdmissionReview"
+
+
+def parse_review(payload: object) -> ReviewRequest:
+    """Check the review and take the request of it. Raises :class:`MalformedReviewError`."""
+    if not isinstance(payload, Mapping):
+        raise MalformedReviewError(f"A review must be a JSON object, got {type(payload).__name__}.")
+    if payload.get("kind") != _KIND or payload.get("apiVersion") not in _SUPPORTED_VERSIONS:
+        raise MalformedReviewError(
+            f"A review must be of the kind {_KIND} and of the API version {' or '.join(_SUPPORTED_VERSIONS)}."
+        )
+    try:
+        return msgspec.convert(payload.get("request"), ReviewRequest)
+    except (msgspec.ValidationError, RecursionError) as e:
+        reason = re.sub(r"value '.*'", "value", str(e), flags=re.DOTALL)  # nothing of the content goes to the logs
+        raise MalformedReviewError(f"The request of the review is malformed: {reason}") from None
+
+
+def make_response(
+    payload: Mapping[str, Any],
+    request: ReviewRequest,
+    *,
+    warnings: Iterable[str] = (),
+    denial: ResponseStatus | None = None,
+    patch: bytes | None = None,
+) -> Response:
+    """
+    Answer the review: in the same version; allowed unless there is a reason to deny it.
+
+    ``patch`` is a serialised JSON-patch.
+    """
+    response: ResponsePayload = {"uid": request.uid, "allowed": denial is None}
+    if texts := [str(warning) for warning in warnings]:
+        response["warnings"] = texts
+    if denial is not None:
+        response["status"] = denial
+    elif patch:
+        response["patch"] = base64.b64encode(patch).decode("ascii")
+        response["patchType"] = "JSONPatch"
+    return {"apiVersion": payload["apiVersion"], "kind": payload["kind"], "response": response}

@@ -1,0 +1,397 @@
+"""
+Permissions: whatever is denied to the operator, it does the rest, and says once which rule of RBAC to add.
+
+The rules are taken from the messages and added, as a user would do, and then everything works without a restart.
+"""
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import yaml
+
+import kopf
+from kopf._cluster import LocalCluster
+from tests.behaviour.conftest import make_crd
+from tests.behaviour.objects import API, FINALIZER, Objects, get_finalizers
+from tests.behaviour.peerings import PeeringObject, define_peering
+from tests.behaviour.resources import create, define
+from tests.behaviour.running import Journal, Logs, Operator
+
+RBAC = "rbac.authorization.k8s.io"
+KEX = {"apiGroups": ["kopf.dev"], "resources": ["kopfexamples"]}
+SEEING_NAMESPACES = {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]}
+
+
+@pytest.fixture
+async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LocalCluster]:
+    """A cluster in which the operator may do nothing but what is granted."""
+    async with LocalCluster(authorization="rbac") as cluster:
+        cluster.apply(make_crd("KopfExample", "kopfexamples", status=False))
+        cluster.apply(make_crd("KopfStatusExample", "kopfstatusexamples", status=True))
+        for name in ("ns1", "ns2"):
+            cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount",
+                       "metadata": {"name": "operator", "namespace": "default"}})
+        yield cluster
+
+
+@pytest.fixture
+def registry(cluster: LocalCluster) -> kopf.OperatorRegistry:
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    async def login(**_: Any) -> kopf.ConnectionInfo:
+        token = cluster.create_token("default", "operator", lifetime=1e9)
+        return kopf.ConnectionInfo(server=cluster.url, ca_data=cluster.ca_data, token=token)
+
+    return registry
+
+
+class Roles:
+    """What is granted to the operator so far."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._cluster = cluster
+        self._rules: dict[str | None, list[Any]] = {}
+
+    def grant(self, *rules: Any, namespace: str | None = None) -> None:
+        self._rules.setdefault(namespace, []).extend(rules)
+        prefix = "Cluster" if namespace is None else ""
+        metadata = {"name": "operator"} | ({} if namespace is None else {"namespace": namespace})
+        subject = {"kind": "ServiceAccount", "name": "operator", "namespace": "default"}
+        role = {"apiGroup": RBAC, "kind": f"{prefix}Role", "name": "operator"}
+        self._cluster.apply({
+            "apiVersion": f"{RBAC}/v1", "kind": f"{prefix}Role", "metadata": metadata, "rules": self._rules[namespace]})
+        self._cluster.apply({
+            "apiVersion": f"{RBAC}/v1", "kind": f"{prefix}RoleBinding", "metadata": metadata,
+            "roleRef": role, "subjects": [subject]})
+
+    def follow(self, message: str, namespace: str | None = None) -> None:
+        """Add the rules that the message advises to add."""
+        for rule in re.findall(r"- {.*?}", message):
+            self.grant(*yaml.safe_load(rule), namespace=namespace)
+
+
+@pytest.fixture
+def roles(cluster: LocalCluster) -> Roles:
+    return Roles(cluster)
+
+
+def note_created(registry: kopf.OperatorRegistry, calls: Journal[Any], resource: str = "kopfexamples") -> None:
+    @kopf.on.create(resource, registry=registry)
+    async def fn(namespace: str, **_: Any) -> None:
+        calls.append(namespace)
+
+
+async def create_in(api: API, namespace: str, name: str = "obj") -> None:
+    obj = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": name}, "spec": {"field": "value"}}
+    await api.request("POST", f"/apis/kopf.dev/v1/namespaces/{namespace}/kopfexamples", obj)
+
+
+# ------------------------------------------------------------------ the resources
+
+
+@pytest.mark.fastforward
+async def test_resources_that_are_denied(
+        operator: Operator, registry: kopf.OperatorRegistry, cluster: LocalCluster, roles: Roles, kex: Objects,
+        sub: Objects, calls: Journal[Any], logs: Logs,
+) -> None:
+    """They do not disturb the others, the API is not flooded, and they are served as soon as that is granted."""
+    logs.expected.append("Cannot watch kopfstatusexamples")
+    note_created(registry, calls)
+    note_created(registry, calls, "kopfstatusexamples")
+    roles.grant({**KEX, "verbs": ["list", "watch", "patch"]})
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    pattern = "Cannot watch kopfstatusexamples.v1.kopf.dev in the whole cluster: not permitted to list it.*"
+    message = (await logs.wait(pattern)).getMessage()
+    assert message.endswith("- {apiGroups: [kopf.dev], resources: [kopfstatusexamples], verbs: [list, watch, patch]}")
+    await asyncio.sleep(3600)
+    assert cluster.counters["list", "kopfstatusexamples", 403] <= 65
+    assert len(logs.find(pattern)) == 1
+    roles.follow(message)
+    await sub.create()
+    await sub.wait_handled()
+    await operator.stop()
+    assert len(logs.find(pattern)) == 1
+
+
+@pytest.mark.fastforward
+async def test_resources_that_are_only_read_need_no_more(
+        operator: Operator, registry: kopf.OperatorRegistry, roles: Roles, kex: Objects, calls: Journal[Any],
+        logs: Logs,
+) -> None:
+    logs.expected.append("Cannot watch kopfexamples")
+
+    @kopf.index("kopfexamples", registry=registry)
+    def idx(name: str, **_: Any) -> str:
+        return name
+
+    @kopf.on.event("kopfexamples", registry=registry)
+    async def fn(name: str, idx: kopf.Index[Any, Any], **_: Any) -> None:
+        calls.append(sorted(idx[None]))
+
+    await operator.launch()
+    message = (await logs.wait("Cannot watch kopfexamples.*")).getMessage()
+    assert message.endswith("- {apiGroups: [kopf.dev], resources: [kopfexamples], verbs: [list, watch]}")
+    roles.follow(message)
+    await kex.create()
+    await calls.wait_length(1)
+    assert calls == [["obj"]]
+
+
+@pytest.mark.fastforward
+async def test_without_watching_everything_is_listed_again_and_again(
+        operator: Operator, registry: kopf.OperatorRegistry, roles: Roles, cluster: LocalCluster, kex: Objects,
+        calls: Journal[Any], logs: Logs,
+) -> None:
+    logs.expected.append("Cannot watch kopfexamples")
+    note_created(registry, calls)
+    roles.grant({**KEX, "verbs": ["list", "patch"]})
+    await operator.launch()
+    pattern = "Cannot watch kopfexamples.* not permitted to watch it.*"
+    message = (await logs.wait(pattern)).getMessage()
+    await kex.create()
+    await kex.wait_handled()
+    await asyncio.sleep(3600)
+    assert cluster.counters["list", "kopfexamples", 200] <= 65 + 1  # of the test itself
+    roles.follow(message)
+    await kex.create("other")
+    await kex.wait_handled("other")
+    assert len(logs.find(pattern)) == 1
+
+
+@pytest.mark.fastforward
+async def test_only_some_of_the_namespaces(
+        operator: Operator, registry: kopf.OperatorRegistry, roles: Roles, api: API, calls: Journal[Any], logs: Logs,
+) -> None:
+    logs.expected.append("Cannot watch kopfexamples")
+    note_created(registry, calls)
+    roles.grant({**KEX, "verbs": ["list", "watch", "patch"]}, namespace="ns1")
+    await operator.launch(clusterwide=False, namespaces=["ns1", "ns2"])
+    message = (await logs.wait("Cannot watch kopfexamples.*")).getMessage()
+    assert "in the namespace 'ns2': not permitted to list it." in message
+    assert "a Role in the namespace 'ns2'" in message
+    await create_in(api, "ns2")
+    await create_in(api, "ns1")
+    await calls.wait_length(1)
+    assert calls == ["ns1"]
+    roles.follow(message, namespace="ns2")
+    await calls.wait_length(2)
+
+
+@pytest.mark.fastforward
+async def test_objects_that_cannot_be_patched(
+        operator: Operator, registry: kopf.OperatorRegistry, roles: Roles, kex: Objects, calls: Journal[Any],
+        logs: Logs,
+) -> None:
+    """It is said once for all of them; what is done is not done again for that."""
+    logs.expected += ["Cannot patch kopfexamples", "The object could not be handled.*403"]
+    note_created(registry, calls)
+    roles.grant({**KEX, "verbs": ["list", "watch"]})
+    await operator.start()
+    for name in ("a", "b", "c"):
+        await kex.create(name)
+    await calls.wait_length(3)
+    await asyncio.sleep(3600)
+    [message] = logs.get_messages(level=30)
+    assert message.startswith("Cannot patch kopfexamples.v1.kopf.dev in the namespace 'default': not permitted.")
+    assert message.endswith("- {apiGroups: [kopf.dev], resources: [kopfexamples], verbs: [patch]}")
+    roles.follow(message)
+    for name in ("a", "b", "c"):
+        await kex.wait_handled(name)
+    assert len(calls) == 3
+
+
+@pytest.mark.fastforward
+async def test_the_status_is_another_resource(
+        operator: Operator, registry: kopf.OperatorRegistry, roles: Roles, sub: Objects, logs: Logs,
+) -> None:
+    logs.expected += ["Cannot patch kopfstatusexamples", "The object could not be handled.*403"]
+
+    @kopf.on.create("kopfstatusexamples", registry=registry)
+    async def fn(**_: Any) -> str:
+        return "result"
+
+    roles.grant({**KEX, "resources": ["kopfstatusexamples"], "verbs": ["list", "watch", "patch"]})
+    await operator.start(watching=("kopfstatusexamples",))
+    await sub.create()
+    roles.follow((await logs.wait(r"Cannot patch kopfstatusexamples.v1.kopf.dev \(status\).*")).getMessage())
+    obj = await sub.wait_handled()
+    assert obj["status"] == {"fn": "result"}
+
+
+# ------------------------------------------------------------------ the namespaces
+
+
+@pytest.mark.fastforward
+async def test_exact_namespaces_are_served_as_they_are(
+        operator: Operator, registry: kopf.OperatorRegistry, roles: Roles, cluster: LocalCluster, api: API,
+        calls: Journal[Any], logs: Logs,
+) -> None:
+    """Even those that do not exist yet. It is not a problem, so it is not reported as one."""
+    note_created(registry, calls)
+    roles.grant({**KEX, "verbs": ["list", "watch", "patch"]})
+    await operator.start(clusterwide=False, namespaces=["ns1", "later"])
+    await create_in(api, "ns1")
+    await calls.wait_length(1)
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "later"}})
+    await create_in(api, "later")
+    await calls.wait_length(2)
+    await asyncio.sleep(3600)
+    assert cluster.counters["list", "namespaces", 403] <= 65
+    assert not logs.get_messages(level=30)
+    record = await logs.wait("Not permitted to list the namespaces. These are served as if they exist: later, ns1.*")
+    assert record.levelname == "INFO"
+
+
+@pytest.mark.fastforward
+async def test_patterns_are_not_served_until_it_is_permitted(
+        operator: Operator, registry: kopf.OperatorRegistry, roles: Roles, cluster: LocalCluster, api: API,
+        calls: Journal[Any], logs: Logs,
+) -> None:
+    logs.expected.append("Not permitted to list the namespaces")
+    note_created(registry, calls)
+    roles.grant({**KEX, "verbs": ["list", "watch", "patch"]})
+    await operator.start(clusterwide=False, namespaces=["ns1", "*2", "!ns*,ns2"])
+    message = (await logs.wait("Not permitted to list the namespaces.*")).getMessage()
+    assert "The namespaces that match *2, !ns*,ns2 are not served, only the exact names are." in message
+    assert message.endswith("- {apiGroups: [\"\"], resources: [namespaces], verbs: [list, watch]}")
+    await create_in(api, "ns2")
+    await create_in(api, "ns1")
+    await calls.wait_length(1)
+    assert calls == ["ns1"]
+    roles.follow(message)
+    await calls.wait_length(2)
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "next2"}})
+    await create_in(api, "next2")
+    await calls.wait_length(3)
+    assert len(logs.find("Not permitted.*")) == 1
+
+
+@pytest.mark.parametrize("disabled", [True, False])
+async def test_permitted_namespaces_are_scanned(
+        operator: Operator, registry: kopf.OperatorRegistry, roles: Roles, api: API, calls: Journal[Any], logs: Logs,
+        disabled: bool,
+) -> None:
+    """With the scanning disabled, it is enough to list them; or even nothing, for exact names."""
+    operator.configure = lambda settings: setattr(settings.scanning, "disabled", disabled)
+    note_created(registry, calls)
+    roles.grant({**KEX, "verbs": ["list", "watch", "patch"]})
+    roles.grant({**SEEING_NAMESPACES, "verbs": ["list"] if disabled else ["list", "watch"]})
+    await operator.start(clusterwide=False, namespaces=["ns?"])
+    await create_in(api, "ns1")
+    await calls.wait_length(1)
+    assert not logs.get_messages(level=30)
+
+
+# ------------------------------------------------------------------ the definitions
+
+
+@pytest.mark.fastforward
+async def test_definitions_of_resources(
+        operator: Operator, registry: kopf.OperatorRegistry, roles: Roles, cluster: LocalCluster, api: API,
+        kex: Objects, calls: Journal[Any], logs: Logs,
+) -> None:
+    """If everything is there already, they are not needed; so, it is not a problem."""
+    note_created(registry, calls)
+    roles.grant({**KEX, "verbs": ["list", "watch", "patch"]})
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert (await logs.wait("New kinds of custom resources will not be noticed.*")).levelname == "INFO"
+    await operator.stop()
+
+    note_created(registry, calls, "lates")
+    roles.grant({**KEX, "resources": ["lates"], "verbs": ["list", "watch", "patch"]})
+    await operator.start()
+    record = await logs.wait("New kinds of custom resources will not be noticed.*", times=2)
+    assert record.levelname == "WARNING"
+    roles.follow(record.getMessage())
+    define(cluster, "lates")
+    await create(api, "lates", "obj")
+    await calls.wait_length(2)
+    assert len(logs.find("New kinds.*")) == 2
+
+
+# ------------------------------------------------------------------ the peering
+
+
+@pytest.mark.fastforward
+@pytest.mark.parametrize("namespace", [None, "default"])
+async def test_peering(
+        operator: Operator, registry: kopf.OperatorRegistry, roles: Roles, cluster: LocalCluster, api: API,
+        kex: Objects, calls: Journal[Any], logs: Logs, namespace: str | None,
+) -> None:
+    """The operator works alone until it is permitted to talk to others."""
+    define_peering(cluster)
+    peering = PeeringObject(api, namespace)
+    await peering.create()
+    note_created(registry, calls)
+    roles.grant({**KEX, "verbs": ["list", "watch", "patch"]}, SEEING_NAMESPACES)
+    await operator.start(clusterwide=namespace is None, namespace=namespace)
+    await kex.create()
+    await kex.wait_handled()
+    record = await logs.wait("Not permitted to patch the peering.*")
+    assert record.levelname == "WARNING"
+    roles.follow(record.getMessage(), namespace=namespace)
+    await peering.wait(len)
+    await peering.put("other")
+    await logs.wait("Pausing operations in favour of .*")
+
+
+async def test_peering_can_be_permitted_for_one_object_only(
+        operator: Operator, registry: kopf.OperatorRegistry, roles: Roles, cluster: LocalCluster, api: API,
+        calls: Journal[Any], logs: Logs,
+) -> None:
+    define_peering(cluster)
+    peering = PeeringObject(api, name="custom")
+    await peering.create()
+    note_created(registry, calls)
+    verbs = ["list", "watch", "patch"]
+    roles.grant({**KEX, "verbs": verbs})
+    roles.grant({**KEX, "resources": ["clusterkopfpeerings"], "resourceNames": ["custom"], "verbs": verbs})
+    await operator.start(peering_name="custom")
+    await peering.put("other")
+    await logs.wait("Pausing operations in favour of .*")
+    assert not logs.get_messages(level=30)
+
+
+@pytest.mark.fastforward
+async def test_everything_that_is_documented_as_needed_is_enough(
+        operator: Operator, registry: kopf.OperatorRegistry, roles: Roles, cluster: LocalCluster, api: API,
+        kex: Objects, logs: Logs,
+) -> None:
+    """With finalizers, results, peering, and namespaces that come and go: nothing is denied."""
+    define_peering(cluster)
+    peering = PeeringObject(api, "default")
+    await peering.create()
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def fn(**_: Any) -> str:
+        return "result"
+
+    roles.grant(
+        SEEING_NAMESPACES,
+        {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": ["list", "watch"]},
+    )
+    roles.grant(
+        {**KEX, "verbs": ["list", "watch", "patch"]},
+        {**KEX, "resources": ["kopfpeerings"], "verbs": ["list", "watch", "patch"]},
+        namespace="default",
+    )
+    await operator.start(clusterwide=False, namespaces=["default"], peering_name="default")
+    await kex.create()
+    obj = await kex.wait_handled()
+    assert get_finalizers(obj) == [FINALIZER]
+    await kex.delete()
+    await kex.wait_gone()
+    await operator.stop()
+    assert not any(status == 403 for _, _, status in cluster.counters)
+    assert not logs.get_messages(level=30)
