@@ -16,7 +16,7 @@ import pathlib
 import subprocess
 import sys
 
-from benchmarks import admission
+from benchmarks import admission, cluster_speed
 from benchmarks.loading import Pace
 from benchmarks.processes import Framework
 from benchmarks.report import describe_machine, make_markdown_table, make_plain_table
@@ -43,8 +43,14 @@ def main() -> int:
         bursts = asyncio.run(admission.measure(frameworks))
         failures += [f"{burst.errors} reviews by {burst.server}" for burst in bursts if burst.errors]
         print(f"\n{admission.make_table(bursts)}")
+    properties: list[cluster_speed.Result] = []
+    if cluster_speed.TITLE in options.scenarios:
+        properties = asyncio.run(cluster_speed.measure())
+        failures += [f"{item.title} of the local cluster" for item in properties if not item.is_good]
+        print(f"\n{cluster_speed.make_table(properties)}")
     if options.json is not None:
-        records = [*map(dataclasses.asdict, results), *map(dataclasses.asdict, bursts)]
+        measured: list[Result | admission.Result | cluster_speed.Result] = [*results, *bursts, *properties]
+        records = [dataclasses.asdict(item) for item in measured]
         content = {"machine": machine, "results": records}
         options.json.write_text(json.dumps(content, indent=2) + "\n")
     for failure in failures:
@@ -55,7 +61,7 @@ def main() -> int:
 def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--sizes", default="1000,10000", help="how many objects (default: %(default)s)")
-    parser.add_argument("--scenarios", default=",".join([*SCENARIOS, admission.TITLE]),
+    parser.add_argument("--scenarios", default=",".join([*SCENARIOS, admission.TITLE, cluster_speed.TITLE]),
                         help="which of: %(default)s")
     parser.add_argument("--rounds", type=int, default=3, help="how many alternating rounds for up to 1,000 objects; "
                         "larger sizes are run once (default: %(default)s)")
@@ -72,7 +78,7 @@ def _parse_options() -> argparse.Namespace:
         options.sizes, options.rounds = "300", 1
     options.sizes = [int(size) for size in options.sizes.split(",")]
     options.scenarios = options.scenarios.split(",")
-    if unknown := set(options.scenarios) - {*SCENARIOS, admission.TITLE}:
+    if unknown := set(options.scenarios) - {*SCENARIOS, admission.TITLE, cluster_speed.TITLE}:
         parser.error(f"no such scenarios: {', '.join(sorted(unknown))}; there are: {', '.join(SCENARIOS)}")
     return options
 

@@ -1,0 +1,216 @@
+"""What is in the managed webhook configurations."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.admission.configurations import MUTATING, NAME, OWNER, VALIDATING, Configurations, Tunnel
+from tests.admission.reviewing import describe
+from tests.behaviour.conftest import make_crd
+from tests.behaviour.objects import API, Obj
+from tests.behaviour.running import Decorator, Operator
+
+pytestmark = pytest.mark.fastforward
+
+decorators = pytest.mark.parametrize(("decorator", "type"), [
+    (kopf.on.validate, VALIDATING), (kopf.on.mutate, MUTATING),
+])
+
+
+@pytest.fixture
+def tunnel(operator: Operator) -> Tunnel:
+    tunnel = Tunnel()
+    operator.configure = tunnel.configure
+    return tunnel
+
+
+@pytest.fixture
+def configurations(api: API) -> Configurations:
+    return Configurations(api)
+
+
+async def publish(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations,
+        decorator: Decorator = kopf.on.validate, resource: Any = "kopfexamples", **options: Any,
+) -> Obj:
+    """Declare a handler, start the operator, and get the only webhook of it."""
+    @decorator(resource, registry=registry, **{"id": "check", **options})
+    def check(**_: Any) -> None: ...
+
+    await operator.launch()
+    type = MUTATING if decorator is kopf.on.mutate else VALIDATING
+    obj = await configurations.wait(lambda obj: obj and obj.get("webhooks"), type)
+    assert obj is not None
+    webhook, = obj["webhooks"]
+    return dict(webhook)
+
+
+@decorators
+async def test_defaults(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+        decorator: Any, type: str,
+) -> None:
+    webhook = await publish(operator, registry, configurations, decorator)
+    webhook.pop("reinvocationPolicy", None)
+    assert webhook == {
+        "name": f"check.{NAME}",
+        "clientConfig": {"url": "https://127.0.0.1:1/root/check", "caBundle": "YWJj"},
+        "rules": [{
+            "apiGroups": ["kopf.dev"], "apiVersions": ["v1"], "resources": ["kopfexamples"],
+            "operations": ["*"], "scope": "*",
+        }],
+        "objectSelector": {}, "namespaceSelector": {},
+        "failurePolicy": "Fail", "sideEffects": "None", "matchPolicy": "Equivalent", "timeoutSeconds": 30,
+        "admissionReviewVersions": ["v1", "v1beta1"],
+    }
+    assert await configurations.get(MUTATING if type == VALIDATING else VALIDATING) is None
+
+
+@decorators
+@pytest.mark.parametrize(("options", "fields"), [
+    ({"side_effects": True}, {"sideEffects": "NoneOnDryRun"}),
+    ({"ignore_failures": True}, {"failurePolicy": "Ignore"}),
+    ({"labels": {"l": "v", "p": kopf.PRESENT, "a": kopf.ABSENT, "c": lambda *_, **__: True}},
+     {"objectSelector": {"matchExpressions": [
+         {"key": "l", "operator": "In", "values": ["v"]}, {"key": "p", "operator": "Exists"},
+         {"key": "a", "operator": "DoesNotExist"}]}}),
+    ({"id": "With_Under/Score..x"}, {
+        "name": f"with-under.score.x.{NAME}",
+        "clientConfig": {"url": "https://127.0.0.1:1/root/With_Under/Score..x", "caBundle": "YWJj"}}),
+    ({"id": "_ё_"}, {
+        "name": f"handler.{NAME}",
+        "clientConfig": {"url": "https://127.0.0.1:1/root/_%D1%91_", "caBundle": "YWJj"}}),
+    ({"field": "spec.field"}, {
+        "name": f"check.spec.field.{NAME}",
+        "clientConfig": {"url": "https://127.0.0.1:1/root/check/spec.field", "caBundle": "YWJj"}}),
+], ids=describe)
+async def test_options(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+        decorator: Any, type: str, options: Any, fields: Obj,
+) -> None:
+    webhook = await publish(operator, registry, configurations, decorator, **options)
+    assert {key: webhook[key] for key in fields} == fields
+
+
+@pytest.mark.parametrize(("options", "operations", "resources"), [
+    ({"operation": "CREATE"}, ["CREATE"], ["kopfexamples"]),
+    ({"operations": ["UPDATE", "CREATE"]}, ["CREATE", "UPDATE"], ["kopfexamples"]),
+    ({"subresource": "status"}, ["*"], ["kopfexamples/status"]),
+    ({"subresource": "*"}, ["*"], ["kopfexamples/*"]),
+], ids=describe)
+async def test_rules(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+        options: Any, operations: list[str], resources: list[str],
+) -> None:
+    webhook = await publish(operator, registry, configurations, **options)
+    assert webhook["rules"] == [{
+        "apiGroups": ["kopf.dev"], "apiVersions": ["v1"], "resources": resources,
+        "operations": operations, "scope": "*",
+    }]
+
+
+async def test_many_resources(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+) -> None:
+    webhook = await publish(operator, registry, configurations, resource=kopf.EVERYTHING, group="kopf.dev")
+    assert webhook["rules"] == [{
+        "apiGroups": ["kopf.dev"], "apiVersions": ["v1"], "resources": ["kopfexamples", "kopfstatusexamples"],
+        "operations": ["*"], "scope": "*",
+    }]
+
+
+async def test_match_conditions(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+) -> None:
+    webhook = await publish(operator, registry, configurations, annotations={"a": "v"}, field="spec.field")
+    assert [condition["name"] for condition in webhook["matchConditions"]] == ["filter-1", "filter-2"]
+
+
+async def test_one_webhook_for_each_handler(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+) -> None:
+    @kopf.on.validate("kopfexamples", registry=registry, operation="CREATE")
+    @kopf.on.validate("kopfexamples", registry=registry, operation="DELETE")
+    def same(**_: Any) -> None: ...
+
+    @kopf.on.validate("kopfexamples", registry=registry)
+    @kopf.on.mutate("kopfexamples", registry=registry)
+    def both(**_: Any) -> None: ...
+
+    @kopf.on.validate("kopfexamples", registry=registry, id="bo_th")
+    @kopf.on.validate("kopfexamples", registry=registry, id="bo-th")
+    def similar(**_: Any) -> None: ...
+
+    await operator.launch()
+    webhooks = await configurations.wait_webhooks("same", "same-2", "both", "bo-th", "bo-th-2")
+    assert [webhook["clientConfig"]["url"].rpartition("/")[2] for webhook in webhooks] == [
+        "same", "same", "both:validating", "bo-th", "bo_th"]
+    webhooks = await configurations.wait_webhooks("both", type=MUTATING)
+    assert [webhook["clientConfig"]["url"].rpartition("/")[2] for webhook in webhooks] == ["both:mutating"]
+
+
+@pytest.mark.parametrize(("client_config", "expected"), [
+    ({"url": "https://host/"}, {"url": "https://host/check"}),
+    ({"url": "https://host:123/a/b", "caBundle": None, "service": None}, {"url": "https://host:123/a/b/check"}),
+    ({"service": {"namespace": "ns", "name": "svc"}, "caBundle": "YWJj"},
+     {"service": {"namespace": "ns", "name": "svc", "path": "/check", "port": 443}, "caBundle": "YWJj"}),
+    ({"service": {"namespace": "ns", "name": "svc", "path": "/root/", "port": 8443}},
+     {"service": {"namespace": "ns", "name": "svc", "path": "/root/check", "port": 8443}}),
+], ids=describe)
+async def test_client_configs(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations,
+        client_config: kopf.WebhookClientConfig, expected: Obj,
+) -> None:
+    operator.configure = Tunnel(client_config).configure
+    webhook = await publish(operator, registry, configurations)
+    actual = webhook["clientConfig"]
+    if "service" in expected:
+        actual["service"].setdefault("port", 443)  # the default of the API
+    assert actual == expected
+
+
+@pytest.mark.parametrize(("namespaces", "expected"), [
+    (["b", "a"], {"matchExpressions": [
+        {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a", "b"]}]}),
+    (["a", "b*"], {}),
+    ([], {}),
+], ids=describe)
+async def test_namespaces(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+        namespaces: list[str], expected: Obj,
+) -> None:
+    @kopf.on.validate("kopfexamples", registry=registry)
+    def check(**_: Any) -> None: ...
+
+    await operator.launch(namespaces=namespaces, clusterwide=not namespaces)
+    webhook, = await configurations.wait_webhooks("check")
+    assert webhook["namespaceSelector"] == expected
+
+
+async def test_resources_that_appear_later(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+        api: API,
+) -> None:
+    @kopf.on.validate("kopfexamples", registry=registry, id="first")
+    @kopf.on.validate("latecomers", registry=registry, id="second")
+    def check(**_: Any) -> None: ...
+
+    await operator.launch()
+    await configurations.wait_webhooks("first")
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    await api.request("POST", path, make_crd("Latecomer", "latecomers", status=False))
+    await configurations.wait_webhooks("second", "first")
+    await api.request("DELETE", f"{path}/latecomers.kopf.dev")
+    await configurations.wait_webhooks("first")
+
+
+async def test_the_owner_is_noted(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+) -> None:
+    await publish(operator, registry, configurations)
+    obj = await configurations.get()
+    assert obj is not None
+    assert obj["metadata"]["annotations"][OWNER]
+    assert obj["metadata"]["name"] == NAME

@@ -1,0 +1,131 @@
+"""How the admission is denied."""
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.admission.reviewing import Reviewer
+from tests.behaviour.running import Decorator, Logs
+
+pytestmark = pytest.mark.fastforward
+
+ADMISSION = kopf.AdmissionError("admission", code=499)
+PERMANENT = kopf.PermanentError("permanent")
+TEMPORARY = kopf.TemporaryError("temporary", delay=5)
+ARBITRARY = Exception("arbitrary")
+
+
+def declare(
+        registry: kopf.OperatorRegistry, id: str, error: Exception, decorator: Decorator = kopf.on.validate,
+        **options: Any,
+) -> None:
+    @decorator("kopfexamples", id=id, registry=registry, **options)
+    def fail(**_: Any) -> None:
+        raise error
+
+
+@pytest.mark.parametrize(("error", "status"), [
+    (kopf.AdmissionError("no!", code=400), {"message": "no!", "code": 400}),
+    (kopf.AdmissionError("no!"), {"message": "no!", "code": 500}),
+    (kopf.AdmissionError("no!", None), {"message": "no!", "code": 500}),
+    (kopf.AdmissionError(), {"message": "AdmissionError", "code": 500}),
+    (kopf.AdmissionError(None, 403), {"message": "AdmissionError", "code": 403}),
+    (PERMANENT, {"message": "permanent", "code": 500}),
+    (TEMPORARY, {"message": "temporary", "code": 500}),
+    (ARBITRARY, {"message": "arbitrary", "code": 500}),
+    (Exception(), {"message": "Exception", "code": 500}),
+    (ExceptionGroup("group", [ValueError()]), {"message": "group (1 sub-exception)", "code": 500}),
+], ids=repr)
+@pytest.mark.parametrize("decorator", [kopf.on.validate, kopf.on.mutate])
+async def test_all_errors_deny(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer, error: Exception, status: Any, decorator: Any,
+) -> None:
+    declare(registry, "fail", error, decorator)
+    assert await reviewer.review(webhook="fail") == {"allowed": False, "status": status}
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["straight", "reversed"])
+@pytest.mark.parametrize(("errors", "message"), [
+    ([ADMISSION, PERMANENT, TEMPORARY, ARBITRARY], "admission"),
+    ([PERMANENT, TEMPORARY, ARBITRARY], "permanent"),
+    ([TEMPORARY, ARBITRARY], "temporary"),
+], ids=lambda arg: arg if isinstance(arg, str) else "")
+async def test_priorities(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer, errors: list[Exception], message: str, order: int,
+) -> None:
+    for index, error in enumerate(errors[::order]):
+        declare(registry, f"fail{index}", error)
+    response = await reviewer.review()
+    assert response["status"]["message"] == message
+
+
+async def test_of_equal_errors_the_first_one_is_reported(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer,
+) -> None:
+    for name in ("b", "a", "c"):
+        declare(registry, name, kopf.AdmissionError(name))
+    assert (await reviewer.review())["status"]["message"] == "b"
+
+
+async def test_denied_changes_are_not_patched(registry: kopf.OperatorRegistry, reviewer: Reviewer) -> None:
+    @kopf.on.mutate("kopfexamples", registry=registry)
+    def fill(patch: kopf.Patch, **_: Any) -> None:
+        patch.spec["x"] = 1
+
+    declare(registry, "fail", ADMISSION)
+    assert await reviewer.review() == {"allowed": False, "status": {"message": "admission", "code": 499}}
+
+
+@pytest.mark.parametrize("error", [ADMISSION, PERMANENT, TEMPORARY, ARBITRARY], ids=repr)
+async def test_ignored_failures(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer, error: Exception,
+) -> None:
+    declare(registry, "fail", error, ignore_failures=True)
+    warning = f"Webhook 'fail' has failed, which is ignored: {error}"
+    assert await reviewer.review(webhook="fail") == {"allowed": True, "warnings": [warning]}
+
+
+async def test_only_the_own_failures_are_ignored(registry: kopf.OperatorRegistry, reviewer: Reviewer) -> None:
+    declare(registry, "ignored", ADMISSION, ignore_failures=True)
+    declare(registry, "other", ARBITRARY)
+    response = await reviewer.review()
+    assert not response["allowed"]
+    assert response["status"]["message"] == "arbitrary"
+
+
+@pytest.mark.parametrize("option", ["labels", "annotations", "when", "value"])
+async def test_failing_filters_deny(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer, logs: Logs, option: str,
+) -> None:
+    def fail(*_: Any, **__: Any) -> bool:
+        raise ValueError("the filter is broken")
+
+    filters = {
+        "labels": {"labels": {"l": fail}}, "annotations": {"annotations": {"a": fail}},
+        "when": {"when": fail}, "value": {"field": "spec.field", "value": fail},
+    }
+    options: Any = filters[option]
+    kopf.on.validate("kopfexamples", registry=registry, id="check", **options)(lambda **_: None)
+    response = await reviewer.review()
+    assert response == {"allowed": False, "status": {"message": "the filter is broken", "code": 500}}
+    assert len(logs.find("Webhook 'check.*' cannot be filtered: the filter is broken")) == 1
+
+
+async def test_arbitrary_errors_are_logged_with_tracebacks(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer, logs: Logs,
+) -> None:
+    declare(registry, "fail", ARBITRARY)
+    await reviewer.review()
+    record, = logs.find("Webhook 'fail' failed with an exception and will stop now: arbitrary")
+    assert record.exc_info
+
+
+def test_admission_errors_are_permanent_errors() -> None:
+    error = kopf.AdmissionError("no!", code=499)
+    assert isinstance(error, kopf.PermanentError)
+    assert (str(error), error.code) == ("no!", 499)
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.code) == ("no!", 499)

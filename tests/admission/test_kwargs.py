@@ -1,0 +1,279 @@
+"""What the admission handlers get."""
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.admission.reviewing import OBJECT, Reviewer, make_object
+from tests.behaviour.objects import Objects
+from tests.behaviour.running import Decorator, Journal, Operator
+
+pytestmark = pytest.mark.fastforward
+
+KWARGS = {
+    "annotations", "body", "diff", "dryrun", "headers", "labels", "logger", "memo", "meta", "name", "namespace", "new",
+    "old", "operation", "param", "patch", "resource", "retry", "runtime", "spec", "sslpeer", "started", "status",
+    "subresource", "uid", "userinfo", "warnings",
+}
+
+
+def declare(registry: kopf.OperatorRegistry, calls: Journal[Any], **options: Any) -> None:
+    @kopf.on.validate("kopfexamples", registry=registry, **options)
+    def check(**kwargs: Any) -> None:
+        calls.append(kwargs)
+
+
+async def ask(reviewer: Reviewer, calls: Journal[Any], *args: Any, **kwargs: Any) -> Any:
+    """Ask for a review, and get the kwargs of the only call."""
+    assert (await reviewer.review(*args, **kwargs))["allowed"]
+    assert len(calls) == 1
+    return calls.items[0]
+
+
+@pytest.mark.parametrize("decorator", [kopf.on.validate, kopf.on.mutate])
+async def test_names(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], decorator: Decorator,
+) -> None:
+    @decorator("kopfexamples", registry=registry)
+    def check(**kwargs: Any) -> None:
+        calls.append(kwargs)
+
+    assert (await ask(reviewer, calls)).keys() == KWARGS
+
+
+async def test_the_object(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
+    declare(registry, calls, param=123)
+    obj = make_object({"x": 1}, {"y": 2}, labels={"l": "v"}, annotations={"a": "b"})
+    kwargs = await ask(reviewer, calls, "CREATE", obj)
+    assert kwargs["body"] == obj
+    assert kwargs["spec"] == {"x": 1}
+    assert kwargs["status"] == {"y": 2}
+    assert kwargs["meta"] == obj["metadata"]
+    assert kwargs["labels"] == {"l": "v"}
+    assert kwargs["annotations"] == {"a": "b"}
+    assert (kwargs["name"], kwargs["namespace"], kwargs["uid"]) == ("obj", "default", "uid1")
+    assert kwargs["param"] == 123
+    assert kwargs["patch"] == {}
+    assert kwargs["resource"].plural == "kopfexamples"
+    assert (kwargs["retry"], kwargs["runtime"]) == (0, datetime.timedelta(0))
+    assert kwargs["started"].tzinfo is not None
+
+
+async def test_managed_fields_are_not_shown(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
+) -> None:
+    declare(registry, calls)
+    kwargs = await ask(
+        reviewer, calls, "UPDATE", make_object(managedFields=[{"time": "now"}]), make_object(managedFields=[]))
+    assert kwargs["body"] == kwargs["old"] == kwargs["new"] == OBJECT
+    assert kwargs["diff"] == ()
+
+
+async def test_creation(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
+    declare(registry, calls)
+    kwargs = await ask(reviewer, calls, "CREATE")
+    assert (kwargs["operation"], kwargs["old"], kwargs["new"]) == ("CREATE", None, OBJECT)
+    assert kwargs["body"] == OBJECT
+    assert kwargs["diff"] == (("add", (), None, OBJECT),)
+
+
+async def test_update(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
+    declare(registry, calls)
+    new = make_object({"field": "new"})
+    kwargs = await ask(reviewer, calls, "UPDATE", new)
+    assert (kwargs["operation"], kwargs["old"], kwargs["new"], kwargs["body"]) == ("UPDATE", OBJECT, new, new)
+    assert kwargs["diff"] == (("change", ("spec", "field"), "value", "new"),)
+
+
+async def test_deletion(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
+    declare(registry, calls)
+    kwargs = await ask(reviewer, calls, "DELETE")
+    assert (kwargs["operation"], kwargs["old"], kwargs["new"], kwargs["body"]) == ("DELETE", OBJECT, None, OBJECT)
+    assert kwargs["diff"] == (("remove", (), OBJECT, None),)
+
+
+async def test_connection(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
+    """There are options of the connection instead of the object, or there is nothing."""
+    declare(registry, calls, subresource="*")
+    options = {"apiVersion": "v1", "kind": "PodExecOptions", "command": ["sh"]}
+    for new in (options, None):
+        calls.items.clear()
+        kwargs = await ask(reviewer, calls, "CONNECT", new, subResource="exec")
+        assert kwargs["body"] == (new or {})
+        assert (kwargs["spec"], kwargs["meta"], kwargs["labels"], kwargs["uid"]) == ({}, {}, {}, "")
+        assert (kwargs["name"], kwargs["namespace"], kwargs["subresource"]) == ("obj", "default", "exec")
+
+
+async def test_fields(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
+    declare(registry, calls, field="spec.field")
+    kwargs = await ask(reviewer, calls, "UPDATE", make_object({"field": "new", "other": 1}))
+    assert (kwargs["old"], kwargs["new"]) == ("value", "new")
+    assert kwargs["diff"] == (("change", (), "value", "new"),)
+
+
+async def test_generated_names(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
+    declare(registry, calls)
+    obj = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"generateName": "x-"}}
+    kwargs = await ask(reviewer, calls, "CREATE", obj, name=...)
+    assert (kwargs["name"], kwargs["namespace"], kwargs["uid"]) == (None, "default", "")
+
+
+@pytest.mark.parametrize(("raw", "value"), [(True, True), (False, False), (None, False), (..., False)])
+async def test_dryrun(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], raw: Any, *, value: bool,
+) -> None:
+    declare(registry, calls)
+    assert (await ask(reviewer, calls, dryRun=raw))["dryrun"] is value
+
+
+@pytest.mark.parametrize(("raw", "value"), [("status", "status"), ("scale", "scale"), ("", None), (..., None)])
+async def test_subresource(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], raw: Any, value: str | None,
+) -> None:
+    declare(registry, calls, subresource="*")
+    assert (await ask(reviewer, calls, subResource=raw))["subresource"] == value
+
+
+async def test_userinfo(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
+    declare(registry, calls)
+    info = {"username": "me", "uid": "u", "groups": ["a", "b"], "extra": {"scopes": ["x"]}}
+    assert (await ask(reviewer, calls, userInfo=info))["userinfo"] == info
+
+
+async def test_credentials(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
+    declare(registry, calls)
+    headers = {"Authorization": "Bearer xyz", "Host": "localhost"}
+    sslpeer = {"subject": ((("commonName", "Example Common Name"),),)}
+    kwargs = await ask(reviewer, calls, headers=headers, sslpeer=sslpeer)
+    assert (kwargs["headers"], kwargs["sslpeer"]) == (headers, sslpeer)
+
+
+async def test_no_credentials(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
+    declare(registry, calls)
+    kwargs = await ask(reviewer, calls)
+    assert (kwargs["headers"], kwargs["sslpeer"]) == ({}, None)
+
+
+async def test_warnings(registry: kopf.OperatorRegistry, reviewer: Reviewer) -> None:
+    @kopf.on.validate("kopfexamples", registry=registry)
+    def first(warnings: list[Any], **_: Any) -> None:
+        warnings.append("one")
+        warnings.append(2)
+
+    @kopf.on.mutate("kopfexamples", registry=registry)
+    def second(warnings: list[str], **_: Any) -> None:
+        warnings.append("three")
+
+    @kopf.on.validate("kopfexamples", registry=registry)
+    def third(warnings: list[str], **_: Any) -> None:
+        warnings.append("four")
+        raise kopf.AdmissionError("no!")
+
+    assert await reviewer.review(webhook="first") == {"allowed": True, "warnings": ["one", "2"]}
+    assert await reviewer.review(webhook="second") == {"allowed": True, "warnings": ["three"]}
+    response = await reviewer.review()
+    assert not response["allowed"]
+    assert sorted(response["warnings"]) == ["2", "four", "one", "three"]
+
+
+async def test_results_are_ignored(registry: kopf.OperatorRegistry, reviewer: Reviewer) -> None:
+    @kopf.on.mutate("kopfexamples", registry=registry)
+    def fn(**_: Any) -> object:
+        return object()
+
+    assert await reviewer.review() == {"allowed": True}
+
+
+async def test_indices(
+        operator: Operator, registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], kex: Objects,
+) -> None:
+    """The indices are there, and they have precedence over all kwargs."""
+    @kopf.index("kopfexamples", registry=registry)
+    @kopf.index("kopfexamples", registry=registry, id="patch")
+    def by_field(name: str, spec: kopf.Spec, **_: Any) -> dict[str, str]:
+        return {spec["field"]: name}
+
+    declare(registry, calls)
+    await kex.create("other")
+    kwargs = await ask(reviewer, calls)
+    assert {key: [*values] for key, values in kwargs["by_field"].items()} == {"value": ["other"]}
+    assert {key: [*values] for key, values in kwargs["patch"].items()} == {"value": ["other"]}
+
+
+async def test_memos_of_creation_are_discarded(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
+) -> None:
+    @kopf.on.validate("kopfexamples", registry=registry)
+    def check(memo: kopf.Memo, **_: Any) -> None:
+        calls.append(dict(memo))
+        memo.seen = True
+
+    await reviewer.start(memo=kopf.Memo(common=1))
+    for _ in range(2):
+        await reviewer.review("CREATE")
+    assert calls == [{"common": 1}, {"common": 1}]
+    await reviewer.review("UPDATE")
+    assert calls == [{"common": 1}] * 3
+
+
+async def test_memos_of_existing_objects_are_shared_with_other_handlers(
+        operator: Operator, registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], kex: Objects,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    def create(memo: kopf.Memo, **_: Any) -> None:
+        memo.created = True
+
+    @kopf.on.update("kopfexamples", registry=registry)
+    def update(memo: kopf.Memo, **_: Any) -> None:
+        calls.append(("update", dict(memo)))
+
+    @kopf.on.validate("kopfexamples", registry=registry)
+    def check(memo: kopf.Memo, operation: str, **_: Any) -> None:
+        calls.append((operation, dict(memo)))
+        memo[operation] = True
+
+    await operator.start()
+    await kex.create()
+    obj = await kex.wait_handled()
+    assert (await reviewer.review("UPDATE", obj, obj))["allowed"]
+    await kex.merge({"spec": {"field": "new"}})
+    obj = await kex.wait_handled(field="new")
+    assert (await reviewer.review("DELETE", None, obj))["allowed"]
+    assert calls == [
+        ("UPDATE", {"created": True}),
+        ("update", {"created": True, "UPDATE": True}),
+        ("DELETE", {"created": True, "UPDATE": True}),
+    ]
+
+
+async def test_memos_of_objects_that_are_not_handled_live_until_the_deletion(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
+) -> None:
+    @kopf.on.validate("kopfexamples", registry=registry)
+    def check(memo: kopf.Memo, **_: Any) -> None:
+        memo.times = memo.get("times", 0) + 1
+        calls.append(memo.times)
+
+    for operation in ("UPDATE", "UPDATE", "DELETE", "UPDATE"):
+        assert (await reviewer.review(operation))["allowed"]
+    assert (await reviewer.review("DELETE", dryRun=True))["allowed"]
+    assert (await reviewer.review("UPDATE"))["allowed"]
+    assert calls == [1, 2, 3, 1, 2, 3]
+
+
+async def test_memos_survive_denied_deletions(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
+) -> None:
+    @kopf.on.validate("kopfexamples", registry=registry, operation="DELETE")
+    def check(memo: kopf.Memo, **_: Any) -> None:
+        memo.times = memo.get("times", 0) + 1
+        calls.append(memo.times)
+        if memo.times < 3:
+            raise kopf.AdmissionError("Not yet.")
+
+    for _ in range(4):
+        await reviewer.review("DELETE")
+    assert calls == [1, 2, 3, 1]

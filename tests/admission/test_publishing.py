@@ -1,0 +1,465 @@
+"""When the managed webhook configurations are written, and when they are left alone."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.admission.configurations import MUTATING, NAME, OWNER, URL, VALIDATING, Configurations, Tunnel
+from tests.behaviour.objects import API, Objects
+from tests.behaviour.peerings import PeeringObject, define_peering
+from tests.behaviour.running import Decorator, Journal, Logs, Operator
+
+pytestmark = pytest.mark.fastforward
+
+
+@pytest.fixture
+def tunnel(operator: Operator) -> Tunnel:
+    tunnel = Tunnel()
+    operator.configure = tunnel.configure
+    return tunnel
+
+
+@pytest.fixture
+def configurations(api: API) -> Configurations:
+    return Configurations(api)
+
+
+def declare(
+        registry: kopf.OperatorRegistry, id: str = "check", decorator: Decorator = kopf.on.validate, **options: Any,
+) -> None:
+    @decorator("kopfexamples", id=id, registry=registry, **options)
+    def check(**_: Any) -> None: ...
+
+
+def make_replica(operator: Operator, *client_configs: kopf.WebhookClientConfig) -> Operator:
+    """One more operator with the same handlers."""
+    replica = Operator(operator.cluster, operator.registry)
+    replica.configure = Tunnel(*client_configs).configure
+    return replica
+
+
+async def test_configurations_are_created(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel, logs: Logs,
+) -> None:
+    declare(registry, "check", kopf.on.validate)
+    declare(registry, "fill", kopf.on.mutate)
+    await operator.launch()
+    await configurations.wait_webhooks("check", type=VALIDATING)
+    await configurations.wait_webhooks("fill", type=MUTATING)
+    assert len(logs.find(f"Reconfiguring the validating webhook {NAME}.")) == 1
+    assert len(logs.find(f"Reconfiguring the mutating webhook {NAME}.")) == 1
+
+
+async def test_existing_configurations_are_overwritten(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+) -> None:
+    other = {
+        "name": f"other.{NAME}", "clientConfig": {"url": "https://other"}, "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    old = await configurations.create(webhooks=[other], annotations={"a": "b"}, labels={"l": "v"})
+    declare(registry)
+    await operator.launch()
+    await configurations.wait_webhooks("check")
+    obj = await configurations.get()
+    assert obj is not None
+    assert obj["metadata"]["uid"] == old["metadata"]["uid"]
+    assert obj["metadata"]["labels"] == {"l": "v"}
+    assert obj["metadata"]["annotations"]["a"] == "b"
+
+
+async def test_outdated_webhooks_of_other_types_are_removed(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+) -> None:
+    """E.g. persistent ones of an earlier version of the operator."""
+    other = {
+        "name": f"other.{NAME}", "clientConfig": {"url": "https://other"}, "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    await configurations.create(MUTATING, webhooks=[other])
+    declare(registry)
+    await operator.launch()
+    await configurations.wait_webhooks("check")
+    await configurations.wait_webhooks(type=MUTATING)
+
+
+async def test_outdated_webhooks_are_removed_with_the_last_handler(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+) -> None:
+    declare(registry, persistent=True)
+    await operator.launch()
+    await configurations.wait_webhooks("check")
+    await operator.stop()
+    assert len(await configurations.get_webhooks()) == 1
+    registry.webhooks.clear()
+    await operator.launch()
+    await configurations.wait_webhooks()
+
+
+async def test_nothing_is_managed_by_default(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations,
+) -> None:
+    tunnel = Tunnel()
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.admission.server = tunnel
+
+    declare(registry)
+    operator.configure = configure
+    await operator.launch()
+    await asyncio.sleep(10)
+    await operator.stop()
+    assert tunnel.is_closed
+    assert not [key for key in operator.cluster.counters if "webhookconfigurations" in key[1]]
+    assert await configurations.get() is None
+
+
+async def test_changes_of_the_address(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+) -> None:
+    declare(registry)
+    await operator.launch()
+    await configurations.wait_webhooks("check")
+    tunnel.send({"url": "https://other", "caBundle": "eHl6"})
+    await configurations.wait(lambda obj: obj and obj["webhooks"][0]["clientConfig"]["url"] == "https://other/check")
+    webhook, = await configurations.get_webhooks()
+    assert webhook["clientConfig"] == {"url": "https://other/check", "caBundle": "eHl6"}
+
+
+async def test_nothing_is_written_if_nothing_has_changed(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+) -> None:
+    declare(registry)
+    await operator.launch()
+    await configurations.wait_webhooks("check")
+    tunnel.send({**URL})
+    await asyncio.sleep(1000)
+    assert configurations.count_writes() == 1
+
+
+async def test_not_before_the_server_is_ready(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations,
+) -> None:
+    is_ready = False
+
+    async def server(fn: kopf.WebhookFn) -> Any:
+        nonlocal is_ready
+        await asyncio.sleep(10)
+        is_ready = True
+        yield URL
+        await asyncio.Event().wait()
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.admission.server = server
+        settings.admission.managed = NAME
+
+    declare(registry)
+    operator.configure = configure
+    await operator.launch()
+    await configurations.wait(lambda obj: obj)
+    assert is_ready
+
+
+async def test_not_before_the_indices_are_filled(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+        kex: Objects, calls: Journal[str],
+) -> None:
+    @kopf.index("kopfexamples", registry=registry)
+    async def index(**_: Any) -> None:
+        await asyncio.sleep(10)
+        calls.append("indexed")
+
+    declare(registry)
+    await kex.create()
+    await operator.launch()
+    await configurations.wait_webhooks("check")
+    assert calls == ["indexed"]
+
+
+async def test_webhooks_are_removed_on_exit_except_for_persistent_ones(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+) -> None:
+    for decorator in (kopf.on.validate, kopf.on.mutate):
+        declare(registry, "temporary", decorator)
+        declare(registry, "permanent", decorator, persistent=True)
+    await operator.launch()
+    await configurations.wait_webhooks("temporary", "permanent")
+    await configurations.wait_webhooks("temporary", "permanent", type=MUTATING)
+    await operator.stop()
+    for type in (VALIDATING, MUTATING):
+        assert [webhook["name"] for webhook in await configurations.get_webhooks(type)] == [f"permanent.{NAME}"]
+        obj = await configurations.get(type)
+        assert obj is not None
+        assert OWNER not in (obj["metadata"].get("annotations") or {})
+
+
+async def test_nothing_is_written_on_exit_if_all_are_persistent(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+) -> None:
+    declare(registry, persistent=True)
+    await operator.launch()
+    await configurations.wait_webhooks("check")
+    await operator.stop()
+    assert configurations.count_writes() == 1
+
+
+async def test_webhooks_are_removed_when_the_operator_fails(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+) -> None:
+    declare(registry)
+    await operator.launch()
+    await configurations.wait_webhooks("check")
+    tunnel.send(ValueError("broken"))
+    with pytest.raises(ValueError, match="broken"):
+        await operator.wait()
+    assert await configurations.get_webhooks() == []
+
+
+async def test_the_server_is_closed_after_the_webhooks_are_removed(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, calls: Journal[Any],
+) -> None:
+    async def server(fn: kopf.WebhookFn) -> Any:
+        try:
+            yield URL
+            await asyncio.Event().wait()
+        finally:
+            calls.append(await configurations.get_webhooks())
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.admission.server = server
+        settings.admission.managed = NAME
+
+    declare(registry)
+    operator.configure = configure
+    await operator.launch()
+    await configurations.wait_webhooks("check")
+    await operator.stop()
+    assert list(calls) == [[]]
+
+
+# --- several operators with the same configurations ---
+
+
+async def test_rolling_out(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+) -> None:
+    """The new replica takes over; the old one leaves the webhooks of it alone on exit."""
+    declare(registry)
+    await operator.launch()
+    await configurations.wait_webhooks("check")
+    replica = make_replica(operator, {"url": "https://replica"})
+    await replica.launch()
+    await configurations.wait(lambda obj: obj and obj["webhooks"][0]["clientConfig"]["url"] == "https://replica/check")
+    await operator.stop()
+    webhook, = await configurations.get_webhooks()
+    assert webhook["clientConfig"]["url"] == "https://replica/check"
+    await replica.stop()
+    assert await configurations.get_webhooks() == []
+
+
+async def test_scaling_down(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+) -> None:
+    """The owner exits, e.g. it was started on a laptop for a while; the remaining replica takes over."""
+    declare(registry)
+    await operator.launch()
+    await configurations.wait_webhooks("check")
+    replica = make_replica(operator, {"url": "https://replica"})
+    await replica.launch()
+    await configurations.wait(lambda obj: obj and obj["webhooks"][0]["clientConfig"]["url"] == "https://replica/check")
+    await replica.stop()
+    await configurations.wait(
+        lambda obj: obj and obj["webhooks"] and obj["webhooks"][0]["clientConfig"]["url"] == f"{URL['url']}/check")
+
+
+async def test_paused_replicas_do_not_publish(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel, api: API,
+) -> None:
+    """Of several operators in a peering, only the one that works is called; it is restored when it goes on."""
+    define_peering(operator.cluster)
+    await PeeringObject(api).create()
+    declare(registry)
+    await operator.launch(peering_name="default")
+    await configurations.wait_webhooks("check")
+    replica = make_replica(operator, {"url": "https://replica"})
+    await replica.launch(peering_name="default", priority=100)
+    await configurations.wait(lambda obj: obj and obj["webhooks"][0]["clientConfig"]["url"] == "https://replica/check")
+    junior = make_replica(operator, {"url": "https://junior"})
+    await junior.launch(peering_name="default", priority=-1)
+    await asyncio.sleep(1000)
+    assert configurations.count_writes() == 2
+    await replica.stop()
+    await configurations.wait(
+        lambda obj: obj and obj["webhooks"] and obj["webhooks"][0]["clientConfig"]["url"] == f"{URL['url']}/check")
+    await junior.stop()
+
+
+async def test_replicas_do_not_fight(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+) -> None:
+    declare(registry)
+    await operator.launch()
+    replicas = [make_replica(operator, {"url": f"https://replica{n}"}) for n in range(3)]
+    for replica in replicas:
+        await replica.launch()
+    await asyncio.sleep(1000)
+    assert configurations.count_writes() == 4
+    for replica in replicas:
+        await replica.stop()
+    await configurations.wait_webhooks("check")
+    await operator.stop()
+    assert await configurations.get_webhooks() == []
+
+
+async def test_simultaneous_start(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+) -> None:
+    declare(registry)
+    replicas = [operator, *(make_replica(operator) for _ in range(4))]
+    await asyncio.gather(*(replica.launch() for replica in replicas))
+    await configurations.wait_webhooks("check")
+    await asyncio.sleep(1000)
+    assert all(replica.is_running for replica in replicas)
+    await asyncio.gather(*(replica.stop() for replica in replicas[1:]))
+    await configurations.wait_webhooks("check")
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_webhooks_removed_by_others_are_restored(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+        *, is_deleted: bool,
+) -> None:
+    declare(registry)
+    await operator.launch()
+    await configurations.wait_webhooks("check")
+    if is_deleted:
+        await configurations.delete()
+    else:
+        await configurations.merge({"webhooks": [], "metadata": {"annotations": {OWNER: None}}})
+    await configurations.wait_webhooks("check")
+
+
+async def test_manual_changes_are_respected(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+) -> None:
+    declare(registry)
+    await operator.launch()
+    await configurations.wait_webhooks("check")
+    webhook, = await configurations.get_webhooks()
+    await configurations.merge({"webhooks": [{**webhook, "failurePolicy": "Ignore"}]})
+    await asyncio.sleep(1000)
+    webhook, = await configurations.get_webhooks()
+    assert webhook["failurePolicy"] == "Ignore"
+
+
+# --- trouble ---
+
+
+async def test_denied_management(
+        operator: Operator, registry: kopf.OperatorRegistry, tunnel: Tunnel, logs: Logs,
+) -> None:
+    declare(registry)
+    operator.cluster.faults.inject(403, verb="patch", resource="validatingwebhookconfigurations")
+    await operator.launch()
+    with pytest.raises(Exception, match="permit the verbs 'create' & 'patch' on 'validatingwebhookconfigurations"):
+        await operator.wait()
+
+
+async def test_denied_creation(operator: Operator, registry: kopf.OperatorRegistry, tunnel: Tunnel) -> None:
+    declare(registry)
+    operator.cluster.faults.inject(403, verb="create", resource="validatingwebhookconfigurations")
+    await operator.launch()
+    with pytest.raises(Exception, match="permit the verbs 'create' & 'patch'"):
+        await operator.wait()
+
+
+async def test_unused_types_need_no_permissions(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+) -> None:
+    declare(registry)
+    operator.cluster.faults.inject(403, resource="mutatingwebhookconfigurations")
+    await operator.launch()
+    await configurations.wait_webhooks("check")
+    await asyncio.sleep(1000)
+    assert operator.is_running
+
+
+async def test_documented_permissions_are_sufficient(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel, logs: Logs,
+) -> None:
+    """Only `create` & `patch`. Then, it will not be noticed if somebody removes the webhooks."""
+    declare(registry)
+    for verb in ("get", "list", "watch", "update", "delete"):
+        operator.cluster.faults.inject(403, verb=verb, resource="validatingwebhookconfigurations")
+    await operator.launch()
+    await logs.wait("If somebody removes the validating webhooks of .*, it will not be noticed: .*")
+    await asyncio.sleep(1000)
+    assert len(logs.find("If somebody removes.*")) == 1
+    operator.cluster.faults.clear()
+    await configurations.wait_webhooks("check")
+    await operator.stop()
+    assert await configurations.get_webhooks() == []
+
+
+@pytest.mark.parametrize("managed", ["short", "Not a name!", "", "Upper.Case", "a..b"])
+async def test_bad_names(operator: Operator, registry: kopf.OperatorRegistry, tunnel: Tunnel, managed: str) -> None:
+    def configure(settings: kopf.OperatorSettings) -> None:
+        tunnel.configure(settings)
+        settings.admission.managed = managed
+
+    declare(registry)
+    operator.configure = configure
+    await operator.launch()
+    with pytest.raises(ValueError, match="settings.admission.managed must be a lowercase domain name"):
+        await operator.wait()
+
+
+async def test_refused_content(operator: Operator, registry: kopf.OperatorRegistry, tunnel: Tunnel) -> None:
+    declare(registry)
+    operator.cluster.faults.inject(422, verb="patch", resource="validatingwebhookconfigurations")
+    await operator.launch()
+    with pytest.raises(Exception, match="is not accepted; check the name in settings.admission.managed"):
+        await operator.wait()
+
+
+@pytest.mark.parametrize("status", [409, 429, 500, 503])
+async def test_temporary_errors_are_survived(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel, logs: Logs,
+        status: int,
+) -> None:
+    logs.expected.append("publisher of the validating webhook configuration has failed")
+    declare(registry)
+    operator.cluster.faults.inject(status, verb="patch", resource="validatingwebhookconfigurations", times=3)
+    await operator.launch()
+    await configurations.wait_webhooks("check")
+
+
+@pytest.mark.parametrize("status", [403, 500])
+async def test_failed_removal_does_not_hold_the_exit(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel, logs: Logs,
+        status: int,
+) -> None:
+    declare(registry)
+    await operator.launch()
+    await configurations.wait_webhooks("check")
+    operator.cluster.faults.inject(status, verb="patch", resource="validatingwebhookconfigurations")
+    started = asyncio.get_running_loop().time()
+    await operator.stop()
+    assert asyncio.get_running_loop().time() - started < 30
+    record, = logs.find("The validating webhooks are not removed.*")
+    assert f"kubectl delete validatingwebhookconfigurations {NAME}" in record.getMessage()
+
+
+async def test_removal_of_what_is_gone(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+) -> None:
+    declare(registry)
+    operator.cluster.faults.inject(403, verb="list", resource="validatingwebhookconfigurations")
+    await operator.launch()
+    await configurations.wait_webhooks("check")
+    await configurations.delete()
+    await operator.stop()
+    assert await configurations.get() is None

@@ -1,0 +1,284 @@
+"""What comes in as a review, and what goes out as the answer."""
+from __future__ import annotations
+
+import asyncio
+import copy
+from typing import Any
+
+import pytest
+
+import kopf
+from kopf._values.reviews import (
+    MalformedReviewError,
+    ReviewError,
+    UnknownResourceError,
+    UnknownWebhookError,
+)
+from tests.admission.reviewing import OBJECT, Reviewer, make_object, make_review, read_patch
+from tests.behaviour.running import Journal, Logs, Operator
+
+pytestmark = pytest.mark.fastforward
+
+
+def declare(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
+    @kopf.on.validate("kopfexamples", registry=registry)
+    def check(operation: str, **_: Any) -> None:
+        calls.append(operation)
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+async def test_versions(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], version: str) -> None:
+    declare(registry, calls)
+    response = await reviewer.review(version=version, webhook="check")
+    assert response == {"allowed": True}
+    assert calls == ["CREATE"]
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE", "CONNECT"])
+async def test_operations(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], operation: str,
+) -> None:
+    declare(registry, calls)
+    response = await reviewer.review(operation, webhook="check")
+    assert response == {"allowed": True}
+    assert calls == [operation]
+
+
+@pytest.mark.parametrize("absent", ["object", "oldObject", "dryRun", "options", "userInfo", "kind", "requestKind"])
+async def test_optional_fields(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], absent: str,
+) -> None:
+    declare(registry, calls)
+    for value in (None, ...):
+        fields: dict[str, Any] = {absent: value}
+        review = make_review("CONNECT", **fields)
+        assert (await reviewer.ask(review))["response"]["allowed"]
+    assert calls == ["CONNECT", "CONNECT"]
+
+
+MALFORMED: list[Any] = [
+    None, [], "", 1, {},
+    {"kind": "AdmissionReview"},
+    {**make_review(), "kind": "ConversionReview"},
+    {**make_review(), "apiVersion": "admission.k8s.io/v2"},
+    {**make_review(), "request": None},
+    {**make_review(), "request": "secret"},
+    make_review(uid=None), make_review(uid=...), make_review(uid=1),
+    make_review(operation="secret"), make_review("PATCH"),
+    make_review(resource=None), make_review(resource=...), make_review(resource={"version": "v1"}),
+    make_review(object="secret"), make_review(object=["secret"]), make_review(oldObject=1),
+    make_review(userInfo="secret"), make_review(dryRun="secret"), make_review(name=["secret"]),
+    make_review(namespace=1), make_review(subResource={}),
+    make_review(object={"metadata": None}), make_review(object={"metadata": "secret"}),
+    make_review(object={"metadata": {"labels": "secret"}}), make_review(object={"metadata": {"name": 1}}),
+    make_review(object={"apiVersion": 1, "metadata": {}}),
+]
+
+
+async def test_malformed_reviews(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
+) -> None:
+    declare(registry, calls)
+    for review in MALFORMED:
+        with pytest.raises(MalformedReviewError) as caught:
+            await reviewer.ask(review, webhook="check")
+        assert caught.value.status == 400
+        assert "secret" not in str(caught.value)
+    assert calls == []
+    assert await reviewer.review() == {"allowed": True}
+
+
+async def test_unknown_webhooks(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
+    declare(registry, calls)
+    with pytest.raises(UnknownWebhookError, match="There is no admission handler 'other'") as caught:
+        await reviewer.review(webhook="other")
+    assert caught.value.status == 404
+    assert isinstance(caught.value, ReviewError)
+    assert calls == []
+
+
+async def test_refusals_are_short(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
+    """They go to the logs, and anybody can send anything."""
+    declare(registry, calls)
+    with pytest.raises(UnknownWebhookError) as caught_webhook:
+        await reviewer.review(webhook="x" * 10_000)
+    with pytest.raises(UnknownResourceError) as caught_resource:
+        await reviewer.review(resource={"group": "x" * 10_000, "version": "v1", "resource": "y" * 10_000})
+    assert len(str(caught_webhook.value)) < 300
+    assert len(str(caught_resource.value)) < 300
+
+
+@pytest.mark.parametrize("change", [
+    {"group": "unknown.dev"}, {"version": "v2"}, {"resource": "unknowns"}, {"resource": "kopfstatusexamples"},
+], ids=str)
+async def test_unknown_resources(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], change: dict[str, str],
+) -> None:
+    declare(registry, calls)
+    resource = {**make_review()["request"]["resource"], **change}
+    with pytest.raises(UnknownResourceError, match="no admission handlers for the resource") as caught:
+        await reviewer.review(resource=resource, webhook="check")
+    assert caught.value.status == 404
+    assert calls == []
+
+
+async def test_the_object_is_not_changed(registry: kopf.OperatorRegistry, reviewer: Reviewer) -> None:
+    @kopf.on.mutate("kopfexamples", registry=registry)
+    def fill(patch: kopf.Patch, **_: Any) -> None:
+        patch.spec["other"] = {"x": 1}
+        patch.fns.append(lambda body: body["spec"].update(field="changed"))
+
+    review = make_review("UPDATE", make_object({"field": "new"}))
+    original = copy.deepcopy(review)
+    assert len(read_patch((await reviewer.ask(review))["response"])) == 2
+    assert review == original
+
+
+async def test_the_reviews_wait_until_the_indices_are_filled(
+        operator: Operator, registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], kex: Any,
+) -> None:
+    @kopf.index("kopfexamples", registry=registry)
+    async def by_name(name: str, **_: Any) -> dict[str, int]:
+        await asyncio.sleep(5)
+        return {name: 1}
+
+    @kopf.on.validate("kopfexamples", registry=registry)
+    def check(by_name: kopf.Index[str, int], **_: Any) -> None:
+        calls.append(sorted(by_name))
+
+    await kex.create("a")
+    await kex.create("b")
+    await reviewer.start()
+    assert await reviewer.review() == {"allowed": True}
+    assert calls == [["a", "b"]]
+
+
+async def test_handlers_are_called_in_parallel(registry: kopf.OperatorRegistry, reviewer: Reviewer) -> None:
+    barrier = asyncio.Barrier(2)
+
+    @kopf.on.validate("kopfexamples", registry=registry)
+    async def first(**_: Any) -> None:
+        await barrier.wait()
+
+    @kopf.on.mutate("kopfexamples", registry=registry)
+    async def second(**_: Any) -> None:
+        await barrier.wait()
+
+    assert await reviewer.review() == {"allowed": True}
+
+
+async def test_synchronous_handlers_do_not_block_the_loop(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer,
+) -> None:
+    loop = asyncio.get_running_loop()
+
+    @kopf.on.validate("kopfexamples", registry=registry)
+    def check(**_: Any) -> None:
+        future = asyncio.run_coroutine_threadsafe(asyncio.sleep(0, "alive"), loop)
+        assert future.result(timeout=10) == "alive"
+
+    assert await reviewer.review() == {"allowed": True}
+
+
+@pytest.mark.parametrize("is_ignored", [False, True])
+async def test_slow_handlers_are_cancelled_when_nobody_waits_for_them(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], *, is_ignored: bool,
+) -> None:
+    @kopf.on.validate("kopfexamples", registry=registry, ignore_failures=is_ignored)
+    async def check(**_: Any) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            calls.append("cancelled")
+            raise
+
+    await reviewer.start()
+    started = asyncio.get_running_loop().time()
+    response = await reviewer.review()
+    assert asyncio.get_running_loop().time() - started == pytest.approx(30, abs=5)
+    assert response == {
+        "allowed": False, "status": {"message": "The handlers have not finished in 30 seconds.", "code": 504},
+    }
+    assert calls == ["cancelled"]
+
+
+async def test_handlers_are_cancelled_with_the_call(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
+) -> None:
+    for id in ("a", "b"):
+        @kopf.on.validate("kopfexamples", registry=registry, id=id)
+        async def check(**_: Any) -> None:
+            calls.append("started")
+            try:
+                await asyncio.Event().wait()
+            finally:
+                calls.append("ended")
+
+    await reviewer.start()
+    task = asyncio.create_task(reviewer.review())
+    await calls.wait_length(2)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert list(calls) == ["started", "started", "ended", "ended"]
+
+
+async def test_own_timeouts_of_handlers_are_their_errors(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer,
+) -> None:
+    @kopf.on.validate("kopfexamples", registry=registry)
+    async def check(**_: Any) -> None:
+        async with asyncio.timeout(1):
+            await asyncio.Event().wait()
+
+    response = await reviewer.review()
+    assert response == {"allowed": False, "status": {"message": "TimeoutError", "code": 500}}
+
+
+async def test_log_lines(registry: kopf.OperatorRegistry, reviewer: Reviewer, logs: Logs) -> None:
+    @kopf.on.validate("kopfexamples", registry=registry)
+    def good(**_: Any) -> None: ...
+
+    @kopf.on.validate("kopfexamples", registry=registry)
+    def bad(**_: Any) -> None:
+        raise kopf.AdmissionError("no!")
+
+    await reviewer.review(webhook="good")
+    await reviewer.review(webhook="bad")
+    lines = [line for line in logs.get_messages("obj") if line.startswith("Webhook")]
+    assert lines == [
+        "Webhook 'good' is invoked.", "Webhook 'good' succeeded.",
+        "Webhook 'bad' is invoked.", "Webhook 'bad' failed permanently: no!",
+    ]
+
+
+async def test_nothing_is_posted_as_events(
+        operator: Operator, registry: kopf.OperatorRegistry, reviewer: Reviewer, api: Any,
+) -> None:
+    """A review has no side effects, and the object may never exist."""
+    def configure(settings: kopf.OperatorSettings) -> None:
+        reviewer.configure(settings)
+        settings.posting.enabled = True
+
+    @kopf.on.validate("kopfexamples", registry=registry)
+    def check(logger: kopf.Logger, **_: Any) -> None:
+        logger.error("hello")
+        raise kopf.AdmissionError("no!")
+
+    operator.configure = configure
+    response = await reviewer.review()
+    assert not response["allowed"]
+    await operator.stop()
+    assert await api.list_events() == []
+
+
+async def test_other_namespaces_are_not_served(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
+) -> None:
+    declare(registry, calls)
+    await reviewer.start(namespaces=["default"], clusterwide=False)
+    assert await reviewer.review(new={**OBJECT, "metadata": {"name": "a", "namespace": "other"}}, namespace="other") \
+        == {"allowed": True}
+    assert calls == []
+    assert await reviewer.review() == {"allowed": True}
+    assert calls == ["CREATE"]
