@@ -1,23 +1,28 @@
 """
 A Kubernetes API server in memory, which needs nothing installed: for tests, experiments, and demonstrations.
 
-It stands apart from the rest of the framework and imports nothing of it. Its rooms, from the inside out:
+It stands apart from the rest of the framework and imports nothing of it. Its rooms, from the outside in:
 
-* ``storage``: versioned bytes with a log of changes;
-* ``kinds/``, ``schemas``: what objects there can be;
-* ``objects``, ``patches``, ``writing``, ``reading``, ``selectors``, ``representations``, ``watching``: the verbs;
-* ``discovery``, ``openapi``, ``api``: the Kubernetes API as a function from requests to answers;
-* ``sessions``, ``webhooks``, ``admission/``: what is asked of others in the middle of a request;
+* ``cluster``, ``server``: the cluster as its users see it, and everything put together;
+* ``http/``: connections, requests and answers; it knows nothing of what is stored;
+* ``api/``: the Kubernetes API as a function from requests to answers;
+* ``access/``: who may do what;
+* ``trouble/``: faults on demand;
 * ``control/``: what happens on its own: garbage collection, the lives of namespaces and definitions, and workloads
   in the simulation;
-* ``archive``: the data on disk;
-* ``faults``, ``admin``, ``http``, ``credentials``, ``server``: how it is served, disturbed, and run.
+* ``admission/``: the webhooks that are asked in the middle of a write;
+* ``writes/``, ``reads/``: the verbs;
+* ``kinds/``, ``customs/``, ``cel/``: what objects there can be, built-in and custom, and what is right in them;
+* ``data/``: versioned bytes with a log of changes, which know nothing of Kubernetes, and their copy on disk.
+
+What all of them use: ``statuses`` for refusals, ``codec`` for JSON, ``jsonpaths``, ``ages`` for the time, and
+``sessions`` for requests that have to wait for somebody else.
 """
 from __future__ import annotations
 
 from .admission.reviewing import AdmissionCall
-from .archive import ArchiveError
-from .faults import FaultRule, Faults
-from .server import LocalCluster
+from .cluster import LocalCluster
+from .data.archive import ArchiveError
+from .trouble.faults import FaultRule, Faults
 
 __all__ = ["AdmissionCall", "ArchiveError", "FaultRule", "Faults", "LocalCluster"]

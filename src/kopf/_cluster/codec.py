@@ -20,4 +20,7 @@ def encode(value: Any) -> bytes:
 
 def decode(data: bytes) -> Any:
     """Decode JSON or raise `DecodeError`."""
-    return _decoder.decode(data)
+    try:
+        return _decoder.decode(data)
+    except UnicodeDecodeError as error:  # in the names of fields only
+        raise DecodeError(f"invalid UTF-8: {error}") from None

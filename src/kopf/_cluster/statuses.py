@@ -86,6 +86,12 @@ def required(field: str, detail: str = "") -> FieldError:
     return FieldError(field, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
 
 
+def unsupported_value(field: str, value: Any, supported: Iterable[str]) -> FieldError:
+    values = ", ".join(f'"{one}"' for one in supported)
+    return FieldError(field, "FieldValueNotSupported",
+                      f"Unsupported value: {quoted(value)}: supported values: {values}")
+
+
 def forbidden_value(field: str, detail: str) -> FieldError:
     return FieldError(field, "FieldValueForbidden", f"Forbidden: {detail}")
 

@@ -56,3 +56,9 @@ def test_special_types_in_both_dialects() -> None:
     assert (old[either]["type"], old[either]["format"]) == ("string", "int-or-string")
     assert new[either]["format"] == "int-or-string"
     assert old["io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1"]["type"] == "object"
+
+
+@pytest.mark.parametrize("dialect", ["v2", "v3"])
+def test_what_can_be_anything_has_no_type(dialect: Dialect) -> None:
+    anything = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON"
+    assert "type" not in describe([anything], dialect)[anything]

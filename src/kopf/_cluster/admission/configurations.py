@@ -10,10 +10,11 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
-from .. import codec, label_selectors, statuses
+from .. import codec, statuses
+from ..data.storage import Change, Store
 from ..kinds.kind import Kind, Obj
 from ..kinds.registry import Registry
-from ..storage import Change, Store
+from ..reads import label_selectors
 
 Operation: TypeAlias = Literal["CREATE", "UPDATE", "DELETE"]
 

@@ -13,11 +13,13 @@ from typing import Any, Final
 
 import msgspec
 
-from .. import codec, expressions, objects, sessions, statuses
+from .. import codec, sessions, statuses
+from ..cel import expressions
 from ..kinds.kind import Kind, Obj
-from ..webhooks import Caller, CallError
+from ..writes import objects
 from . import reviews
 from .configurations import Attributes, Configurations, Operation, Webhook
+from .webhooks import Caller, CallError
 
 logger = logging.getLogger("kopf.cluster")
 
@@ -123,7 +125,7 @@ class Reviewer:
         session.warnings += response.warnings or ()
         if not allowed:
             raise reviews.deny(webhook, response.status)
-        return reviews.show(patched, attributes.kind)
+        return reviews.take_back(patched, attributes)
 
     def _remember(self, webhook: Webhook, attributes: Attributes, **outcome: Any) -> None:
         self.calls.append(AdmissionCall(

@@ -13,9 +13,11 @@ from typing import Any, Final
 
 import msgspec
 
-from .. import codec, patches, statuses
+from .. import codec, statuses
+from ..http.requests import asking
+from ..kinds import scales
 from ..kinds.kind import Kind, Obj
-from ..requests import asking
+from ..writes import patches
 from .configurations import Attributes, Webhook
 
 _OPTIONS: Final = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
@@ -55,20 +57,21 @@ class _Review(msgspec.Struct):
 def make_review(webhook: Webhook, attributes: Attributes, kind: Kind) -> Obj:
     """Make the review to be sent; the objects are shown in the given version of the kind."""
     asked = attributes.kind
+    shown, requested = (scales.ScaleKind(),) * 2 if _is_scale(attributes) else (kind, asked)
     request: Obj = {
         "uid": str(uuid.uuid4()),
-        "kind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
+        "kind": {"group": shown.group, "version": shown.version, "kind": shown.kind},
         "resource": {"group": kind.group, "version": kind.version, "resource": kind.plural},
         "subResource": attributes.subresource,
-        "requestKind": {"group": asked.group, "version": asked.version, "kind": asked.kind},
+        "requestKind": {"group": requested.group, "version": requested.version, "kind": requested.kind},
         "requestResource": {"group": asked.group, "version": asked.version, "resource": asked.plural},
         "requestSubResource": attributes.subresource,
         "name": attributes.name,
         "namespace": attributes.namespace,
         "operation": attributes.operation,
         "userInfo": asking.get().as_object(),
-        "object": show(attributes.obj, kind),
-        "oldObject": show(attributes.old, kind),
+        "object": _show(attributes.obj, kind, attributes),
+        "oldObject": _show(attributes.old, kind, attributes),
         "dryRun": attributes.dry_run,
         "options": {"kind": _OPTIONS[attributes.operation], "apiVersion": "meta.k8s.io/v1"}
         | ({"dryRun": ["All"]} if attributes.dry_run else {}),
@@ -78,9 +81,26 @@ def make_review(webhook: Webhook, attributes: Attributes, kind: Kind) -> Obj:
     return {"kind": "AdmissionReview", "apiVersion": f"admission.k8s.io/{webhook.review_version}", "request": request}
 
 
-def show(obj: Obj | None, kind: Kind) -> Obj | None:
+def _is_scale(attributes: Attributes) -> bool:
+    return attributes.subresource == "scale" and attributes.kind.scale is not None
+
+
+def _show(obj: Obj | None, kind: Kind, attributes: Attributes) -> Obj | None:
     """Show the object in a version of its kind: with no conversion, only the version itself differs."""
-    return None if obj is None else {**obj, "apiVersion": kind.api_version, "kind": kind.kind}
+    if obj is None:
+        return None
+    if attributes.subresource == "scale" and kind.scale is not None:
+        return scales.show(obj, kind.scale)
+    return {**obj, "apiVersion": kind.api_version, "kind": kind.kind}
+
+
+def take_back(reviewed: Obj | None, attributes: Attributes) -> Obj | None:
+    """Give the object of the request as it is after the review."""
+    if reviewed is None:
+        return None
+    if attributes.subresource == "scale" and attributes.kind.scale is not None and attributes.obj is not None:
+        return scales.take(reviewed, attributes.obj, attributes.kind.scale)
+    return {**reviewed, "apiVersion": attributes.kind.api_version, "kind": attributes.kind.kind}
 
 
 def read_response(webhook: Webhook, review: Obj, body: bytes) -> Response:

@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from .. import codec, objects, statuses
+from .. import codec, statuses
+from ..data.storage import Key, Record, Store
 from ..kinds.kind import Kind, Obj
 from ..kinds.registry import Registry
-from ..storage import Key, Record, Store
-from ..writing import Writer
+from ..writes import objects
+from ..writes.writing import Writer
 from .work import WorkQueue
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 import functools
 from typing import Final
 
-from .. import bootstrap_roles
-from ..authorizing import GROUP
+from ..access import bootstrap_roles
+from ..access.authorizing import GROUP
+from ..data.storage import Change, Store
 from ..kinds.kind import Obj
 from ..kinds.registry import Registry
-from ..storage import Change, Store
-from ..writing import Writer
+from ..writes.writing import Writer
 from .access import Objects
 from .work import WorkQueue
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from .. import objects
+from ..data.storage import Change, Key, Record, Store
 from ..kinds.kind import Kind, Obj
 from ..kinds.registry import Registry
-from ..storage import Change, Key, Record, Store
-from ..writing import FOREGROUND, ORPHAN, DeleteOptions, Writer
+from ..writes import objects
+from ..writes.options import FOREGROUND, ORPHAN, DeleteOptions
+from ..writes.writing import Writer
 from .work import WorkQueue
 
 Place: TypeAlias = tuple[str, Key]

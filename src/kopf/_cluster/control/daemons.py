@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..data.storage import Change
 from ..kinds.kind import Obj
-from ..storage import Change
 from .workload import PODS, Controller, hash_of, is_active, is_ready, labels_of
 
 _REVISION: Final = "controller-revision-hash"

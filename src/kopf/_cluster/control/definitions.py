@@ -7,15 +7,16 @@ a real cluster. A deleted definition goes only after all its objects have gone.
 from __future__ import annotations
 
 import dataclasses
+import functools
 
-from .. import objects
-from ..converting import WebhookConverter
-from ..kinds import customs
+from ..admission.webhooks import Caller
+from ..customs import definitions as customs
+from ..customs.converting import WebhookConverter
+from ..data.storage import Change, Key, Record, Store
 from ..kinds.kind import Kind, Obj
 from ..kinds.registry import Registry
-from ..storage import Change, Key, Record, Store
-from ..webhooks import Caller
-from ..writing import Writer
+from ..writes import objects
+from ..writes.writing import Writer
 from .work import WorkQueue
 
 _BUCKET = f"{customs.PLURAL}.{customs.GROUP}"
@@ -51,6 +52,7 @@ class Definitions:
             self._registry.terminating.discard(bucket)
             self._registry.converted.discard(bucket)
             self._store.drop(bucket)
+            self._retry_others(group)
             return
         if record.deleting:
             if change.type == "ADDED":  # restored: its objects are still to be deleted
@@ -67,10 +69,18 @@ class Definitions:
         new, old = (objects.open_record(self._kind, record) for record in (change.record, change.previous))
         return bool(new["spec"] != old["spec"])
 
+    def _find_conflict(self, definition: Obj) -> tuple[str, str] | None:
+        """Tell which of its names is taken by another definition of the group that is served already."""
+        names, group = definition["spec"]["names"], definition["spec"]["group"]
+        return customs.find_conflict(names, [
+            kind for kind in self._registry.unique_kinds() if kind.group == group and kind.plural != names["plural"]])
+
     def _serve(self, record: Record) -> None:
         definition = objects.open_record(self._kind, record)
         names, group = definition["spec"]["names"], definition["spec"]["group"]
         self._registry.discard(group, names["plural"])
+        if self._find_conflict(definition) is not None:
+            return
         bucket = record.key[1]
         self._registry.converted.discard(bucket)
         converter = None
@@ -86,12 +96,23 @@ class Definitions:
             return
 
         def transform(old: Obj) -> Obj:
-            status = {**(old.get("status") or {}), "acceptedNames": old["spec"]["names"],
-                      "storedVersions": _stored_versions(old)}
-            if not status.get("conditions"):
-                status["conditions"] = customs.conditions()
+            conflict = self._find_conflict(old)
+            known = (old.get("status") or {}).get("acceptedNames")
+            status = {**(old.get("status") or {}), "storedVersions": _stored_versions(old),
+                      "acceptedNames": old["spec"]["names"] if conflict is None else known}
+            wanted = customs.conditions(conflict=conflict)
+            if _outcomes(status) != _outcomes({"conditions": wanted}):
+                status["conditions"] = wanted
             return {**old, "status": status}
         self._writer.update(self._kind, key, transform, subresource="status")
+
+    def _retry_others(self, group: str) -> None:
+        """The names of what has gone can be accepted now in definitions that were waiting for them."""
+        for record in list(self._store.bucket(_BUCKET).select()):
+            plural, _, other = record.key[1].partition(".")
+            if other == group and not record.deleting and self._registry.find_any_version(group, plural) is None:
+                self._serve(record)
+                self._queue.add(("definition", record.key), functools.partial(self._establish, record.key))
 
     def _plan_cleanup(self, key: Key) -> None:
         self._queue.add(("definition", key), lambda: self._clean_up(key))
@@ -116,6 +137,10 @@ def _stored_versions(definition: Obj) -> list[str]:
     stored = list((definition.get("status") or {}).get("storedVersions") or [])
     current = [version["name"] for version in definition["spec"]["versions"] if version.get("storage")]
     return stored + [name for name in current if name not in stored]
+
+
+def _outcomes(status: Obj) -> list[tuple[str, str]]:
+    return [(item["type"], item["status"]) for item in status.get("conditions") or ()]
 
 
 def _mark_terminating(old: Obj) -> Obj:

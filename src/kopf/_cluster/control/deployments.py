@@ -3,6 +3,7 @@ Deployments and replica sets, with rolling updates: see "Deployments" of the Kub
 """
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from ..kinds.kind import Obj
@@ -12,6 +13,9 @@ from .workload import PODS, Controller, hash_of, is_active, is_ready, labels_of,
 _REPLICA_SETS: Final = "replicasets.apps"
 _HASH: Final = "pod-template-hash"
 _REVISION: Final = "deployment.kubernetes.io/revision"
+_OWN_ANNOTATIONS: Final = ("kubectl.kubernetes.io/last-applied-configuration", _REVISION,
+                           "deployment.kubernetes.io/revision-history", "deployment.kubernetes.io/desired-replicas",
+                           "deployment.kubernetes.io/max-replicas", "deprecated.deployment.rollback.to")
 
 
 class ReplicaSets(Controller):
@@ -85,7 +89,7 @@ class Deployments(Controller):
         self.objects.create(_REPLICA_SETS, namespace_of(obj), {
             "metadata": {"name": f"{obj['metadata']['name']}-{hash_}", "labels": labels,
                          "ownerReferences": [reference_to(obj)],
-                         "annotations": {_REVISION: str(_latest(old) + 1)}},
+                         "annotations": {**_annotations_of(obj), _REVISION: str(_latest(old) + 1)}},
             "spec": {"replicas": 0, "selector": {
                         **selector, "matchLabels": {**(selector.get("matchLabels") or {}), _HASH: hash_}},
                      "template": {**template, "metadata": {**metadata, "labels": labels}}},
@@ -96,14 +100,17 @@ class Deployments(Controller):
         number = _revision(new)
         if old and number <= _latest(old):
             number = _latest(old) + 1
-            self._annotate(_REPLICA_SETS, new, number)
-        if _revision(obj) != number:
-            self._annotate(self.bucket, obj, number)
+        # The annotations are those of the revision, too: why it was made, e.g.
+        self._annotate(_REPLICA_SETS, new, {**_annotations_of(obj), _REVISION: str(number)})
+        self._annotate(self.bucket, obj, {_REVISION: str(number)})
 
-    def _annotate(self, bucket: str, obj: Obj, number: int) -> None:
+    def _annotate(self, bucket: str, obj: Obj, annotations: Mapping[str, str]) -> None:
+        if annotations.items() <= (obj["metadata"].get("annotations") or {}).items():
+            return
+
         def transform(old: Obj) -> Obj:
-            annotations = {**(old["metadata"].get("annotations") or {}), _REVISION: str(number)}
-            return {**old, "metadata": {**old["metadata"], "annotations": annotations}}
+            merged = {**(old["metadata"].get("annotations") or {}), **annotations}
+            return {**old, "metadata": {**old["metadata"], "annotations": merged}}
         self.objects.update(bucket, key_of(obj), transform)
 
     def _roll(self, obj: Obj, new: Obj, old: list[Obj]) -> None:
@@ -177,6 +184,12 @@ def _available(item: Obj) -> int:
 
 def _revision(item: Obj) -> int:
     return int((item["metadata"].get("annotations") or {}).get(_REVISION) or 0)
+
+
+def _annotations_of(obj: Obj) -> dict[str, str]:
+    """Give the annotations that a deployment shares with its current replica set."""
+    annotations = obj["metadata"].get("annotations") or {}
+    return {name: value for name, value in annotations.items() if name not in _OWN_ANNOTATIONS}
 
 
 def _latest(sets: list[Obj]) -> int:

@@ -9,10 +9,10 @@ import zoneinfo
 from typing import Final
 
 from .. import ages, statuses
+from ..data.storage import Key
 from ..kinds.kind import Obj
-from ..storage import Key
+from ..kinds.schedules import Schedule
 from .access import Objects, key_of, namespace_of, reference_to
-from .schedules import Schedule
 from .workload import PODS, Controller, is_active, is_ready, labels_of, phase_of
 
 _JOBS: Final = "jobs.batch"

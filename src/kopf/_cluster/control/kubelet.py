@@ -9,8 +9,8 @@ import zlib
 from typing import Final
 
 from .. import ages
+from ..data.storage import Change, Key
 from ..kinds.kind import Obj
-from ..storage import Change, Key
 from .access import Objects, make_condition
 from .workload import PODS, phase_of
 
@@ -57,7 +57,8 @@ class Kubelet:
         if nodes:
             self._turn += 1
             name = nodes[self._turn % len(nodes)].key[1]
-            self._objects.update(PODS, key, lambda old: {**old, "spec": {**old["spec"], "nodeName": name}})
+            self._objects.update(PODS, key, lambda old: {**old, "spec": {**old["spec"], "nodeName": name}},
+                                 subresource="binding")
             return
         status = pod.get("status") or {}
         scheduled = make_condition(status.get("conditions") or [], "PodScheduled", "False", "Unschedulable",

@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from ..data.storage import Change, Key, Record, Store
 from ..kinds.kind import Kind, Obj
 from ..kinds.registry import Registry
-from ..storage import Change, Key, Record, Store
-from ..writing import Writer
+from ..writes.writing import Writer
 from .work import WorkQueue
 
 _BUCKET: Final = "namespaces"
+_FINALIZER: Final = "kubernetes"
 
 #: The namespaces that every cluster has from the beginning.
 INITIAL: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -61,7 +62,7 @@ class Namespaces:
             if not record.deleting:
                 self._writer.delete(kind, record.key)
         if next(self._contents(name), None) is None:
-            self._writer.update(self._kind, key, _finalize)
+            self._writer.update(self._kind, key, _finalize, subresource="finalize")
 
     def _contents(self, name: str) -> Iterator[tuple[Kind, Record]]:
         for kind in self._registry.unique_kinds():
@@ -71,4 +72,6 @@ class Namespaces:
 
 
 def _finalize(old: Obj) -> Obj:
-    return {**old, "spec": {**(old.get("spec") or {}), "finalizers": []}}
+    spec = old.get("spec") or {}
+    kept = [item for item in spec.get("finalizers") or () if item != _FINALIZER]
+    return {**old, "spec": {**spec, "finalizers": kept}}

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Final
 
 from .. import ages
+from ..data.storage import Change
 from ..kinds.kind import Obj
-from ..storage import Change
 from .access import Objects, make_condition
 
 NODE: Final = "kopf-node"

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ..data.storage import Change, Key
 from ..kinds.kind import Obj
-from ..storage import Change, Key
 from .access import Objects, namespace_of
 from .workload import PODS, is_active, is_ready, labels_of
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ..data.storage import Change, Store
 from ..kinds.registry import Registry
-from ..storage import Change, Store
-from ..writing import Writer
+from ..writes.writing import Writer
 from .access import Objects
 from .daemons import DaemonSets
 from .deployments import Deployments, ReplicaSets

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..data.storage import Change, Key
 from ..kinds.kind import Obj
-from ..storage import Change, Key
 from .access import Objects
 
 _CLAIMS: Final = "persistentvolumeclaims"

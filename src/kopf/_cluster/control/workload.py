@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from typing import ClassVar, Final
 
 from .. import ages, codec
+from ..data.storage import Change, Key
 from ..kinds.kind import Obj
-from ..storage import Change, Key
 from .access import Objects, controller_of, key_of, make_condition, namespace_of, reference_to
 
 PODS: Final = "pods"

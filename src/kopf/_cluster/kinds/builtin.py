@@ -6,88 +6,36 @@ Names, verbs, and subresources come from ``data/``, types and defaults from `str
 from __future__ import annotations
 
 import base64
-import dataclasses
+import re
+import zoneinfo
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 from .. import codec, jsonpaths, statuses
-from . import columns, customs, defaults, pruning, resources, structures, validation
-from .kind import Column, Kind, Obj, Strategy
+from ..customs import definitions as customs
+from . import builtin_columns, conversions, defaults, pruning, resources, scales, schedules, structures, validation
+from .kind import Converter, Kind, Obj, Strategy
 from .resources import Resource
 
 #: What is special of a kind: completes the new state, and tells what is wrong with it.
 Rule: TypeAlias = Callable[[Obj, Obj | None], list[statuses.FieldError]]
 
-_COLUMNS: Final[dict[str, str]] = {
-    "namespaces": "Status=@phase",
-    "nodes": "Status=@node-status, Age=@age, Version=.status.nodeInfo.kubeletVersion",
-    "pods": "Ready=@pod-ready, Status=@pod-status, Restarts=@pod-restarts, (IP)=.status.podIP, "
-            "(Node)=.spec.nodeName, (Nominated Node)=.status.nominatedNodeName, "
-            "(Readiness Gates)=.spec.readinessGates[*].conditionType",
-    "services": "Type=.spec.type, Cluster-IP=.spec.clusterIP, External-IP=.spec.externalIPs[*], "
-                "Port(s)=@ports, (Selector)=@selector",
-    "configmaps": "Data=@data-count",
-    "secrets": "Type=.type, Data=@data-count",
-    "serviceaccounts": "Secrets=@secrets",
-    "events": "Last Seen=@event-last-seen, Type=.type, Reason=.reason, Object=@event-object, Message=.message",
-    "persistentvolumes": "Capacity=.spec.capacity.storage, Access Modes=@access-modes, "
-                         "Reclaim Policy=.spec.persistentVolumeReclaimPolicy, Status=@phase, "
-                         "Claim=.spec.claimRef.name, StorageClass=.spec.storageClassName, "
-                         "(VolumeMode)=.spec.volumeMode",
-    "persistentvolumeclaims": "Status=@phase, Volume=.spec.volumeName, Capacity=@capacity, "
-                              "Access Modes=@access-modes, StorageClass=.spec.storageClassName, "
-                              "(VolumeMode)=.spec.volumeMode",
-    "deployments": "Ready=@replicas-ready, Up-to-date=@updated, Available=@available, "
-                   "(Containers)=.spec.template.spec.containers[*].name, "
-                   "(Images)=.spec.template.spec.containers[*].image, (Selector)=@selector",
-    "replicasets": "Desired=@replicas, Current=@current, Ready=@ready, "
-                   "(Containers)=.spec.template.spec.containers[*].name, "
-                   "(Images)=.spec.template.spec.containers[*].image, (Selector)=@selector",
-    "statefulsets": "Ready=@replicas-ready, (Containers)=.spec.template.spec.containers[*].name, "
-                    "(Images)=.spec.template.spec.containers[*].image",
-    "daemonsets": "Desired=@ds-desired, Current=@ds-current, Ready=@ds-ready, "
-                  "(Containers)=.spec.template.spec.containers[*].name, "
-                  "(Images)=.spec.template.spec.containers[*].image, (Selector)=@selector",
-    "jobs": "Status=@job-status, Completions=@job-completions, "
-            "(Containers)=.spec.template.spec.containers[*].name, (Images)=.spec.template.spec.containers[*].image",
-    "cronjobs": "Schedule=.spec.schedule, Suspend=@suspend, "
-                "(Containers)=.spec.jobTemplate.spec.template.spec.containers[*].name",
-    "ingresses": "Class=.spec.ingressClassName, Hosts=.spec.rules[*].host",
-    "leases": "Holder=.spec.holderIdentity",
-    "roles": "Created At=@created", "clusterroles": "Created At=@created",
-    "rolebindings": "Role=@role", "clusterrolebindings": "Role=@role",
-    "storageclasses": "Provisioner=.provisioner, ReclaimPolicy=.reclaimPolicy, "
-                      "VolumeBindingMode=.volumeBindingMode",
-    "priorityclasses": "Value=.value, Global-Default=.globalDefault",
-    "customresourcedefinitions": "Created At=@created",
-    "certificatesigningrequests": "Age=@age, SignerName=.spec.signerName, Requestor=.spec.username",
-    "controllerrevisions": "Revision=.revision",
-    "csidrivers": "AttachRequired=.spec.attachRequired, PodInfoOnMount=.spec.podInfoOnMount, "
-                  "StorageCapacity=.spec.storageCapacity, Modes=.spec.volumeLifecycleModes[*]",
-    "endpointslices": "AddressType=.addressType, Ports=.ports[*].port, Endpoints=.endpoints[*].addresses[*]",
-    "ingressclasses": "Controller=.spec.controller, Parameters=.spec.parameters.name",
-    "limitranges": "Created At=@created",
-    "replicationcontrollers": "Desired=@replicas, Current=@current, Ready=@ready, "
-                              "(Containers)=.spec.template.spec.containers[*].name, "
-                              "(Images)=.spec.template.spec.containers[*].image, (Selector)=@selector",
-    "runtimeclasses": "Handler=.handler",
-    "volumeattachments": "Attacher=.spec.attacher, PV=.spec.source.persistentVolumeName, Node=.spec.nodeName, "
-                         "Attached=.status.attached",
-}
-
 _FIELD_PATHS: Final = {"source": "source.component"}
 
 _CLEANUP_FINALIZERS: Final = {customs.PLURAL: customs.CLEANUP_FINALIZER}
 
-# Versions whose objects are stored in another one; they are not served as long as nobody converts them.
-_CONVERTED: Final = {("autoscaling", "v1"), ("events.k8s.io", "v1")}
+# Versions whose objects are stored in another one: where, in which version, and who converts them.
+_CONVERTED: Final[dict[tuple[str, str], tuple[str, str, Converter]]] = {
+    ("autoscaling", "v1"): ("", "v2", conversions.AUTOSCALERS),
+    ("events.k8s.io", "v1"): ("events", "core/v1", conversions.EVENTS),
+}
 
 # Names of these are limited only by what fits in a URL.
 _LOOSE_NAMES: Final = {"roles", "rolebindings", "clusterroles", "clusterrolebindings"}
 
 # What new objects have from the beginning, besides the defaults: what the server adds, and zeros that are shown.
 _INITIAL: Final[dict[str, Obj]] = {
-    "namespaces": {"spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}},
+    "namespaces": {"spec": {}, "status": {"phase": "Active"}},
     "pods": {"status": {"phase": "Pending", "qosClass": "BestEffort"}},
     "services": {"status": {"loadBalancer": {}}},
     "persistentvolumes": {"status": {"phase": "Available"}},
@@ -103,41 +51,49 @@ _INITIAL: Final[dict[str, Obj]] = {
 }
 
 
+#: What the controller of namespaces waits for before a namespace goes.
+_NAMESPACE_FINALIZER: Final = "kubernetes"
+
 _TOO_DEEP: Final = "json: exceeded max depth"
 
 
 def read_kinds() -> Iterator[Kind]:
     """Give all built-in kinds that are served by default: those of stable versions."""
     for resource in resources.read_resources():
-        if not resource.is_preview and (resource.group, resource.version) not in _CONVERTED:
+        if not resource.is_preview:
             yield _make_kind(resource)
 
 
 def _make_kind(resource: Resource) -> Kind:
     plural = resource.plural
+    stored_as, storage_version, converter = _CONVERTED.get((resource.group, resource.version), ("", "", None))
     return Kind(
         group=resource.group, version=resource.version, kind=resource.kind, plural=plural,
         singular=resource.singular, namespaced=resource.namespaced,
         short_names=resource.short_names, categories=resource.categories, verbs=resource.verbs,
         has_status="status" in resource.subresources, has_generation=resource.generation,
         listed_subresources=resource.subresources, definition=resource.definition,
+        scale=scales.BUILTIN if "scale" in resource.subresources else None,
         loose_names=plural in _LOOSE_NAMES,
         cleanup_finalizer=_CLEANUP_FINALIZERS.get(plural, ""),
-        columns=_make_columns(plural),
-        fields={field: jsonpaths.parse(_FIELD_PATHS.get(field, field)) for field in resource.fields},
+        columns=builtin_columns.make_columns(plural),
+        fields=_make_fields(resource), other_fields=_make_other_fields(resource),
+        stored_as=stored_as, storage_version=storage_version, converter=converter,
         strategy=_make_strategy(resource),
     )
 
 
-def _make_columns(plural: str) -> tuple[Column, ...]:
-    made = columns.from_notes(_COLUMNS.get(plural, ""))
-    if plural == "events":  # they have no meaningful names or ages: kubectl shows other columns first
-        by_name = {column.name: column for column in made}
-        order = ("Last Seen", "Type", "Reason", "Object", "Message")
-        return *(by_name[name] for name in order), dataclasses.replace(by_name["Name"], priority=1)
-    if any(column.name == "Created At" for column in made):
-        return tuple(column for column in made if column.name != "Age")
-    return made
+def _make_fields(resource: Resource) -> dict[str, jsonpaths.Path]:
+    rename = conversions.rename_event_field if resource.group == "events.k8s.io" else str
+    return {field: jsonpaths.parse(_FIELD_PATHS.get(field, rename(field))) for field in resource.fields}
+
+
+def _make_other_fields(resource: Resource) -> dict[str, jsonpaths.Path]:
+    """Events of both groups are the same objects, but are selected by different names of fields."""
+    if resource.plural != "events":
+        return {}
+    others = (other for other in resources.read_resources() if other.plural == "events" and not other.is_preview)
+    return {field: path for other in others for field, path in _make_fields(other).items()}
 
 
 def _make_strategy(resource: Resource) -> Strategy:
@@ -208,6 +164,10 @@ def _settle_namespace(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
     labels = dict(new["metadata"].get("labels") or {})
     labels["kubernetes.io/metadata.name"] = new["metadata"].get("name", "")
     new["metadata"] = {**new["metadata"], "labels": labels}
+    if old is None:
+        finalizers = (new.get("spec") or {}).get("finalizers") or []
+        if _NAMESPACE_FINALIZER not in finalizers:
+            new["spec"] = {**(new.get("spec") or {}), "finalizers": [*finalizers, _NAMESPACE_FINALIZER]}
     return []
 
 
@@ -220,11 +180,32 @@ def _settle_secret(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
         new["data"] = {**(new.get("data") or {}), **encoded}
     if old is not None and new.get("type") != old.get("type"):
         errors.append(statuses.invalid_value("type", new.get("type"), "field is immutable"))
-    return errors + _refuse_change_if_immutable(new, old, "data", "immutable")
+    return errors + _check_keys(new, "data") + _refuse_change_if_immutable(new, old, "data", "immutable")
 
 
 def _settle_config_map(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
-    return _refuse_change_if_immutable(new, old, "data", "binaryData", "immutable")
+    return [*_check_keys(new, "data", "binaryData"),
+            *_refuse_change_if_immutable(new, old, "data", "binaryData", "immutable")]
+
+
+_CONFIG_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
+_CONFIG_KEY_RULE: Final = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  "
+    "or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')")
+
+
+def _check_keys(new: Obj, *fields: str) -> list[statuses.FieldError]:
+    """The keys are names of files in pods."""
+    errors: list[statuses.FieldError] = []
+    for field in fields:
+        for key in new.get(field) or ():
+            if len(key) > 253:
+                errors.append(statuses.invalid_value(f"{field}[{key}]", key, "must be no more than 253 characters"))
+            elif key in (".", ".."):
+                errors.append(statuses.invalid_value(f"{field}[{key}]", key, f"must not be '{key}'"))
+            elif _CONFIG_KEY.fullmatch(key) is None:
+                errors.append(statuses.invalid_value(f"{field}[{key}]", key, _CONFIG_KEY_RULE))
+    return errors
 
 
 def _refuse_change_if_immutable(new: Obj, old: Obj | None, *fields: str) -> list[statuses.FieldError]:
@@ -250,21 +231,42 @@ def _settle_claim(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
 def _settle_event(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
     """Events belong to the namespaces of their objects; those with the exact time must tell who posts them."""
     errors: list[statuses.FieldError] = []
-    namespace = (new.get("involvedObject") or {}).get("namespace") or ""
+    is_new = new.get("apiVersion") == "events.k8s.io/v1"
+    field = "regarding" if is_new else "involvedObject"
+    namespace = (new.get(field) or {}).get("namespace") or ""
     if namespace != new["metadata"].get("namespace") and (namespace or new["metadata"].get("namespace") != "default"):
-        errors.append(statuses.invalid_value("involvedObject.namespace", namespace, "does not match event.namespace"))
+        errors.append(statuses.invalid_value(f"{field}.namespace", namespace, "does not match event.namespace"))
     if new.get("eventTime"):
-        for field, limit in _EVENT_LIMITS.items():
+        for names, limit in _EVENT_LIMITS.items():
+            field = names[is_new]
             text = str(new.get(field) or "")
-            if not text and field != "message":
+            if not text and field not in ("message", "note"):
                 errors.append(statuses.required(field))
             elif len(text.encode()) > limit:
                 errors.append(statuses.invalid_value(field, text, f"can have at most {limit} characters"))
     return errors
 
 
-_EVENT_LIMITS: Final = {"reportingComponent": 128, "reportingInstance": 128, "action": 128, "reason": 128,
-                        "message": 1024}
+# The names in the core group, and in the group of events.
+_EVENT_LIMITS: Final = {
+    ("reportingComponent", "reportingController"): 128, ("reportingInstance", "reportingInstance"): 128,
+    ("action", "action"): 128, ("reason", "reason"): 128, ("message", "note"): 1024,
+}
+
+
+def _settle_cron_job(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
+    errors: list[statuses.FieldError] = []
+    spec = new.get("spec") or {}
+    try:
+        schedules.Schedule(spec.get("schedule") or "")
+    except ValueError as error:
+        errors.append(statuses.invalid_value("spec.schedule", spec.get("schedule") or "", str(error)))
+    zone = spec.get("timeZone")
+    try:
+        zoneinfo.ZoneInfo("UTC" if zone is None else zone)
+    except (ValueError, zoneinfo.ZoneInfoNotFoundError, OSError):
+        errors.append(statuses.invalid_value("spec.timeZone", zone, f"unknown time zone {zone}"))
+    return errors
 
 
 _RULES: Final[dict[str, Rule]] = {
@@ -273,4 +275,5 @@ _RULES: Final[dict[str, Rule]] = {
     "configmaps": _settle_config_map,
     "persistentvolumeclaims": _settle_claim,
     "events": _settle_event,
+    "cronjobs": _settle_cron_job,
 }

@@ -61,8 +61,8 @@ def _descriptions(name: str) -> tuple[str, dict[str, str]]:
 
 
 def _schema(node: Node, dialect: Dialect) -> Obj:
-    schema: Obj = _reference(node.ref, dialect) if node.ref else dict(
-        _SPECIAL.get((node.type, dialect)) or {"type": node.type})
+    schema: Obj = refer(node.ref, dialect) if node.ref else dict(
+        _SPECIAL.get((node.type, dialect), {"type": node.type}))
     if node.format:
         schema["format"] = node.format
     if node.enum:
@@ -79,8 +79,8 @@ def _schema(node: Node, dialect: Dialect) -> Obj:
     return schema
 
 
-def _reference(name: str, dialect: Dialect) -> Obj:
-    """Refer to a definition; in v3, what stands beside a `$ref` is not seen, thus the detour."""
+def refer(name: str, dialect: Dialect) -> Obj:
+    """Give a schema that refers to a definition; in v3, what stands beside a `$ref` is not seen, thus the detour."""
     reference = {"$ref": _PREFIXES[dialect] + name}
     return reference if dialect == "v2" else {"allOf": [reference]}
 

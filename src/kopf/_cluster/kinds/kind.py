@@ -8,10 +8,14 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
-from .. import cel_rules, jsonpaths, schemas, statuses, topologies
-from ..storage import Record
+from .. import jsonpaths, statuses
+from ..cel import rules as cel_rules
+from ..customs import schemas
+from ..data.storage import Record
+from ..writes import topologies
 from . import structures
 from .resources import Subresource
+from .scales import ScalePaths
 
 Obj: TypeAlias = dict[str, Any]
 
@@ -83,6 +87,10 @@ class Kind:
     columns: tuple[Column, ...] = ()
     fields: Mapping[str, jsonpaths.Path] = dataclasses.field(default_factory=dict)
     """The fields that can be selected by, besides the name and the namespace."""
+    other_fields: Mapping[str, jsonpaths.Path] = dataclasses.field(default_factory=dict)
+    """The fields by which other versions of the same objects can be selected; as all fields, in the stored version."""
+    stored_as: str = ""
+    """Where the objects are stored, if not under the own name: those of another group are meant."""
     schema: schemas.Schema | None = None
     rules: cel_rules.RuleNode | None = None
     """The rules of the schema, i.e. its ``x-kubernetes-validations``, if there are any."""
@@ -95,7 +103,9 @@ class Kind:
     converter: Converter | None = None
     """What converts the objects between versions; none if only the version itself differs."""
     listed_subresources: Mapping[str, Subresource] = dataclasses.field(default_factory=dict)
-    """All subresources that the discovery tells of, even if they are not implemented."""
+    """All subresources that there are, even if they are not supported here."""
+    scale: ScalePaths | None = None
+    """Where the numbers of replicas are; none if the kind cannot be scaled."""
 
     @property
     def is_stored(self) -> bool:
@@ -115,7 +125,12 @@ class Kind:
 
     @functools.cached_property
     def bucket(self) -> str:
-        return statuses.group_resource(self)
+        return self.stored_as or statuses.group_resource(self)
+
+    @functools.cached_property
+    def indexed_fields(self) -> Mapping[str, jsonpaths.Path]:
+        """All the fields that are looked up when an object is stored."""
+        return {**self.fields, **self.other_fields}
 
     @functools.cached_property
     def head(self) -> bytes:
@@ -131,7 +146,3 @@ class Kind:
     def item_head(self) -> bytes:
         """How each item of a list begins: items of built-in kinds carry no kind of their own, as in reality."""
         return self.head if self.custom else b"{"
-
-    @property
-    def subresources(self) -> tuple[str, ...]:
-        return ("status",) if self.has_status else ()

@@ -107,6 +107,11 @@ def read_node(name: str) -> Node:
     return msgspec.json.decode(_definitions()[name], type=Node)
 
 
+def is_defined(name: str) -> bool:
+    """Tell whether there is a definition of this name."""
+    return name in _definitions()
+
+
 @functools.cache
 def read_descriptions() -> Mapping[str, msgspec.Raw]:
     """Give the encoded descriptions of all definitions: each is its text, and the texts of its fields."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ..statuses import FieldError, quoted, required
+from ..statuses import FieldError, required, unsupported_value
 from .structures import Structure
 
 # The schemas call these required, but the server takes them empty or absent.
@@ -55,9 +55,7 @@ def _validate_fields(
         elif kind is str:
             allowed = fields[name].enum
             if allowed and item and item not in allowed:
-                values = ", ".join(f'"{one}"' for one in allowed)
-                yield FieldError(f"{path}{name}", "FieldValueNotSupported",
-                                 f"Unsupported value: {quoted(item)}: supported values: {values}")
+                yield unsupported_value(f"{path}{name}", item, allowed)
 
 
 def _validate_contents(value: Any, structure: Structure, path: str) -> Iterator[FieldError]:

@@ -1,0 +1,298 @@
+"""
+Who may do what: roles and bindings evaluated for a user and a request, as of "Using RBAC Authorization".
+
+A `Policy` is made of all roles and bindings at once, and is made anew when any of them changes. The rules are sorted
+by their subjects then, so a request costs as much as there are rules for this very user and their groups.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+from .. import statuses
+
+Obj: TypeAlias = Mapping[str, Any]
+
+GROUP: Final = "rbac.authorization.k8s.io"
+SUPERUSERS: Final = "system:masters"
+
+_SERVICE_ACCOUNT: Final = "system:serviceaccount:{namespace}:{name}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class User:
+    """Who asks. The groups are to be complete, with ``system:authenticated`` or ``system:unauthenticated``."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+
+    def as_object(self) -> dict[str, Any]:
+        """Give the ``UserInfo``, as in reviews of all kinds."""
+        info: dict[str, Any] = {"username": self.name, "uid": self.uid, "groups": list(self.groups),
+                                "extra": {key: list(values) for key, values in self.extra.items()}}
+        return {key: value for key, value in info.items() if value}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Attributes:
+    """What is asked: a verb on a resource, or on a path (then with nothing else)."""
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+    @property
+    def full_resource(self) -> str:
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    allowed: bool
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        return self.allowed
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule of a role."""
+
+    verbs: frozenset[str]
+    groups: frozenset[str] = frozenset()
+    resources: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+    paths: tuple[str, ...] = ()
+    raw: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
+
+    @classmethod
+    def parse(cls, raw: Obj) -> Rule:
+        return cls(
+            verbs=frozenset(raw.get("verbs") or ()),
+            groups=frozenset(raw.get("apiGroups") or ()),
+            resources=frozenset(raw.get("resources") or ()),
+            names=frozenset(raw.get("resourceNames") or ()),
+            paths=tuple(raw.get("nonResourceURLs") or ()),
+            raw=raw,
+        )
+
+    def covers(self, asked: Attributes) -> bool:
+        if asked.verb not in self.verbs and "*" not in self.verbs:
+            return False
+        if asked.path:
+            return any(_covers_path(pattern, asked.path) for pattern in self.paths)
+        return (
+            (asked.group in self.groups or "*" in self.groups)
+            and self._covers_resource(asked)
+            and (not self.names or asked.name in self.names)
+        )
+
+    def _covers_resource(self, asked: Attributes) -> bool:
+        resources = self.resources
+        if "*" in resources or asked.full_resource in resources:
+            return True
+        return bool(asked.subresource) and f"*/{asked.subresource}" in resources
+
+
+def _covers_path(pattern: str, path: str) -> bool:
+    if pattern == "*":
+        return True
+    return path.startswith(pattern[:-1]) if pattern.endswith("*") else path == pattern
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Grant:
+    """What one binding gives to one subject."""
+
+    namespace: str | None
+    """Where the rules hold: in a namespace, or everywhere."""
+    rules: tuple[Rule, ...]
+    reason: str
+
+
+class Policy:
+    """All that is granted to anybody. Immutable."""
+
+    def __init__(
+            self,
+            *,
+            roles: Iterable[Obj] = (),
+            cluster_roles: Iterable[Obj] = (),
+            role_bindings: Iterable[Obj] = (),
+            cluster_role_bindings: Iterable[Obj] = (),
+    ) -> None:
+        super().__init__()
+        self._cluster_roles = {role["metadata"]["name"]: role for role in cluster_roles}
+        self._roles = {(role["metadata"]["namespace"], role["metadata"]["name"]): role for role in roles}
+        self._rules: dict[tuple[str, str], tuple[Rule, ...] | None] = {}
+        self._users: dict[str, list[Grant]] = {}
+        self._groups: dict[str, list[Grant]] = {}
+        self._broken: dict[str, list[tuple[str | None, str]]] = {}
+        for binding in cluster_role_bindings:
+            self._bind(binding, None)
+        for binding in role_bindings:
+            self._bind(binding, binding["metadata"]["namespace"])
+
+    def _bind(self, binding: Obj, namespace: str | None) -> None:
+        ref = binding["roleRef"]
+        name = binding["metadata"]["name"]
+        what = f'ClusterRoleBinding "{name}"' if namespace is None else f'RoleBinding "{name}/{namespace}"'
+        rules = self.resolve(ref, namespace or "")
+        for subject in binding.get("subjects") or ():
+            kind, grantee = _grantee(subject, namespace)
+            if not grantee:
+                continue
+            if rules is None:
+                problem = f'{ref["kind"].lower()}.{GROUP} "{ref["name"]}" not found'
+                self._broken.setdefault(f"{kind}/{grantee}", []).append((namespace, problem))
+                continue
+            reason = f'RBAC: allowed by {what} of {ref["kind"]} "{ref["name"]}" to {_subject_text(subject, namespace)}'
+            table = self._groups if kind == "Group" else self._users
+            table.setdefault(grantee, []).append(Grant(namespace, rules, reason))
+
+    @property
+    def cluster_roles(self) -> Iterable[Obj]:
+        return self._cluster_roles.values()
+
+    def resolve(self, ref: Obj, namespace: str) -> tuple[Rule, ...] | None:
+        """Give the rules of the role that is meant in a namespace; none if it does not exist."""
+        key = ("", ref["name"]) if ref["kind"] == "ClusterRole" else (namespace, ref["name"])
+        if key not in self._rules:
+            role = self._cluster_roles.get(key[1]) if not key[0] else self._roles.get(key)
+            raw = None if role is None else aggregate(role, self._cluster_roles.values())
+            self._rules[key] = None if raw is None else tuple(map(Rule.parse, raw))
+        return self._rules[key]
+
+    def authorize(self, user: User, asked: Attributes) -> Decision:
+        """Decide on a request. If it is not allowed, the reason tells of the roles that are bound but do not exist."""
+        if SUPERUSERS in user.groups:
+            return Decision(True)
+        for grant in self._grants(user):
+            if _holds(grant.namespace, asked) and any(rule.covers(asked) for rule in grant.rules):
+                return Decision(True, grant.reason)
+        problems = [problem for namespace, problem in self._problems(user) if _holds(namespace, asked)]
+        if not problems:
+            return Decision(False)
+        return Decision(False, f"RBAC: {problems[0]}" if len(problems) == 1 else f"RBAC: [{', '.join(problems)}]")
+
+    def rules_for(self, user: User, namespace: str) -> Iterator[Rule]:
+        """Give all the rules that the user has in the namespace, including those that hold everywhere."""
+        if SUPERUSERS in user.groups:
+            yield from map(Rule.parse, _EVERYTHING)
+        for grant in self._grants(user):
+            if grant.namespace is None or grant.namespace == namespace:
+                yield from grant.rules
+
+    def _grants(self, user: User) -> Iterator[Grant]:
+        yield from self._users.get(user.name, ())
+        for group in user.groups:
+            yield from self._groups.get(group, ())
+
+    def _problems(self, user: User) -> Iterator[tuple[str | None, str]]:
+        yield from self._broken.get(f"User/{user.name}", ())
+        for group in user.groups:
+            yield from self._broken.get(f"Group/{group}", ())
+
+
+_EVERYTHING: Final[tuple[Obj, ...]] = (
+    {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+    {"verbs": ["*"], "nonResourceURLs": ["*"]},
+)
+
+
+class _AllowAll(Policy):
+    """Everything is granted to everybody."""
+
+    def authorize(self, user: User, asked: Attributes) -> Decision:
+        return Decision(True)
+
+    def rules_for(self, user: User, namespace: str) -> Iterator[Rule]:
+        return map(Rule.parse, _EVERYTHING)
+
+
+ALLOW_ALL: Final = _AllowAll()
+
+
+def _holds(namespace: str | None, asked: Attributes) -> bool:
+    return namespace is None or (not asked.path and namespace == asked.namespace)
+
+
+def _grantee(subject: Obj, namespace: str | None) -> tuple[str, str]:
+    """Give the kind and the name of whom a binding means: a user or a group; nobody if the name is empty."""
+    if subject["kind"] == "ServiceAccount":
+        place = subject.get("namespace") or namespace or ""
+        return "User", _SERVICE_ACCOUNT.format(namespace=place, name=subject["name"]) if place else ""
+    return subject["kind"], subject["name"]
+
+
+def _subject_text(subject: Obj, namespace: str | None) -> str:
+    name = subject["name"]
+    if subject["kind"] == "ServiceAccount":
+        name = f"{name}/{subject.get('namespace') or namespace}"
+    return f'{subject["kind"]} "{name}"'
+
+
+def aggregate(role: Obj, cluster_roles: Iterable[Obj]) -> list[Obj]:
+    """Give the rules of a role; for an aggregated one, those of all the cluster roles that it selects by labels."""
+    pool = list(cluster_roles)
+    rules: list[Obj] = []
+    seen: set[str] = set()
+
+    def collect(one: Obj) -> None:
+        selectors = (one.get("aggregationRule") or {}).get("clusterRoleSelectors")
+        if not selectors:
+            rules.extend(rule for rule in one.get("rules") or () if rule not in rules)
+            return
+        seen.add(one["metadata"]["name"])
+        for other in pool:
+            labels = other["metadata"].get("labels") or {}
+            if other["metadata"]["name"] not in seen and any(_selects(selector, labels) for selector in selectors):
+                collect(other)
+
+    collect(role)
+    return rules
+
+
+def _selects(selector: Obj, labels: Mapping[str, str]) -> bool:
+    """Match a LabelSelector object; unlike its textual form, it is made of ready requirements."""
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    for requirement in selector.get("matchExpressions") or ():
+        key, values = requirement["key"], requirement.get("values") or ()
+        match requirement["operator"]:
+            case "In":
+                fits = key in labels and labels[key] in values
+            case "NotIn":
+                fits = labels.get(key) not in values
+            case "Exists":
+                fits = key in labels
+            case _:
+                fits = key not in labels
+        if not fits:
+            return False
+    return True
+
+
+def forbidden(user: User, asked: Attributes, decision: Decision) -> statuses.APIStatus:
+    """Refuse a request with the code 403, as kube-apiserver words it."""
+    who = f"User {statuses.quoted(user.name)} cannot {asked.verb}"
+    if asked.path:
+        return statuses.APIStatus(403, "Forbidden", f"forbidden: {who} path {statuses.quoted(asked.path)}", details={})
+    where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+    why = f'{who} resource "{asked.full_resource}" in API group "{asked.group}" {where}'
+    if decision.reason:
+        why += f": {decision.reason}"
+    what = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
+    if asked.name:
+        what += f' "{asked.name}"'
+    details = {"name": asked.name, "group": asked.group, "kind": asked.resource}
+    return statuses.APIStatus(403, "Forbidden", f"{what} is forbidden: {why}",
+                              details={key: value for key, value in details.items() if value})

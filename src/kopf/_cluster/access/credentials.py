@@ -1,0 +1,181 @@
+"""
+Certificates of the server, and the kubeconfig by which clients find and trust it.
+
+Everything is made anew for each server and lives as long as it: a certificate authority, a server certificate
+for the loopback addresses, a bearer token. The keys are elliptic (P-256), as these are made in no time.
+"""
+from __future__ import annotations
+
+import base64
+import dataclasses
+import datetime
+import ipaddress
+import os
+import pathlib
+import secrets
+import ssl
+import tempfile
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import msgspec
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_VALIDITY: Final = datetime.timedelta(days=365)
+_CLOCK_SKEW: Final = datetime.timedelta(hours=1)
+_CONTEXT: Final = "local"
+
+
+@dataclasses.dataclass(frozen=True)
+class Credentials:
+    """The secrets of one server, all in memory."""
+
+    ca: bytes
+    """The certificate of the authority (PEM)."""
+    certificate: bytes
+    key: bytes
+    token: str
+    authority_key: bytes
+    """What the certificates of clients are signed with (PEM)."""
+
+    def make_ssl_context(self) -> ssl.SSLContext:
+        """Make the server's side of TLS. The key is in a file only while it is being loaded."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        with tempfile.NamedTemporaryFile(suffix=".pem") as file:
+            file.write(self.certificate + self.key)
+            file.flush()
+            context.load_cert_chain(file.name)
+        context.verify_mode = ssl.CERT_OPTIONAL  # whoever has a certificate, may use it instead of a token
+        context.load_verify_locations(cadata=self.ca.decode())
+        return context
+
+    def make_kubeconfig(self, url: str, client: ClientCertificate | None = None) -> str:
+        """Make the kubeconfig with everything embedded: of the administrator, or of who has the certificate."""
+        user = {"token": self.token} if client is None else {
+            "client-certificate-data": base64.b64encode(client.certificate).decode(),
+            "client-key-data": base64.b64encode(client.key).decode()}
+        cluster = {"server": url, "certificate-authority-data": base64.b64encode(self.ca).decode()}
+        return yaml.safe_dump({
+            "apiVersion": "v1", "kind": "Config", "current-context": _CONTEXT,
+            "clusters": [{"name": _CONTEXT, "cluster": cluster}],
+            "users": [{"name": _CONTEXT, "user": user}],
+            "contexts": [{"name": _CONTEXT, "context": {"cluster": _CONTEXT, "user": _CONTEXT,
+                                                        "namespace": "default"}}],
+        }, sort_keys=False)
+
+
+class ClientCertificate(NamedTuple):
+    """A certificate by which the API knows its user (PEM), and the key for it."""
+
+    certificate: bytes
+    key: bytes
+
+
+def make_client_certificate(credentials: Credentials, user: str, groups: Iterable[str] = ()) -> ClientCertificate:
+    """Make a certificate of the user, signed by the authority: the groups are its organizations."""
+    authority = x509.load_pem_x509_certificate(credentials.ca)
+    authority_key = serialization.load_pem_private_key(credentials.authority_key, password=None)
+    if not isinstance(authority_key, ec.EllipticCurvePrivateKey):
+        raise TypeError("the key of the authority is not an elliptic one")
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([*(x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups),
+                         x509.NameAttribute(NameOID.COMMON_NAME, user)])
+    certificate = (
+        _begin(subject, authority.subject, key.public_key())
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    return ClientCertificate(certificate.public_bytes(serialization.Encoding.PEM), _encode_key(key))
+
+
+def make_credentials(host: str) -> Credentials:
+    """Make new credentials for a server at the host (a name or an IP address), and at loopback anyway."""
+    authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    authority = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"kopf-local-ca-{secrets.token_hex(4)}")])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kopf-local-cluster")])
+    authority_id = x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key())
+    ca = (
+        _begin(authority, authority, authority_key.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .add_extension(authority_id, critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    certificate = (
+        _begin(subject, authority, server_key.public_key())
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(authority_id), critical=False)
+        .add_extension(x509.SubjectAlternativeName(_alternative_names(host)), critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    return Credentials(
+        ca=ca.public_bytes(serialization.Encoding.PEM),
+        certificate=certificate.public_bytes(serialization.Encoding.PEM),
+        key=_encode_key(server_key),
+        token=secrets.token_urlsafe(24),
+        authority_key=_encode_key(authority_key),
+    )
+
+
+def load_credentials(directory: pathlib.Path) -> Credentials | None:
+    """Read the credentials of the previous servers, so that their clients can go on; raise `ValueError` if broken."""
+    try:
+        return msgspec.json.decode((directory / "credentials.json").read_bytes(), type=Credentials)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"the credentials in {directory} cannot be used: {error}") from error
+
+
+def save_credentials(directory: pathlib.Path, credentials: Credentials) -> None:
+    write_privately(directory / "credentials.json", msgspec.json.encode(credentials).decode())
+
+
+def _encode_key(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
+                             serialization.NoEncryption())
+
+
+def _begin(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject).issuer_name(issuer).public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCK_SKEW).not_valid_after(now + _VALIDITY)
+    )
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True, key_cert_sign=signs_certificates, crl_sign=signs_certificates,
+        content_commitment=False, key_encipherment=False, data_encipherment=False, key_agreement=False,
+        encipher_only=False, decipher_only=False)
+
+
+def _alternative_names(host: str) -> list[x509.GeneralName]:
+    names: list[x509.GeneralName] = []
+    for name in dict.fromkeys(["127.0.0.1", "::1", "localhost", "kubernetes.default.svc", host]):
+        try:
+            names.append(x509.IPAddress(ipaddress.ip_address(name)))
+        except ValueError:
+            names.append(x509.DNSName(name))
+    return names
+
+
+def write_privately(path: pathlib.Path, text: str) -> None:
+    """Write a file that only the user can read, replacing what was there in one step."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    temporary.replace(path)

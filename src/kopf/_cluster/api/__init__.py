@@ -1,0 +1,3 @@
+"""
+The Kubernetes API as a function from requests to answers.
+"""

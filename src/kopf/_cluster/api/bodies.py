@@ -1,0 +1,110 @@
+"""
+The bodies of requests: decoded from JSON, YAML, or protobuf, and checked for being of the right kind.
+"""
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final, Protocol
+
+import yaml
+
+from .. import codec, statuses
+from ..http.requests import Request
+from . import protobuf
+
+_JSON_TYPES: Final = ("application/json", "")
+YAML_TYPES: Final = ("application/yaml", "application/x-yaml", "text/yaml")
+_BODY_TYPES: Final = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
+
+
+class Expected(Protocol):
+    """Of what kind an object must be."""
+
+    @property
+    def group(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
+
+
+def read_object(expected: Expected, request: Request, *, implied: bool) -> dict[str, Any]:
+    """Decode the object of a write, and check its kind; or imply the kind, if clients may leave it out."""
+    body = decode_body(request, expected.kind)
+    api_version = f"{expected.group}/{expected.version}" if expected.group else expected.version
+    if implied:
+        body["apiVersion"] = body.get("apiVersion") or api_version
+        body["kind"] = body.get("kind") or expected.kind
+    if not body.get("kind"):
+        excerpt = request.body.decode(errors="replace")[:200]
+        raise _unrecognized(expected.kind, f"Object 'Kind' is missing in '{excerpt}'")
+    if not body.get("apiVersion"):
+        raise _unrecognized(expected.kind, "couldn't get version/kind; 'apiVersion' is missing")
+    if body["apiVersion"] != api_version:
+        raise statuses.bad_request(f"the API version in the data ({body['apiVersion']}) does not match "
+                                   f"the expected API version ({api_version})")
+    if body["kind"] != expected.kind:
+        raise statuses.bad_request(
+            f'{body["kind"]} in version "{expected.version}" cannot be handled as a {expected.kind}: '
+            "the kind in the data does not match the expected kind")
+    return body
+
+
+def decode_body(request: Request, what: str) -> dict[str, Any]:
+    """Decode whatever object is sent, or refuse what is none."""
+    try:
+        if request.content_type in _JSON_TYPES:
+            body = codec.decode(request.body)
+        elif request.content_type == protobuf.MEDIA_TYPE:
+            body = protobuf.decode_object(request.body)
+        elif request.content_type in YAML_TYPES:
+            body = codec.decode(codec.encode(yaml.safe_load(request.body)))
+        else:
+            raise statuses.unsupported_media(_BODY_TYPES)
+    except protobuf.ProtobufError as error:
+        raise _unrecognized(what, str(error)) from None
+    except (codec.DecodeError, yaml.YAMLError, TypeError, RecursionError) as error:
+        excerpt = request.body[:30].hex() + (" ..." if len(request.body) > 30 else "")
+        raise _unrecognized(what, f"couldn't get version/kind; json parse error: {error} ({excerpt})") from None
+    if not isinstance(body, dict):
+        raise _unrecognized(what, "couldn't get version/kind; json parse error: not a JSON object")
+    return body
+
+
+def decode_patch(body: bytes) -> Any:
+    try:
+        return codec.decode(body)
+    except (codec.DecodeError, RecursionError) as error:
+        raise statuses.bad_request(f"error decoding patch: {error}") from None
+
+
+def find_repeated(request: Request) -> list[str]:
+    """Give the paths of the fields that are more than once in a JSON object, the last of which has won."""
+    if request.content_type not in _JSON_TYPES and not request.content_type.endswith("+json"):
+        return []
+    return list(_find_repeated(json.loads(request.body, object_pairs_hook=_Pairs), ""))
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object with all its fields, repeated or not."""
+
+
+def _find_repeated(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, _Pairs):
+        seen: set[str] = set()
+        for name, item in value:
+            place = f"{path}.{name}" if path else name
+            if name in seen:
+                yield place
+            seen.add(name)
+            yield from _find_repeated(item, place)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _find_repeated(item, f"{path}[{index}]")
+
+
+def _unrecognized(what: str, why: str) -> statuses.APIStatus:
+    return statuses.bad_request(f"the object provided is unrecognized (must be of type {what}): {why}")

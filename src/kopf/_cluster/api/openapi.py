@@ -1,0 +1,174 @@
+"""
+OpenAPI documents: the schemas of all kinds, and which parameters their writes take.
+
+``kubectl explain`` shows the schemas, ``kubectl apply`` takes from them how to merge lists, and the parameters tell
+it that the server validates fields itself. In v3, there is a document for each group and version; in v2, one for all.
+They are made when somebody asks, and kept until their kinds change.
+"""
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from .. import codec
+from ..http.requests import Answer, Request
+from ..kinds import documents, resources, structures
+from ..kinds.documents import Dialect
+from ..kinds.kind import Kind, Obj
+from ..kinds.registry import Registry
+from . import openapi_protobuf
+
+_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"  # no "@", which is illegal in answers
+_INFO: Final = {"title": "Kubernetes", "version": f"v{resources.kubernetes_version()}"}
+_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
+_OBJECT_META, _LIST_META = _META + "ObjectMeta", _META + "ListMeta"
+_COMMON: Final = tuple(_META + name for name in ("DeleteOptions", "Status", "ObjectMeta", "ListMeta"))
+_WRITE_PARAMETERS: Final = [
+    {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
+    for name in ("dryRun", "fieldManager", "fieldValidation")
+]
+_VERSION_TEXT: Final = ("APIVersion defines the versioned schema of this representation of an object. It tells "
+                        "which fields there are and what they mean.")
+_KIND_TEXT: Final = "Kind is the name of what this object represents, in CamelCase. It cannot be changed."
+
+
+class OpenAPI:
+    """Answers to the questions about schemas."""
+
+    def __init__(self, registry: Registry) -> None:
+        super().__init__()
+        self._registry = registry
+        self._made: dict[str, tuple[list[Kind], bytes]] = {}
+
+    def answer(self, request: Request) -> Answer | None:
+        """Answer if the path is one of OpenAPI."""
+        match request.path:
+            case ("openapi", "v2"):
+                return self._version_2(request)
+            case ("openapi", "v3"):
+                return Answer(200, codec.encode({"paths": self._index()}))
+            case ("openapi", "v3", "api", version) if self._registry.kinds("", version):
+                return self._version_3("", version)
+            case ("openapi", "v3", "apis", group, version) if group and self._registry.kinds(group, version):
+                return self._version_3(group, version)
+        return None
+
+    def _version_2(self, request: Request) -> Answer:
+        kinds = [kind for group in self._registry.groups() for version in self._registry.versions(group)
+                 for kind in self._registry.kinds(group, version)]
+        if "proto-openapi.spec.v2" in request.accept:
+            made = self._remember("v2.pb", kinds, lambda: openapi_protobuf.encode(_swagger(kinds)))
+            return Answer(200, made, _PROTOBUF)
+        return Answer(200, self._remember("v2.json", kinds, lambda: codec.encode(_swagger(kinds))))
+
+    def _version_3(self, group: str, version: str) -> Answer:
+        kinds = self._registry.kinds(group, version)
+        return Answer(200, self._remember(f"{group}/{version}", kinds, lambda: codec.encode(_openapi(kinds))))
+
+    def _remember(self, name: str, kinds: list[Kind], make: Callable[[], bytes]) -> bytes:
+        known = self._made.get(name)
+        if known is None or not _are_same(known[0], kinds):
+            known = self._made[name] = (kinds, make())
+        return known[1]
+
+    def _index(self) -> Obj:
+        """List the documents with something that changes when they do; they need not be made for that."""
+        paths: Obj = {}
+        for group in self._registry.groups():
+            for version in self._registry.versions(group):
+                path = f"apis/{group}/{version}" if group else f"api/{version}"
+                identities = [_identify(kind) for kind in self._registry.kinds(group, version)]
+                digest = hashlib.sha256(codec.encode(identities)).hexdigest().upper()
+                paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
+        return paths
+
+
+def _are_same(old: Sequence[Kind], new: Sequence[Kind]) -> bool:
+    return len(old) == len(new) and all(one is other for one, other in zip(old, new, strict=True))
+
+
+def _identify(kind: Kind) -> Any:
+    return [kind.definition, kind.plural, kind.schema.raw if kind.schema is not None else _INFO["version"]]
+
+
+def _openapi(kinds: Iterable[Kind]) -> Obj:
+    schemas = _schemas(kinds, "v3")
+    paths: Obj = {}
+    for kind in kinds:
+        paths.update(_paths(kind))
+    return {"openapi": "3.0.0", "info": _INFO, "paths": paths, "components": {"schemas": schemas}}
+
+
+def _swagger(kinds: Iterable[Kind]) -> Obj:
+    return {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": _schemas(kinds, "v2")}
+
+
+def _paths(kind: Kind) -> Obj:
+    gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+    reference = {"$ref": f"#/components/schemas/{_schema_name(kind)}"}
+    content = {"application/json": {"schema": reference}}
+    answers = {"200": {"description": "OK", "content": content}}
+
+    def operation(action: str, *parameters: Obj) -> Obj:
+        written = {"parameters": list(parameters), "requestBody": {"content": content}} if parameters else {}
+        return {"x-kubernetes-action": action, "x-kubernetes-group-version-kind": gvk, **written,
+                "responses": answers}
+
+    base = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.version}"
+    scope = "/namespaces/{namespace}" if kind.namespaced else ""
+    collection = {"get": operation("list")} if "list" in kind.verbs else {}
+    single = {"get": operation("get")} if "get" in kind.verbs else {}
+    for verb, method, target in (("create", "post", collection), ("update", "put", single), ("patch", "patch", single)):
+        if verb in kind.verbs:
+            target[method] = operation(method, *_WRITE_PARAMETERS)
+    paths = {f"{base}{scope}/{kind.plural}": collection, f"{base}{scope}/{kind.plural}/{{name}}": single}
+    return {path: operations for path, operations in paths.items() if operations}
+
+
+def _schemas(kinds: Iterable[Kind], dialect: Dialect) -> Obj:
+    names = list(_COMMON)
+    customs: Obj = {}
+    for kind in kinds:
+        if kind.schema is not None:
+            customs.update(_describe_custom(kind, kind.schema.raw, dialect))
+        else:
+            names += [name for name in (kind.definition, f"{kind.definition}List") if structures.is_defined(name)]
+    return {**documents.describe(names, dialect), **customs}
+
+
+def _schema_name(kind: Kind) -> str:
+    return kind.definition or f"{'.'.join(reversed(kind.group.split('.')))}.{kind.version}.{kind.kind}"
+
+
+def _describe_custom(kind: Kind, raw: Any, dialect: Dialect) -> Obj:
+    """Give the schema of a custom kind with what all objects have, and that of its lists."""
+    name = _schema_name(kind)
+    gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+    own = raw if dialect == "v3" else _simplify(raw)
+    head = {"apiVersion": {"type": "string", "description": _VERSION_TEXT},
+            "kind": {"type": "string", "description": _KIND_TEXT}}
+    metadata = {"description": "Standard object's metadata.", **documents.refer(_OBJECT_META, dialect)}
+    properties = {**(own.get("properties") or {}), **head, "metadata": metadata}
+    items = {"type": "array", "items": documents.refer(name, dialect)}
+    list_kind = kind.list_kind or f"{kind.kind}List"
+    listed = {"type": "object", "required": ["items"], "description": f"{list_kind} is a list of {kind.kind}",
+              "properties": {**head, "items": items, "metadata": documents.refer(_LIST_META, dialect)},
+              "x-kubernetes-group-version-kind": [{**gvk, "kind": list_kind}]}
+    described = {**own, "type": "object", "properties": properties, "x-kubernetes-group-version-kind": [gvk]}
+    return {name: described, f"{name.rpartition('.')[0]}.{list_kind}": listed}
+
+
+# What of a schema has a place in OpenAPI v2; the rest was added in v3.
+_SIMPLE: Final = frozenset({"type", "format", "title", "description", "required", "enum"})
+
+
+def _simplify(raw: Any) -> Obj:
+    made = {key: value for key, value in raw.items()
+            if key in _SIMPLE or (key.startswith("x-kubernetes-") and key != "x-kubernetes-validations")}
+    if raw.get("properties"):
+        made["properties"] = {name: _simplify(sub) for name, sub in raw["properties"].items()}
+    for key in ("items", "additionalProperties"):
+        if isinstance(raw.get(key), dict):
+            made[key] = _simplify(raw[key])
+    return made

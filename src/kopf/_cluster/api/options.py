@@ -1,0 +1,82 @@
+"""
+The options of writes, as requests tell them: in the query, and for deletions in the body, too.
+"""
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from .. import statuses
+from ..http.requests import Request
+from ..writes import owners, patches
+from ..writes.options import DeleteOptions, WriteOptions
+from .bodies import decode_body, find_repeated
+
+_VALIDATIONS: Final = ("Ignore", "Warn", "Strict")
+_NAMES: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions"}
+
+
+class _Options(msgspec.Struct, frozen=True):
+    """How the options of a request are named in refusals."""
+
+    kind: str
+    group: str = "meta.k8s.io"
+    plural: str = ""
+
+
+def write_options(request: Request) -> WriteOptions:
+    """Read the options of a creation, an update, or a patch; refuse wrong ones."""
+    validation = request.query.get("fieldValidation")
+    named = _Options(_NAMES.get(request.method, "PatchOptions"))
+    if validation and validation not in _VALIDATIONS:
+        raise statuses.invalid(named, "", [statuses.unsupported_value("fieldValidation", validation, _VALIDATIONS)])
+    if request.method == "PATCH" and request.flag("force") and request.content_type != patches.APPLY:
+        raise statuses.invalid(named, "", [
+            statuses.forbidden_value("force", "may not be specified for non-apply patch")])
+    warnings: list[str] = []
+    # Repeated fields are a matter of hand-written manifests: who wants them found, says so, as kubectl does.
+    repeated = [f'duplicate field "{path}"' for path in find_repeated(request)] \
+        if validation in ("Warn", "Strict") and request.body else []
+    return WriteOptions(
+        dry_run=_is_dry_run(named, request.query.get("dryRun")),
+        strict=validation == "Strict",
+        repeated=tuple(repeated),
+        warnings=None if validation in ("Ignore", "Strict") else warnings,
+        manager=_read_manager(named, request),
+        agent=request.agent,
+        patching=request.method == "PATCH",
+    )
+
+
+def _read_manager(named: _Options, request: Request) -> str:
+    name = request.query.get("fieldManager", "")
+    applying = request.content_type == patches.APPLY
+    if name or applying:
+        errors = list(owners.validate_name(name, applying=applying))
+        if errors:
+            raise statuses.invalid(named, "", errors)
+    return name
+
+
+def _is_dry_run(named: _Options, value: str | None) -> bool:
+    if value not in (None, "", "All"):
+        raise statuses.invalid(named, "", [statuses.unsupported_value("dryRun", [value], ("All",))])
+    return value == "All"
+
+
+def delete_options(request: Request) -> DeleteOptions:
+    """Read the options from the body and the query; the query is for what the body does not say."""
+    named = _Options("DeleteOptions")
+    raw = {**request.query, **(decode_body(request, "DeleteOptions") if request.body else {})}
+    if isinstance(raw.get("dryRun"), str):
+        raw["dryRun"] = ["All"] if _is_dry_run(named, raw["dryRun"]) else []
+    try:
+        options = msgspec.convert(raw, DeleteOptions, strict=False)
+    except msgspec.ValidationError as error:
+        raise statuses.bad_request(f"DeleteOptions cannot be decoded: {error}") from None
+    policies = ("Foreground", "Background", "Orphan")
+    if options.propagationPolicy not in (None, *policies):
+        raise statuses.invalid(named, "", [
+            statuses.unsupported_value("propagationPolicy", options.propagationPolicy, (*policies, "nil"))])
+    return options

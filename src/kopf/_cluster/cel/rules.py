@@ -1,0 +1,269 @@
+"""
+Validation rules of custom resources: ``x-kubernetes-validations``, compiled once for a version of a definition.
+
+The rules and the wording are those of "Validation rules" in "Extend the Kubernetes API with
+CustomResourceDefinitions". An unchanged value is not held against rules that it broke before ("Validation
+ratcheting"). What cannot be evaluated here is refused with the definition, not with its objects.
+"""
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from .. import statuses
+from ..statuses import FieldError
+from ..writes.comparing import same
+from . import values as cel_values
+from .expressions import CompilationError, EvaluationError, Expression, compile_expression
+from .values import Schema, convert, is_transition
+
+_REASONS: Final = ("FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate")
+_MAX_MESSAGE: Final = 5 * 1024
+_FIELD_PATH: Final = re.compile(r"(?:\.[A-Za-z_][\w-]*|\['[^']+'\])+")
+
+
+class _Absent:
+    """No value, as opposed to a null."""
+
+
+ABSENT: Final = _Absent()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rule:
+    """One compiled rule."""
+
+    text: str
+    program: Expression
+    message: str
+    message_program: Expression | None
+    reason: str
+    field_path: str
+    transition: bool
+    optional: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RuleNode:
+    """The place of a schema that has rules, or has them inside."""
+
+    schema: Schema
+    root: bool
+    rules: tuple[Rule, ...]
+    fields: Mapping[str, RuleNode]
+    values: RuleNode | None
+    items: RuleNode | None
+
+    def __bool__(self) -> bool:
+        return bool(self.rules or self.fields or self.values or self.items)
+
+
+def compile_rules(schema: Schema) -> RuleNode | None:
+    """Compile the rules of a valid schema (see `validate_rules`); give none if there are no rules at all."""
+    return _compile_node(schema, root=True)
+
+
+def _compile_node(schema: Schema, *, root: bool = False) -> RuleNode | None:
+    values, items = schema.get("additionalProperties"), schema.get("items")
+    fields = {name: node for name, sub in (schema.get("properties") or {}).items() if (node := _compile_node(sub))}
+    node = RuleNode(
+        schema=schema, root=root,
+        rules=tuple(_compile_rule(raw, schema, root=root) for raw in schema.get("x-kubernetes-validations") or ()),
+        fields=fields,
+        values=_compile_node(values) if isinstance(values, Mapping) else None,
+        items=_compile_node(items) if isinstance(items, Mapping) else None,
+    )
+    return node or None
+
+
+def _compile_rule(raw: Mapping[str, Any], schema: Schema, *, root: bool) -> Rule:
+    text, optional = raw["rule"], bool(raw.get("optionalOldSelf"))
+    expression = raw.get("messageExpression")
+    return Rule(
+        text=text.strip(),
+        program=_compile_text(text, schema, root=root, optional=optional, result="BOOL"),
+        message=(raw.get("message") or "").strip(),
+        message_program=_compile_text(expression, schema, root=root, optional=optional, result="STRING")
+        if expression else None,
+        reason=raw.get("reason") or "FieldValueInvalid",
+        field_path=raw.get("fieldPath") or "",
+        transition=is_transition(text),
+        optional=optional,
+    )
+
+
+def _compile_text(text: str, schema: Schema, *, root: bool, optional: bool, result: str) -> Expression:
+    undefined = cel_values.find_undefined(text, schema, root=root, optional=optional)
+    if undefined is not None:
+        raise CompilationError(f"compilation failed: {undefined}")
+    kind = cel_values.type_of(schema)
+    variables = {"self": kind}
+    source = text
+    if optional:
+        # The library takes no optional values from outside: they are made inside of the expression.
+        variables |= {"oldSelf__": kind, "hasOldSelf__": "bool"}
+        source = f"cel.bind(oldSelf, hasOldSelf__ ? optional.of(oldSelf__) : optional.none(), {text}\n)"
+    elif is_transition(text):
+        variables["oldSelf"] = kind
+    compiled = compile_expression(source, variables)
+    if compiled.result_type not in (result, "DYN"):
+        what = "rule must evaluate to a bool" if result == "BOOL" else "messageExpression must evaluate to a string"
+        raise CompilationError(f"compilation failed: {what}")
+    return compiled
+
+
+# ------------------------------------------------------------------------------------------ definitions
+
+def validate_rules(schema: Schema, path: str) -> Iterator[FieldError]:
+    """Tell what is wrong with the rules of a schema. The path is that of the schema in the definition."""
+    yield from _validate_node(schema, path, root=True, correlatable=True)
+
+
+def _validate_node(schema: Schema, path: str, *, root: bool = False, correlatable: bool) -> Iterator[FieldError]:
+    for index, raw in enumerate(schema.get("x-kubernetes-validations") or ()):
+        yield from _validate_rule(raw, schema, f"{path}.x-kubernetes-validations[{index}]", root, correlatable)
+    inside = correlatable and schema.get("x-kubernetes-map-type") != "atomic"
+    for name, sub in (schema.get("properties") or {}).items():
+        yield from _validate_node(sub, f"{path}.properties[{name}]", correlatable=inside)
+    if isinstance(schema.get("additionalProperties"), Mapping):
+        yield from _validate_node(schema["additionalProperties"], f"{path}.additionalProperties", correlatable=inside)
+    if isinstance(schema.get("items"), Mapping):
+        keyed = correlatable and schema.get("x-kubernetes-list-type") == "map"
+        yield from _validate_node(schema["items"], f"{path}.items", correlatable=keyed)
+    for combination in ("allOf", "anyOf", "oneOf"):
+        for index, sub in enumerate(schema.get(combination) or ()):
+            if "x-kubernetes-validations" in sub:
+                yield statuses.forbidden_value(f"{path}.{combination}[{index}].x-kubernetes-validations",
+                                               "must be empty to be structural")
+
+
+def _validate_rule(
+        raw: Mapping[str, Any], schema: Schema, path: str, root: bool, correlatable: bool,
+) -> Iterator[FieldError]:
+    rule, optional = raw.get("rule") or "", bool(raw.get("optionalOldSelf"))
+    if not rule.strip():
+        yield statuses.required(f"{path}.rule", "rule is not specified")
+        return
+    if "message" in raw and not raw["message"].strip():
+        yield statuses.invalid_value(f"{path}.message", raw["message"], "message must be non-empty if specified")
+    elif "\n" in (raw.get("message") or "").strip():
+        yield statuses.invalid_value(f"{path}.message", raw["message"], "message must not contain line breaks")
+    if "\n" in rule.strip() and not raw.get("message"):
+        yield statuses.required(f"{path}.message", "message must be specified if rule contains line breaks")
+    if raw.get("reason") is not None and raw["reason"] not in _REASONS:
+        supported = ", ".join(f'"{reason}"' for reason in _REASONS)
+        yield FieldError(f"{path}.reason", "FieldValueNotSupported",
+                         f"Unsupported value: {statuses.quoted(raw['reason'])}: supported values: {supported}")
+    if raw.get("fieldPath") and not _FIELD_PATH.fullmatch(raw["fieldPath"]):
+        yield statuses.invalid_value(f"{path}.fieldPath", raw["fieldPath"], "must be a valid path")
+    if is_transition(rule) and not correlatable:
+        yield _wrong_rule(f"{path}.rule", raw, "oldSelf cannot be used on the uncorrelatable portion of the schema "
+                                               f"within {path.rpartition('.x-kubernetes-validations')[0]}")
+    if optional and not is_transition(rule):
+        yield statuses.invalid_value(f"{path}.optionalOldSelf", True,
+                                     "may not be set if oldSelf is not used in rule")
+    for field, result in (("rule", "BOOL"), ("messageExpression", "STRING")):
+        try:
+            if raw.get(field):
+                _compile_text(raw[field], schema, root=root, optional=optional, result=result)
+        except CompilationError as error:
+            yield _wrong_rule(f"{path}.{field}", raw, str(error))
+
+
+def _wrong_rule(path: str, raw: Mapping[str, Any], what: str) -> FieldError:
+    quoted = statuses.quoted
+    shown = ", ".join((
+        f"Rule:{quoted(raw.get('rule') or '')}", f"Message:{quoted(raw.get('message') or '')}",
+        f"MessageExpression:{quoted(raw.get('messageExpression') or '')}",
+        "Reason:(*apiextensions.FieldValueErrorReason)(nil)", f"FieldPath:{quoted(raw.get('fieldPath') or '')}",
+        "OptionalOldSelf:(*bool)(nil)"))
+    return FieldError(path, "FieldValueInvalid", f"Invalid value: apiextensions.ValidationRule{{{shown}}}: {what}")
+
+
+# ------------------------------------------------------------------------------------------ objects
+
+def validate(node: RuleNode, new: Any, old: Any = ABSENT, path: str = "") -> Iterator[FieldError]:
+    """Give the rules that the new value breaks. The old value is absent on creation, or if it is not known."""
+    if new is None:
+        return
+    unchanged = new is old or (old is not ABSENT and bool(node.rules or node.items) and same(new, old))
+    if node.rules:
+        yield from _evaluate(node, new, old, unchanged, path)
+    if isinstance(new, dict):
+        atomic = node.schema.get("x-kubernetes-map-type") == "atomic" and not unchanged
+        olds = new if unchanged else old if isinstance(old, dict) and not atomic else {}
+        for name, value in new.items():
+            if name in node.fields:
+                place = f"{path}.{name}" if path else name
+                yield from validate(node.fields[name], value, olds.get(name, ABSENT), place)
+            elif node.values is not None:
+                yield from validate(node.values, value, olds.get(name, ABSENT), f"{path}[{name}]")
+    elif isinstance(new, list) and node.items is not None:
+        counterparts = {} if unchanged else _index(old, node.schema)
+        keys = node.schema.get("x-kubernetes-list-map-keys") or ()
+        for index, value in enumerate(new):
+            known = counterparts.get(cel_values.item_key(value, keys), ABSENT) if counterparts else ABSENT
+            yield from validate(node.items, value, value if unchanged else known, f"{path}[{index}]")
+
+
+def _index(old: Any, schema: Schema) -> Mapping[Any, Any]:
+    """Find the old items by their keys; only those of keyed lists are the same items as before."""
+    if not isinstance(old, list) or schema.get("x-kubernetes-list-type") != "map":
+        return {}
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    return {cel_values.item_key(item, keys): item for item in old}
+
+
+def _evaluate(node: RuleNode, new: Any, old: Any, unchanged: bool, path: str) -> Iterator[FieldError]:
+    variables: dict[str, Any] = {"self": convert(new, node.schema, root=node.root)}
+    if any(rule.transition for rule in node.rules):
+        known = old is not ABSENT
+        before = convert(cel_values.align(old, new, node.schema), node.schema, root=node.root) if known else None
+        # Without an old value, something of the right type is there, which is never looked at.
+        variables |= {"oldSelf": before, "oldSelf__": before if known else variables["self"], "hasOldSelf__": known}
+    for rule in node.rules:
+        if rule.transition and old is ABSENT and not rule.optional:
+            continue
+        if unchanged and not rule.transition:
+            continue
+        error = _check(rule, variables, node.schema, path)
+        if error is not None:
+            yield error
+
+
+def _check(rule: Rule, variables: Mapping[str, Any], schema: Schema, path: str) -> FieldError | None:
+    place = (path + _shown(rule.field_path)).lstrip(".")
+    kind = schema.get("type") or "object"
+    try:
+        passed = rule.program.evaluate(variables)
+    except EvaluationError as error:
+        return statuses.invalid_value(place or "<nil>", kind, f"{error} evaluating rule: {rule.message or rule.text}")
+    if passed is True:
+        return None
+    message = _message(rule, variables)
+    match rule.reason:
+        case "FieldValueForbidden":
+            return statuses.forbidden_value(place or "<nil>", message)
+        case "FieldValueRequired":
+            return statuses.required(place or "<nil>", message)
+        case "FieldValueDuplicate":
+            return FieldError(place or "<nil>", rule.reason, f"Duplicate value: {statuses.quoted(kind)}")
+    return statuses.invalid_value(place or "<nil>", kind, message)
+
+
+def _shown(field_path: str) -> str:
+    return re.sub(r"\['([^']+)'\]", r"[\1]", field_path)
+
+
+def _message(rule: Rule, variables: Mapping[str, Any]) -> str:
+    """Give the message of a broken rule; one that cannot be evaluated, or is unfit, gives way to the fixed one."""
+    if rule.message_program is not None:
+        try:
+            text = rule.message_program.evaluate(variables)
+        except EvaluationError:
+            text = None
+        if isinstance(text, str) and text.strip() and "\n" not in text and len(text.encode()) <= _MAX_MESSAGE:
+            return text.strip()
+    return rule.message or f"failed rule: {rule.text}"

@@ -1,0 +1,3 @@
+"""
+Custom resources: their definitions, schemas, and conversion between versions.
+"""

@@ -1,0 +1,244 @@
+"""
+Structural schemas of custom resources: pruning, defaulting, and validation, in this order as in the API server.
+
+The rules and the wording follow "Extend the Kubernetes API with CustomResourceDefinitions" and the messages
+of kube-apiserver. A schema is prepared once, when a definition is registered; objects are walked only where
+the schema has something to say about them.
+"""
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from .. import codec, statuses
+from ..statuses import FieldError, invalid_value, quoted
+
+_JSON_TYPES: Final[dict[type, str]] = {
+    dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number",
+    type(None): "null",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Schema:
+    """One node of a schema. The raw definition holds the limits, which are looked up only if there are any."""
+
+    raw: Mapping[str, Any]
+    type: str
+    nullable: bool
+    int_or_string: bool
+    preserves: bool
+    embedded: bool
+    properties: Mapping[str, Schema]
+    additional: Schema | None
+    additional_anything: bool
+    items: Schema | None
+    defaults: Mapping[str, Any]
+    limits: bool
+    """Whether there is more to check than the type and the contents."""
+
+
+_LIMITS: Final = ("required", "enum", "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems",
+                  "maxItems", "uniqueItems", "minProperties", "maxProperties", "multipleOf", "allOf", "anyOf",
+                  "oneOf", "not", "x-kubernetes-list-type")
+
+
+def parse(raw: Mapping[str, Any]) -> Schema:
+    """Prepare a schema from its definition in `openAPIV3Schema`."""
+    properties = {name: parse(sub) for name, sub in (raw.get("properties") or {}).items()}
+    additional = raw.get("additionalProperties")
+    return Schema(
+        raw=raw,
+        type=raw.get("type", ""),
+        nullable=bool(raw.get("nullable")),
+        int_or_string=bool(raw.get("x-kubernetes-int-or-string")),
+        preserves=bool(raw.get("x-kubernetes-preserve-unknown-fields")),
+        embedded=bool(raw.get("x-kubernetes-embedded-resource")),
+        properties=properties,
+        additional=parse(additional) if isinstance(additional, Mapping) else None,
+        additional_anything=additional is True,
+        items=parse(raw["items"]) if isinstance(raw.get("items"), Mapping) else None,
+        defaults={name: sub.raw["default"] for name, sub in properties.items() if "default" in sub.raw},
+        limits=any(limit in raw for limit in _LIMITS),
+    )
+
+
+def prune(value: Any, schema: Schema, path: str, *, root: bool = False) -> Iterator[str]:
+    """Remove unknown fields in place, and give their paths."""
+    if isinstance(value, dict):
+        known = schema.properties
+        for name in list(value):
+            sub_path = f"{path}.{name}" if path else name
+            if (root or schema.embedded) and name in ("apiVersion", "kind", "metadata"):
+                continue
+            if name in known:
+                yield from prune(value[name], known[name], sub_path)
+            elif schema.additional is not None:
+                yield from prune(value[name], schema.additional, sub_path)
+            elif not schema.preserves and not schema.additional_anything:
+                del value[name]
+                yield sub_path
+    elif isinstance(value, list) and schema.items is not None:
+        for index, item in enumerate(value):
+            yield from prune(item, schema.items, f"{path}[{index}]")
+
+
+def fill_defaults(value: Any, schema: Schema) -> None:
+    """Add the default values of absent fields in place; a null gives way to a default if null is not allowed."""
+    if isinstance(value, dict):
+        for name, default in schema.defaults.items():
+            if name not in value or (value[name] is None and not schema.properties[name].nullable):
+                value[name] = codec.decode(codec.encode(default))
+        for name, item in value.items():
+            sub = schema.properties.get(name, schema.additional)
+            if sub is not None:
+                fill_defaults(item, sub)
+    elif isinstance(value, list) and schema.items is not None:
+        for item in value:
+            fill_defaults(item, schema.items)
+
+
+def validate_defaults(schema: Schema, path: str) -> Iterator[FieldError]:
+    """Give all default values in the schema that are wrong by the schema itself: they would be in every object."""
+    if "default" in schema.raw:
+        default = schema.raw["default"]
+        pruned = codec.decode(codec.encode(default))
+        if list(prune(pruned, schema, "")):
+            yield invalid_value(f"{path}.default", default, "must not have unknown fields")
+        yield from validate(default, schema, f"{path}.default")
+    for name, sub in schema.properties.items():
+        yield from validate_defaults(sub, f"{path}.properties[{name}]")
+    if schema.items is not None:
+        yield from validate_defaults(schema.items, f"{path}.items")
+    if schema.additional is not None:
+        yield from validate_defaults(schema.additional, f"{path}.additionalProperties")
+
+
+def validate(value: Any, schema: Schema, path: str, *, root: bool = False) -> Iterator[FieldError]:
+    """Give everything that is wrong with the value."""
+    if value is None and (schema.nullable or not schema.type):
+        return
+    yield from _validate_type(value, schema, path)
+    if schema.limits:
+        yield from _validate_limits(value, schema, path)
+    if isinstance(value, dict):
+        for name, item in value.items():
+            if root and name in ("apiVersion", "kind", "metadata"):
+                continue
+            sub = schema.properties.get(name, schema.additional)
+            if sub is not None:
+                yield from validate(item, sub, f"{path}.{name}" if path else name)
+    elif isinstance(value, list) and schema.items is not None:
+        for index, item in enumerate(value):
+            yield from validate(item, schema.items, f"{path}[{index}]")
+
+
+def _validate_type(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
+    actual = _JSON_TYPES[type(value)]
+    if schema.int_or_string:
+        if actual not in ("integer", "string"):
+            yield _wrong_type(path, actual, "integer,string")
+    elif schema.type and actual != schema.type:
+        if schema.type == "number" and actual == "integer":
+            return
+        if schema.type == "integer" and isinstance(value, float) and value.is_integer():
+            return
+        yield _wrong_type(path, actual, schema.type)
+
+
+def _wrong_type(path: str, actual: str, expected: str) -> FieldError:
+    text = f'Invalid value: "{actual}": {path} in body must be of type {expected}: "{actual}"'
+    return FieldError(path, "FieldValueTypeInvalid", text)
+
+
+def _validate_limits(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
+    raw = schema.raw
+    if "enum" in raw and not any(value == allowed and type(value) is type(allowed) for allowed in raw["enum"]):
+        allowed = ", ".join(quoted(item) for item in raw["enum"])
+        yield FieldError(path, "FieldValueNotSupported",
+                         f"Unsupported value: {quoted(value)}: supported values: {allowed}")
+    if isinstance(value, str):
+        yield from _validate_string(value, raw, path)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield from _validate_number(value, raw, path)
+    elif isinstance(value, list):
+        yield from _validate_array(value, raw, path)
+    elif isinstance(value, dict):
+        yield from _validate_object(value, raw, path)
+    yield from _validate_combinations(value, raw, path)
+
+
+def _validate_string(value: str, raw: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    if "maxLength" in raw and len(value) > raw["maxLength"]:
+        yield FieldError(path, "FieldValueTooLong", f"Too long: may not be more than {raw['maxLength']} bytes")
+    if "minLength" in raw and len(value) < raw["minLength"]:
+        yield invalid_value(path, value, f"{path} in body should be at least {raw['minLength']} chars long")
+    if "pattern" in raw and not re.search(raw["pattern"], value):
+        yield invalid_value(path, value, f"{path} in body should match '{raw['pattern']}'")
+
+
+def _validate_number(value: float, raw: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    if "minimum" in raw:
+        exclusive = bool(raw.get("exclusiveMinimum"))
+        if value < raw["minimum"] or (exclusive and value == raw["minimum"]):
+            relation = "greater than" if exclusive else "greater than or equal to"
+            yield invalid_value(path, value, f"{path} in body should be {relation} {raw['minimum']}")
+    if "maximum" in raw:
+        exclusive = bool(raw.get("exclusiveMaximum"))
+        if value > raw["maximum"] or (exclusive and value == raw["maximum"]):
+            relation = "less than" if exclusive else "less than or equal to"
+            yield invalid_value(path, value, f"{path} in body should be {relation} {raw['maximum']}")
+    if raw.get("multipleOf") and value % raw["multipleOf"]:
+        yield invalid_value(path, value, f"{path} in body should be a multiple of {raw['multipleOf']}")
+
+
+def _validate_array(value: list[Any], raw: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    if "maxItems" in raw and len(value) > raw["maxItems"]:
+        yield FieldError(path, "FieldValueTooMany",
+                         f"Too many: {len(value)}: must have at most {raw['maxItems']} items")
+    if "minItems" in raw and len(value) < raw["minItems"]:
+        yield invalid_value(path, len(value), f"{path} in body should have at least {raw['minItems']} items")
+    list_type = raw.get("x-kubernetes-list-type")
+    if list_type == "set" or raw.get("uniqueItems"):
+        yield from _find_duplicates(value, path)
+    elif list_type == "map":
+        keys = raw.get("x-kubernetes-list-map-keys") or []
+        yield from _find_duplicates(
+            [{key: item[key] for key in keys if key in item} for item in value if isinstance(item, dict)], path)
+
+
+def _find_duplicates(items: list[Any], path: str) -> Iterator[FieldError]:
+    seen: set[bytes] = set()
+    for index, item in enumerate(items):
+        encoded = codec.encode(item)
+        if encoded in seen:
+            yield FieldError(f"{path}[{index}]", "FieldValueDuplicate", f"Duplicate value: {quoted(item)}")
+        seen.add(encoded)
+
+
+def _validate_object(value: dict[str, Any], raw: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    for name in raw.get("required") or []:
+        if name not in value:
+            yield statuses.required(f"{path}.{name}" if path else name)
+    if "maxProperties" in raw and len(value) > raw["maxProperties"]:
+        yield FieldError(path, "FieldValueTooMany",
+                         f"Too many: {len(value)}: must have at most {raw['maxProperties']} items")
+    if "minProperties" in raw and len(value) < raw["minProperties"]:
+        yield invalid_value(path, len(value),
+                            f"{path} in body should have at least {raw['minProperties']} properties")
+
+
+def _validate_combinations(value: Any, raw: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    def fits(sub: Mapping[str, Any]) -> bool:
+        return next(validate(value, parse(sub), path), None) is None
+
+    for sub in raw.get("allOf") or []:
+        yield from validate(value, parse(sub), path)
+    if raw.get("anyOf") and not any(fits(sub) for sub in raw["anyOf"]):
+        yield invalid_value(path, value, f"{path} in body must validate at least one schema (anyOf)")
+    if raw.get("oneOf") and sum(fits(sub) for sub in raw["oneOf"]) != 1:
+        yield invalid_value(path, value, f"{path} in body must validate one and only one schema (oneOf)")
+    if "not" in raw and fits(raw["not"]):
+        yield invalid_value(path, value, f"{path} in body must not validate the schema (not)")

@@ -1,0 +1,3 @@
+"""
+Data: the versioned store, which knows nothing of Kubernetes, and its copy on disk.
+"""

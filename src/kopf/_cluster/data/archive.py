@@ -1,0 +1,133 @@
+"""
+The data of a store in a directory: the current records and the revision, in SQLite.
+
+Only current states are kept, no history: a restarted server knows nothing of the changes before it, so that
+watches from older revisions get the error 410 and list anew.
+
+Changes are written in batches, a moment after they have happened, and never hold up a request. When a server is
+killed, its last moment is lost; for nobody to see a revision again with something else in it, the next server then
+begins with a revision that is far beyond all those that could be given out.
+"""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pathlib
+import sqlite3
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from .storage import Change, Key, Record
+
+#: How long changes wait to be written together, in seconds.
+BATCH_DELAY: Final = 0.05
+
+#: How many revisions are skipped after a server that was killed; many more than it could make in a batch.
+SKIPPED: Final = 1_000_000
+
+_SCHEMA: Final = """
+    CREATE TABLE IF NOT EXISTS records (
+        bucket TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, record BLOB NOT NULL,
+        PRIMARY KEY (bucket, namespace, name)) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+
+class ArchiveError(Exception):
+    """The directory cannot be used."""
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """All that a store needs to go on: the revision, and the records by buckets."""
+
+    revision: int
+    records: list[tuple[str, Record]]
+
+
+class Archive:
+    """The database of one running server. Nobody else may use the same directory at the same time."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        super().__init__()
+        self._directory = directory
+        self._changed: dict[tuple[str, Key], Record | None] = {}
+        self._revision = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._database: sqlite3.Connection | None = None
+
+    def open(self) -> Snapshot | None:
+        """Begin to use the directory; give what is there, or nothing if it is new."""
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            self._database = sqlite3.connect(self._directory / "cluster.sqlite", timeout=0, check_same_thread=False)
+            self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute("PRAGMA synchronous = NORMAL")
+            self._database.executescript(_SCHEMA)
+            return self._read(self._database)
+        except (sqlite3.Error, msgspec.MsgspecError) as error:
+            self.close()
+            hint = " (by another local cluster?)" if "locked" in str(error) else ""
+            raise ArchiveError(f"the data directory {self._directory} cannot be used: {error}{hint}") from error
+
+    def _read(self, database: sqlite3.Connection) -> Snapshot | None:
+        facts = dict(database.execute("SELECT name, value FROM facts"))
+        if "revision" not in facts:
+            with database:  # the first write takes the lock for as long as the server runs
+                database.execute("INSERT OR REPLACE INTO facts VALUES ('clean', 0)")
+            return None
+        self._revision = facts["revision"] if facts.get("clean") else facts["revision"] + SKIPPED
+        decoder = msgspec.msgpack.Decoder(Record)
+        rows = database.execute("SELECT bucket, record FROM records ORDER BY bucket, namespace, name")
+        records = [(bucket, decoder.decode(raw)) for bucket, raw in rows]
+        with database:
+            self._write_facts(database, clean=False)
+        return Snapshot(self._revision, records)
+
+    def observe(self, bucket: str, change: Change) -> None:
+        """Take notice of a change; it is written soon."""
+        record = change.record
+        self._changed[bucket, record.key] = None if change.type == "DELETED" else record
+        self._revision = record.revision
+        if self._timer is None:
+            with contextlib.suppress(RuntimeError):  # before the loop runs: it is written with what comes next
+                self._timer = asyncio.get_running_loop().call_later(BATCH_DELAY, self.flush)
+
+    def flush(self, *, clean: bool = False) -> None:
+        """Write all that has changed, in one transaction."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._database is None:
+            return
+        changed, self._changed = self._changed, {}
+        encode = msgspec.msgpack.Encoder().encode
+        kept = [(bucket, *key, encode(record)) for (bucket, key), record in changed.items() if record is not None]
+        gone = [(bucket, *key) for (bucket, key), record in changed.items() if record is None]
+        with self._database:
+            self._database.executemany("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)", kept)
+            self._database.executemany("DELETE FROM records WHERE bucket = ? AND namespace = ? AND name = ?", gone)
+            self._write_facts(self._database, clean=clean)
+
+    def _write_facts(self, database: sqlite3.Connection, *, clean: bool) -> None:
+        facts: Iterable[tuple[str, int]] = [("revision", self._revision), ("clean", clean)]
+        database.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
+
+    def erase(self) -> None:
+        """Forget everything, so that the next server begins from nothing."""
+        self._changed.clear()
+        if self._database is not None:
+            with self._database:
+                self._database.execute("DELETE FROM records")
+                self._database.execute("DELETE FROM facts")
+
+    def close(self) -> None:
+        """Let the directory go; what is not flushed is lost."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._database is not None:
+            self._database.close()
+            self._database = None

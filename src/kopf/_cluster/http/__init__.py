@@ -1,0 +1,3 @@
+"""
+HTTP: connections, and what is asked and answered; it knows nothing of what is stored.
+"""

@@ -1,0 +1,135 @@
+"""
+What is asked and what is answered, with no HTTP library in sight; and how a URL says what is asked.
+
+The structure of URLs is that of the Kubernetes "API Concepts" ("Resource URIs").
+"""
+from __future__ import annotations
+
+import contextvars
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from .. import statuses
+from ..access.authorizing import SUPERUSERS, User
+
+#: The one to whom the token of the kubeconfig belongs.
+ADMINISTRATOR: Final = User("kubernetes-admin", (SUPERUSERS, "system:authenticated"))
+
+#: Whose request is being answered, for those who have only its consequences at hand.
+asking: Final[contextvars.ContextVar[User]] = contextvars.ContextVar("asking", default=ADMINISTRATOR)
+
+_FALSE: Final = frozenset({"", "0", "false"})
+_MAX_NUMBER: Final = 2 ** 63
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """What a request tells of who asks."""
+
+    path: str
+    authorization: str = ""
+    """The header of this name."""
+    impersonation: Mapping[str, Sequence[str]] = {}
+    """The headers about acting as somebody else, with their names in lower case."""
+    certificate: Sequence[tuple[str, str]] = ()
+    """The subject of the client's certificate, which is verified; nothing if there is none."""
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One request, with the path split and unquoted."""
+
+    method: str
+    path: tuple[str, ...]
+    query: Mapping[str, str]
+    accept: str = ""
+    content_type: str = ""
+    body: bytes = b""
+    user: User = ADMINISTRATOR
+    agent: str = ""
+    """What the client calls itself: the header ``User-Agent``."""
+
+    def flag(self, name: str) -> bool:
+        """Tell whether it is on; as in the API server, it is if it is there, unless it says "false" or "0"."""
+        return self.query.get(name, "").lower() not in _FALSE
+
+    def number(self, name: str) -> int | None:
+        """Give a number from the query, or none; negative ones are zeros. Refuse everything else."""
+        text = self.query.get(name)
+        if not text:
+            return None
+        digits = text.removeprefix("-")
+        if not digits.isascii() or not digits.isdigit():
+            raise statuses.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+        if len(digits) > 19 or int(digits) >= _MAX_NUMBER:
+            raise statuses.bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
+        return max(int(text), 0)
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A complete answer."""
+
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = {}
+
+
+class Stream(Protocol):
+    """An answer that goes on."""
+
+    @property
+    def content_type(self) -> str: ...
+
+    def chunks(self) -> AsyncGenerator[bytes, None]: ...
+
+
+class Call(msgspec.Struct, frozen=True):
+    """What a request means: a verb on a resource, or (with no resource) on the path itself."""
+
+    verb: str
+    group: str = ""
+    version: str = ""
+    plural: str = ""
+    namespace: str | None = None
+    name: str | None = None
+    subresource: str = ""
+
+    @property
+    def resource(self) -> str:
+        """The resource as written in RBAC rules and metrics, e.g. ``pods/status``; empty for other paths."""
+        return f"{self.plural}/{self.subresource}" if self.subresource else self.plural
+
+
+_VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+
+
+def resolve(request: Request) -> Call:
+    """Understand the URL and the method. Whether there is such a resource, is not checked here."""
+    path = request.path
+    if len(path) >= 3 and path[0] == "api":
+        return _resolve_resource(request, "", path[1], path[2:])
+    if len(path) >= 4 and path[0] == "apis":
+        return _resolve_resource(request, path[1], path[2], path[3:])
+    return Call(request.method.lower())
+
+
+def _resolve_resource(request: Request, group: str, version: str, rest: tuple[str, ...]) -> Call:
+    namespace: str | None = None
+    if rest[0] == "namespaces" and len(rest) >= 3 and not (len(rest) == 3 and rest[2] in ("status", "finalize")):
+        namespace, rest = rest[1], rest[2:]
+    plural, name, subresource, *excess = (*rest, "", "", "")[:max(len(rest), 3)]
+    if excess:
+        subresource = "/".join([subresource, *excess])
+    return Call(_choose_verb(request, bool(name)), group, version, plural, namespace, name or None, subresource)
+
+
+def _choose_verb(request: Request, named: bool) -> str:
+    method = request.method
+    if method in ("GET", "HEAD"):
+        if request.flag("watch"):
+            return "watch"
+        return "get" if named else "list"
+    if method == "DELETE":
+        return "delete" if named else "deletecollection"
+    return _VERBS.get(method, method.lower())

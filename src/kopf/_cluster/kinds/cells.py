@@ -1,0 +1,363 @@
+"""
+Computed cells of the built-in kinds in the Table output: what ``kubectl get`` shows besides plain fields.
+
+The functions take objects of any contents: whatever is absent or strange there, there is something to show.
+"""
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from .. import ages, jsonpaths
+from .columns import age_of
+from .kind import Obj
+
+NONE: Final = "<none>"
+_UNKNOWN: Final = "<unknown>"
+_UNSET: Final = "<unset>"
+_ROLE: Final = "node-role.kubernetes.io/"
+_SHOWN: Final = 3  # of hosts and endpoints: the others are only counted
+
+
+def dig(obj: Obj, *names: str) -> Any:
+    value: Any = obj
+    for name in names:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def items(obj: Obj, *names: str) -> list[Any]:
+    value = dig(obj, *names)
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _count(obj: Obj, *names: str) -> int:
+    value = dig(obj, *names)
+    return value if isinstance(value, int) else 0
+
+
+def _join(values: Iterable[Any], *, limit: int | None = None, default: str = NONE) -> str:
+    texts = [str(value) for value in values]
+    more = f" + {len(texts) - limit} more..." if limit is not None and len(texts) > limit else ""
+    return (",".join(texts[:limit]) + more) or default
+
+
+def _show_labels(value: Any) -> str:
+    return _join(f"{key}={item}" for key, item in sorted(value.items())) if isinstance(value, dict) else NONE
+
+
+def _text(*names: str, default: str) -> Callable[[Obj], Any]:
+    def cell(obj: Obj) -> Any:
+        value = dig(obj, *names)
+        return default if value is None else jsonpaths.as_text(value)
+    return cell
+
+
+def _size(*names: str) -> Callable[[Obj], Any]:
+    return lambda obj: len(items(obj, *names))
+
+
+# --- Pods, and those who run them.
+
+def _pod_ready(obj: Obj) -> str:
+    statuses = items(obj, "status", "containerStatuses")
+    return f"{sum(bool(item.get('ready')) for item in statuses)}/{len(items(obj, 'spec', 'containers'))}"
+
+
+def _pod_status(obj: Obj) -> Any:
+    if obj["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    for item in items(obj, "status", "containerStatuses"):
+        reason = dig(item, "state", "waiting", "reason") or dig(item, "state", "terminated", "reason")
+        if reason:
+            return reason
+    return dig(obj, "status", "reason") or dig(obj, "status", "phase") or "Unknown"
+
+
+def _pod_restarts(obj: Obj) -> str:
+    return str(sum(_count(item, "restartCount") for item in items(obj, "status", "containerStatuses")))
+
+
+def _readiness_gates(obj: Obj) -> str:
+    gates = [gate.get("conditionType") for gate in items(obj, "spec", "readinessGates")]
+    true = {item.get("type") for item in items(obj, "status", "conditions") if item.get("status") == "True"}
+    return f"{sum(gate in true for gate in gates)}/{len(gates)}" if gates else NONE
+
+
+def _replicas_ready(obj: Obj) -> str:
+    return f"{_count(obj, 'status', 'readyReplicas')}/{_count(obj, 'spec', 'replicas')}"
+
+
+def _selector(*names: str) -> Callable[[Obj], Any]:
+    def cell(obj: Obj) -> Any:
+        selector = dig(obj, *names)
+        return _show_labels(selector.get("matchLabels", selector) if isinstance(selector, dict) else None)
+    return cell
+
+
+def _job_completions(obj: Obj) -> str:
+    completions, parallelism = dig(obj, "spec", "completions"), _count(obj, "spec", "parallelism")
+    wanted = completions if completions is not None else f"1 of {parallelism}" if parallelism > 1 else 1
+    return f"{_count(obj, 'status', 'succeeded')}/{wanted}"
+
+
+def _job_status(obj: Obj) -> str:
+    for condition in items(obj, "status", "conditions"):
+        if condition.get("status") == "True" and condition.get("type") in ("Complete", "Failed", "Suspended"):
+            return str(condition["type"])
+    return "Terminating" if obj["metadata"].get("deletionTimestamp") else "Running"
+
+
+def _job_duration(obj: Obj) -> str:
+    start, end = _time(dig(obj, "status", "startTime")), _time(dig(obj, "status", "completionTime"))
+    if start is None:
+        return ""
+    return ages.human_duration(int(((end or ages.moment()) - start).total_seconds()))
+
+
+def _time(value: Any) -> datetime.datetime | None:
+    return datetime.datetime.fromisoformat(value) if isinstance(value, str) else None
+
+
+def _last_schedule(obj: Obj) -> str:
+    last = dig(obj, "status", "lastScheduleTime")
+    return ages.age(last) if last else NONE
+
+
+def _controller(obj: Obj) -> str:
+    for owner in items(obj, "metadata", "ownerReferences"):
+        if owner.get("controller"):
+            group, slash, _ = str(owner.get("apiVersion", "")).partition("/")
+            kind = str(owner.get("kind", "")).lower()
+            return f"{kind}.{group}/{owner.get('name')}" if slash else f"{kind}/{owner.get('name')}"
+    return NONE
+
+
+def _scale_target(obj: Obj) -> str:
+    return f"{dig(obj, 'spec', 'scaleTargetRef', 'kind')}/{dig(obj, 'spec', 'scaleTargetRef', 'name')}"
+
+
+def _metrics(obj: Obj) -> str:
+    """Show the current and the wanted values, in any version: the first one knows only the utilization of CPU."""
+    old = dig(obj, "spec", "targetCPUUtilizationPercentage")
+    if old is not None:
+        return _show_metric("cpu", dig(obj, "status", "currentCPUUtilizationPercentage"), old, "%")
+    current = {str(dig(item, "resource", "name")): item for item in items(obj, "status", "currentMetrics")}
+    shown = []
+    for metric in items(obj, "spec", "metrics"):
+        source = next((value for value in metric.values() if isinstance(value, dict)), {})
+        name = str(dig(source, "name") or dig(source, "metric", "name") or "")
+        for field, unit in (("averageUtilization", "%"), ("averageValue", ""), ("value", "")):
+            if (wanted := dig(source, "target", field)) is not None:
+                shown.append(_show_metric(name, dig(current.get(name, {}), "resource", "current", field), wanted, unit))
+                break
+    return ", ".join(shown[:2]) + (f" + {len(shown) - 2} more..." if len(shown) > 2 else "") or NONE
+
+
+def _show_metric(name: str, current: Any, wanted: Any, unit: str) -> str:
+    known = _UNKNOWN if current is None else f"{current}{unit}"
+    return f"{name}: {known}/{wanted}{unit}"
+
+
+# --- Services and their addresses.
+
+def _ports(obj: Obj) -> str:
+    def show(port: Obj) -> str:
+        node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
+        return f"{port.get('port')}{node_port}/{port.get('protocol', 'TCP')}"
+    return _join(show(port) for port in items(obj, "spec", "ports"))
+
+
+def _addresses(obj: Obj) -> list[str]:
+    return [str(item.get("ip") or item.get("hostname") or "") for item in items(obj, "status", "loadBalancer",
+                                                                                "ingress")]
+
+
+def _service_addresses(obj: Obj) -> str:
+    external = dig(obj, "spec", "externalIPs") or []
+    match dig(obj, "spec", "type"):
+        case "ExternalName":
+            return str(dig(obj, "spec", "externalName") or NONE)
+        case "LoadBalancer":
+            return _join([*_addresses(obj), *external], default="<pending>")
+    return _join(external)
+
+
+def _hosts(obj: Obj) -> str:
+    return _join((rule["host"] for rule in items(obj, "spec", "rules") if rule.get("host")), limit=_SHOWN, default="*")
+
+
+def _endpoints(obj: Obj) -> str:
+    shown = [f"{address.get('ip')}:{port.get('port')}" for subset in items(obj, "subsets")
+             for port in items(subset, "ports") for address in items(subset, "addresses")]
+    return _join(shown, limit=_SHOWN)
+
+
+def _slice_endpoints(obj: Obj) -> str:
+    shown = [address for item in items(obj, "endpoints") for address in item.get("addresses") or ()]
+    return _join(shown, limit=_SHOWN, default=_UNSET)
+
+
+# --- Nodes and volumes.
+
+def _node_status(obj: Obj) -> str:
+    status = "Unknown"
+    for condition in items(obj, "status", "conditions"):
+        if condition.get("type") == "Ready":
+            status = "Ready" if condition.get("status") == "True" else "NotReady"
+    return f"{status},SchedulingDisabled" if dig(obj, "spec", "unschedulable") is True else status
+
+
+def _node_roles(obj: Obj) -> str:
+    labels = obj["metadata"].get("labels") or {}
+    roles = {key.removeprefix(_ROLE) for key in labels if key.startswith(_ROLE)} | {labels.get("kubernetes.io/role")}
+    return _join(sorted(filter(None, roles)))
+
+
+def _node_address(kind: str) -> Callable[[Obj], Any]:
+    return lambda obj: next((item.get("address") for item in items(obj, "status", "addresses")
+                             if item.get("type") == kind), NONE)
+
+
+def _phase(obj: Obj) -> Any:
+    return "Terminating" if obj["metadata"].get("deletionTimestamp") else dig(obj, "status", "phase")
+
+
+def _access_modes(obj: Obj) -> str:
+    short = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
+    modes = dig(obj, "spec", "accessModes")
+    return ",".join(short.get(mode, str(mode)) for mode in modes) if isinstance(modes, list) else ""
+
+
+def _claim(obj: Obj) -> str:
+    claim = dig(obj, "spec", "claimRef")
+    return f"{claim.get('namespace')}/{claim.get('name')}" if isinstance(claim, dict) else ""
+
+
+# --- Roles, quotas, requests, events.
+
+def _role(obj: Obj) -> str:
+    return f"{dig(obj, 'roleRef', 'kind')}/{dig(obj, 'roleRef', 'name')}"
+
+
+def _subjects(kind: str) -> Callable[[Obj], Any]:
+    def show(subject: Obj) -> str:
+        name = str(subject.get("name"))
+        return f"{subject.get('namespace')}/{name}" if kind == "ServiceAccount" else name
+    return lambda obj: _join((show(item) for item in items(obj, "subjects") if item.get("kind") == kind), default="")
+
+
+def _quota(*, limits: bool) -> Callable[[Obj], Any]:
+    def cell(obj: Obj) -> Any:
+        hard, used = dig(obj, "status", "hard") or {}, dig(obj, "status", "used") or {}
+        return ", ".join(f"{name}: {used.get(name, 0)}/{value}" for name, value in sorted(hard.items())
+                         if name.startswith("limits.") is limits)
+    return cell
+
+
+def _request_condition(obj: Obj) -> str:
+    kinds = {item.get("type") for item in items(obj, "status", "conditions")}
+    state = next((kind for kind in ("Denied", "Approved") if kind in kinds), "Pending")
+    failed = ",Failed" if "Failed" in kinds else ""
+    return state + failed + (",Issued" if dig(obj, "status", "certificate") else "")
+
+
+def _requested_duration(obj: Obj) -> str:
+    seconds = dig(obj, "spec", "expirationSeconds")
+    return ages.human_duration(seconds) if isinstance(seconds, int) else NONE
+
+
+def _data_count(obj: Obj) -> int:
+    return sum(len(value) for field in ("data", "binaryData") if isinstance(value := obj.get(field), dict))
+
+
+def _param_kind(obj: Obj) -> str:
+    kind = dig(obj, "spec", "paramKind")
+    return f"{kind.get('apiVersion')}/{kind.get('kind')}" if isinstance(kind, dict) else _UNSET
+
+
+def _param_ref(obj: Obj) -> str:
+    ref = dig(obj, "spec", "paramRef")
+    if not isinstance(ref, dict):
+        return _UNSET
+    return f"{ref['namespace']}/{ref.get('name')}" if ref.get("namespace") else f"*/{ref.get('name')}"
+
+
+def _event_age(*fields: str) -> Callable[[Obj], Any]:
+    def cell(obj: Obj) -> Any:
+        created = obj["metadata"].get("creationTimestamp")
+        return ages.age(next((obj[field] for field in fields if obj.get(field)), created))
+    return cell
+
+
+def _event_object(obj: Obj) -> str:
+    ref = obj.get("involvedObject") or obj.get("regarding") or {}
+    return f"{str(ref.get('kind', '')).lower()}/{ref.get('name', '')}"
+
+
+def _event_source(obj: Obj) -> str:
+    component = dig(obj, "source", "component") or obj.get("reportingComponent") or obj.get("reportingController")
+    return ", ".join(filter(None, (component, dig(obj, "source", "host"))))
+
+
+CELLS: Final[Mapping[str, Callable[[Obj], Any]]] = {
+    "age": age_of,
+    "created": lambda obj: obj["metadata"].get("creationTimestamp"),
+    "data-count": _data_count, "phase": _phase, "secrets": _size("secrets"), "webhooks": _size("webhooks"),
+    "drivers": _size("spec", "drivers"), "validations": _size("spec", "validations"),
+    "param-kind": _param_kind, "param-ref": _param_ref,
+    "pod-ready": _pod_ready, "pod-status": _pod_status, "pod-restarts": _pod_restarts,
+    "readiness-gates": _readiness_gates, "template-labels": lambda obj: _show_labels(
+        dig(obj, "template", "metadata", "labels")),
+    "replicas-ready": _replicas_ready, "replicas": _text("spec", "replicas", default="0"),
+    "current": _text("status", "replicas", default="0"), "updated": _text("status", "updatedReplicas", default="0"),
+    "available": _text("status", "availableReplicas", default="0"),
+    "ready": _text("status", "readyReplicas", default="0"),
+    "ds-desired": _text("status", "desiredNumberScheduled", default="0"),
+    "ds-current": _text("status", "currentNumberScheduled", default="0"),
+    "ds-ready": _text("status", "numberReady", default="0"),
+    "ds-updated": _text("status", "updatedNumberScheduled", default="0"),
+    "ds-available": _text("status", "numberAvailable", default="0"),
+    "node-selector": lambda obj: _show_labels(dig(obj, "spec", "template", "spec", "nodeSelector")),
+    "selector": _selector("spec", "selector"), "pod-selector": _selector("spec", "podSelector"),
+    "job-selector": _selector("spec", "jobTemplate", "spec", "selector"),
+    "job-completions": _job_completions, "job-status": _job_status, "job-duration": _job_duration,
+    "suspend": lambda obj: "True" if dig(obj, "spec", "suspend") else "False", "active": _size("status", "active"),
+    "last-schedule": _last_schedule, "controller": _controller,
+    "scale-target": _scale_target, "metrics": _metrics, "min-pods": _text("spec", "minReplicas", default=_UNSET),
+    "hpa-replicas": _text("status", "currentReplicas", default="0"),
+    "min-available": _text("spec", "minAvailable", default="N/A"),
+    "max-unavailable": _text("spec", "maxUnavailable", default="N/A"),
+    "allowed-disruptions": _text("status", "disruptionsAllowed", default="0"),
+    "ports": _ports, "service-addresses": _service_addresses, "hosts": _hosts,
+    "addresses": lambda obj: _join(_addresses(obj), default=""),
+    "ingress-ports": lambda obj: "80, 443" if items(obj, "spec", "tls") else "80",
+    "endpoints": _endpoints, "slice-endpoints": _slice_endpoints,
+    "slice-ports": lambda obj: _join((item.get("port") for item in items(obj, "ports")), limit=_SHOWN, default=_UNSET),
+    "parameters": lambda obj: _scoped_name(dig(obj, "spec", "parameters")),
+    "node-status": _node_status, "node-roles": _node_roles,
+    "internal-ip": _node_address("InternalIP"), "external-ip": _node_address("ExternalIP"),
+    "capacity": _text("status", "capacity", "storage", default=""), "access-modes": _access_modes, "claim": _claim,
+    "volume": _text("spec", "volumeName", default=""), "storage-class": _text("spec", "storageClassName", default=""),
+    "attributes-class": _text("spec", "volumeAttributesClassName", default=_UNSET),
+    "reason": _text("status", "reason", default=""), "expansion": _text("allowVolumeExpansion", default="false"),
+    "attached": _text("status", "attached", default="false"),
+    "global-default": _text("globalDefault", default="false"),
+    "role": _role, "users": _subjects("User"), "groups": _subjects("Group"),
+    "service-accounts": _subjects("ServiceAccount"),
+    "quota-requests": _quota(limits=False), "quota-limits": _quota(limits=True),
+    "request-condition": _request_condition, "requested-duration": _requested_duration,
+    "event-last-seen": _event_age("lastTimestamp", "deprecatedLastTimestamp", "eventTime", "firstTimestamp"),
+    "event-first-seen": _event_age("firstTimestamp", "deprecatedFirstTimestamp", "eventTime"),
+    "event-object": _event_object, "event-source": _event_source,
+    "event-message": lambda obj: obj.get("message") or obj.get("note") or "",
+    "event-count": lambda obj: obj.get("count") or obj.get("deprecatedCount") or 1,
+}
+
+
+def _scoped_name(ref: Any) -> str:
+    if not isinstance(ref, dict):
+        return NONE
+    kind = f"{ref.get('kind')}.{ref['apiGroup']}" if ref.get("apiGroup") else str(ref.get("kind"))
+    return f"{kind}/{ref.get('name')}"

@@ -1,0 +1,114 @@
+"""
+What cannot be changed in objects of built-in kinds once they exist; the API server has these rules in code.
+
+The sources are the descriptions of the fields in the API reference, and the messages of the server.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
+
+from .. import codec
+from ..statuses import FieldError, forbidden_value, invalid_value
+
+Obj: TypeAlias = dict[str, Any]
+
+_TEXT: Final = "field is immutable"
+_FIELDS: Final = {
+    "daemonsets.apps": ("spec.selector",),
+    "deployments.apps": ("spec.selector",),
+    "replicasets.apps": ("spec.selector",),
+    "jobs.batch": ("spec.selector", "spec.completionMode", "spec.template"),
+    "controllerrevisions.apps": ("data",),
+    "storageclasses.storage.k8s.io": ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"),
+    "priorityclasses.scheduling.k8s.io": ("value", "preemptionPolicy"),
+    "ingressclasses.networking.k8s.io": ("spec.controller",),
+    "endpointslices.discovery.k8s.io": ("addressType",),
+    "runtimeclasses.node.k8s.io": ("handler",),
+    "certificatesigningrequests.certificates.k8s.io": ("spec",),
+}
+_STATEFUL: Final = frozenset({
+    "replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy", "minReadySeconds",
+})
+_STATEFUL_TEXT: Final = (
+    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
+    "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden")
+_POD_TEXT: Final = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n")
+_MUTABLE_IN_PODS: Final = ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates")
+
+
+def validate(bucket: str, new: Obj, old: Obj) -> Iterator[FieldError]:
+    """Give everything that is changed, but cannot be."""
+    for path in _FIELDS.get(bucket, ()):
+        value, before = _dig(new, path), _dig(old, path)
+        if value != before and (before is not None or bucket != "endpointslices.discovery.k8s.io"):
+            yield invalid_value(path, value, _TEXT)
+    if bucket in _RULES:
+        yield from _RULES[bucket](new, old)
+
+
+def _dig(obj: Any, path: str) -> Any:
+    for name in path.split("."):
+        obj = obj.get(name) if isinstance(obj, dict) else None
+    return obj
+
+
+def _validate_role_reference(new: Obj, old: Obj) -> Iterator[FieldError]:
+    if new.get("roleRef") != old.get("roleRef"):
+        yield invalid_value("roleRef", new.get("roleRef"), "cannot change roleRef")
+
+
+def _validate_stateful_set(new: Obj, old: Obj) -> Iterator[FieldError]:
+    if _rest(new, _STATEFUL) != _rest(old, _STATEFUL):
+        yield forbidden_value("spec", _STATEFUL_TEXT)
+
+
+def _rest(obj: Obj, without: frozenset[str]) -> Obj:
+    return {name: value for name, value in (obj.get("spec") or {}).items() if name not in without}
+
+
+def _validate_service(new: Obj, old: Obj) -> Iterator[FieldError]:
+    """The address of a service is for life, unless it stops to have one."""
+    spec, known = new.get("spec") or {}, old.get("spec") or {}
+    address, before = spec.get("clusterIP"), known.get("clusterIP")
+    if before and address != before and "ExternalName" not in (spec.get("type"), known.get("type")):
+        yield invalid_value("spec.clusterIPs[0]", spec.get("clusterIPs") or [address], "may not change once set")
+
+
+def _validate_pod(new: Obj, old: Obj) -> Iterator[FieldError]:
+    if len(_list(new, "containers")) != len(_list(old, "containers")):
+        yield forbidden_value("spec.containers", "pod updates may not add or remove containers")
+    elif _fixed_part(new) != _fixed_part(old):
+        yield forbidden_value("spec", _POD_TEXT + _show_difference(_fixed_part(old), _fixed_part(new)))
+
+
+def _fixed_part(pod: Obj) -> Obj:
+    spec = {name: value for name, value in (pod.get("spec") or {}).items() if name not in _MUTABLE_IN_PODS}
+    for field in ("containers", "initContainers"):
+        if field in spec:
+            spec[field] = [{name: value for name, value in item.items() if name != "image"}
+                           for item in _list(pod, field)]
+    return spec
+
+
+def _list(pod: Obj, field: str) -> list[Obj]:
+    return [item for item in (pod.get("spec") or {}).get(field) or () if isinstance(item, dict)]
+
+
+def _show_difference(old: Obj, new: Obj) -> str:
+    names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
+    return "".join(f"{sign} {name}: {codec.encode(source[name]).decode()}\n"
+                   for name in names for sign, source in (("-", old), ("+", new)) if name in source)
+
+
+_RULES: Final[dict[str, Callable[[Obj, Obj], Iterator[FieldError]]]] = {
+    "clusterrolebindings.rbac.authorization.k8s.io": _validate_role_reference,
+    "pods": _validate_pod,
+    "rolebindings.rbac.authorization.k8s.io": _validate_role_reference,
+    "services": _validate_service,
+    "statefulsets.apps": _validate_stateful_set,
+}

@@ -1,0 +1,3 @@
+"""
+Reads: lists in pages, selectors, forms of answers, and watch streams.
+"""

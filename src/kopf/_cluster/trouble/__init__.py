@@ -1,0 +1,3 @@
+"""
+Trouble on demand: faults, and the endpoint to make them from other processes.
+"""

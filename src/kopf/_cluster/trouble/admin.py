@@ -1,0 +1,122 @@
+"""
+The administration of a server from other processes, at ``/_kopf/``: faults and counters.
+
+==========================  ===============================================================================
+``GET /_kopf/counters``     how many requests were answered, by verb, resource, and code
+``DELETE /_kopf/counters``  count anew
+``GET /_kopf/faults``       the current faults
+``PUT /_kopf/faults``       set any of: ``rules``, ``seed``, ``watch_lifetime``, ``silent``, ``paused``
+``DELETE /_kopf/faults``    end all faults
+``POST /_kopf/watches/cut`` break all current watches; with ``?clean=1`` end them properly
+``POST /_kopf/compact``     forget the history
+``POST /_kopf/token/expire``  refuse the current token; the new one is in the kubeconfig
+``POST /_kopf/restart``     start the server anew; with ``?keep_data=0`` with no data
+``POST /_kopf/kubeconfig``  give a kubeconfig with a certificate of ``?user=jane&groups=devs,ops``
+``POST /_kopf/clock``       move the clock of timestamps: ``?seconds=3600``, or ``?seconds=-60``
+==========================  ===============================================================================
+"""
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
+
+import msgspec
+
+from .. import codec, statuses
+from ..http.requests import Answer, Request
+from .faults import FaultRule, Faults
+
+PREFIX: Final = "_kopf"
+
+#: Makes a kubeconfig of a user with groups.
+KubeconfigIssuer: TypeAlias = Callable[[str, Iterable[str]], str]
+
+
+class FaultSettings(msgspec.Struct, forbid_unknown_fields=True):
+    """What can be set from outside; what is not mentioned, stays as it is."""
+
+    rules: list[FaultRule] | msgspec.UnsetType = msgspec.UNSET
+    seed: int | msgspec.UnsetType = msgspec.UNSET
+    watch_lifetime: float | msgspec.UnsetType | None = msgspec.UNSET
+    silent: bool | msgspec.UnsetType = msgspec.UNSET
+    paused: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class Admin:
+    """Answers under the administrative prefix."""
+
+    def __init__(
+            self, faults: Faults, counters: collections.Counter[tuple[str, str, int]], issue: KubeconfigIssuer,
+    ) -> None:
+        super().__init__()
+        self._faults = faults
+        self._issue = issue
+        self._counters = counters
+
+    def answer(self, request: Request) -> Answer:
+        match request.method, request.path[1:]:
+            case "GET", ("counters",):
+                return Answer(200, codec.encode(self._count()))
+            case "DELETE", ("counters",):
+                self._counters.clear()
+            case "GET", ("faults",):
+                pass
+            case "PUT", ("faults",):
+                self._set_faults(request.body)
+            case "DELETE", ("faults",):
+                self._faults.clear()
+            case "POST", ("watches", "cut"):
+                self._faults.cut_watches(clean=request.flag("clean"))
+            case "POST", ("compact",):
+                self._faults.compact()
+            case "POST", ("token", "expire"):
+                self._faults.expire_token()
+            case "POST", ("restart",):
+                self._faults.restart(keep_data=request.flag("keep_data") or "keep_data" not in request.query)
+            case "POST", ("kubeconfig",):
+                return self._make_kubeconfig(request)
+            case "POST", ("clock",):
+                self._move_clock(request.query.get("seconds", ""))
+            case _:
+                raise statuses.unknown_path()
+        return Answer(200, codec.encode(self._describe_faults()))
+
+    def _make_kubeconfig(self, request: Request) -> Answer:
+        user = request.query.get("user", "")
+        if not user:
+            raise statuses.bad_request("whose kubeconfig it must be, is to be told by the parameter user")
+        groups = [group for group in request.query.get("groups", "").split(",") if group]
+        return Answer(200, self._issue(user, groups).encode(), "application/yaml")
+
+    def _count(self) -> dict[str, object]:
+        requests = [{"verb": verb, "resource": resource, "code": code, "count": count}
+                    for (verb, resource, code), count in sorted(self._counters.items())]
+        return {"total": self._counters.total(), "requests": requests}
+
+    def _describe_faults(self) -> FaultSettings:
+        faults = self._faults
+        return FaultSettings(list(faults.rules), watch_lifetime=faults.watch_lifetime,
+                             silent=faults.silent, paused=faults.paused)
+
+    def _move_clock(self, seconds: str) -> None:
+        try:
+            self._faults.move_clock(float(seconds))
+        except ValueError as error:
+            raise statuses.bad_request(f"the clock cannot be moved: {error}") from None
+
+    def _set_faults(self, body: bytes) -> None:
+        try:
+            settings = msgspec.json.decode(body, type=FaultSettings)
+            if not isinstance(settings.seed, msgspec.UnsetType):
+                self._faults.reseed(settings.seed)
+            if not isinstance(settings.rules, msgspec.UnsetType):
+                self._faults.replace(settings.rules)
+            if not isinstance(settings.watch_lifetime, msgspec.UnsetType):
+                self._faults.drop_watches_every(settings.watch_lifetime)
+            if not isinstance(settings.silent, msgspec.UnsetType):
+                self._faults.silence_watches(settings.silent)
+            if not isinstance(settings.paused, msgspec.UnsetType):
+                self._faults.pause() if settings.paused else self._faults.resume()
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise statuses.bad_request(f"wrong fault settings: {error}") from None

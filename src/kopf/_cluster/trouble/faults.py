@@ -1,0 +1,240 @@
+"""
+Trouble on demand: wrong answers, lost answers, slowness, broken and silent watches; seeded, so that it can be replayed.
+
+A rule says which requests it is for, how often, and what happens to them. The same from another process:
+see the administration endpoint.
+"""
+from __future__ import annotations
+
+import random
+import re
+import threading
+from collections.abc import Callable
+from typing import Final, Literal
+
+import msgspec
+
+from .. import statuses
+from ..ages import Clock
+from ..http.requests import Call
+
+Action = Literal["answer", "disconnect", "lose-answer", "delay"]
+
+
+_MAX_CLOCK_OFFSET: Final = 100 * 365 * 24 * 3600.0
+
+
+class FaultRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to do with which requests.
+
+    ``answer`` refuses the request with the status; ``disconnect`` breaks the connection before the request is done,
+    ``lose-answer`` after it is done; ``delay`` only slows it down. A latency (in seconds) goes with any action.
+    """
+
+    action: Action = "answer"
+    status: int = 500
+    rate: float = 1.0
+    """The share of the matching requests, from 0 to 1."""
+    times: int | None = None
+    """How many times at most; unlimited by default."""
+    latency: float = 0.0
+    retry_after: int | None = None
+    message: str = ""
+    verb: str | None = None
+    """The verb of the API: get, list, watch, create, update, patch, delete, deletecollection."""
+    resource: str | None = None
+    """The plural name, with the subresource if there is one: ``pods``, ``pods/status``."""
+    method: str | None = None
+    path: str | None = None
+    """A regular expression to be found in the path."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rate <= 1:
+            raise ValueError(f"the rate must be from 0 to 1, not {self.rate}")
+        if not 400 <= self.status <= 599:
+            raise ValueError(f"the status must be from 400 to 599, not {self.status}")
+        if self.path is not None:
+            re.compile(self.path)
+
+    def matches(self, call: Call, method: str, path: str) -> bool:
+        return ((self.verb is None or self.verb == call.verb)
+                and (self.resource is None or self.resource == call.resource)
+                and (self.method is None or self.method.upper() == method)
+                and (self.path is None or re.search(self.path, path) is not None))
+
+    def make_status(self) -> statuses.APIStatus:
+        """Make the refusal as the real server makes it for this code."""
+        reason, message = _REASONS.get(self.status, ("", "the server has refused the request on demand"))
+        retry_after = 1 if self.retry_after is None and self.status == 429 else self.retry_after
+        headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+        details = {} if retry_after is None else {"retryAfterSeconds": retry_after}
+        return APIFault(self.status, reason, self.message or message, details=details, headers=headers)
+
+
+class APIFault(statuses.APIStatus):
+    """A refusal on demand."""
+
+
+_REASONS: Final[dict[int, tuple[str, str]]] = {
+    400: ("BadRequest", "the server rejected our request for an unknown reason"),
+    401: ("Unauthorized", "Unauthorized"),
+    403: ("Forbidden", "forbidden: this request is refused on demand"),
+    404: ("NotFound", statuses.SERVER_COULD_NOT_FIND),
+    409: ("Conflict", "the object has been modified; please apply your changes to the latest version and try again"),
+    410: ("Expired", "The resourceVersion for the provided watch is too old."),
+    413: ("RequestEntityTooLarge", "Request entity too large: limit is 3145728"),
+    422: ("Invalid", "the server rejected our request due to an error in our request"),
+    429: ("TooManyRequests", "Too many requests, please try again later."),
+    500: ("InternalError", "Internal error occurred: this request fails on demand"),
+    503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
+    504: ("Timeout", "the server was unable to return a response in the time allotted"),
+}
+
+
+class ServerControl(msgspec.Struct):
+    """How faults reach a running server, from whatever thread."""
+
+    cut: Callable[[bool], None]
+    compact: Callable[[], None]
+    changed: Callable[[], None]
+    expire_token: Callable[[], None]
+    restart: Callable[[bool], None]
+
+
+class Faults:
+    """All the trouble that one server makes. The methods may be called from any thread."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__()
+        self.rules: tuple[FaultRule, ...] = ()
+        self.watch_lifetime: float | None = None
+        """How often all watches are cut, in seconds; never by default."""
+        self.silent = False
+        """Whether watches stay open but send nothing. What they hold back, they send afterwards."""
+        self.paused = False
+        """Whether requests are accepted but not answered until resumed."""
+        self.clock = Clock()
+        self._random = random.Random(seed)
+        self._used: dict[int, int] = {}
+        self._lock = threading.Lock()
+        self._control: ServerControl | None = None
+
+    def bind(self, control: ServerControl | None) -> None:
+        self._control = control
+
+    def inject(
+            self,
+            status: int = 500,
+            *,
+            rate: float = 1.0,
+            times: int | None = None,
+            action: Action = "answer",
+            latency: float = 0.0,
+            retry_after: int | None = None,
+            message: str = "",
+            verb: str | None = None,
+            resource: str | None = None,
+            method: str | None = None,
+            path: str | None = None,
+    ) -> FaultRule:
+        """Add a rule. For each request, the first rule that matches it and whose dice fall so, is applied."""
+        rule = FaultRule(action=action, status=status, rate=rate, times=times, latency=latency,
+                         retry_after=retry_after, message=message, verb=verb, resource=resource,
+                         method=method, path=path)
+        self.replace([*self.rules, rule])
+        return rule
+
+    def replace(self, rules: list[FaultRule]) -> None:
+        """Set all rules at once."""
+        with self._lock:
+            self.rules = tuple(rules)
+            self._used = {key: count for key, count in self._used.items() if key in map(id, rules)}
+
+    def remove(self, rule: FaultRule) -> None:
+        self.replace([other for other in self.rules if other is not rule])
+
+    def clear(self) -> None:
+        """End all the trouble."""
+        self.replace([])
+        self.watch_lifetime, self.silent, self.paused = None, False, False
+        self._announce()
+
+    def reseed(self, seed: int) -> None:
+        """Begin the sequence of random decisions anew."""
+        self._random = random.Random(seed)
+
+    def drop_watches_every(self, seconds: float | None) -> None:
+        """Cut all watches periodically, in seconds; none to stop doing so."""
+        if seconds is not None and seconds <= 0:
+            raise ValueError(f"the period must be positive, not {seconds}")
+        self.watch_lifetime = seconds
+        self._announce()
+
+    def cut_watches(self, *, clean: bool = False) -> None:
+        """End all current watches now: by breaking the connections, or properly if it must be clean."""
+        if self._control is not None:
+            self._control.cut(clean)
+
+    def silence_watches(self, silent: bool = True) -> None:
+        """Let all watches, the current and the new ones, stay open and send nothing; or end that."""
+        self.silent = silent
+        self._announce()
+
+    def pause(self) -> None:
+        """Hold all requests unanswered until resumed."""
+        self.paused = True
+        self._announce()
+
+    def resume(self) -> None:
+        self.paused = False
+        self._announce()
+
+    def compact(self) -> None:
+        """Forget the history: whoever goes on from an older version gets the error 410."""
+        if self._control is not None:
+            self._control.compact()
+
+    def expire_token(self) -> None:
+        """Refuse the current token from now on (401). There is a new one in the kubeconfig."""
+        if self._control is not None:
+            self._control.expire_token()
+
+    def restart(self, *, keep_data: bool = True) -> None:
+        """Stop the server and start it again soon, at the same address, with the same data or with none.
+
+        To wait until it is done, use the method of the cluster of the same name.
+        """
+        if self._control is not None:
+            self._control.restart(keep_data)
+
+    def move_clock(self, seconds: float) -> None:
+        """Move the clock of the server, forward or backward if negative: it is seen in the timestamps of objects.
+
+        Timers and timeouts are not affected. Several moves add up; `clear` does not move it back.
+
+        Raises:
+            ValueError: if the clock would be off by more than a century.
+        """
+        offset = self.clock.offset + seconds
+        if not abs(offset) < _MAX_CLOCK_OFFSET:
+            raise ValueError(f"the clock cannot be moved by {offset} seconds: it is more than a century")
+        self.clock.offset = offset
+
+    def decide(self, call: Call, method: str, path: str) -> FaultRule | None:
+        """Choose what happens to a request, if anything."""
+        for rule in self.rules:
+            if not rule.matches(call, method, path):
+                continue
+            if rule.rate < 1 and self._random.random() >= rule.rate:
+                continue
+            with self._lock:
+                used = self._used.get(id(rule), 0)
+                if rule.times is not None and used >= rule.times:
+                    continue
+                self._used[id(rule)] = used + 1
+            return rule
+        return None
+
+    def _announce(self) -> None:
+        if self._control is not None:
+            self._control.changed()

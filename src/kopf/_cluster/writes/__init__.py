@@ -1,0 +1,3 @@
+"""
+Writes: creations, updates, patches, applying, deletions, and whose fields they are.
+"""

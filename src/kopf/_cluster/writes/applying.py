@@ -1,0 +1,250 @@
+"""
+Server-side apply, and what all other writes do to the ownership of fields: plain functions on objects.
+
+Someone who applies owns every field of the configuration. Setting a field of somebody else to another value is
+a conflict, unless forced. A field that is not in the configuration anymore is removed unless somebody else
+owns it. All other writers take what they change, with no questions asked.
+The rules are those of "Server-Side Apply" in the Kubernetes documentation, and of KEP-555.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from .. import statuses
+from . import owners
+from .comparing import Difference, SchemaMismatch, compare, fields_of, merge, remove
+from .fieldsets import FieldSet
+from .owners import Entry, Manager, Owners
+from .topologies import Topology
+
+Obj: TypeAlias = dict[str, Any]
+
+NOTHING = FieldSet()
+
+#: Gives an object in another version of its kind with the topology there; nothing if there is no such version.
+Translate: TypeAlias = Callable[[Obj, str], tuple[Obj, Topology] | None]
+
+
+def apply(
+        live: Mapping[str, Any] | None,
+        applied: Mapping[str, Any],
+        manager: str,
+        *,
+        force: bool,
+        topology: Topology,
+        now: str,
+        subresource: str = "",
+        reset: FieldSet = NOTHING,
+        translate: Translate | None = None,
+) -> Obj | None:
+    """
+    Apply a configuration to the live object (or to none, for creation).
+
+    Give the new object with its ``metadata.managedFields``, or none if nothing changes. The live object is not
+    modified; unchanged parts are shared with it. ``now`` is a Kubernetes timestamp. ``reset`` are the fields that
+    this endpoint does not write, e.g. the status on the main endpoint: they are neither changed nor owned.
+
+    Raise `APIStatus`: 400 if the configuration has ``managedFields``; 409 for conflicts if not forced; 500 if the
+    configuration does not fit in the schema, as kube-apiserver has it.
+    """
+    if (applied.get("metadata") or {}).get("managedFields"):
+        raise statuses.bad_request("metadata.managedFields must be nil")
+    base = live if live is not None else _blank(applied)
+    known = _read_live(live, topology, now)
+    try:
+        configured = fields_of(applied, topology)
+    except SchemaMismatch as error:
+        raise _mismatch(applied, error) from None
+    me = owners.applier(manager, subresource)
+    last = known.get(me)
+    mine = owners.ownable(configured).without(reset)
+    changed = {owner: entry for owner, entry in known.items() if owner != me}
+    if mine:
+        changed[me] = Entry(mine, last.time if last is not None else now, applied["apiVersion"])
+    merged: Obj = merge(base, _writable(applied, reset), topology)
+    merged["apiVersion"] = applied["apiVersion"]
+    if last is not None and last.api_version == applied["apiVersion"]:
+        merged = _prune(merged, last.fields, configured, changed, topology)
+    elif last is not None and translate is not None:
+        merged = _prune_elsewhere(merged, last, configured, changed, topology, translate)
+    difference = compare(base, merged, topology)
+    changes = _Changes(base, merged, difference, translate)
+    _take(changed, me, changes, force=force)
+    if live is not None and changed == known and not _differs(difference):
+        return None
+    if mine:
+        changed[me] = Entry(mine, now, applied["apiVersion"])
+    metadata = merged["metadata"] = {**merged["metadata"], "managedFields": owners.write(changed)}
+    if not metadata["managedFields"]:
+        del metadata["managedFields"]
+    return merged
+
+
+def update(
+        live: Mapping[str, Any] | None,
+        new: Mapping[str, Any],
+        manager: str,
+        *,
+        topology: Topology,
+        now: str,
+        subresource: str = "",
+        reset: FieldSet = NOTHING,
+        translate: Translate | None = None,
+) -> list[Obj]:
+    """
+    Give the ``managedFields`` of an object that is created, replaced, or patched other than by applying.
+
+    The managed fields of the new object, if any, replace those of the live one first: so they can be migrated or
+    cleared (with ``[{}]``) by a client; wrong ones are ignored. The manager owns whatever it changes, nobody
+    owns what is removed. If nothing changes for anybody, the very list of the live object is given back.
+    """
+    entries = _entries(live)
+    claimed = _entries(new)
+    known = _read_claimed(claimed, entries)
+    changed = dict(known)
+    me = owners.updater(manager, new["apiVersion"], subresource)
+    difference = _ignore(compare(live if live is not None else _blank(new), new, topology), reset)
+    mine = difference.added | difference.modified
+    _take(changed, None, _Changes(live if live is not None else _blank(new), new, difference, translate), force=True)
+    if mine:
+        last = changed.get(me)
+        changed[me] = Entry(mine | last.fields if last is not None else mine, now, new["apiVersion"])
+    if changed == known and (not claimed or claimed == entries):
+        return entries
+    return owners.write(changed)
+
+
+def _blank(source: Mapping[str, Any]) -> Obj:
+    """What an object is before it exists: nobody owns its metadata as a whole, or what it is named."""
+    return {"apiVersion": source.get("apiVersion"), "kind": source.get("kind"), "metadata": {}}
+
+
+def _entries(source: Mapping[str, Any] | None) -> list[Obj]:
+    entries: list[Obj] = (source or {}).get("metadata", {}).get("managedFields") or []
+    return entries
+
+
+def _read_live(live: Mapping[str, Any] | None, topology: Topology, now: str) -> Owners:
+    """Give the owners of a live object; if there are none yet, all its fields were set before the first apply."""
+    entries = _entries(live)
+    if entries or live is None:
+        return owners.read_stored(entries)
+    everything = owners.ownable(compare(_blank(live), live, topology).added)
+    return {owners.updater(owners.BEFORE_FIRST_APPLY, live["apiVersion"]):
+            Entry(everything, now, live["apiVersion"])}
+
+
+def _read_claimed(claimed: list[Obj], entries: list[Obj]) -> Owners:
+    if claimed == [{}]:
+        return {}
+    if claimed and claimed != entries:
+        try:
+            return owners.read(claimed)
+        except ValueError:
+            return owners.read_stored(entries)  # as in the API server: what cannot be understood is not taken
+    return owners.read_stored(entries)
+
+
+def _prune(merged: Obj, last: FieldSet, configured: FieldSet, current: Owners, topology: Topology) -> Obj:
+    """Remove what the manager applied the last time, but not now, and what is nobody else's."""
+    kept = configured
+    for entry in current.values():
+        kept |= entry.fields
+    unwanted = last - kept
+    return remove(merged, unwanted, kept, topology) if unwanted else merged
+
+
+def _prune_elsewhere(
+        merged: Obj, last: Entry, configured: FieldSet, current: Owners, topology: Topology, translate: Translate,
+) -> Obj:
+    """Do the same for a manager who has applied another version the last time: there, and back again.
+
+    What is owned in this version, is restored then. If anybody would lose what is theirs in yet other versions,
+    nothing is removed.
+    """
+    version = str(merged["apiVersion"])
+    there = translate(merged, last.api_version)
+    if there is None:
+        return merged
+    kept = NOTHING
+    for entry in current.values():
+        kept |= entry.fields if entry.api_version == last.api_version else NOTHING
+    back = translate(remove(there[0], last.fields - kept, kept, there[1]), version)
+    if back is None:
+        return merged
+    owned = configured
+    for entry in current.values():
+        owned |= entry.fields if entry.api_version == version else NOTHING
+    pruned: Obj = merge(back[0], remove(merged, fields_of(merged, topology) - owned, owned, topology), topology)
+    lost = _Changes(merged, pruned, compare(merged, pruned, topology), translate)
+    if any(entry.fields & lost.seen_in(entry.api_version).removed for entry in current.values()):
+        return merged
+    return pruned
+
+
+class _Changes:
+    """What is changed, as it is seen in each of the versions in which fields are owned."""
+
+    def __init__(self, old: Mapping[str, Any], new: Mapping[str, Any], difference: Difference,
+                 translate: Translate | None) -> None:
+        super().__init__()
+        self._old, self._new, self._translate = old, new, translate
+        self._seen = {str(new.get("apiVersion")): difference}
+        self._own = difference
+
+    def seen_in(self, api_version: str) -> Difference:
+        if api_version not in self._seen:
+            self._seen[api_version] = self._look(api_version)
+        return self._seen[api_version]
+
+    def _look(self, api_version: str) -> Difference:
+        if self._translate is None or not _differs(self._own):
+            return self._own
+        old, new = self._translate(dict(self._old), api_version), self._translate(dict(self._new), api_version)
+        return self._own if old is None or new is None else compare(old[0], new[0], new[1])
+
+
+def _take(changed: Owners, me: Manager | None, changes: _Changes, *, force: bool) -> None:
+    """Take the changed fields from the other owners, in place, or refuse to. Nobody owns the removed ones."""
+    taken: dict[Manager, FieldSet] = {}
+    for manager, entry in changed.items():
+        difference = changes.seen_in(entry.api_version)
+        if manager != me and (common := entry.fields & (difference.added | difference.modified)):
+            taken[manager] = common
+    if taken and not force:
+        conflicts = [(manager, path) for manager in sorted(taken, key=str) for path in taken[manager].paths()]
+        raise owners.conflict(conflicts)
+    for manager, entry in list(changed.items()):
+        if manager == me:
+            continue
+        rest = entry.fields - taken.get(manager, NOTHING) - changes.seen_in(entry.api_version).removed
+        if not rest:
+            del changed[manager]
+        elif rest != entry.fields:
+            changed[manager] = Entry(rest, entry.time, entry.api_version)
+
+
+def _ignore(difference: Difference, reset: FieldSet) -> Difference:
+    return Difference(*(owners.ownable(part).without(reset)
+                        for part in (difference.added, difference.modified, difference.removed)))
+
+
+def _differs(difference: Difference) -> bool:
+    return bool(difference.added or difference.modified or difference.removed)
+
+
+def _writable(applied: Mapping[str, Any], reset: FieldSet) -> Obj:
+    """Leave out what is not written by anybody, or by this endpoint: that are the whole spec, status, or metadata."""
+    result = {name: value for name, value in applied.items() if (f"f:{name}",) not in reset}
+    if "metadata" in result:
+        result["metadata"] = {name: value for name, value in (result["metadata"] or {}).items()
+                              if name not in owners.SYSTEM_METADATA}
+    return result
+
+
+def _mismatch(applied: Mapping[str, Any], error: SchemaMismatch) -> statuses.APIStatus:
+    metadata = applied.get("metadata") or {}
+    name = "/".join(filter(None, (metadata.get("namespace"), metadata.get("name"))))
+    what = f"{applied.get('apiVersion')}, Kind={applied.get('kind')}"
+    return statuses.APIStatus(500, "", f"failed to create typed patch object ({name}; {what}): {error}")

@@ -1,0 +1,83 @@
+"""
+The head of a new state: its metadata as the client wants them, with all that a client may not decide on.
+
+The rules are those of the API conventions ("Metadata") and of "API Concepts" ("Generated values").
+"""
+from __future__ import annotations
+
+from typing import Any, Final
+
+from .. import statuses
+from ..kinds import pruning, structures
+from ..kinds.kind import Kind, Obj
+from . import objects
+from .parts import copy_field
+
+# What only the server decides: the values are taken from the previous state whatever the client says.
+_SERVER_FIELDS: Final = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+
+
+def compose(kind: Kind, body: Obj, metadata: Obj) -> Obj:
+    """Put an object together of its settled metadata and all the rest."""
+    rest = {key: value for key, value in body.items() if key not in objects.HEAD_FIELDS}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **rest}
+
+
+def begin_metadata(kind: Kind, namespace: str, raw: Any) -> Obj:
+    """Give the metadata of an object to be created, without what only the server sets; or refuse wrong ones."""
+    metadata = _read_metadata(kind, raw)
+    if metadata.get("resourceVersion"):
+        raise statuses.unknown_error("resourceVersion should not be set on objects to be created")
+    if kind.namespaced:
+        if metadata.setdefault("namespace", namespace) != namespace:
+            raise statuses.bad_request("the namespace of the provided object does not match "
+                                       "the namespace sent on the request")
+    else:
+        metadata.pop("namespace", None)
+    for field in (*_SERVER_FIELDS, "resourceVersion"):
+        metadata.pop(field, None)
+    return metadata
+
+
+def update_metadata(kind: Kind, old: Obj, new: Obj, need_version: bool) -> Obj:
+    """Take the client's metadata with all that it may not decide on, or refuse a conflict."""
+    known, name = old["metadata"], old["metadata"]["name"]
+    if new.get("apiVersion", kind.api_version) != kind.api_version or new.get("kind", kind.kind) != kind.kind:
+        raise statuses.bad_request(
+            f"the API version in the data ({new.get('apiVersion')}) and the kind ({new.get('kind')}) do not match "
+            f"the expected API version ({kind.api_version}) and the kind ({kind.kind})")
+    metadata = _read_metadata(kind, new.get("metadata"))
+    if metadata.setdefault("uid", known["uid"]) != known["uid"]:
+        raise statuses.conflict(kind, name, f"Precondition failed: UID in precondition: {metadata['uid']}, "
+                                            f"UID in object meta: {known['uid']}")
+    if need_version and "resourceVersion" not in metadata:
+        text = "Invalid value: 0x0: must be specified for an update"
+        error = statuses.FieldError("metadata.resourceVersion", "FieldValueInvalid", text)
+        raise statuses.invalid(kind, name, [error])
+    if metadata.setdefault("resourceVersion", known["resourceVersion"]) != known["resourceVersion"]:
+        raise statuses.modified(kind, name)
+    for field in ("name", "namespace"):
+        if metadata.setdefault(field, known.get(field)) != known.get(field):
+            raise statuses.bad_request(f"the {field} of the object ({metadata[field]}) does not match "
+                                       f"the {field} on the URL ({known.get(field) or ''})")
+    for field in _SERVER_FIELDS:
+        copy_field(known, metadata, field)
+    return {field: value for field, value in metadata.items() if value is not None}
+
+
+def _read_metadata(kind: Kind, raw: Any) -> Obj:
+    try:
+        return objects.settle_metadata(raw)
+    except ValueError as error:
+        raise statuses.bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as '
+                                   f"a {kind.kind}: {_explain(kind, raw) or error}") from None
+
+
+def _explain(kind: Kind, raw: Any) -> str:
+    """Tell what is mistyped in the metadata of a built-in kind in the words of the API server, if it would find it."""
+    if kind.definition:
+        try:
+            pruning.prune({"metadata": raw}, structures.of_definition(kind.definition))
+        except pruning.MistypedError as error:
+            return str(error)
+    return ""

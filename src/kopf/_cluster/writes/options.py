@@ -1,0 +1,63 @@
+"""
+How to write: the options of creations, updates, and patches, and those of deletions.
+"""
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+#: Who writes if it is nobody from outside.
+CONTROLLER: Final = "kube-controller-manager"
+
+FOREGROUND: Final = "foregroundDeletion"
+ORPHAN: Final = "orphan"
+
+
+class Preconditions(msgspec.Struct):
+    """What must be so for a deletion to happen."""
+
+    uid: str | None = None
+    resourceVersion: str | None = None
+
+
+class DeleteOptions(msgspec.Struct):
+    """The options of a deletion, as in `meta/v1`."""
+
+    gracePeriodSeconds: int | None = None
+    preconditions: Preconditions | None = None
+    orphanDependents: bool | None = None
+    propagationPolicy: str | None = None
+    dryRun: list[str] | None = None
+
+    @property
+    def finalizer(self) -> str | None:
+        """The finalizer by which the garbage collector knows what to do with the dependents."""
+        if self.propagationPolicy == "Foreground":
+            return FOREGROUND
+        if self.propagationPolicy == "Orphan" or self.orphanDependents:
+            return ORPHAN
+        return None
+
+
+class WriteOptions(msgspec.Struct, frozen=True):
+    """How to write: for real or not, and what to do about unknown fields."""
+
+    dry_run: bool = False
+    strict: bool = False
+    """Whether unknown and repeated fields are refused."""
+    repeated: tuple[str, ...] = ()
+    """Notes about the fields that are more than once in what was sent."""
+    warnings: list[str] | None = None
+    """Where to add the warnings about unknown fields; absent if nobody wants them."""
+    manager: str = CONTROLLER
+    """Who writes, as they call themselves."""
+    agent: str = ""
+    """Which program writes, if they do not tell."""
+    applied: bool = False
+    """Whether the managed fields are settled already."""
+    patching: bool = False
+    """Whether the new state is made by a patch, so that it is the patch to blame for what is wrong."""
+
+
+DEFAULT: Final = WriteOptions()

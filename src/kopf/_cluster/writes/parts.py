@@ -1,0 +1,112 @@
+"""
+Which part of an object a write may change: all but the status, only the status, or what another subresource is for.
+
+The rest is taken from the previous state, whatever the client sends: see "Subresources" of the API conventions.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ..kinds.kind import Kind, Obj
+
+_DECISIONS: Final = frozenset({"Approved", "Denied"})
+
+
+def take(kind: Kind, subresource: str, old: Obj, new: Obj) -> Obj:
+    """Give the new state with only that taken which the (sub)resource is for; the metadata are settled elsewhere."""
+    if not subresource or subresource not in _TAKERS:
+        if kind.has_status:
+            copy_field(old, new, "status")
+        return new
+    result = _TAKERS[subresource](kind, old, new)
+    result["metadata"] = _take_metadata(old["metadata"], new.get("metadata"))
+    return result
+
+
+def _take_metadata(old: Obj, wanted: Any) -> Obj:
+    """Take nothing but the version and the identity that the new state is based on."""
+    metadata = dict(old)
+    if isinstance(wanted, dict):
+        metadata["resourceVersion"] = wanted.get("resourceVersion")
+        metadata["uid"] = wanted.get("uid") or metadata["uid"]
+        copy_field(wanted, metadata, "managedFields")
+    return metadata
+
+
+def _take_status(kind: Kind, old: Obj, new: Obj) -> Obj:
+    result = dict(old)
+    copy_field(new, result, "status")
+    if kind.bucket == "certificatesigningrequests.certificates.k8s.io" and isinstance(result.get("status"), dict):
+        others = [item for item in _conditions(result) if item.get("type") not in _DECISIONS]
+        decisions = [item for item in _conditions(old) if item.get("type") in _DECISIONS]
+        result["status"] = {**result["status"], "conditions": decisions + others}
+        if not result["status"]["conditions"]:
+            del result["status"]["conditions"]
+    return result
+
+
+def _take_approval(kind: Kind, old: Obj, new: Obj) -> Obj:
+    """Only the conditions are taken: whether a certificate is approved or denied."""
+    conditions = _conditions(new)
+    status = {name: value for name, value in (old.get("status") or {}).items() if name != "conditions"}
+    return {**old, "status": {**status, "conditions": conditions} if conditions else status}
+
+
+def _take_finalizers(kind: Kind, old: Obj, new: Obj) -> Obj:
+    """Only the finalizers in the spec are taken: those of namespaces."""
+    spec, wanted = dict(old.get("spec") or {}), new.get("spec")
+    copy_field(wanted if isinstance(wanted, dict) else {}, spec, "finalizers")
+    return {**old, "spec": spec}
+
+
+def _take_binding(kind: Kind, old: Obj, new: Obj) -> Obj:
+    """It is made by the server itself: both the node and the condition are taken."""
+    return new
+
+
+def _take_ephemeral_containers(kind: Kind, old: Obj, new: Obj) -> Obj:
+    spec, wanted = dict(old.get("spec") or {}), new.get("spec")
+    copy_field(wanted if isinstance(wanted, dict) else {}, spec, "ephemeralContainers")
+    return {**old, "spec": spec}
+
+
+def _take_sizes(kind: Kind, old: Obj, new: Obj) -> Obj:
+    """Only the resources of the containers are taken."""
+    spec, wanted = dict(old.get("spec") or {}), new.get("spec")
+    for field in ("containers", "initContainers"):
+        sizes = {item.get("name"): item for item in _dicts(wanted.get(field) if isinstance(wanted, dict) else None)}
+        if field in spec:
+            spec[field] = [_resize(item, sizes.get(item.get("name"), {})) for item in _dicts(spec[field])]
+    return {**old, "spec": spec}
+
+
+def _resize(container: Obj, wanted: Obj) -> Obj:
+    return {**container, **{name: wanted[name] for name in ("resources", "resizePolicy") if name in wanted}}
+
+
+def _dicts(value: Any) -> list[Obj]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _conditions(obj: Obj) -> list[Obj]:
+    status = obj.get("status")
+    return _dicts(status.get("conditions")) if isinstance(status, dict) else []
+
+
+def copy_field(source: Obj, target: Obj, field: str) -> None:
+    """Let the field be the same in both; nulls and absent fields are the same thing."""
+    if source.get(field) is None:
+        target.pop(field, None)
+    else:
+        target[field] = source[field]
+
+
+_TAKERS: Final[dict[str, Callable[[Kind, Obj, Obj], Obj]]] = {
+    "status": _take_status,
+    "approval": _take_approval,
+    "binding": _take_binding,
+    "finalize": _take_finalizers,
+    "ephemeralcontainers": _take_ephemeral_containers,
+    "resize": _take_sizes,
+}

@@ -1,0 +1,55 @@
+"""
+Patches that need to know nothing of kinds: plain functions from the old JSON document to the new one.
+
+The old document is never modified, and the parts that a patch does not touch are shared by both: that makes
+patches cheap and comparisons of the old and the new documents cheaper.
+
+* JSON merge-patch: RFC 7386.
+* JSON-patch: RFC 6902, by the ``jsonpatch`` library.
+
+The strategic merge-patches are apart, in `strategic`: they are for built-in kinds only.
+"""
+from __future__ import annotations
+
+from typing import Any, Final
+
+import jsonpatch
+import jsonpointer
+
+from .. import codec, statuses
+
+MERGE: Final = "application/merge-patch+json"
+JSON: Final = "application/json-patch+json"
+STRATEGIC: Final = "application/strategic-merge-patch+json"
+APPLY: Final = "application/apply-patch+yaml"
+
+MAX_OPERATIONS: Final = 10_000  # as in kube-apiserver
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """Apply a JSON merge-patch as in RFC 7386."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict):
+            result[key] = merge_patch(result.get(key), value)
+        else:
+            result[key] = value
+    return result
+
+
+def json_patch(target: Any, operations: Any) -> Any:
+    """Apply a JSON-patch as in RFC 6902; refuse as kube-apiserver does: 400 for no patch, 422 for a misfit."""
+    if not isinstance(operations, list) or not all(isinstance(item, dict) for item in operations):
+        raise statuses.bad_request("json: cannot unmarshal the body into a JSON-patch, a list of operations")
+    if len(operations) > MAX_OPERATIONS:
+        raise statuses.too_large("The allowed maximum operations in a JSON patch is "
+                                 f"{MAX_OPERATIONS}, got {len(operations)}")
+    copy = codec.decode(codec.encode(target))  # several times faster than a deep copy
+    try:
+        return jsonpatch.JsonPatch(operations).apply(copy, in_place=True)
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError, ValueError):
+        raise statuses.unprocessable() from None

@@ -1,0 +1,124 @@
+"""
+The OpenAPI documents, as they are, and as ``kubectl`` understands them.
+"""
+from __future__ import annotations
+
+import pathlib
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from kopf._cluster import LocalCluster
+from kopf._cluster.api.openapi_protobuf import encode
+from tests.cluster.conftest import Client, make_definition
+from tests.cluster.test_kubectl import Kubectl
+
+POD = "io.k8s.api.core.v1.Pod"
+PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+SPEC = {"type": "object", "description": "What is wanted.",
+        "properties": {"size": {"type": "integer", "description": "How much.", "minimum": 1, "nullable": True},
+                       "any": {"x-kubernetes-preserve-unknown-fields": True}}}
+
+
+async def test_each_version_of_a_group_has_its_document(client: Client) -> None:
+    index = (await client.get("/openapi/v3"))["paths"]
+    assert {"api/v1", "apis/apps/v1", "apis/autoscaling/v2"} <= set(index)
+    for path in ("api/v1", "apis/apps/v1"):
+        document = await client.get(index[path]["serverRelativeURL"])
+        assert document["openapi"] == "3.0.0"
+        schemas = document["components"]["schemas"]
+        for operations in document["paths"].values():
+            for reference in re.findall(r"#/components/schemas/([^'\"]+)", str(operations)):
+                assert reference in schemas
+
+
+async def test_builtin_kinds_have_their_schemas(client: Client) -> None:
+    document = await client.get("/openapi/v3/api/v1")
+    assert document["components"]["schemas"][POD]["x-kubernetes-group-version-kind"] == [
+        {"group": "", "version": "v1", "kind": "Pod"}]
+    containers = document["components"]["schemas"]["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]
+    assert (containers["x-kubernetes-patch-strategy"], containers["x-kubernetes-patch-merge-key"]) == ("merge", "name")
+    parameters = document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]["parameters"]
+    assert "fieldValidation" in {parameter["name"] for parameter in parameters}
+    assert "/api/v1/bindings" not in document["paths"]
+
+
+async def test_documents_follow_the_definitions(client: Client, cluster: LocalCluster) -> None:
+    assert "apis/example.com/v1" not in (await client.get("/openapi/v3"))["paths"]
+    cluster.apply(make_definition(spec=SPEC))
+    before = (await client.get("/openapi/v3"))["paths"]["apis/example.com/v1"]["serverRelativeURL"]
+    schema = (await client.get(before))["components"]["schemas"]["com.example.v1.Kex"]
+    assert schema["properties"]["spec"] == SPEC
+    cluster.apply(make_definition(spec={**SPEC, "description": "What is needed."}))
+    after = (await client.get("/openapi/v3"))["paths"]["apis/example.com/v1"]["serverRelativeURL"]
+    assert after != before
+    schema = (await client.get(after))["components"]["schemas"]["com.example.v1.Kex"]
+    assert schema["properties"]["spec"]["description"] == "What is needed."
+
+
+async def test_the_old_dialect_leaves_out_what_it_does_not_know(client: Client, cluster: LocalCluster) -> None:
+    cluster.apply(make_definition(spec=SPEC))
+    definitions = (await client.get("/openapi/v2"))["definitions"]
+    assert POD in definitions
+    assert definitions["com.example.v1.Kex"]["properties"]["spec"]["properties"]["size"] == {
+        "type": "integer", "description": "How much."}
+
+
+async def test_the_binary_form_is_of_its_own_type(client: Client) -> None:
+    reply = await client.call("GET", "/openapi/v2", headers={"Accept": PROTOBUF})
+    assert reply.status == 200
+    assert reply.headers["Content-Type"] == PROTOBUF.replace("@", ".")
+    assert POD.encode() in reply.body
+
+
+def test_the_wire_format() -> None:
+    document = {"swagger": "2.0", "info": {"title": "T", "version": "V"}, "paths": {},
+                "definitions": {"n": {"type": "object", "required": ["a"], "x-y": ["z"]}}}
+    schema = b"\x9a\x01\x01a" + b"\xb2\x01\x08\x0a\x06object" + b"\xfa\x01\x0c\x0a\x03x-y\x12\x05\x12\x03" + b'["z"]'
+    schema = schema.replace(b"\x12\x05\x12\x03", b"\x12\x07\x12\x05").replace(b"\xfa\x01\x0c", b"\xfa\x01\x0e")
+    named = b"\x0a\x01n\x12" + bytes([len(schema)]) + schema
+    definitions = b"\x0a" + bytes([len(named)]) + named
+    assert encode(document) == (b"\x0a\x032.0" + b"\x12\x06\x0a\x01T\x12\x01V" + b"\x42\x00"
+                                + b"\x4a" + bytes([len(definitions)]) + definitions)
+
+
+@pytest.fixture
+def k(kubectl: str, tmp_path: pathlib.Path) -> Iterator[Kubectl]:
+    with LocalCluster(bare=True) as cluster:
+        cluster.apply(make_definition(spec=SPEC))
+        yield Kubectl(kubectl, cluster, tmp_path)
+
+
+@pytest.mark.parametrize("options", [(), ("--output", "plaintext-openapiv2")])
+def test_fields_are_explained(k: Kubectl, options: tuple[str, ...]) -> None:
+    assert "List of containers belonging to the pod" in k("explain", "pod.spec.containers", *options)
+    assert "How much." in k("explain", "kex.spec.size", *options)
+    assert "ownerReferences" in k("explain", "kex.metadata", *options)
+
+
+def test_differences_are_shown_and_applied(k: Kubectl) -> None:
+    def make(*containers: str) -> str:
+        spec = {"containers": [dict(zip(("name", "image"), item.split("="), strict=True)) for item in containers]}
+        return k.write("template.yaml", {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "p"},
+                                         "template": {"spec": spec}})
+    k("apply", "-f", make("a=x", "b=x"))
+    path = make("b=z", "a=x")
+    difference = k.run("diff", "-f", path).stdout
+    assert "image: z" in difference
+    assert not re.search(r"^[-+] +resourceVersion", difference, re.MULTILINE)
+    k("apply", "-f", path)
+    spec = k.json("get", "podtemplate", "p")["template"]["spec"]
+    assert [(item["name"], item["image"]) for item in spec["containers"]] == [("b", "z"), ("a", "x")]
+    assert k.run("diff", "-f", path).returncode == 0
+
+
+def test_unknown_fields_are_refused(k: Kubectl) -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "alien": 1},
+           "spec": {"containers": [{"name": "a", "image": "x", "alien": 1}]}}
+    assert k.fail("apply", "--validate=strict", "-f", k.write("pod.yaml", pod)).endswith(
+        'Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "metadata.alien", '
+        'unknown field "spec.containers[0].alien"')
+    done = k.run("apply", "--validate=warn", "-f", k.write("pod.yaml", pod))
+    assert done.returncode == 0
+    assert 'Warning: unknown field "spec.containers[0].alien"' in done.stderr

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.cluster.conftest import CRDS, KEXES, TIMEOUT, Client, causes, make_definition, make_kex
+
+
+async def wait_established(client: Client, name: str = "kexes.example.com") -> Any:
+    async with asyncio.timeout(TIMEOUT):
+        while True:
+            definition = await client.get(f"{CRDS}/{name}")
+            if definition["status"]["conditions"]:
+                return definition
+            await asyncio.sleep(0)
+
+
+async def test_defined_kinds_are_served_at_once(client: Client) -> None:
+    assert (await client.call("GET", KEXES)).status == 404
+    await client.create(CRDS, make_definition())
+    await client.create(KEXES, make_kex())
+
+
+async def test_definitions_are_completed_and_established(client: Client) -> None:
+    await client.create(CRDS, make_definition())
+    definition = await wait_established(client)
+    names = {"plural": "kexes", "singular": "kex", "kind": "Kex", "listKind": "KexList"}
+    assert definition["spec"]["names"] == names
+    assert definition["spec"]["conversion"] == {"strategy": "None"}
+    assert definition["status"]["acceptedNames"] == names
+    assert definition["status"]["storedVersions"] == ["v1"]
+    conditions = {item["type"]: item["status"] for item in definition["status"]["conditions"]}
+    assert conditions == {"NamesAccepted": "True", "Established": "True"}
+
+
+@pytest.mark.parametrize(("path", "value", "expected"), [
+    (["metadata", "name"], "x.example.com", [("metadata.name", "FieldValueInvalid")]),
+    (["spec", "scope"], "Galaxy", [("spec.scope", "FieldValueNotSupported")]),
+    (["spec", "scope"], "", [("spec.scope", "FieldValueRequired")]),
+    (["spec", "versions"], [], [("spec.versions", "FieldValueRequired")]),
+    (["spec", "versions"], 5, [("spec", "FieldValueTypeInvalid")]),
+    (["spec", "versions", 0, "storage"], False, [("spec.versions", "FieldValueInvalid")]),
+    (["spec", "versions", 0, "schema"], None, [("spec.versions[0].schema.openAPIV3Schema", "FieldValueRequired")]),
+    (["spec", "versions", 0, "schema", "openAPIV3Schema"], {"type": "string"},
+     [("spec.versions[0].schema.openAPIV3Schema.type", "FieldValueInvalid")]),
+    (["spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec"], {},
+     [("spec.versions[0].schema.openAPIV3Schema.properties[spec].type", "FieldValueRequired")]),
+    (["spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec"], {"type": "text"},
+     [("spec.versions[0].schema.openAPIV3Schema.properties[spec].type", "FieldValueNotSupported")]),
+    (["spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec"],
+     {"type": "string", "pattern": "("},
+     [("spec.versions[0].schema.openAPIV3Schema.properties[spec].pattern", "FieldValueInvalid")]),
+    (["spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec"],
+     {"type": "integer", "minimum": "many"}, [("spec", "FieldValueTypeInvalid")]),
+    (["spec", "versions", 0, "additionalPrinterColumns"], [{"name": "A", "type": "string", "jsonPath": ".a["}],
+     [("spec.versions[0].additionalPrinterColumns[0].jsonPath", "FieldValueInvalid")]),
+    (["spec", "conversion"], {"strategy": "Other"}, [("spec.conversion.strategy", "FieldValueNotSupported")]),
+    (["spec", "names", "shortNames"], "kx", [("spec", "FieldValueTypeInvalid")]),
+])
+async def test_wrong_definitions_are_invalid(
+        client: Client, path: list[Any], value: Any, expected: list[tuple[str, str]],
+) -> None:
+    definition: Any = make_definition()
+    place = definition
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    reply = await client.call("POST", CRDS, json=definition)
+    assert causes(reply) == expected
+    assert (await client.call("GET", KEXES)).status == 404
+
+
+async def test_the_scope_is_immutable(client: Client) -> None:
+    await client.create(CRDS, make_definition())
+    reply = await client.send_patch(f"{CRDS}/kexes.example.com", {"spec": {"scope": "Cluster"}})
+    assert causes(reply) == [("spec.scope", "FieldValueInvalid")]
+
+
+async def test_cluster_wide_kinds(client: Client) -> None:
+    await client.create(CRDS, make_definition(scope="Cluster"))
+    obj = await client.create("/apis/example.com/v1/kexes", make_kex())
+    assert "namespace" not in obj["metadata"]
+    assert (await client.call("GET", KEXES)).status == 404
+
+
+async def test_schemas_are_enforced(client: Client) -> None:
+    await client.create(CRDS, make_definition(spec={
+        "type": "object", "required": ["size"],
+        "properties": {"size": {"type": "integer", "minimum": 1}, "color": {"type": "string", "default": "red"}},
+    }))
+    obj = await client.create(KEXES, make_kex(spec={"size": 1, "alien": True}))
+    assert obj["spec"] == {"size": 1, "color": "red"}
+    reply = await client.send_patch(f"{KEXES}/one", {"spec": {"size": 0}})
+    assert causes(reply) == [("spec.size", "FieldValueInvalid")]
+    assert reply.body["message"] == ('Kex.example.com "one" is invalid: spec.size: Invalid value: 0: '
+                                     "spec.size in body should be greater than or equal to 1")
+    reply = await client.call("POST", KEXES, json=make_kex("two"))
+    assert causes(reply) == [("spec.size", "FieldValueRequired")]
+    assert await client.get(f"{KEXES}/one") == obj
+
+
+async def test_unknown_fields_are_warned_of_or_refused(client: Client) -> None:
+    await client.create(CRDS, make_definition(spec={"type": "object", "properties": {}}))
+    reply = await client.call("POST", KEXES, json=make_kex(spec={'al"ien\n': 1}))
+    assert reply.status == 201
+    assert reply.headers["Warning"].startswith('299 - "unknown field ')
+    reply = await client.call("POST", f"{KEXES}?fieldValidation=Strict", json=make_kex("two", spec={"alien": 1}))
+    assert reply.status == 400
+    assert reply.body["message"] == ('Kex in version "v1" cannot be handled as a Kex: '
+                                     'strict decoding error: unknown field "spec.alien"')
+    reply = await client.call("POST", f"{KEXES}?fieldValidation=Ignore", json=make_kex("two", spec={"alien": 1}))
+    assert reply.status == 201
+    assert "Warning" not in reply.headers
+    assert (await client.call("POST", f"{KEXES}?fieldValidation=Nosuch", json=make_kex("three"))).status == 422
+
+
+async def test_versions_show_the_same_objects(client: Client) -> None:
+    definition = make_definition()
+    definition["spec"]["versions"].append(
+        {**definition["spec"]["versions"][0], "name": "v2beta1", "storage": False})
+    definition["spec"]["versions"].append(
+        {**definition["spec"]["versions"][0], "name": "v0", "storage": False, "served": False})
+    await client.create(CRDS, definition)
+    await client.create(KEXES, make_kex(spec={"a": 1}))
+    newer = KEXES.replace("/v1/", "/v2beta1/")
+    obj = await client.get(f"{newer}/one")
+    assert (obj["apiVersion"], obj["spec"]) == ("example.com/v2beta1", {"a": 1})
+    async with client.watch(newer) as stream:
+        event = await stream.next()
+        assert event is not None
+        assert event["object"]["apiVersion"] == "example.com/v2beta1"
+    assert (await client.call("GET", KEXES.replace("/v1/", "/v0/"))).status == 404
+
+
+async def test_changed_definitions_apply_to_new_writes(client: Client) -> None:
+    await client.create(CRDS, make_definition())
+    await client.create(KEXES, make_kex(spec={"a": 1}))
+    path = f"{CRDS}/kexes.example.com"
+    definition = await wait_established(client)
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = {
+        "type": "object", "properties": {"b": {"type": "string"}}}
+    assert (await client.call("PUT", path, json=definition)).status == 200
+    assert (await client.get(f"{KEXES}/one"))["spec"] == {"a": 1}
+    assert (await client.patch(f"{KEXES}/one", {"spec": {"b": "x"}}))["spec"] == {"b": "x"}
+    assert (await client.get(path))["status"]["conditions"]
+
+
+async def test_deleted_definitions_take_their_objects(client: Client) -> None:
+    await client.create(CRDS, make_definition())
+    await client.create(KEXES, make_kex())
+    answer = await client.delete(f"{CRDS}/kexes.example.com")
+    assert answer["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
+    await client.wait_gone(f"{CRDS}/kexes.example.com")
+    assert (await client.call("GET", KEXES)).status == 404
+    await client.create(CRDS, make_definition())
+    assert (await client.get(KEXES))["items"] == []
+
+
+async def test_finalizers_of_objects_hold_the_definition(client: Client) -> None:
+    await client.create(CRDS, make_definition())
+    await client.create(KEXES, make_kex(metadata={"finalizers": ["a/b"]}))
+    await client.delete(f"{CRDS}/kexes.example.com")
+    async with asyncio.timeout(TIMEOUT):
+        while "deletionTimestamp" not in (await client.get(f"{KEXES}/one"))["metadata"]:
+            await asyncio.sleep(0)
+    reply = await client.call("POST", KEXES, json=make_kex("two"))
+    assert reply.status == 405
+    assert reply.body["message"] == "create not allowed while custom resource definition is terminating"
+    conditions = (await client.get(f"{CRDS}/kexes.example.com"))["status"]["conditions"]
+    assert {"Terminating": "True"}.items() <= {item["type"]: item["status"] for item in conditions}.items()
+    await client.patch(f"{KEXES}/one", {"metadata": {"finalizers": []}})
+    await client.wait_gone(f"{CRDS}/kexes.example.com")
+
+
+@pytest.mark.parametrize(("field", "reason"), [
+    ({"type": "string", "default": 0.5}, "FieldValueTypeInvalid"),
+    ({"type": "integer", "minimum": 3, "default": 1}, "FieldValueInvalid"),
+    ({"type": "string", "enum": ["a"], "default": "b"}, "FieldValueNotSupported"),
+    ({"type": "object", "properties": {"a": {"type": "string"}}, "default": {"b": 1}}, "FieldValueInvalid"),
+])
+async def test_defaults_must_fit_the_schema(client: Client, field: dict[str, Any], reason: str) -> None:
+    spec = {"type": "object", "properties": {"a": field}}
+    reply = await client.call("POST", CRDS, json=make_definition(spec=spec))
+    path = "spec.versions[0].schema.openAPIV3Schema.properties[spec].properties[a].default"
+    assert causes(reply) == [(path, reason)]
+
+
+async def test_names_are_accepted_once(client: Client) -> None:
+    await client.create(CRDS, make_definition())
+    other = make_definition("kexen")
+    other["spec"]["names"]["shortNames"] = ["kexes"]
+    await client.create(CRDS, other)
+    conditions = await wait_for_conditions(client, "kexen.example.com")
+    assert [(item["type"], item["status"], item["reason"]) for item in conditions] == [
+        ("NamesAccepted", "False", "SingularConflict"), ("Established", "False", "NotAccepted")]
+    assert conditions[0]["message"] == '"kex" is already in use'
+    assert (await client.call("GET", KEXES.replace("kexes", "kexen"))).status == 404
+    await client.delete(f"{CRDS}/kexes.example.com")
+    await client.wait_gone(f"{CRDS}/kexes.example.com")
+    async with asyncio.timeout(TIMEOUT):
+        while (await client.call("GET", KEXES.replace("kexes", "kexen"))).status != 200:
+            await asyncio.sleep(0.001)
+        while (await wait_for_conditions(client, "kexen.example.com"))[1]["status"] != "True":
+            await asyncio.sleep(0.001)
+
+
+async def wait_for_conditions(client: Client, name: str) -> Any:
+    async with asyncio.timeout(TIMEOUT):
+        while not (conditions := (await client.get(f"{CRDS}/{name}"))["status"]["conditions"]):
+            await asyncio.sleep(0.001)
+    return conditions
+
+
+async def test_versions_with_objects_must_stay(client: Client) -> None:
+    definition = make_definition()
+    await client.create(CRDS, definition)
+    await wait_for_conditions(client, "kexes.example.com")
+    versions = [{**definition["spec"]["versions"][0], "name": "v2"}]
+    reply = await client.send_patch(f"{CRDS}/kexes.example.com", {"spec": {"versions": versions}})
+    assert causes(reply) == [("status.storedVersions[0]", "FieldValueInvalid")]
+
+
+@pytest.mark.parametrize("field", ["selectableFields", "additionalPrinterColumns"])
+async def test_paths_are_required(client: Client, field: str) -> None:
+    definition = make_definition()
+    definition["spec"]["versions"][0][field] = [{"name": "x", "type": "string"}]
+    reply = await client.call("POST", CRDS, json=definition)
+    assert (f"spec.versions[0].{field}[0].jsonPath", "FieldValueRequired") in causes(reply)
+
+
+@pytest.mark.parametrize(("conversion", "status"), [({}, 422), (None, 201), ({"strategy": "None"}, 201)])
+async def test_conversion_is_none_by_default(client: Client, conversion: Any, status: int) -> None:
+    definition = make_definition()
+    definition["spec"]["conversion"] = conversion
+    reply = await client.call("POST", CRDS, json=definition)
+    assert reply.status == status
+    if status == 422:
+        assert causes(reply) == [("spec.conversion.strategy", "FieldValueRequired")]
+    else:
+        assert reply.body["spec"]["conversion"] == {"strategy": "None"}

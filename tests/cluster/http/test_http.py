@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kopf._cluster import LocalCluster
+from tests.cluster.conftest import CONFIG_MAPS, Client, connect, make_config_map
+
+
+@pytest.mark.parametrize("headers", [
+    {"Authorization": "Bearer wrong"}, {"Authorization": ""}, {"Authorization": "Basic eDp5"},
+])
+async def test_wrong_tokens_are_unauthorized(client: Client, headers: dict[str, str]) -> None:
+    for method, path in [("GET", CONFIG_MAPS), ("GET", "/nosuch"), ("POST", "/_kopf/compact"), ("GET", "/api")]:
+        reply = await client.call(method, path, headers=headers)
+        assert reply.status == 401
+        assert reply.body == {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                              "message": "Unauthorized", "reason": "Unauthorized", "code": 401}
+    assert (await client.call("GET", "/readyz", headers=headers)).status == 200
+
+
+@pytest.mark.parametrize("path", [
+    "/nosuch", "/api/v9", "/api/v1/nosuch", "/apis/nosuch", "/apis/apps/v9/deployments", "/apis/apps",
+    "/api/v1/namespaces/default/configmaps/one/nosuch", "/api/v1/namespaces/default/configmaps/one/a/b/c",
+    "/api//v1", "/api/v1/namespaces//configmaps", "/apis//v1/pods", "/api/v1/namespaces/default/nosuch",
+])
+async def test_unknown_paths_are_not_found(client: Client, path: str) -> None:
+    reply = await client.call("POST", path, json={}) if path == "/apis/apps" else await client.call("GET", path)
+    assert reply.status in (404, 405)
+    assert reply.body["kind"] == "Status"
+    if reply.status == 404:
+        assert reply.body["message"] == "the server could not find the requested resource"
+
+
+@pytest.mark.parametrize(("method", "path"), [
+    ("POST", f"{CONFIG_MAPS}/one"), ("PUT", CONFIG_MAPS), ("PATCH", CONFIG_MAPS), ("OPTIONS", CONFIG_MAPS),
+    ("TRACE", CONFIG_MAPS), ("DELETE", "/version"), ("POST", "/apis"),
+    ("DELETE", "/api/v1/namespaces/default/pods/one/status"), ("QUERY", CONFIG_MAPS),
+    ("GET", "/api/v1/namespaces/default/serviceaccounts/one/token"),
+    ("GET", "/api/v1/namespaces/default/pods/one/eviction"), ("GET", "/api/v1/namespaces/default/bindings"),
+    ("POST", "/api/v1/componentstatuses"), ("GET", "/api/v1/componentstatuses?watch=1"),
+    ("DELETE", "/api/v1/namespaces"), ("GET", "/apis/authorization.k8s.io/v1/subjectaccessreviews"),
+    ("POST", "/apis/apps/v1/namespaces/default/deployments/one/scale"),
+    ("GET", "/api/v1/namespaces/default/finalize"),
+])
+async def test_other_methods_are_not_allowed(client: Client, method: str, path: str) -> None:
+    reply = await client.call(method, path, json=make_config_map())
+    assert reply.status == 405
+    assert reply.body["reason"] == "MethodNotAllowed"
+
+
+@pytest.mark.parametrize("path", ["pods/one/log", "pods/one/exec", "pods/one/attach", "pods/one/proxy/a/b",
+                                  "pods/one/portforward", "services/one/proxy"])
+async def test_what_is_not_supported_is_said_so(client: Client, path: str) -> None:
+    reply = await client.call("GET", f"/api/v1/namespaces/default/{path}")
+    assert reply.status == 501
+    assert reply.body["reason"] == "NotImplemented"
+    assert "is not supported by the local cluster" in reply.body["message"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"5", b"null", b"\xff\xfe", b'{"a":1}', b"[" * 100_000,
+                                  b'{"kind": 5, "apiVersion": []}', b'{"metadata":"x"}', b"{}}"])
+@pytest.mark.parametrize(("method", "path", "content_type"), [
+    ("POST", CONFIG_MAPS, "application/json"),
+    ("POST", CONFIG_MAPS, "application/yaml"),
+    ("POST", CONFIG_MAPS, "application/vnd.kubernetes.protobuf"),
+    ("PUT", f"{CONFIG_MAPS}/one", "application/json"),
+    ("PATCH", f"{CONFIG_MAPS}/one", "application/merge-patch+json"),
+    ("PATCH", f"{CONFIG_MAPS}/one", "application/json-patch+json"),
+    ("PATCH", f"{CONFIG_MAPS}/one", "application/strategic-merge-patch+json"),
+    ("DELETE", f"{CONFIG_MAPS}/two", "application/json"),
+])
+async def test_malformed_bodies_are_refused(
+        client: Client, cluster: LocalCluster, method: str, path: str, content_type: str, body: bytes,
+) -> None:
+    cluster.apply(make_config_map("one"))
+    reply = await client.call(method, path, data=body, headers={"Content-Type": content_type})
+    assert reply.status in (200, 400, 404, 422)
+    if reply.status == 200:
+        assert method == "PATCH"  # some of them are patches that change nothing
+        assert reply.body["metadata"]["name"] == "one"
+    else:
+        assert reply.body["kind"] == "Status"
+        assert reply.body["message"]
+
+
+async def test_bad_json_is_told_as_by_the_api_server(client: Client) -> None:
+    reply = await client.call("POST", CONFIG_MAPS, data=b"{nope", headers={"Content-Type": "application/json"})
+    assert reply.status == 400
+    assert reply.body["reason"] == "BadRequest"
+    assert reply.body["message"].startswith(
+        "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; "
+        "json parse error: ")
+    assert reply.body["message"].endswith("(7b6e6f7065)")
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/xml", "application/cbor"])
+async def test_unknown_content_types_are_refused(client: Client, content_type: str) -> None:
+    reply = await client.call("POST", CONFIG_MAPS, data=b"{}", headers={"Content-Type": content_type})
+    assert reply.status == 415
+    assert reply.body["reason"] == "UnsupportedMediaType"
+
+
+@pytest.mark.parametrize(("garbage", "answered"), [
+    (b"\r\n\r\n", False), (b"\x00" * 100, False), (b"GET /api HT", False), (b"GET\r\n\r\n", True),
+    (b"POST /api HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", True),
+    (b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", True),
+])
+async def test_broken_http_does_not_break_the_server(
+        client: Client, cluster: LocalCluster, garbage: bytes, answered: bool,
+) -> None:
+    context = ssl.create_default_context(cadata=cluster.ca_data.decode())
+    host, _, port = cluster.url.removeprefix("https://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
+    writer.write(garbage)
+    if answered:
+        assert (await reader.readline()).startswith(b"HTTP/1.")
+    else:
+        await writer.drain()
+    writer.close()
+    await writer.wait_closed()
+    assert (await client.get("/version"))["minor"] == "36"
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+        st.sampled_from(["metadata", "spec", "status", "data", "name", "labels", "finalizers", "names", "versions",
+                         "ownerReferences", "containers", "uid", "x"]), inner, max_size=4),
+    max_leaves=15)
+paths = st.lists(st.sampled_from(["api", "apis", "v1", "apps", "namespaces", "default", "pods", "configmaps", "nosuch",
+                                  "deployments", "status", "one", "..", "%2F", "%00", "%zz", "é",
+                                  "apiextensions.k8s.io",
+                                  "customresourcedefinitions", "_kopf", "faults", "openapi", "v3"]), max_size=8)
+content_types = st.sampled_from(["application/json", "application/merge-patch+json", "application/json-patch+json",
+                                 "application/strategic-merge-patch+json", "application/yaml", "x", ""])
+queries = st.dictionaries(
+    st.sampled_from(["limit", "continue", "resourceVersion", "labelSelector", "fieldSelector", "dryRun",
+                     "propagationPolicy", "fieldValidation", "resourceVersionMatch"]),
+    st.text(max_size=6), max_size=3)
+
+
+@given(st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE"]), paths, queries, content_types, json_values)
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+def test_whatever_is_sent_a_status_or_an_object_is_answered(
+        method: str, path: list[str], query: dict[str, str], content_type: str, body: Any,
+) -> None:
+    async def attempt() -> None:
+        async with LocalCluster() as cluster, connect(cluster) as client:
+            cluster.apply(make_config_map("one"))
+            reply = await client.call(method, "/" + "/".join(path), params=query, data=json.dumps(body).encode(),
+                                      headers={"Content-Type": content_type})
+            assert reply.status < 500 or reply.status in (501, 504) or reply.body["message"] in EXPECTED, reply
+            assert (await client.get("/version"))["minor"] == "36"
+    asyncio.run(attempt())
+
+
+EXPECTED = {"resourceVersion should not be set on objects to be created"}
+
+
+@given(json_values, st.sampled_from(["spec", "data", "metadata", "rules", "status"]), st.sampled_from([
+    ("ConfigMap", "v1", CONFIG_MAPS), ("Secret", "v1", "/api/v1/namespaces/default/secrets"),
+    ("Pod", "v1", "/api/v1/namespaces/default/pods"), ("Namespace", "v1", "/api/v1/namespaces"),
+    ("Event", "v1", "/api/v1/namespaces/default/events"),
+    ("Deployment", "apps/v1", "/apis/apps/v1/namespaces/default/deployments"),
+    ("CustomResourceDefinition", "apiextensions.k8s.io/v1", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"),
+]))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+def test_whatever_is_in_objects_they_are_accepted_or_refused(
+        value: Any, field: str, kind: tuple[str, str, str],
+) -> None:
+    async def attempt() -> None:
+        async with LocalCluster() as cluster, connect(cluster) as client:
+            obj = {"apiVersion": kind[1], "kind": kind[0], "metadata": {"name": "one"}, field: value}
+            reply = await client.call("POST", kind[2], json=obj)
+            assert reply.status in (201, 400, 403, 404, 409, 422) or reply.body["message"] in EXPECTED, reply
+            table = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+            assert (await client.call("GET", kind[2], headers=table)).status == 200
+            name = reply.body["metadata"]["name"] if reply.status == 201 else "one"
+            reply = await client.send_patch(f"{kind[2]}/{name}", {field: value, "metadata": {"labels": {"a": "b"}}},
+                                            "application/strategic-merge-patch+json")
+            assert reply.status in (200, 400, 404, 422), reply
+            reply = await client.call("DELETE", f"{kind[2]}/{name}")
+            assert reply.status in (200, 404), reply
+    asyncio.run(attempt())

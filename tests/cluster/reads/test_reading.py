@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kopf._cluster import LocalCluster
+from tests.cluster.conftest import CONFIG_MAPS, CRDS, Client, causes, make_config_map, make_definition, make_kex
+
+
+def names(listing: Any) -> list[str]:
+    return [item["metadata"]["name"] for item in listing["items"]]
+
+
+async def fill(client: Client, count: int) -> list[str]:
+    made = [f"cm{number:03}" for number in range(count)]
+    for name in made:
+        await client.create(CONFIG_MAPS, make_config_map(name, metadata={"labels": {"odd": str(int(name[2:]) % 2)}}))
+    return made
+
+
+async def test_lists_have_the_latest_version(client: Client) -> None:
+    empty = await client.get(CONFIG_MAPS)
+    assert empty == {"apiVersion": "v1", "kind": "ConfigMapList", "items": [],
+                     "metadata": {"resourceVersion": empty["metadata"]["resourceVersion"]}}
+    obj = await client.create(CONFIG_MAPS, make_config_map())
+    listing = await client.get(CONFIG_MAPS)
+    assert listing["metadata"]["resourceVersion"] == obj["metadata"]["resourceVersion"]
+
+
+async def test_items_of_builtin_lists_have_no_kinds_and_of_custom_ones_have(client: Client, kexes: str) -> None:
+    await client.create(CONFIG_MAPS, make_config_map())
+    await client.create(kexes, make_kex())
+    assert set((await client.get(CONFIG_MAPS))["items"][0]) == {"metadata"}
+    assert (await client.get(kexes))["items"][0]["kind"] == "Kex"
+    assert (await client.get(kexes))["kind"] == "KexList"
+
+
+async def test_lists_of_one_and_of_all_namespaces(client: Client) -> None:
+    await client.create(CONFIG_MAPS, make_config_map("a"))
+    await client.create("/api/v1/namespaces/kube-system/configmaps", make_config_map("b"))
+    assert names(await client.get(CONFIG_MAPS)) == ["a"]
+    assert names(await client.get("/api/v1/configmaps")) == ["a", "b"]
+    assert names(await client.get("/api/v1/namespaces/nosuch/configmaps")) == []
+
+
+async def test_selectors(client: Client) -> None:
+    await fill(client, 4)
+    assert names(await client.get(CONFIG_MAPS, params={"labelSelector": "odd=1"})) == ["cm001", "cm003"]
+    assert names(await client.get(CONFIG_MAPS, params={"fieldSelector": "metadata.name=cm002"})) == ["cm002"]
+    reply = await client.call("GET", CONFIG_MAPS, params={"fieldSelector": "data.x=1"})
+    assert reply.status == 400
+    assert reply.body["message"] == "field label not supported: data.x"
+
+
+async def test_selectors_by_fields_of_kinds(client: Client) -> None:
+    events = "/api/v1/namespaces/default/events"
+    for name in ("a", "b"):
+        await client.create(events, {"apiVersion": "v1", "kind": "Event", "metadata": {"name": f"ev-{name}"},
+                                     "involvedObject": {"name": name, "namespace": "default"},
+                                     "source": {"component": "me"}})
+    selector = "involvedObject.name=a,source=me,involvedObject.namespace=default"
+    assert names(await client.get(events, params={"fieldSelector": selector})) == ["ev-a"]
+
+
+async def test_selectable_fields_of_custom_kinds(client: Client) -> None:
+    await client.create(CRDS, make_definition(selectableFields=[{"jsonPath": ".spec.color"}]))
+    kexes = "/apis/example.com/v1/namespaces/default/kexes"
+    for name, color in [("a", "red"), ("b", "blue")]:
+        await client.create(kexes, make_kex(name, spec={"color": color}))
+    assert names(await client.get(kexes, params={"fieldSelector": "spec.color=red"})) == ["a"]
+
+
+async def test_pages_show_one_moment(client: Client) -> None:
+    made = await fill(client, 7)
+    first = await client.get(CONFIG_MAPS, params={"limit": "3"})
+    assert names(first) == made[:3]
+    assert first["metadata"]["remainingItemCount"] == 4
+
+    await client.delete(f"{CONFIG_MAPS}/{made[4]}")
+    await client.patch(f"{CONFIG_MAPS}/{made[5]}", {"data": {"new": "x"}})
+    await client.create(CONFIG_MAPS, make_config_map("cm004-later"))
+
+    second = await client.get(CONFIG_MAPS, params={"limit": "3", "continue": first["metadata"]["continue"]})
+    assert names(second) == made[3:6]
+    assert all("data" not in item for item in second["items"])
+    assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+    last = await client.get(CONFIG_MAPS, params={"limit": "3", "continue": second["metadata"]["continue"]})
+    assert names(last) == made[6:]
+    assert "continue" not in last["metadata"]
+
+
+async def test_pages_with_selectors(client: Client) -> None:
+    await fill(client, 6)
+    first = await client.get(CONFIG_MAPS, params={"limit": "2", "labelSelector": "odd=1"})
+    assert names(first) == ["cm001", "cm003"]
+    assert "remainingItemCount" not in first["metadata"]
+    params = {"limit": "2", "labelSelector": "odd=1", "continue": first["metadata"]["continue"]}
+    last = await client.get(CONFIG_MAPS, params=params)
+    assert names(last) == ["cm005"]
+    assert "continue" not in last["metadata"]
+
+
+async def test_pages_that_are_forgotten_expire(client: Client, cluster: LocalCluster) -> None:
+    made = await fill(client, 3)
+    first = await client.get(CONFIG_MAPS, params={"limit": "1"})
+    await client.delete(f"{CONFIG_MAPS}/{made[2]}")
+    cluster.faults.compact()
+    reply = await client.call("GET", CONFIG_MAPS, params={"limit": "1", "continue": first["metadata"]["continue"]})
+    assert reply.status == 410
+    assert reply.body["reason"] == "Expired"
+
+
+@pytest.mark.parametrize("params", [
+    {"limit": "x"}, {"resourceVersion": "-1"}, {"limit": "9" * 20}, {"continue": "garbage"}, {"resourceVersion": "x"},
+    {"labelSelector": "a==b,,"}, {"labelSelector": f"a={'b' * 64}"}, {"labelSelector": "a in (-)"},
+    {"fieldSelector": "metadata.name=a\\"}, {"fieldSelector": "metadata.name=a=b"},
+])
+async def test_wrong_parameters_are_bad_requests(client: Client, params: dict[str, str]) -> None:
+    assert (await client.call("GET", CONFIG_MAPS, params=params)).status == 400
+
+
+@pytest.mark.parametrize(("params", "field"), [
+    ({"resourceVersion": "1", "resourceVersionMatch": "Nosuch"}, "resourceVersionMatch"),
+    ({"resourceVersionMatch": "Exact"}, "resourceVersionMatch"),
+    ({"resourceVersionMatch": "Exact", "resourceVersion": "0"}, "resourceVersionMatch"),
+    ({"resourceVersionMatch": "Exact", "resourceVersion": "1", "continue": "x"}, "resourceVersionMatch"),
+    ({"sendInitialEvents": "true"}, "sendInitialEvents"),
+    ({"watch": "1", "resourceVersionMatch": "Exact"}, "resourceVersionMatch"),
+    ({"watch": "1", "sendInitialEvents": "true"}, "resourceVersionMatch"),
+    ({"watch": "1", "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}, "sendInitialEvents"),
+])
+async def test_options_that_do_not_fit_are_invalid(client: Client, params: dict[str, str], field: str) -> None:
+    reply = await client.call("GET", CONFIG_MAPS, params=params)
+    assert field in [name for name, _ in causes(reply)]
+    assert reply.body["message"].startswith('ListOptions.meta.k8s.io "" is invalid: ')
+
+
+async def test_negative_limits_are_none(client: Client) -> None:
+    await client.create(CONFIG_MAPS, make_config_map())
+    assert names(await client.get(CONFIG_MAPS, params={"limit": "-1"})) == ["one"]
+
+
+async def test_big_answers_are_compressed_for_those_who_want_it(client: Client) -> None:
+    for name in ("a", "b"):
+        await client.create(CONFIG_MAPS, make_config_map(name, data={"x": "y" * 100_000}))
+    for path, accepted, compressed in ((CONFIG_MAPS, "gzip", True), (CONFIG_MAPS, "identity", False),
+                                       (f"{CONFIG_MAPS}/a", "gzip", False)):
+        reply = await client.call("GET", path, headers={"Accept-Encoding": accepted})
+        assert (reply.headers.get("Content-Encoding") == "gzip") is compressed
+        assert (int(reply.headers["Content-Length"]) < 10_000) is compressed
+        assert reply.body["kind"] in ("ConfigMap", "ConfigMapList")
+
+
+async def test_versions_in_lists(client: Client, cluster: LocalCluster) -> None:
+    first = await client.create(CONFIG_MAPS, make_config_map("a"))
+    await client.create(CONFIG_MAPS, make_config_map("b"))
+    version = first["metadata"]["resourceVersion"]
+    exact = {"resourceVersion": version, "resourceVersionMatch": "Exact"}
+    assert names(await client.get(CONFIG_MAPS, params=exact)) == ["a"]
+    assert (await client.get(CONFIG_MAPS, params=exact))["metadata"]["resourceVersion"] == version
+    assert names(await client.get(CONFIG_MAPS, params={**exact, "resourceVersionMatch": "NotOlderThan"})) == ["a", "b"]
+    assert names(await client.get(CONFIG_MAPS, params={"resourceVersion": "0"})) == ["a", "b"]
+    future = await client.call("GET", CONFIG_MAPS, params={"resourceVersion": "999999"})
+    assert future.status == 504
+    assert future.body["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+    cluster.faults.compact()
+    assert (await client.call("GET", CONFIG_MAPS, params=exact)).status == 410
+
+
+async def test_cluster_wide_kinds_are_not_in_namespaces_and_vice_versa(client: Client) -> None:
+    assert (await client.call("GET", "/api/v1/namespaces/default/nodes")).status == 404
+    assert (await client.call("GET", "/api/v1/configmaps/one")).status == 404
+    reply = await client.call("POST", "/api/v1/configmaps", json=make_config_map())
+    assert reply.status == 405
+
+
+async def test_only_metadata_on_demand(client: Client) -> None:
+    await client.create(CONFIG_MAPS, make_config_map(data={"a": "b"}))
+    one = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
+    many = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"}
+    obj = await client.get(f"{CONFIG_MAPS}/one", headers=one)
+    assert (obj["kind"], obj["apiVersion"]) == ("PartialObjectMetadata", "meta.k8s.io/v1")
+    assert obj["metadata"]["name"] == "one"
+    assert "data" not in obj
+    listing = await client.get(CONFIG_MAPS, headers=many)
+    assert listing["kind"] == "PartialObjectMetadataList"
+    assert names(listing) == ["one"]
+
+
+@pytest.mark.parametrize("accept", ["*/*", "application/*", "", "application/vnd.kubernetes.protobuf,application/json",
+                                    "application/json;as=Table;v=v9;g=meta.k8s.io,application/json"])
+async def test_json_is_what_is_served(client: Client, accept: str) -> None:
+    assert (await client.get(CONFIG_MAPS, headers={"Accept": accept}))["kind"] == "ConfigMapList"
+
+
+@pytest.mark.parametrize("accept", ["text/html", "application/vnd.kubernetes.protobuf"])
+async def test_other_types_are_not_acceptable(client: Client, accept: str) -> None:
+    reply = await client.call("GET", CONFIG_MAPS, headers={"Accept": accept})
+    assert reply.status == 406
+    assert reply.body["reason"] == "NotAcceptable"

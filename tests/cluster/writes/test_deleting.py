@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from tests.cluster.conftest import CONFIG_MAPS, JSON, Client, causes, make_config_map, make_kex
+
+
+async def test_deleted_objects_are_gone(client: Client, kexes: str) -> None:
+    obj = await client.create(kexes, make_kex())
+    answer = await client.delete(f"{kexes}/one")
+    assert answer == {
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+        "details": {"name": "one", "group": "example.com", "kind": "kexes", "uid": obj["metadata"]["uid"]},
+    }
+    assert (await client.call("GET", f"{kexes}/one")).status == 404
+
+
+async def test_finalizers_hold_the_object(client: Client, kexes: str) -> None:
+    await client.create(kexes, make_kex(metadata={"finalizers": ["a/b", "c/d"]}))
+    marked = await client.delete(f"{kexes}/one")
+    assert marked["metadata"]["deletionTimestamp"]
+    assert marked["metadata"]["deletionGracePeriodSeconds"] == 0
+    assert marked["metadata"]["generation"] == 2
+
+    again = await client.delete(f"{kexes}/one")
+    assert again == marked
+
+    less = await client.patch(f"{kexes}/one", [{"op": "remove", "path": "/metadata/finalizers/0"}], JSON)
+    assert less["metadata"]["finalizers"] == ["c/d"]
+    last = await client.patch(f"{kexes}/one", {"metadata": {"finalizers": None}})
+    assert "finalizers" not in last["metadata"]
+    assert last["metadata"]["resourceVersion"] > less["metadata"]["resourceVersion"]
+    assert (await client.call("GET", f"{kexes}/one")).status == 404
+
+
+async def test_the_deletion_cannot_be_undone_or_prolonged(client: Client, kexes: str) -> None:
+    await client.create(kexes, make_kex(metadata={"finalizers": ["a/b"]}))
+    marked = await client.delete(f"{kexes}/one")
+    reply = await client.send_patch(f"{kexes}/one", {"metadata": {"finalizers": ["a/b", "x/y"]}})
+    assert causes(reply) == [("metadata.finalizers", "FieldValueForbidden")]
+    assert reply.body["message"] == (
+        'Kex.example.com "one" is invalid: metadata.finalizers: Forbidden: no new finalizers can be added if the '
+        'object is being deleted, found new finalizers []string{"x/y"}')
+    kept = await client.patch(f"{kexes}/one", {"metadata": {"deletionTimestamp": None}, "spec": {"a": 1}})
+    assert kept["metadata"]["deletionTimestamp"] == marked["metadata"]["deletionTimestamp"]
+
+
+async def test_preconditions(client: Client, kexes: str) -> None:
+    obj = await client.create(kexes, make_kex())
+    for wrong in ({"uid": "other"}, {"resourceVersion": "1"}):
+        reply = await client.call("DELETE", f"{kexes}/one", json={"preconditions": wrong})
+        assert reply.status == 409
+        assert "Precondition failed: " in reply.body["message"]
+    right = {key: obj["metadata"][key] for key in ("uid", "resourceVersion")}
+    await client.delete(f"{kexes}/one", preconditions=right)
+
+
+async def test_wrong_options_are_bad(client: Client, kexes: str) -> None:
+    await client.create(kexes, make_kex())
+    for wrong in ({"propagationPolicy": "Sideways"}, {"preconditions": "x"}, {"gracePeriodSeconds": "soon"}):
+        assert (await client.call("DELETE", f"{kexes}/one", json=wrong)).status in (400, 422)
+    assert (await client.call("DELETE", f"{kexes}/one?propagationPolicy=Sideways")).status == 422
+    assert (await client.call("DELETE", f"{kexes}/one?gracePeriodSeconds=0")).status == 200
+
+
+async def test_collections_are_deleted_by_selectors(client: Client) -> None:
+    for name, label in [("a", "x"), ("b", "x"), ("c", "y")]:
+        await client.create(CONFIG_MAPS, make_config_map(name, metadata={"labels": {"l": label}}))
+    gone = await client.delete(f"{CONFIG_MAPS}?labelSelector=l%3Dx")
+    assert gone["kind"] == "ConfigMapList"
+    assert [item["metadata"]["name"] for item in gone["items"]] == ["a", "b"]
+    left = await client.get(CONFIG_MAPS)
+    assert [item["metadata"]["name"] for item in left["items"]] == ["c"]
