@@ -2,7 +2,7 @@
 # with nothing but Python (3.11 or newer) and make. Another interpreter gets another environment:
 #     make test PYTHON=python3.13
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types pytest bench data clean
+.PHONY: help install demo test lint types pytest bench soak migration data clean
 
 PYTHON ?= python3
 PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -18,9 +18,11 @@ STAMP := $(VENV)/.installed-$(PYTHON_VERSION)
 # The tests run in that many processes; `make pytest ARGS="-k something -x"` passes more to pytest.
 WORKERS ?= 2
 ARGS ?=
+# Where the original framework is installed to.
+ORIGINAL ?= .venv-original-$(PYTHON_VERSION)
 
 help:  ## show this help
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  (another Python: make test PYTHON=python3.13)"
 
 install: $(STAMP)  ## make the virtual environment: the project with all it needs for development
@@ -42,6 +44,14 @@ pytest: $(STAMP)  ## run the tests only
 
 bench: $(STAMP)  ## measure against the original framework; takes minutes and downloads it
 	$(BIN)/python -m benchmarks $(ARGS)
+	$(BIN)/python -m benchmarks.micro
+
+soak: $(STAMP)  ## run operators in trouble for an hour, and look for losses and leaks
+	$(BIN)/python -m tests.soak $(ARGS)
+
+migration: $(STAMP)  ## check that the original framework goes on with what this one has begun; downloads it
+	@[ -x $(ORIGINAL)/bin/kopf ] || { $(PYTHON) -m venv $(ORIGINAL) && $(ORIGINAL)/bin/pip install --quiet 'kopf==1.45.2'; }
+	KOPF_ORIGINAL=$(abspath $(ORIGINAL))/bin/kopf $(BIN)/python -m pytest tests/behaviour/test_migration.py $(ARGS)
 
 data: $(STAMP)  ## make the data of the built-in kinds anew; downloads the packages they come from
 	$(BIN)/python tools/generate_builtin_kinds.py

@@ -25,6 +25,7 @@ from tests.fastforward import FastForwardLoop
 GRACE_SECONDS = 1.0
 
 KUBECTL_MISSING = "kubectl is not installed, but this test drives the real one"
+ORIGINAL_MISSING = "the original framework is not installed, but this test needs it; run `make migration`"
 
 
 def pytest_asyncio_loop_factories(
@@ -127,12 +128,16 @@ def kubectl() -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say loudly that the tests with kubectl were skipped: silent skips look like successes."""
-    skipped = [r for r in terminalreporter.stats.get("skipped", []) if KUBECTL_MISSING in str(r.longrepr)]
-    if skipped:
+    """Say loudly that the tests with external tools were skipped: silent skips look like successes."""
+    hints = {
+        KUBECTL_MISSING: "with the real kubectl were skipped: it is not installed. "
+        "See https://kubernetes.io/docs/tasks/tools/",
+        ORIGINAL_MISSING: "with the original framework were skipped: it is not installed. Run: make migration",
+    }
+    skipped = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
+    counts = {reason: sum(reason in text for text in skipped) for reason in hints}
+    if any(counts.values()):
         terminalreporter.section("NOT TESTED", sep="!", red=True, bold=True)
-        terminalreporter.line(
-            f"{len(skipped)} tests with the real kubectl were skipped: it is not installed. "
-            f"See https://kubernetes.io/docs/tasks/tools/",
-            red=True,
-        )
+    for reason, hint in hints.items():
+        if counts[reason]:
+            terminalreporter.line(f"{counts[reason]} tests {hint}", red=True)

@@ -8,23 +8,31 @@ import re
 import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
-TESTS = ROOT / "tests" / "behaviour"
+TESTS = ROOT / "tests"
+FOLDERS = ["behaviour", "admission", "admission/servers"]
 TEXT = (ROOT / "docs" / "conformance.md").read_text()
-REFERENCES = sorted(set(re.findall(r"`(test_\w+\.py)(?:::([\w*]+))?`", TEXT)))
+REFERENCES = sorted(set(re.findall(r"`((?:\w+/)*test_\w+\.py)(?:::([\w*]+))?`", TEXT)))
+
+
+def find_file(name: str) -> pathlib.Path:
+    """Find the file by its path in the tests; those with no folder are about the behaviour, with few exceptions."""
+    path = TESTS / "behaviour" / name
+    return path if path.is_file() else TESTS / name
 
 
 def get_names(file: str) -> list[str]:
-    return re.findall(r"^(?:async )?def (test_\w+)\(", (TESTS / file).read_text(), re.MULTILINE)
+    return re.findall(r"^(?:async )?def (test_\w+)\(", find_file(file).read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize(("file", "pattern"), REFERENCES, ids=["::".join(filter(None, ref)) for ref in REFERENCES])
 def test_every_named_test_exists(file: str, pattern: str) -> None:
-    assert (TESTS / file).is_file()
+    assert find_file(file).is_file()
     assert fnmatch.filter(get_names(file), pattern or "*")
 
 
 def test_every_file_is_named() -> None:
-    assert {path.name for path in TESTS.glob("test_*.py")} - {file for file, _ in REFERENCES} == set()
+    files = {path for folder in FOLDERS for path in (TESTS / folder).glob("test_*.py")}
+    assert files - {find_file(file) for file, _ in REFERENCES} == set()
 
 
 def test_nothing_else_is_in_the_cells_of_tests() -> None:
@@ -33,4 +41,4 @@ def test_nothing_else_is_in_the_cells_of_tests() -> None:
     assert rows
     for row in rows:
         cell = row.strip("| ").rsplit("|", maxsplit=1)[-1].strip()
-        assert all(re.fullmatch(r"`test_\w+\.py(::[\w*]+)?`", item) for item in cell.split(", ")), row
+        assert all(re.fullmatch(r"`(\w+/)*test_\w+\.py(::[\w*]+)?`", item) for item in cell.split(", ")), row

@@ -44,13 +44,17 @@ def page(request: pytest.FixtureRequest) -> pathlib.Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster() as cluster:
-        yield cluster
+@pytest.fixture
+def cluster(page: pathlib.Path) -> Iterator[LocalCluster | None]:
+    """A cluster of its own for those pages that do something to it, even to restart it."""
+    if not any(re.search(r"\bcluster\.", block) for block in get_blocks(page, "python")):
+        yield None
+    else:
+        with LocalCluster() as cluster:
+            yield cluster
 
 
-def test_samples_are_valid(page: pathlib.Path, cluster: LocalCluster) -> None:
+def test_samples_are_valid(page: pathlib.Path, cluster: LocalCluster | None) -> None:
     run_samples(page, cluster=cluster)
     for block in get_blocks(page, "yaml"):
         assert list(yaml.safe_load_all(block))
@@ -85,7 +89,7 @@ def test_manifests_of_getting_started_are_applicable() -> None:
 
 
 def test_all_mentioned_names_exist(page: pathlib.Path) -> None:
-    for name in re.findall(r"`@?kopf\.((?:on\.|testing\.|lifecycles\.)?[A-Za-z_]+)", page.read_text()):
+    for name in re.findall(r"`@?kopf\.((?:on\.|testing\.|lifecycles\.)?\w+)", page.read_text()):
         target: Any = inspect.getmodule(kopf)
         if name in ("dev", "testing", "cli"):
             continue
