@@ -1,6 +1,7 @@
 """An operator to be deployed: for every KopfExample, it runs a job, and keeps its result in a volume."""
-import kopf
 import kubernetes
+
+import kopf
 
 
 @kopf.on.create("kopf.dev", "v1", "kopfexamples")

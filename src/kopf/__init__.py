@@ -9,6 +9,7 @@ from kopf._client.piggyback import login_via_async_client, login_via_client, log
 from kopf._client.service_account import login_with_service_account
 from kopf._handlers import lifecycles
 from kopf._handlers.errors import (
+    AdmissionError,
     ErrorsMode,
     HandlerRetriesError,
     HandlerTimeoutError,
@@ -26,7 +27,12 @@ from kopf._kits.hierarchies import (
     label,
     remove_owner_reference,
 )
-from kopf._operator.running import operator, run, run_tasks, spawn_tasks
+from kopf._kits.webhooks.auto import WebhookAutoServer, WebhookAutoTunnel
+from kopf._kits.webhooks.local import WebhookDockerDesktopServer, WebhookK3dServer, WebhookMinikubeServer
+from kopf._kits.webhooks.ngrok import WebhookNgrokTunnel
+from kopf._kits.webhooks.server import WebhookServer
+from kopf._kits.webhooks.service import WebhookServiceServer
+from kopf._operator.embedding import operator, run, run_tasks, spawn_tasks
 from kopf._reactor.indexing import Index, Store
 from kopf._reactor.memos import Memo
 from kopf._reactor.posting import event, exception, info, warn
@@ -77,6 +83,16 @@ from kopf._values.references import (
     build_owner_reference,
 )
 from kopf._values.resources import Resource
+from kopf._values.reviews import (
+    Headers,
+    Operation,
+    SSLPeer,
+    UserInfo,
+    WebhookClientConfig,
+    WebhookClientConfigService,
+    WebhookFn,
+    WebhookServerProtocol,
+)
 from kopf._values.selectors import EVERYTHING
 from kopf._values.version import __version__, __version_tuple__
 from kopf.on import daemon, index, register, subhandler, timer
@@ -85,6 +101,7 @@ __all__ = [
     "ABSENT",
     "EVERYTHING",
     "PRESENT",
+    "AdmissionError",
     "AiohttpSession",
     "Annotations",
     "AnnotationsDiffBaseStorage",
@@ -105,6 +122,7 @@ __all__ = [
     "HandlerId",
     "HandlerRetriesError",
     "HandlerTimeoutError",
+    "Headers",
     "Index",
     "Labels",
     "LocalObjectLogger",
@@ -117,6 +135,7 @@ __all__ = [
     "MultiProgressStorage",
     "ObjectLogger",
     "ObjectReference",
+    "Operation",
     "OperatorRegistry",
     "OperatorSettings",
     "OwnerReference",
@@ -130,6 +149,7 @@ __all__ = [
     "RawEventType",
     "Reason",
     "Resource",
+    "SSLPeer",
     "SmartProgressStorage",
     "Spec",
     "Status",
@@ -138,6 +158,19 @@ __all__ = [
     "Store",
     "SyncDaemonStopperChecker",
     "TemporaryError",
+    "UserInfo",
+    "WebhookAutoServer",
+    "WebhookAutoTunnel",
+    "WebhookClientConfig",
+    "WebhookClientConfigService",
+    "WebhookDockerDesktopServer",
+    "WebhookFn",
+    "WebhookK3dServer",
+    "WebhookMinikubeServer",
+    "WebhookNgrokTunnel",
+    "WebhookServer",
+    "WebhookServerProtocol",
+    "WebhookServiceServer",
     "__version__",
     "__version_tuple__",
     "adjust_namespace",

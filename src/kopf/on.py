@@ -13,8 +13,9 @@ arguments name the resource: ``(name)``, ``(group, name)``, ``(group/version, na
 
 from __future__ import annotations
 
+import difflib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from kopf._handlers.context import current_subhandling
@@ -28,11 +29,13 @@ from kopf._handlers.handlers import (
     ResourceHandler,
     TimerHandler,
     WatchingHandler,
+    WebhookHandler,
 )
 from kopf._handlers.registry import OperatorRegistry, get_default_registry
 from kopf._values.fields import FieldPath, FieldSpec, parse_field
 from kopf._values.ids import HandlerId, get_callable_id
-from kopf._values.reasons import Activity, Reason
+from kopf._values.reasons import Activity, Reason, WebhookType
+from kopf._values.reviews import Operation
 from kopf._values.selectors import Marker, ResourceFn, Selector
 
 __all__ = [
@@ -44,12 +47,15 @@ __all__ = [
     "field",
     "index",
     "login",
+    "mutate",
+    "probe",
     "register",
     "resume",
     "startup",
     "subhandler",
     "timer",
     "update",
+    "validate",
 ]
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
@@ -130,6 +136,8 @@ class DaemonOptions(CreateOptions, total=False):
     """How long it may take to exit after that until it is abandoned; by default, it is never cancelled."""
     cancellation_polling: float | None
     """How often to remind of it in the logs if it does not exit; the default is in the settings: 60."""
+    optional: bool | None
+    """Whether the object can be deleted without waiting for the daemon, so that no finalizer is needed."""
 
 
 class TimerOptions(CreateOptions, total=False):
@@ -143,6 +151,25 @@ class TimerOptions(CreateOptions, total=False):
     """Whether the interval is counted from the beginning of the previous run, not from its end."""
     idle: float | None
     """For how many seconds the object must stay unchanged before a run."""
+    optional: bool | None
+    """Whether the object can be deleted in the middle of a run, so that no finalizer is needed."""
+
+
+class WebhookOptions(EventOptions, total=False):
+    """Options of :func:`validate` & :func:`mutate`. There are no retries: somebody waits for the answer."""
+
+    operation: Operation | None
+    """Which operation to check: ``"CREATE"``, ``"UPDATE"``, ``"DELETE"``, ``"CONNECT"``; all by default."""
+    operations: Collection[Operation] | None
+    """The same for several operations."""
+    subresource: str | None
+    """Which subresource to check, e.g. ``"status"``; the object itself by default; ``"*"`` for all of these."""
+    persistent: bool | None
+    """Whether to block the changes also when the operator does not run; not by default."""
+    side_effects: bool | None
+    """Whether something else is changed by the handler (but not in dry runs); not by default."""
+    ignore_failures: bool | None
+    """Whether to admit the changes if the handler fails or cannot be reached; not by default."""
 
 
 class SubhandlerOptions(RetryOptions, FilterOptions, total=False):
@@ -162,6 +189,16 @@ def cleanup(**options: Unpack[ActivityOptions]) -> Callable[[Fn], Fn]:
 def login(**options: Unpack[ActivityOptions]) -> Callable[[Fn], Fn]:
     """Called to get the credentials: it returns :class:`kopf.ConnectionInfo`, or ``None`` if it has none."""
     return _declare_activity(Activity.AUTHENTICATION, **options)
+
+
+def probe(**options: Unpack[ActivityOptions]) -> Callable[[Fn], Fn]:
+    """
+    Called when the health is asked for (``--liveness``); what it returns goes to the answer under its id, as JSON.
+
+    If it fails, the operator is reported as unhealthy. Unlike other handlers, it is not retried after arbitrary
+    exceptions, unless it is declared with ``errors=ErrorsMode.TEMPORARY``: those who ask wait for the answer.
+    """
+    return _declare_activity(Activity.PROBE, **options)
 
 
 def event(*name: Name, **options: Unpack[EventOptions]) -> Callable[[Fn], Fn]:
@@ -216,17 +253,29 @@ def index(*name: Name, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
     return _declare(IndexingHandler, name, options, is_named_by_field=False)
 
 
+def validate(*name: Name, **options: Unpack[WebhookOptions]) -> Callable[[Fn], Fn]:
+    """Called before an object is changed, to deny that by raising an error (:class:`kopf.AdmissionError`)."""
+    return _declare_webhook(WebhookType.VALIDATING, name, options)
+
+
+def mutate(*name: Name, **options: Unpack[WebhookOptions]) -> Callable[[Fn], Fn]:
+    """Called before an object is changed, to change it a bit more (via ``patch``), or to deny that by an error."""
+    return _declare_webhook(WebhookType.MUTATING, name, options)
+
+
 def daemon(*name: Name, **options: Unpack[DaemonOptions]) -> Callable[[Fn], Fn]:
     """Called once for every object, and runs in the background for as long as the object exists."""
     _check_options(options, DaemonOptions)
-    return _declare(DaemonHandler, name, options)
+    requires_finalizer = not options.pop("optional", None)
+    return _declare(DaemonHandler, name, options, requires_finalizer=requires_finalizer)
 
 
 def timer(*name: Name, **options: Unpack[TimerOptions]) -> Callable[[Fn], Fn]:
     """Called for every object again and again, for as long as the object exists."""
     _check_options(options, TimerOptions)
     options["sharp"] = bool(options.get("sharp"))
-    return _declare(TimerHandler, name, options)
+    requires_finalizer = not options.pop("optional", None)
+    return _declare(TimerHandler, name, options, requires_finalizer=requires_finalizer)
 
 
 def subhandler(
@@ -262,7 +311,9 @@ def register(
 def _check_options(options: Mapping[str, Any], known: type[FilterOptions]) -> None:
     unknown = sorted(options.keys() - known.__annotations__.keys())
     if unknown:
-        raise TypeError(f"This kind of handlers has no such options: {', '.join(unknown)}.")
+        guesses = difflib.get_close_matches(unknown[0], known.__annotations__)
+        hint = f" Did you mean {guesses[0]!r}?" if guesses else ""
+        raise TypeError(f"This kind of handlers has no such options: {', '.join(unknown)}.{hint}")
     if options.get("value") is not None and not options.get("field"):
         raise TypeError("The filter value= needs field= to know what to check.")
 
@@ -289,7 +340,7 @@ def _declare_activity(
 def _declare(
     cls: type[ResourceHandler],
     name: tuple[Name, ...],
-    options: EventOptions | CreateOptions,
+    options: EventOptions | CreateOptions | WebhookOptions,
     *,
     is_named_by_field: bool = True,
     **specifics: Any,
@@ -325,6 +376,34 @@ def _make_subhandler(
         field_needs_change=parent.field_needs_change,
         **options,
     )
+
+
+_OPERATIONS: frozenset[Operation] = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
+
+
+def _declare_webhook(type: WebhookType, name: tuple[Name, ...], options: WebhookOptions) -> Callable[[Fn], Fn]:
+    _check_options(options, WebhookOptions)
+    operations = _parse_operations(options.pop("operation", None), options.pop("operations", None))
+    if options.get("subresource") == "":
+        raise TypeError("The subresource cannot be empty: omit it for the object itself, or use '*' for everything.")
+    for key in ("persistent", "side_effects", "ignore_failures"):
+        options[key] = bool(options.get(key))
+    return _declare(WebhookHandler, name, options, type=type, operations=operations)
+
+
+def _parse_operations(
+    operation: Operation | None, operations: Collection[Operation] | None
+) -> frozenset[Operation] | None:
+    if operation is not None and operations is not None:
+        raise TypeError("Either operation= or operations= can be specified, not both.")
+    if isinstance(operations, str):
+        raise TypeError(f"Several operations must be in a list or a set, got {operations!r}; for one, use operation=.")
+    requested: frozenset[str] = frozenset({operation} if operation is not None else operations or ())
+    if "*" in requested:
+        return None
+    if unknown := sorted(map(str, requested - _OPERATIONS)):
+        raise TypeError(f"No such operations: {', '.join(unknown)}. They can be: {', '.join(sorted(_OPERATIONS))}.")
+    return frozenset(name for name in _OPERATIONS if name in requested) or None
 
 
 _TYPICAL_KWARGS = frozenset({"body", "spec", "meta", "status", "name", "namespace", "logger", "patch", "memo", "event"})

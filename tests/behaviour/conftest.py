@@ -146,5 +146,6 @@ def load(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Load:
 def as_users_run_it(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the operator with the default registry, and with the default login by the kubeconfig."""
     operator.registry = None
-    # The login depends on whether the client library is imported, so it matters what other tests have imported.
-    monkeypatch.delitem(sys.modules, "kubernetes", raising=False)
+    # The login depends on whether a client library is imported, so it matters what other tests have imported.
+    for name in ("kubernetes", "kubernetes_asyncio", "pykube"):
+        monkeypatch.delitem(sys.modules, name, raising=False)

@@ -30,7 +30,7 @@ JSON_PATCH = "application/json-patch+json"
 
 def get_patience() -> float:
     """How long to wait for a condition, in seconds of the loop's time: a lot of it passes on fast-forwarded loops."""
-    return 6 * 3600.0 if isinstance(asyncio.get_running_loop(), FastForwardLoop) else 10.0
+    return 6 * 3600.0 if isinstance(asyncio.get_running_loop(), FastForwardLoop) else 30.0
 
 
 class Refused(Exception):
@@ -128,6 +128,11 @@ class Objects:
     def get_events(self, name: str = "obj") -> list[tuple[str, Obj]]:
         """All events that were seen of the object, with their types; in the order of the stream."""
         return [(type_, obj) for type_, obj in self._history if obj["metadata"]["name"] == name]
+
+    @property
+    def history(self) -> list[tuple[str, Obj]]:
+        """All events that were seen of all objects, with their types; in the order of the stream."""
+        return self._history
 
     def get_history(self, name: str = "obj") -> list[Obj]:
         """All states of the object that were ever seen, the last one before its disappearance included."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import kopf
-from tests.behaviour.objects import FINALIZER, Objects, get_essence, get_progress, is_handled
+from tests.behaviour.objects import FINALIZER, Objects, get_essence, get_progress, has_progress, is_handled
 from tests.behaviour.running import Journal, Logs, Operator
 
 
@@ -245,3 +245,27 @@ async def test_recreated_while_a_handler_of_the_old_one_runs(
         if state["metadata"]["uid"] != old:
             assert get_essence(state) in (None, {"spec": {"number": 2}})
             assert old not in str(state.get("status"))
+
+
+@pytest.mark.fastforward
+async def test_the_progress_of_overtaken_updates_is_removed_with_the_first_one_of_the_deletion(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
+) -> None:
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def update_fn(**_: Any) -> None:
+        raise kopf.TemporaryError("not yet", delay=1000)
+
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def delete_fn(retry: int, **_: Any) -> None:
+        if not retry:
+            raise kopf.TemporaryError("not yet", delay=10)
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_seen(has_progress("update_fn"))
+    await kex.delete()
+    obj = await kex.wait_seen(has_progress("delete_fn"))
+    assert get_progress(obj).keys() == {"delete_fn"}
+    await kex.wait_gone()

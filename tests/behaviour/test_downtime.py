@@ -225,3 +225,31 @@ async def test_changes_during_the_downtime_in_the_middle_of_the_handling(
     await operator.start()
     await kex.wait_handled(field="new")
     assert calls == [("first", "value"), ("second", "value"), ("second", "new")]
+
+
+async def test_changes_in_the_middle_of_the_creation_are_not_lost_if_the_operator_restarts_then(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """
+    The handlers that were done before see the change as an update, though it is not known anymore what has changed.
+    """
+    for id in ("first", "second"):
+        @kopf.on.create("kopfexamples", registry=registry, id=id, param=id)
+        async def create_fn(param: str, retry: int, spec: kopf.Spec, **_: Any) -> None:
+            calls.append((param, spec["field"]))
+            if param == "second" and not retry:
+                raise kopf.TemporaryError("not yet", delay=0.1)
+
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def update_fn(old: Any, new: Any, **_: Any) -> None:
+        calls.append((old, new))
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_seen(has_progress("first", "second"))
+    await operator.stop()
+    await kex.merge({"spec": {"field": "new"}})
+    await operator.start()
+    await kex.wait_handled(field="new")
+    new = {"spec": {"field": "new"}}
+    assert calls == [("first", "value"), ("second", "value"), ("second", "new"), ({}, new)]

@@ -258,3 +258,46 @@ async def test_errors_of_raw_events_are_logged_and_ignored(
     assert calls == [("bad", "ADDED"), ("temporary", "ADDED"), ("bad", "DELETED"), ("temporary", "DELETED")]
     assert len(logs.find("Handler 'bad' failed with an exception and will be ignored: boom")) == 2
     assert all("annotations" not in obj["metadata"] and "status" not in obj for obj in kex.get_history())
+
+
+async def test_permanent_errors_exclude_the_handler_from_one_change_only(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def fn(spec: kopf.Spec, **_: Any) -> None:
+        calls.append(spec["field"])
+        raise kopf.PermanentError("never")
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    for value in ("one", "two"):
+        await kex.merge({"spec": {"field": value}})
+        await kex.wait_handled(field=value)
+    assert calls == ["one", "two"]
+
+
+async def test_handlers_exclude_themselves_forever_by_annotations(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.update("kopfexamples", registry=registry, annotations={"never-again": kopf.ABSENT})
+    async def excluded(spec: kopf.Spec, patch: kopf.Patch, **_: Any) -> None:
+        calls.append(("excluded", spec["field"]))
+        patch.metadata.annotations["never-again"] = "yes"
+        raise kopf.PermanentError("never again")
+
+    @kopf.on.update("kopfexamples", registry=registry, field="spec.field")
+    async def regular(spec: kopf.Spec, **_: Any) -> None:
+        calls.append(("regular", spec["field"]))
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.merge({"spec": {"field": "one"}})
+    await kex.wait_handled(field="one")
+    await kex.merge({"spec": {"field": "two"}})
+    await kex.wait_handled(field="two")
+    await operator.restart()
+    await kex.merge({"spec": {"field": "three"}})
+    await kex.wait_handled(field="three")
+    assert sorted(calls) == [("excluded", "one"), ("regular", "one"), ("regular", "three"), ("regular", "two")]

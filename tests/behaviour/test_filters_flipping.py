@@ -224,3 +224,32 @@ async def test_the_finalizer_stays_as_long_as_any_handler_needs_it(
     assert get_finalizers(await kex.get()) == [FINALIZER]
     await kex.merge({"metadata": {"labels": {"kept": None}}})
     await kex.wait(lambda obj: get_finalizers(obj) == [])
+
+
+@pytest.mark.fastforward
+@pytest.mark.parametrize("exit_time", [0, 1, 10])
+@pytest.mark.parametrize("kind", [kopf.daemon, kopf.timer])
+async def test_the_finalizer_is_removed_if_the_mismatch_is_also_an_update(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], kind: Decorator,
+        exit_time: float,
+) -> None:
+    options = {"interval": 60} if kind is kopf.timer else {}
+
+    @kind("kopfexamples", registry=registry, labels={"matching": "yes"}, **options)
+    async def fn(**kwargs: Any) -> None:
+        calls.append("begun")
+        if "stopped" in kwargs:
+            await kwargs["stopped"].wait()
+            await asyncio.sleep(exit_time)
+
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def update_fn(**_: Any) -> None:
+        calls.append("updated")
+        await asyncio.sleep(1)
+
+    await operator.start()
+    await kex.create(labels={"matching": "yes"})
+    await calls.wait_length(1)
+    await kex.merge({"metadata": {"labels": {"matching": None}}})
+    await kex.wait(lambda obj: not get_finalizers(obj))
+    assert calls == ["begun", "updated"]

@@ -1,13 +1,14 @@
 """Finalizers: ours is put before the first handler and removed after the last one; those of others are untouched."""
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
 
 import kopf
-from tests.behaviour.objects import FINALIZER, Objects, get_essence, get_finalizers, get_progress
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.objects import FINALIZER, Obj, Objects, get_essence, get_finalizers, get_progress
+from tests.behaviour.running import Decorator, Journal, Logs, Operator
 
 THEIRS = "example.com/theirs"
 
@@ -230,3 +231,108 @@ async def test_two_changes_of_finalizers_at_once_are_both_done(
     await kex.edit({"op": "replace", "path": "/metadata/finalizers", "value": ["example.com/b"]})
     obj = await kex.wait_handled()
     assert get_finalizers(obj) == ["example.com/b", FINALIZER]
+
+
+async def insist_on_the_finalizer(kex: Objects) -> None:
+    """Put it back as often as it is removed, but not forever."""
+    def is_removed_again(obj: Obj) -> bool:
+        return not get_finalizers(obj) and int(obj["metadata"]["resourceVersion"]) > versions[-1]
+
+    versions = [0]
+    for _ in range(3):
+        await kex.wait(is_removed_again)
+        obj = await kex.merge({"metadata": {"finalizers": [FINALIZER]}})
+        versions.append(int(obj["metadata"]["resourceVersion"]))
+
+
+async def test_those_who_insist_on_the_finalizer_are_not_fought_with(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
+) -> None:
+    """E.g., another operator with the same (default) name of the finalizer, which needs it for this object."""
+    @kopf.on.delete("kopfexamples", registry=registry, labels={"ours": "yes"})
+    async def fn(**_: Any) -> None:
+        pass
+
+    await operator.start()
+    await kex.create(finalizers=[FINALIZER])
+    await insist_on_the_finalizer(kex)
+    await logs.wait(".*not needed by this operator, but somebody else puts it back.*")
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.create("another", labels={"ours": "yes"})
+    await kex.wait_handled("another")
+    assert get_finalizers(await kex.get()) == [FINALIZER]
+    await kex.merge({"metadata": {"labels": {"ours": "yes"}}})  # now it is needed, so it is ours from now on
+    await kex.wait_handled(field="new")
+    await kex.merge({"metadata": {"labels": {"ours": None}}})
+    await kex.wait(lambda obj: not get_finalizers(obj))
+    assert len(logs.find(".*not needed by this operator.*")) == 1
+
+
+async def test_those_who_insist_on_the_finalizer_cannot_block_the_deletion(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
+) -> None:
+    @kopf.on.delete("kopfexamples", registry=registry, labels={"ours": "yes"})
+    async def fn(**_: Any) -> None:
+        pass
+
+    await operator.start()
+    await kex.create(finalizers=[FINALIZER])
+    await insist_on_the_finalizer(kex)
+    await logs.wait(".*not needed by this operator.*")
+    await kex.delete()
+    await kex.wait_gone()
+
+
+@pytest.mark.parametrize("kind", [kopf.daemon, kopf.timer])
+async def test_optional_daemons_and_timers_need_no_finalizer(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], kind: Decorator,
+) -> None:
+    options = {"interval": 0.01} if kind is kopf.timer else {}
+
+    @kind("kopfexamples", registry=registry, optional=True, **options)
+    async def fn(name: str, **kwargs: Any) -> None:
+        calls.append(name)
+        if "stopped" in kwargs:
+            await kwargs["stopped"].wait()
+            calls.append(kwargs["stopped"].reason)
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    await kex.delete()
+    assert not any(get_finalizers(obj) for obj in kex.get_history())
+    await kex.wait_gone()
+    if kind is kopf.daemon:
+        await calls.wait_length(2)
+        assert kopf.DaemonStoppingReason.RESOURCE_DELETED in calls[1]
+    else:
+        await kex.create("another")
+        await calls.wait(lambda names: "another" in names)
+        known = len(calls)
+        await calls.wait_length(known + 3)
+        assert "obj" not in calls.items[known:]
+
+
+@pytest.mark.parametrize("is_blocked", [True, False])
+async def test_handlers_that_delete_their_own_object_end_quietly(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+        is_blocked: bool,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def create_fn(patch: kopf.Patch, **_: Any) -> str:
+        await kex.delete()
+        patch.meta.labels["too-late"] = "yes"
+        calls.append("created")
+        return "a result for nobody"
+
+    if is_blocked:
+        @kopf.on.delete("kopfexamples", registry=registry)
+        async def delete_fn(**_: Any) -> None:
+            calls.append("deleted")
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_gone()
+    await operator.stop()
+    assert calls == (["created", "deleted"] if is_blocked else ["created"])
+    assert not logs.get_messages(level=logging.WARNING)

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import kopf
+from kopf._reactor import dispatching
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Journal, Logs, Operator
 
 
 async def test_async_handlers_run_in_the_loop_of_the_operator(
@@ -118,6 +119,30 @@ async def test_raw_events_of_one_object_come_one_by_one_and_in_order(
     await kex.delete()
     await calls.wait_length(22)
     assert calls == [("ADDED", 0), *(("MODIFIED", count) for count in range(1, 21)), ("DELETED", 20)]
+
+
+async def test_raw_events_do_not_fill_the_memory_while_their_handler_hangs(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+        monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dispatching, "_ENOUGH_EVENTS", 10)
+    released = asyncio.Event()
+
+    @kopf.on.event("kopfexamples", registry=registry)
+    async def fn(spec: kopf.Spec, **_: Any) -> None:
+        calls.append(spec["count"])
+        await released.wait()
+
+    await operator.start()
+    await kex.create(spec={"count": 0})
+    for count in range(1, 51):
+        await kex.merge({"spec": {"count": count}})
+    warning = await logs.wait(r"1\d events of kopfexamples.v1.kopf.dev wait for their handlers \(fn\), which .*")
+    assert warning.levelname == "WARNING"
+    assert calls == [0]
+    released.set()
+    await calls.wait_length(51)
+    assert calls == [*range(51)]
 
 
 class Handlers:

@@ -2,15 +2,29 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import dataclasses
+import importlib
 import pathlib
+import sys
 from typing import Any
 
 import pytest
+import yaml
 
 import kopf
+from kopf._operator.login import login_by_default
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Journal, Logs, Operator
+
+LIBRARIES = ("kubernetes", "kubernetes_asyncio", "pykube")
+
+
+@pytest.fixture
+def no_libraries_are_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests of the same process could import them, and that matters for the default login."""
+    for name in LIBRARIES:
+        monkeypatch.delitem(sys.modules, name, raising=False)
 
 
 @pytest.fixture
@@ -28,6 +42,65 @@ async def test_the_kubeconfig_is_used_by_default(
     await kex.wait_handled()
     assert logs.find("Initial authentication has been initiated.")
     assert logs.find("Initial authentication has finished.")
+
+
+@pytest.mark.parametrize("library", ["kubernetes", "kubernetes_asyncio", "pykube"])
+async def test_an_imported_library_is_used_by_default_and_gets_configured(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
+        monkeypatch: pytest.MonkeyPatch, library: str, no_libraries_are_imported: None,
+) -> None:
+    module = importlib.import_module(library)
+    for name in set(LIBRARIES) - {library}:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, library, module)
+    kopf.on.create("kopfexamples", registry=registry)(lambda **_: None)
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert logs.find("(The official client|The asynchronous client|Pykube) is configured by the kubeconfig.")
+    if library != "pykube":
+        assert module.client.Configuration.get_default_copy().host == operator.cluster.url
+
+
+@pytest.mark.usefixtures("no_libraries_are_imported")
+@pytest.mark.parametrize("is_installed", [True, False])
+async def test_auth_providers_are_explained_if_no_library_knows_them(
+        operator: Operator, registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path,
+        is_installed: bool,
+) -> None:
+    set_user(operator, {"auth-provider": {"name": "gcp"}}, tmp_path / "config", monkeypatch)
+    if not is_installed:
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    await operator.launch()
+    with pytest.raises(kopf.LoginError, match="'gcp', which Kubernetes .* not support.*gke-gcloud-auth-plugin"):
+        await operator.wait()
+
+
+@pytest.mark.usefixtures("no_libraries_are_imported")
+def test_auth_providers_are_for_the_libraries(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    parts = (b"{}", b'{"exp": 9999999999}', b"x")
+    token = ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts)
+    provider = {"name": "oidc", "config": {"id-token": token}}
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump({
+        "current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+        "clusters": [{"name": "x", "cluster": {"server": "https://host"}}],
+        "users": [{"name": "x", "user": {"auth-provider": provider}}],
+    }))
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    info = login_by_default(retry=0)
+    assert isinstance(info, kopf.ConnectionInfo)
+    assert info.as_http_headers() == {"Authorization": f"Bearer {token}"}
+
+
+def set_user(
+        operator: Operator, user: dict[str, Any], path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = yaml.safe_load(operator.cluster.kubeconfig.read_text())
+    config["users"][0]["user"] = user
+    path.write_text(yaml.safe_dump(config))
+    monkeypatch.setenv("KUBECONFIG", str(path))
 
 
 async def test_without_any_credentials_it_exits_with_a_clear_error(
@@ -54,6 +127,17 @@ async def test_handlers_that_bring_nothing_are_a_clear_error(
     kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
     await operator.launch()
     with pytest.raises(kopf.LoginError):
+        await operator.wait()
+
+
+async def test_handlers_that_return_something_else(operator: Operator, registry: kopf.OperatorRegistry) -> None:
+    @kopf.on.login(registry=registry)
+    async def login(**_: Any) -> dict[str, str]:
+        return {"server": "https://localhost"}
+
+    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    await operator.launch()
+    with pytest.raises(kopf.LoginError, match="handler 'login' .* than kopf.ConnectionInfo, .*, or None: dict"):
         await operator.wait()
 
 

@@ -68,6 +68,24 @@ async def test_patches_of_raw_event_handlers(
     assert calls[0] == "ADDED"
 
 
+async def test_conflicting_patches_of_raw_event_handlers_are_applied_to_the_fresh_state(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.event("kopfexamples", registry=registry)
+    async def fn(patch: kopf.Patch, event: kopf.RawEvent, **_: Any) -> None:
+        calls.append(event["type"])
+        if event["type"] == "ADDED":
+            await kex.merge({"spec": {"items": ["theirs"]}})
+            patch.fns.append(lambda body: body["spec"]["items"].append("ours"))
+
+    await operator.start()
+    await kex.create(spec={"items": []})
+    obj = await kex.wait(lambda obj: "ours" in obj["spec"]["items"])
+    assert obj["spec"]["items"] == ["theirs", "ours"]
+    await calls.wait_length(3)
+    assert calls == ["ADDED", "MODIFIED", "MODIFIED"]
+
+
 async def test_changes_by_handlers_themselves_are_changes_of_the_object(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:

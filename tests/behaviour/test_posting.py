@@ -174,6 +174,26 @@ async def test_the_level_is_configurable(
     assert brief(await api.list_events()) == [("Warning", "Logging", "a warning message"), ("Warning", "Posted", "x")]
 
 
+async def test_what_is_not_logged_is_not_posted(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, configured: Callable[..., None],
+        caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The explicit events do not depend on the levels of the logging."""
+    @kopf.on.create("kopfexamples", registry=registry)
+    def create_fn(logger: kopf.Logger, body: kopf.Body, **_: Any) -> None:
+        logger.info("not posted")
+        logger.warning("a warning message")
+        kopf.info(body, reason="Posted", message="x")
+
+    caplog.set_level(logging.WARNING, "kopf.objects")
+    configured(loggers=True)
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await operator.stop()
+    assert brief(await api.list_events()) == [("Normal", "Posted", "x"), ("Warning", "Logging", "a warning message")]
+
+
 async def test_it_can_be_disabled(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, configured: Callable[..., None],
 ) -> None:

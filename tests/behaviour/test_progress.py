@@ -32,6 +32,9 @@ def get_moments(kex: Objects, name: str = "obj") -> list[dict[str, dict[str, Any
                     assert len(text) == len("2026-11-20T23:53:38.049971+00:00")
                     assert datetime.datetime.fromisoformat(text).utcoffset() == datetime.timedelta(0)
                     record[field] = ...
+            if record.get("purpose") == "create" and "digest" in record:
+                assert len(record["digest"]) == 12
+                record["digest"] = ...
         started = {key: record for key, record in progress.items() if record["retries"]}
         if not moments or moments[-1] != started:
             moments.append(started)
@@ -56,7 +59,10 @@ async def test_progress_is_saved_after_each_handler_and_removed_in_the_end(
     await operator.start()
     await kex.create()
     await kex.wait_handled()
-    success = {"started": ..., "stopped": ..., "purpose": "create", "retries": 1, "success": True, "failure": False}
+    success = {
+        "started": ..., "stopped": ..., "purpose": "create", "retries": 1, "success": True, "failure": False,
+        "digest": ...,
+    }
     failure = success | {"success": False, "failure": True, "message": "never"}
     assert get_moments(kex) == [{}, {"first": success}, {"first": success, "second": failure}, {}]
 

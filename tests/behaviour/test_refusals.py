@@ -36,7 +36,7 @@ async def test_a_refused_state_is_reported_once_and_retried_with_growing_delays(
     await logs.wait(".*left alone.*", times=8)
     # By default, the delays are the Fibonacci numbers.
     assert 1 + 1 + 2 + 3 + 5 + 8 + 13 <= now() - started <= 40
-    errors = logs.get_messages("obj", level=logging.WARNING)
+    errors = logs.get_messages(level=logging.WARNING)  # what is not permitted, is reported once for all objects
     assert len(errors) == 1
     assert "it is refused" in errors[0]
     operator.cluster.faults.clear()

@@ -203,3 +203,21 @@ async def test_the_server_can_be_asked_for_some_objects_only(
     await create(api, "rivals", "any", group="example.com")
     await calls.wait_length(2)
     assert sorted(calls) == [("kexes", "good"), ("rivals", "any")]
+
+
+async def test_resources_that_cannot_be_watched(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+) -> None:
+    """Some resources are rather functions of the API; it is said if they are named explicitly."""
+    @kopf.on.event("authentication.k8s.io", "v1", "tokenreviews", registry=registry)
+    @kopf.on.event("authentication.k8s.io", kopf.EVERYTHING, registry=registry)
+    @kopf.on.event("kopfexamples", registry=registry)
+    async def fn(name: str, **_: Any) -> None:
+        calls.append(name)
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    (message,) = logs.get_messages(level=30)
+    assert message == (
+        "tokenreviews.v1.authentication.k8s.io cannot be served: its API cannot list & watch, only create.")

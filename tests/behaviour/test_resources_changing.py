@@ -4,6 +4,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 import kopf
 from tests.behaviour.objects import API, FINALIZER, Objects, get_finalizers, watch
 from tests.behaviour.resources import CRDS, create, define, undefine
@@ -156,3 +158,57 @@ async def test_scanning_can_be_disabled(
     await operator.stop()
     assert calls == [("kopfexamples.v1.kopf.dev", "obj")]
     assert not any(key[:2] == ("watch", "temps") for key in operator.cluster.counters)
+
+
+@pytest.mark.fastforward
+@pytest.mark.parametrize("fault", [{"status": 503}, {"action": "delay", "latency": 1000}], ids=["broken", "hung"])
+async def test_unavailable_groups_hold_nobody(
+        operator: Operator, registry: kopf.OperatorRegistry, api: API, kex: Objects, calls: Journal[Any], logs: Logs,
+        fault: dict[str, Any],
+) -> None:
+    """E.g. of the API extensions, whose servers are down. It is said once, and they are served when they are back."""
+    define(operator.cluster, "temps", group="example.com")
+    await create(api, "temps", "a", group="example.com")
+    note(calls, registry, "example.com", "temps")
+    note(calls, registry, "kopf.dev", "kopfexamples")
+    rule = operator.cluster.faults.inject(path="^/apis/example.com/v1$", **fault)
+    await kex.create()
+    started = asyncio.get_running_loop().time()
+    await operator.start()
+    await calls.wait_length(1)
+    assert asyncio.get_running_loop().time() - started < 15
+    await asyncio.sleep(600)
+    assert calls == [("kopfexamples.v1.kopf.dev", "obj")]
+    operator.cluster.faults.remove(rule)
+    await calls.wait_length(2)
+    await logs.wait("All API groups are available again.")
+    assert len(logs.find("Some of the API groups are unavailable.*")) == 1
+
+
+async def test_terminating_resources_are_served_until_they_are_gone(
+        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any],
+) -> None:
+    """Otherwise, the objects with our finalizers would never let them go."""
+    release = asyncio.Event()
+
+    @kopf.on.delete("temps", registry=registry)
+    async def fn(name: str, **_: Any) -> None:
+        calls.append(f"{name} begins")
+        await release.wait()
+        calls.append(f"{name} ends")
+
+    define(operator.cluster, "temps")
+    await operator.start(watching=("temps",))
+    async with watch(api, "Temp", "temps") as temps:
+        for name in ("a", "b"):
+            await temps.create(name)
+            await temps.wait(lambda obj: get_finalizers(obj) == [FINALIZER], name)
+        await undefine(api, "temps")
+        await calls.wait_length(2)
+        await asyncio.sleep(0.5)  # longer than it takes to notice that the definition has changed
+        release.set()
+        await calls.wait_length(4)
+        async with asyncio.timeout(10):
+            while "temps.kopf.dev" in [crd async for crd in _list_definitions(api)]:
+                await asyncio.sleep(0.01)
+    assert sorted(calls) == ["a begins", "a ends", "b begins", "b ends"]

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
+import gc
 import itertools
 import threading
 from typing import Any
@@ -240,3 +242,61 @@ async def test_timers_of_many_objects_do_not_fire_at_one_instant_after_a_restart
     assert (times[-1] - times[0] > 2) == is_spread
     pauses = get_pauses([time for name, time in calls if name == "obj0"])
     assert pauses == pytest.approx([60] * len(pauses), abs=1)
+
+
+async def test_hours_of_patching_take_no_more_memory_than_minutes(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.timer("kopfexamples", registry=registry, interval=20)
+    async def fn(patch: kopf.Patch, **_: Any) -> str:
+        calls.items.append(None)
+        patch.status["count"] = len(calls)
+        patch.fns.append(lambda body: body.setdefault("status", {}).update(fn=len(calls)))
+        return "x" * 1000
+
+    def count_objects() -> int:
+        gc.collect()
+        modules = (str(type(item).__module__) for item in gc.get_objects())
+        return sum(name.startswith(("kopf", "aiohttp")) and "_cluster" not in name for name in modules)
+
+    await operator.start()
+    await kex.create()
+    await asyncio.sleep(1200)
+    counts = [count_objects()]
+    await asyncio.sleep(2 * 3600)
+    counts.append(count_objects())
+    assert len(calls) >= 400
+    assert counts[1] <= counts[0] * 1.1 + 20
+
+
+async def test_jumps_of_the_clock_affect_nothing(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = asyncio.get_running_loop()
+    runtimes: list[int] = []
+
+    @kopf.timer("kopfexamples", registry=registry, interval=60)
+    async def timer_fn(**_: Any) -> None:
+        calls.append(loop.time())
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def create_fn(retry: int, runtime: datetime.timedelta, **_: Any) -> None:
+        runtimes.append(round(runtime.total_seconds()))
+        if retry < 3:
+            raise kopf.TemporaryError("not yet", delay=100)
+
+    class Jumping(datetime.datetime):
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> Any:
+            return super().now(tz) + datetime.timedelta(days=100 * len(calls))
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(2)
+    monkeypatch.setattr(datetime, "datetime", Jumping)
+    await kex.wait_handled()
+    await calls.wait_length(8)
+    assert runtimes == pytest.approx([0, 100, 200, 300], abs=2)
+    assert all(after - before == pytest.approx(60, abs=2)
+               for before, after in zip(calls.items, calls.items[1:], strict=False))

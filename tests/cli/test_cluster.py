@@ -72,6 +72,34 @@ def test_cluster_with_users(start: Starter, tmp_path: pathlib.Path) -> None:
         assert "is not like NAME[:GROUP,...]=FILE" in process.output
 
 
+@pytest.mark.parametrize("option", ["--kubeconfig=kubeconfig.yaml", "--user=jane=kubeconfig.yaml"])
+def test_cluster_does_not_overwrite_others(
+        start: Starter, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, option: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "kubeconfig.yaml"
+    path.write_text("apiVersion: v1\nkind: Config\ncurrent-context: production\n")
+    with start("cluster", option) as process:
+        assert process.wait() == 2
+        assert f"{str(path)!r} exists, and is not of a local cluster" in process.output
+    assert "production" in path.read_text()
+    with start("cluster", option.replace("kubeconfig.yaml", "absent/kubeconfig.yaml")) as process:
+        assert process.wait() == 2
+        assert f"there is no directory {str(tmp_path / 'absent')!r}" in process.output
+
+
+def test_cluster_overwrites_what_a_killed_one_has_left(
+        start: Starter, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        with start("cluster", "--kubeconfig=kubeconfig.yaml", "--user=jane=jane.yaml") as process:
+            # The absolute path: the other terminal can be in another directory.
+            assert process.wait_for("export KUBECONFIG=(.+)$")[1] == str(tmp_path / "kubeconfig.yaml")
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        assert (tmp_path / "kubeconfig.yaml").exists()
+        assert (tmp_path / "jane.yaml").exists()
+
+
 def test_cluster_works_with_kubectl(start: Starter, kubectl: str) -> None:
     with start("cluster") as process:
         kubeconfig = process.wait_for("export KUBECONFIG=(.+)$")[1]

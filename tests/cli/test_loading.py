@@ -147,6 +147,20 @@ def test_missing_module(folder: pathlib.Path) -> None:
         load([], ["a_x.b"])
 
 
+@pytest.mark.parametrize(("call", "message"), [
+    ("create()", "The handler's resource is not specified"),
+    ("create('pods', retrys=3)", "This kind of handlers has no such options: retrys. Did you mean 'retries'?"),
+])
+def test_misused_decorators_are_shown_with_no_frames_of_the_framework(
+        folder: pathlib.Path, call: str, message: str) -> None:
+    (folder / "a_file.py").write_text(f"import kopf\n\n@kopf.on.{call}\ndef fn(**_):\n    pass\n")
+    with pytest.raises(LoadingError) as e:
+        load(["a_file.py"], [])
+    lines = e.value.message.splitlines()
+    assert [line for line in lines if line.startswith("  File ")] == ['  File "a_file.py", line 3, in <module>']
+    assert message in lines[-1]
+
+
 def test_file_named_as_a_module(folder: pathlib.Path) -> None:
     (folder / "a_file.py").write_text("")
     with pytest.raises(LoadingError, match="Modules are named without the extension"):

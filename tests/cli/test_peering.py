@@ -57,6 +57,7 @@ def test_operators_are_frozen_and_resumed(start: Starter, cluster: LocalCluster)
         process.wait_for("Keep-alive in 'default' cluster-wide: ok.")
         result = invoke(cluster, "freeze", "-m", "we deploy", "-t", "3600")
         assert result.returncode == 0, result.stderr
+        assert result.stderr == ""  # nothing but the answer
         assert f"The operators of the peering 'default' cluster-wide are paused by {ME} until " in result.stdout
         process.wait_for("Pausing operations in favour of .*'we deploy'")
         cluster.apply(OBJ)

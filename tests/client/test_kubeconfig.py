@@ -203,3 +203,11 @@ def test_unreadable_files(home: pathlib.Path) -> None:
     (home / ".kube" / "config").mkdir(parents=True)
     with pytest.raises(LoginError, match="config cannot be read: Is a directory"):
         login_with_kubeconfig()
+
+
+def test_missing_files_are_told_about(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent.yaml"))
+    assert login_with_kubeconfig() is None
+    assert caplog.messages == [f"There is no such file as KUBECONFIG says: {tmp_path / 'absent.yaml'}"]

@@ -152,3 +152,9 @@ async def test_the_clients_of_others_are_not_trusted() -> None:
         host, _, port = two.url.removeprefix("https://").partition(":")
         with pytest.raises(ssl.SSLCertVerificationError):
             await asyncio.open_connection(host, int(port), ssl=context)
+
+
+@pytest.mark.parametrize("manifest", ["a: b", "apiVersion: v1"])
+def test_what_is_not_an_object_cannot_be_applied(manifest: str) -> None:
+    with LocalCluster() as cluster, pytest.raises(Exception, match="the manifest has no (apiVersion|kind)"):
+        cluster.apply(manifest)

@@ -96,3 +96,14 @@ def test_all_mentioned_names_exist(page: pathlib.Path) -> None:
         for part in name.split("."):
             assert hasattr(target, part) or part == "testing", f"kopf.{name}"
             target = getattr(target, part)
+
+
+@pytest.mark.usefixtures("kubectl")
+def test_operators_are_run_in_tests(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    crd, obj = get_blocks(ROOT / "docs" / "getting-started.md", "yaml")
+    (tmp_path / "crd.yaml").write_text(crd)
+    (tmp_path / "obj.yaml").write_text(obj)
+    (tmp_path / "handlers.py").write_text(get_blocks(ROOT / "docs" / "getting-started.md", "python")[0])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "kubernetes", raising=False)
+    run_samples(ROOT / "docs" / "testing.md")["test_operator"](monkeypatch)

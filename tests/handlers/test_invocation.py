@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 
 from kopf._handlers.invocation import invoke
+from kopf._settings.settings import ExecutionSettings
 from tests.handlers.builders import make_handler
 
 variable: ContextVar[str] = ContextVar("variable", default="unset")
 
 
 @pytest.fixture
-def executor() -> Iterator[concurrent.futures.Executor]:
+def execution() -> Iterator[ExecutionSettings]:
     with concurrent.futures.ThreadPoolExecutor(thread_name_prefix="pool") as executor:
-        yield executor
+        yield ExecutionSettings(executor=executor)
 
 
 def describe(x: int, **kwargs: Any) -> dict[str, Any]:
@@ -64,23 +65,23 @@ class AsyncInstance:
     (functools.partial(AsyncInstance()), "MainThread"),
 ])
 async def test_functions_run_in_threads_and_coroutines_in_the_loop(
-    executor: concurrent.futures.Executor, fn: Any, thread: str
+    execution: ExecutionSettings, fn: Any, thread: str
 ) -> None:
     token = variable.set("value")
     try:
-        result = await invoke(make_handler(fn=fn), {"x": 1, "y": 2}, executor=executor)
+        result = await invoke(make_handler(fn=fn), {"x": 1, "y": 2}, execution=execution)
     finally:
         variable.reset(token)
     assert result == {"x": 1, "kwargs": {"y": 2}, "thread": thread, "variable": "value"}
 
 
-async def test_contexts_of_threads_are_isolated(executor: concurrent.futures.Executor) -> None:
-    await invoke(make_handler(fn=lambda: variable.set("inner")), {}, executor=executor)
+async def test_contexts_of_threads_are_isolated(execution: ExecutionSettings) -> None:
+    await invoke(make_handler(fn=lambda: variable.set("inner")), {}, execution=execution)
     assert variable.get() == "unset"
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_exceptions_go_through(executor: concurrent.futures.Executor, is_async: bool) -> None:
+async def test_exceptions_go_through(execution: ExecutionSettings, is_async: bool) -> None:
     async def fail_in_the_loop() -> None:
         raise ZeroDivisionError("boom")
 
@@ -89,4 +90,4 @@ async def test_exceptions_go_through(executor: concurrent.futures.Executor, is_a
 
     handler = make_handler(fn=fail_in_the_loop if is_async else fail_in_a_thread)
     with pytest.raises(ZeroDivisionError, match="boom"):
-        await invoke(handler, {}, executor=executor)
+        await invoke(handler, {}, execution=execution)

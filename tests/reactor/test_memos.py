@@ -117,3 +117,60 @@ def test_memos_of_derived_classes_stay_so() -> None:
     assert type(memo) is Derived
     memos.relax("uid1")
     assert memos.recall("uid1") is memo
+
+
+# --- memos that are used aside of the handling: by the indexing, by the admission ---
+
+
+def test_borrowed_memos_are_the_same_and_are_dropped_if_unused() -> None:
+    memos = Memos(kopf.Memo(x=1))
+    memo = memos.borrow("uid1")
+    assert memos.borrow("uid1") is memo
+    memos.give_back("uid1")
+    assert len(memos) == 1
+    memos.give_back("uid1")
+    assert len(memos) == 0
+
+
+def test_borrowed_memos_are_kept_if_something_was_put_there() -> None:
+    memos = Memos(kopf.Memo())
+    memo = memos.borrow("uid1")
+    memo.x = 1
+    memos.give_back("uid1")
+    assert memos.recall("uid1") is memo
+
+
+def test_memos_of_the_handled_objects_are_not_dropped_by_borrowers() -> None:
+    """The handler can still put something there."""
+    memos = Memos(kopf.Memo())
+    memo = memos.recall("uid1")
+    memos.borrow("uid1")
+    memos.give_back("uid1")
+    memo.x = 1
+    assert memos.recall("uid1") is memo
+
+
+def test_borrowed_memos_are_not_dropped_when_the_handling_is_over() -> None:
+    memos = Memos(kopf.Memo())
+    memo = memos.borrow("uid1")
+    memos.recall("uid1")
+    memos.relax("uid1")
+    memo.x = 1
+    memos.give_back("uid1")
+    assert memos.recall("uid1") is memo
+
+
+def test_borrowed_memos_of_gone_objects_are_forgotten() -> None:
+    memos = Memos(kopf.Memo())
+    memos.borrow("uid1").x = 1
+    memos.forget("uid1")
+    memos.give_back("uid1")
+    assert len(memos) == 0
+
+
+def test_temporary_memos_belong_to_nobody() -> None:
+    memos = Memos(kopf.Memo(x=1))
+    memo = memos.make()
+    memo.y = 2
+    assert memos.make() == {"x": 1}
+    assert len(memos) == 0

@@ -165,3 +165,14 @@ def test_selectors_are_comparable_and_hashable() -> None:
 def test_selectors_are_shown_by_what_is_specified() -> None:
     assert repr(Selector("kopf.dev/v1", "kex")) == "Selector(group='kopf.dev', version='v1', any_name='kex')"
     assert repr(Selector(category="all")) == "Selector(category='all')"
+
+
+@pytest.mark.parametrize(("selector", "text"), [
+    (Selector("pods"), "'pods'"),
+    (Selector("kopf.dev", "kopfexamples"), "'kopfexamples' of kopf.dev"),
+    (Selector("kopf.dev/v1", "kopfexamples"), "'kopfexamples' of kopf.dev/v1"),
+    (Selector(kind="Pod"), "Selector(kind='Pod')"),
+    (Selector(EVERYTHING), "Selector(any_name=<Marker.EVERYTHING: 'EVERYTHING'>)"),
+])
+def test_selectors_are_shown_as_they_were_written(selector: Selector, text: str) -> None:
+    assert str(selector) == text

@@ -65,8 +65,9 @@ async def list_pages(
     """
     List all objects of the resource in the namespace (in the whole cluster if ``None``), page by page.
 
-    The page is of ``settings.watching.chunk_size`` objects; by default, of as many as take a reasonable memory. With
-    ``paged=False``, it is one page. Only the objects that match the server-side selectors of the settings are listed, if those are set.
+    The page is of ``settings.watching.chunk_size`` objects; by default, of as many as take reasonable memory. With
+    ``paged=False``, it is one page. Only the objects that match the server-side selectors of the settings are listed,
+    if those are set.
 
     Raises :class:`APIGoneError` if it takes so long (minutes) that the snapshot is not available anymore: the
     listing must be started anew. Raises other errors as requests do, and :class:`ValueError` if the response

@@ -20,6 +20,7 @@ from kopf._values.fields import resolve
 from kopf._values.patches import Patch
 from kopf._values.reasons import Activity, Reason
 from kopf._values.resources import Resource
+from kopf._values.reviews import Headers, Operation, SSLPeer
 
 Kwargs = dict[str, Any]
 
@@ -121,8 +122,54 @@ class ChangingCause(ResourceCause):
 
     def kwargs_for(self, handler: Handler) -> Kwargs:
         kwargs = super().kwargs_for(handler)
-        if isinstance(handler, ResourceHandler) and handler.field:
-            old, new = resolve(self.old, handler.field), resolve(self.new, handler.field)
-            kwargs.update({"old": old, "new": new, "diff": diff(old, new)})
-            kwargs.update(self.indices)
+        _narrow_to_field(kwargs, handler, self)
         return kwargs
+
+
+@dataclasses.dataclass(kw_only=True)
+class WebhookCause(ResourceCause):
+    """The object is going to be changed, and it is asked if it may be."""
+
+    name: str | None
+    """The name in the request: not all that is reviewed is an object with a name in it."""
+    namespace: str | None
+    operation: Operation
+    subresource: str | None
+    dryrun: bool
+    userinfo: Mapping[str, Any]
+    headers: Headers
+    sslpeer: SSLPeer | None
+    warnings: list[str]
+    old: Body | None
+    new: Body | None
+
+    def _make_kwargs(self) -> Kwargs:
+        kwargs = super()._make_kwargs()
+        kwargs["name"] = kwargs["name"] or self.name
+        kwargs["namespace"] = kwargs["namespace"] or self.namespace
+        return {
+            **kwargs,
+            "operation": self.operation,
+            "subresource": self.subresource,
+            "dryrun": self.dryrun,
+            "userinfo": self.userinfo,
+            "headers": self.headers,
+            "sslpeer": self.sslpeer,
+            "warnings": self.warnings,
+            "old": self.old,
+            "new": self.new,
+            "diff": diff(self.old, self.new),
+        }
+
+    def kwargs_for(self, handler: Handler) -> Kwargs:
+        kwargs = super().kwargs_for(handler)
+        _narrow_to_field(kwargs, handler, self)
+        return kwargs
+
+
+def _narrow_to_field(kwargs: Kwargs, handler: Handler, cause: ChangingCause | WebhookCause) -> None:
+    """The handlers of a field see the change of that field, not of the whole object."""
+    if isinstance(handler, ResourceHandler) and handler.field:
+        old, new = resolve(cause.old, handler.field), resolve(cause.new, handler.field)
+        kwargs.update({"old": old, "new": new, "diff": diff(old, new)})
+        kwargs.update(cause.indices)

@@ -31,6 +31,19 @@ class TemporaryError(Exception):
         self.delay = delay
 
 
+class AdmissionError(PermanentError):
+    """
+    The change is denied: raised by the admission handlers.
+
+    ``message`` is shown to the user who makes the change, ``code`` is the HTTP status of the API's response (the API
+    server replaces those below 400).
+    """
+
+    def __init__(self, message: str | None = "", code: int | None = 500) -> None:
+        super().__init__(*(() if message is None else (message,)))
+        self.code = 500 if code is None else code
+
+
 class HandlerTimeoutError(PermanentError):
     """The handler did not succeed within its timeout."""
 

@@ -11,7 +11,8 @@ from kopf._handlers.errors import ErrorsMode
 from kopf._handlers.filters import MetaFilter, ValueFilter, WhenFilter
 from kopf._values.fields import FieldPath
 from kopf._values.ids import HandlerId
-from kopf._values.reasons import Activity, Reason
+from kopf._values.reasons import Activity, Reason, WebhookType
+from kopf._values.reviews import Operation
 from kopf._values.selectors import Selector
 
 HandlerFn = Callable[..., Any]
@@ -34,9 +35,13 @@ class Handler:
     retries: int | None = None
     backoff: float | None = None
     is_async: bool = dataclasses.field(init=False)
+    identity: tuple[int, int, str] = dataclasses.field(init=False, repr=False)
+    """What is considered the same handler: the same function (a method of the same instance) under the same id."""
 
     def __post_init__(self) -> None:
+        identity = id(getattr(self.fn, "__func__", self.fn)), id(getattr(self.fn, "__self__", None)), self.id
         object.__setattr__(self, "is_async", is_async(self.fn))
+        object.__setattr__(self, "identity", identity)
 
     def __str__(self) -> str:
         return f"Handler {self.id!r}"
@@ -115,6 +120,26 @@ class TimerHandler(SpawningHandler):
 
     def __str__(self) -> str:
         return f"Timer {self.id!r}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class WebhookHandler(ResourceHandler):
+    """A handler of the changes that are not made yet, and depend on it."""
+
+    type: WebhookType
+    operations: frozenset[Operation] | None = None
+    """Which operations it checks; ``None`` for all."""
+    subresource: str | None = None
+    """Which subresource it checks; ``None`` for the object itself, ``"*"`` for the object and all subresources."""
+    persistent: bool = False
+    """Whether it blocks the changes also when the operator does not run."""
+    side_effects: bool = False
+    """Whether it changes anything else (except in dry runs)."""
+    ignore_failures: bool = False
+    """Whether the changes are admitted also when it fails or cannot be reached."""
+
+    def __str__(self) -> str:
+        return f"Webhook {self.id!r}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextvars
 import functools
 import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from kopf._handlers.handlers import Handler
+from kopf._handlers.handlers import DaemonHandler, Handler
+from kopf._settings.settings import ExecutionSettings
+from kopf._settings.thread_usage import ThreadCall
 
 
-async def invoke(handler: Handler, kwargs: Mapping[str, Any], *, executor: concurrent.futures.Executor) -> Any:
+async def invoke(handler: Handler, kwargs: Mapping[str, Any], *, execution: ExecutionSettings) -> Any:
     """
     Call the function of the handler and get its result; its exceptions go through.
 
@@ -21,7 +22,17 @@ async def invoke(handler: Handler, kwargs: Mapping[str, Any], *, executor: concu
     """
     if handler.is_async:
         return await handler.fn(**kwargs)
-    # The context is copied, so that the thread knows what is being handled; see the context variables.
-    call = functools.partial(contextvars.copy_context().run, handler.fn, **kwargs)
-    result = await asyncio.get_running_loop().run_in_executor(executor, call)
+    result = await _invoke_in_thread(handler, kwargs, execution)
     return await result if inspect.isawaitable(result) else result
+
+
+async def _invoke_in_thread(handler: Handler, kwargs: Mapping[str, Any], execution: ExecutionSettings) -> Any:
+    is_long = isinstance(handler, DaemonHandler)
+    executor = execution.get_executor(is_long=is_long)
+    # The context is copied, so that the thread knows what is being handled; see the context variables.
+    fn = functools.partial(contextvars.copy_context().run, handler.fn, **kwargs)
+    call = ThreadCall(handler.id, fn, executor, execution.usage, is_long=is_long)
+    try:
+        return await asyncio.get_running_loop().run_in_executor(executor, call)
+    finally:
+        call.release()

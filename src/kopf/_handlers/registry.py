@@ -7,7 +7,7 @@ There is a default registry, which the decorators fill as the modules of the ope
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from kopf._handlers.handlers import (
@@ -18,6 +18,7 @@ from kopf._handlers.handlers import (
     ResourceHandler,
     SpawningHandler,
     WatchingHandler,
+    WebhookHandler,
 )
 from kopf._values.fields import FieldPath
 from kopf._values.reasons import Activity
@@ -36,17 +37,20 @@ class OperatorRegistry:
         super().__init__()
         self.activities: list[ActivityHandler] = []
         self.resources: list[ResourceHandler] = []
+        self.webhooks: list[WebhookHandler] = []
 
     def append(self, handler: Handler) -> None:
         """Add a handler."""
         match handler:
             case ActivityHandler():
                 self.activities.append(handler)
+            case WebhookHandler():
+                self.webhooks.append(handler)
             case ResourceHandler():
                 self.resources.append(handler)
 
     def __bool__(self) -> bool:
-        return bool(self.activities or self.resources)
+        return bool(self.activities or self.resources or self.webhooks)
 
     def get_activities(self, activity: Activity) -> list[ActivityHandler]:
         """The handlers of one activity."""
@@ -58,7 +62,8 @@ class OperatorRegistry:
 
     def get_selectors(self) -> set[Selector]:
         """What the handlers are declared for."""
-        return {handler.selector for handler in self.resources if handler.selector is not None}
+        handlers = (*self.resources, *self.webhooks)
+        return {handler.selector for handler in handlers if handler.selector is not None}
 
     def get_ambiguities(self, resources: Collection[Resource]) -> Mapping[Selector, Collection[Resource]]:
         """The selectors that name one resource but match several; those are not served."""
@@ -73,14 +78,22 @@ class OperatorRegistry:
 
     def plan(self, resources: Collection[Resource]) -> Mapping[Resource, HandlersOfResource]:
         """Spread the handlers over the resources they are for; unhandled resources are left out."""
+        spread = self._spread(self.resources, resources)
+        return {resource: HandlersOfResource.build(handlers) for resource, handlers in spread.items()}
+
+    def plan_webhooks(self, resources: Collection[Resource]) -> Mapping[Resource, Sequence[WebhookHandler]]:
+        """The same for the admission handlers: they need no watching."""
+        return self._spread(self.webhooks, resources)
+
+    def _spread(self, handlers: Iterable[H], resources: Collection[Resource]) -> Mapping[Resource, list[H]]:
         selections = {selector: selector.select(resources) for selector in self.get_selectors()}
         ambiguous = self.get_ambiguities(resources)
-        spread: dict[Resource, list[ResourceHandler]] = {}
-        for handler in self.resources:
+        spread: dict[Resource, list[H]] = {}
+        for handler in handlers:
             if handler.selector is not None and handler.selector not in ambiguous:
                 for resource in selections[handler.selector]:
                     spread.setdefault(resource, []).append(handler)
-        return {resource: HandlersOfResource.build(handlers) for resource, handlers in spread.items()}
+        return spread
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,19 +135,12 @@ def _is_unessential(field: FieldPath) -> bool:
     return field[0] in ("status", "apiVersion", "kind")
 
 
-def get_identity(handler: Handler) -> tuple[int, int, str]:
-    """What is considered the same handler: the same function (a method of the same instance) under the same id."""
-    fn = handler.fn
-    return id(getattr(fn, "__func__", fn)), id(getattr(fn, "__self__", None)), handler.id
-
-
 def deduplicate(handlers: Iterable[H]) -> Iterator[H]:
     """Leave one of those that are the same function under the same id, i.e. of several decorators on a function."""
     seen: set[tuple[int, int, str]] = set()
     for handler in handlers:
-        key = get_identity(handler)
-        if key not in seen:
-            seen.add(key)
+        if handler.identity not in seen:
+            seen.add(handler.identity)
             yield handler
 
 

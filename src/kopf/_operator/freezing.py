@@ -41,7 +41,7 @@ async def put_record(
     """
     api = APIClient(vault, settings)
     try:
-        await Authenticator(vault, registry, settings, None, {}).login()
+        await Authenticator(vault, registry, settings, None, {}).login(verbose=False)
         resource = await find_peering_resource(api, clusterwide=not patterns)
         if resource is None:
             kind = "KopfPeering" if patterns else "ClusterKopfPeering"

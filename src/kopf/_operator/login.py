@@ -114,9 +114,11 @@ class Authenticator:
         self._memo = memo
         self._indices = indices
 
-    async def login(self) -> None:
+    async def login(self, *, verbose: bool = True) -> None:
         """
         Call the login handlers and put what they have brought to the vault.
+
+        If not ``verbose``, only failures are logged.
 
         Raises :class:`LoginError` if they have failed, or have brought nothing usable.
         """
@@ -128,6 +130,7 @@ class Authenticator:
                 settings=self._settings,
                 memo=self._memo,
                 indices=self._indices,
+                verbose=verbose,
             )
         except ActivityError as e:
             results = {key: outcome.result for key, outcome in e.outcomes.items() if outcome.result is not None}

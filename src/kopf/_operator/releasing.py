@@ -61,7 +61,7 @@ async def release(
     """
     api = APIClient(vault, settings)
     try:
-        await Authenticator(vault, registry, settings, None, {}).login()
+        await Authenticator(vault, registry, settings, None, {}).login(verbose=False)
         for resource in await _find_resources(api, names):
             for namespace in namespaces if namespaces and resource.namespaced else [None]:
                 async for page in list_pages(api, settings, resource, namespace):

@@ -241,6 +241,8 @@ class Stream:
                     self._denials.permit(events)
                     self._is_absent = False
                     await self._take(events)
+                    if any(event.type is not None for event in events):  # listings expire if they are not taken soon
+                        await self._dispatcher.wait_for_room()
 
     async def _take(self, events: list[WatchEvent]) -> None:
         """Hand the events over. If it is interrupted, it is to be repeated, as they will not come again."""

@@ -1,5 +1,5 @@
 """
-Activities: the handlers of the operator's own life (startup, cleanup, login), retried like all others.
+Activities: the handlers of the operator's own life (startup, cleanup, login, probes), retried like all others.
 
 Their progress is kept in memory: an activity is over when all of its handlers are done.
 """
@@ -40,25 +40,55 @@ async def run_activity(
     memo: Any,
     indices: Mapping[str, Any],
     default_errors: ErrorsMode = ErrorsMode.TEMPORARY,
+    verbose: bool = True,
 ) -> Mapping[HandlerId, Any]:
     """
     Call all handlers, one after another, each as many times as needed; return their results.
 
+    If not ``verbose``, only failures are logged.
+
     Raises :class:`ActivityError` if any of them fails permanently; all others are called nevertheless.
     """
-    logger = logging.getLogger(f"kopf.activities.{activity.value}")
-    clock = Clock()
-    cause = ActivityCause(logger=logger, memo=memo, indices=indices, activity=activity, settings=settings)
-    outcomes = {
-        handler.id: await _run_handler(handler, cause, clock, default_errors=default_errors) for handler in handlers
-    }
+    outcomes = await try_activity(
+        activity,
+        handlers,
+        settings=settings,
+        memo=memo,
+        indices=indices,
+        default_errors=default_errors,
+        verbose=verbose,
+    )
     if any(outcome.exception is not None for outcome in outcomes.values()):
         raise ActivityError(activity, outcomes)
     return {key: outcome.result for key, outcome in outcomes.items() if outcome.result is not None}
 
 
+async def try_activity(
+    activity: Activity,
+    handlers: Sequence[ActivityHandler],
+    *,
+    settings: OperatorSettings,
+    memo: Any,
+    indices: Mapping[str, Any],
+    default_errors: ErrorsMode,
+    verbose: bool = True,
+) -> Mapping[HandlerId, Outcome]:
+    """
+    Call all handlers, one after another, each as many times as needed; return how they have ended.
+
+    If not ``verbose``, only failures are logged.
+    """
+    logger = logging.getLogger(f"kopf.activities.{activity.value}")
+    clock = Clock()
+    cause = ActivityCause(logger=logger, memo=memo, indices=indices, activity=activity, settings=settings)
+    return {
+        handler.id: await _run_handler(handler, cause, clock, default_errors=default_errors, verbose=verbose)
+        for handler in handlers
+    }
+
+
 async def _run_handler(
-    handler: ActivityHandler, cause: ActivityCause, clock: Clock, *, default_errors: ErrorsMode
+    handler: ActivityHandler, cause: ActivityCause, clock: Clock, *, default_errors: ErrorsMode, verbose: bool
 ) -> Outcome:
     started = clock.now()
     retry = 0
@@ -67,7 +97,7 @@ async def _run_handler(
         kwargs = {"retry": retry, "started": started, "runtime": attempt.runtime, **cause.kwargs_for(handler)}
 
         async def call(kwargs: Mapping[str, Any] = kwargs) -> Any:
-            return await invoke(handler, kwargs, executor=cause.settings.execution.executor)
+            return await invoke(handler, kwargs, execution=cause.settings.execution)
 
         outcome = await execute_once(
             handler,
@@ -76,6 +106,7 @@ async def _run_handler(
             logger=cause.logger,
             default_backoff=cause.settings.execution.default_backoff,
             default_errors=default_errors,
+            verbose=verbose,
         )
         if outcome.final:
             return outcome

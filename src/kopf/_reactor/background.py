@@ -31,6 +31,8 @@ from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
 from kopf._values.resources import Resource
 
+_PASSING_REASONS = DaemonStoppingReason.FILTERS_MISMATCH | DaemonStoppingReason.OPERATOR_PAUSING
+
 _CANCELLATION_TIMEOUT = 0.5
 """How long the cancelled leftovers may take to exit, in seconds."""
 
@@ -119,9 +121,14 @@ class BackgroundRun(abc.ABC):
 
     @property
     def is_to_be_restarted(self) -> bool:
-        """Whether it has exited only because the object did not match for some time."""
+        """Whether it has exited only because the object did not match, or the operator was paused, for some time."""
         reason = self.stopper.reason
-        return not self.is_running and reason is not None and DaemonStoppingReason.FILTERS_MISMATCH in reason
+        return not self.is_running and reason is not None and bool(reason & _PASSING_REASONS)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it has exited, or is about to exit, because the operator was paused."""
+        return self.stopper.reason is not None and DaemonStoppingReason.OPERATOR_PAUSING in self.stopper.reason
 
     @abc.abstractmethod
     def start(self, delay: float) -> None:
@@ -160,7 +167,7 @@ class BackgroundRun(abc.ABC):
 
         async def call() -> Any:
             with executing(companion.body):
-                return await invoke(self._handler, kwargs, executor=env.settings.execution.executor)
+                return await invoke(self._handler, kwargs, execution=env.settings.execution)
 
         outcome = await execute_once(
             self._handler,
@@ -254,6 +261,12 @@ class Background:
         if companion is not None:
             companion.refresh(obj)
 
+    def relax(self, uid: str) -> None:
+        """The object is not handled at the moment: let it take as little memory as it can."""
+        companion = self._companions.get(uid)
+        if companion is not None:
+            companion.body.object.forget_values()
+
     def is_running(self, uid: str) -> bool:
         """Whether anything accompanies the object right now."""
         companion = self._companions.get(uid)
@@ -276,7 +289,8 @@ class Background:
         for handler in handlers:
             previous = companion.runs.get(handler.id)
             if previous is None or previous.is_to_be_restarted:
-                delay = self._get_delay(handler, cause, initial=initial)  # it is the users' code, and can fail
+                is_spread = initial or (previous is not None and previous.is_paused)
+                delay = self._get_delay(handler, cause, initial=is_spread)  # it is the users' code, and can fail
                 run = companion.runs[handler.id] = self._make_run(companion, handler)
                 run.start(delay)
 
@@ -292,6 +306,17 @@ class Background:
         companion = self._companions.get(uid)
         if companion is not None:
             _stop(companion.runs.values(), reason)
+
+    def pause(self) -> None:
+        """Stop everything; nothing is started then, as the objects are not looked at."""
+        for companion in self._companions.values():
+            _stop(companion.runs.values(), DaemonStoppingReason.OPERATOR_PAUSING)
+
+    def resume(self) -> None:
+        """Look at all those objects again: what was stopped by the pause, is to be started anew."""
+        self._startup = StartupSpread()
+        for companion in [*self._companions.values()]:
+            self._on_exit(companion.body.object)
 
     def forget(self, uid: str) -> None:
         """Stop all that accompanies an object that exists no more."""

@@ -12,7 +12,6 @@ import contextlib
 import copy
 import dataclasses
 import functools
-import hashlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -27,17 +26,17 @@ from kopf._handlers.handlers import ChangingHandler, SpawningHandler
 from kopf._handlers.invocation import invoke
 from kopf._handlers.outcomes import deliver_result, execute_once
 from kopf._handlers.registry import HandlersOfResource
+from kopf._reactor.attachments import Attachments
 from kopf._reactor.background import Background
 from kopf._reactor.causation import Detection, detect
+from kopf._reactor.digests import Digests, make_digest
 from kopf._reactor.environment import Environment
-from kopf._reactor.progress import HandlerState, Progress, find_overtaken
+from kopf._reactor.progress import HandlerState, Progress
 from kopf._reactor.selection import select_accompanying, select_called, select_spawning, select_subhandlers
 from kopf._reactor.shadows import Shadows
-from kopf._reactor.stopping import DaemonStoppingReason
 from kopf._settings.logs import ObjectLogger
-from kopf._values import codec
 from kopf._values.bodies import Body, BodyEssence
-from kopf._values.fields import FieldPath, resolve
+from kopf._values.fields import resolve
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange, Patch
@@ -50,6 +49,9 @@ _TITLES = {
     Reason.DELETE: "Deletion",
     Reason.RESUME: "Resuming",
 }
+
+_MAX_RESTORATIONS = 5
+"""How many times the lost state of an object is put back, until it is obvious that somebody insists on removing it."""
 
 
 @dataclasses.dataclass
@@ -69,6 +71,8 @@ class Known(NamedTuple):
 
     reason: Reason
     states: Mapping[HandlerId, HandlerState]
+    digest: str | None
+    """The digest of the object, if nothing essential has changed in it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,16 +127,17 @@ class HandlingCycle:
         self._initial = initial
         self._unsaved = unsaved
         self._known = known
-        self._background = background
         self._shadows = shadows if shadows is not None else Shadows()
         self._is_restoring = False
-        self._digests: dict[FieldPath, str] = {}
         self.baseline = baseline
         """The state of the object as of the beginning of its creation; all later changes are updates."""
         self._user_code = user_code
         self._executed = False
-        self._finalizer = env.settings.persistence.finalizer
         self._logger = ObjectLogger(body=self._body, settings=env.settings)
+        finalizer = env.settings.persistence.finalizer
+        self._attachments = Attachments(
+            obj, handlers, background, self._shadows, finalizer=finalizer, logger=self._logger
+        )
 
     async def run(self) -> Step:
         """Do what is to be done now. Raises :class:`HandlingFailure` if the object could not be patched."""
@@ -146,21 +151,23 @@ class HandlingCycle:
             detection = self._consult_shadow(detection)
         cause = self._make_cause(detection)
         accompanying = select_accompanying(self._handlers.changing, cause)
-        overtaken = self._find_overtaken(cause, accompanying)
+        digests = self._make_digests(cause)
+        overtaken = digests.find_overtaken(accompanying)
         if overtaken and cause.reason is Reason.NOOP:
             cause = self._make_cause(dataclasses.replace(detection, reason=Reason.UPDATE))
+            digests = self._make_digests(cause)
         if cause.reason is Reason.CREATE and self.baseline is None:
-            self.baseline = cause.new
+            self.baseline = digests.find_baseline(accompanying)
         spawning = select_spawning(self._handlers.spawning, cause)
         if detection.reason is Reason.FREE:
-            self._accompany(cause, [])
+            self._attachments.accompany(cause, [])
             if accompanying:
                 self._logger.debug("Deletion, but we are done with it, and we do not care.")
                 self._logger.debug("Handling cycle is finished, waiting for new changes.")
             return Step(self._obj, resumed=True)
         if not accompanying and not spawning:
             return await self._release(cause)
-        return await self._handle(cause, accompanying, spawning, overtaken)
+        return await self._handle(cause, accompanying, spawning, overtaken, digests)
 
     def _consult_shadow(self, detection: Detection) -> Detection:
         """Tell the new objects from those that were handled, but have lost the trace of it."""
@@ -168,14 +175,19 @@ class HandlingCycle:
         digest = self._shadows.recall(uid)
         if digest is None:
             return detection
-        self._is_restoring = self._shadows.may_restore(uid)
-        if self._env.warnings.is_new(uid):
+        losses = self._shadows.count_loss(uid)
+        self._is_restoring = losses <= _MAX_RESTORATIONS
+        if losses == 1:
             self._logger.warning(
                 "The last handled configuration of the object was removed by somebody else. It is not considered as "
                 "new, since it was already handled here. After a restart, it will be."
             )
-        reason = Reason.NOOP if digest == _make_digest(detection.new) else Reason.UPDATE
+        reason = Reason.NOOP if digest == make_digest(detection.new) else Reason.UPDATE
         return dataclasses.replace(detection, reason=reason)
+
+    def _make_digests(self, cause: ChangingCause) -> Digests:
+        known = self._known.digest if self._known is not None else None
+        return Digests(cause, self._handlers.extra_fields, self._env.settings.persistence, known=known)
 
     def bury(self) -> None:
         """Say goodbye to an object that exists no more, if any handlers were for it."""
@@ -198,24 +210,11 @@ class HandlingCycle:
             diff=detection.diff,
         )
 
-    @property
-    def _is_blocked(self) -> bool:
-        return self._finalizer in (self._obj.head.finalizers or ())
-
-    @property
-    def _is_deleted(self) -> bool:
-        return self._obj.head.deletionTimestamp is not None
-
     async def _release(self, cause: ChangingCause) -> Step:
-        """
-        Let go an object that no handler is for: it never was ours, or it does not match the filters anymore.
-
-        Our finalizer can only be there if the handlers use finalizers at all. If not, it belongs to another operator.
-        """
-        self._accompany(cause, [])
-        if self._is_blocked and self._handlers.uses_finalizers and not self._has_company:
-            self._logger.debug("Removing the finalizer, thus allowing the actual deletion.")
-            return await self._save(cause, None, Patch(), change=FinalizerChange.REMOVE, resumed=True)
+        """Let go an object that no handler is for: it never was ours, or it does not match the filters anymore."""
+        self._attachments.accompany(cause, [])
+        if self._attachments.is_removable and self._attachments.is_worth_removing():
+            return await self._save(cause, None, Patch(), change=self._attachments.release(), resumed=True)
         return Step(self._obj, resumed=True)
 
     async def _handle(
@@ -224,85 +223,35 @@ class HandlingCycle:
         accompanying: Sequence[ChangingHandler],
         spawning: Sequence[SpawningHandler],
         overtaken: Sequence[ChangingHandler],
+        digests: Digests,
     ) -> Step:
         called = select_called(accompanying, cause)
         called += [handler for handler in overtaken if handler not in called]
-        change = self._get_finalizer_change([*accompanying, *spawning])
+        change = self._attachments.get_change([*accompanying, *spawning])
         if change is FinalizerChange.ADD and (called or spawning):
             # Before the first handler is called: if we crash after it, the deletion must not slip through.
             return await self._save(cause, None, Patch(), change=change)
-        self._accompany(cause, spawning)
-        progress = self._load_progress(cause, called)
+        self._attachments.accompany(cause, spawning)
+        change = change or self._attachments.get_change([*accompanying, *spawning])  # those that exit at once are gone
+        progress = self._load_progress(cause, called, digests)
         if called:
             await self._execute_pending(cause, called, progress)
         delay = progress.get_delay(called, self._env.clock.now())
         outgoing = self._make_outgoing_patch(cause.patch)
-        if delay is not None or (self._is_deleted and self._has_company):
-            progress.store(outgoing, self._get_digests_after(cause))
-            known = Known(cause.reason, dict(progress))
+        if delay is not None or (self._attachments.is_deleted and self._attachments.has_company):
+            progress.store(outgoing, digests.get_after())
+            if cause.reason is Reason.DELETE and (self._known is None or self._known.reason is not cause.reason):
+                progress.drop_outdated(self._handlers.changing, outgoing)
+            known = Known(cause.reason, dict(progress), digests.remember())  # in case that nobody else changes it
             step = await self._save(cause, progress, outgoing, change=change, delay=delay, known=known)
             if delay is not None and delay > 0 and not step.changed:
                 self._logger.debug("Sleeping for %s seconds for the delayed handlers.", delay)
             return step
         return await self._finish(cause, accompanying, called, progress, outgoing, change)
 
-    def _find_overtaken(self, cause: ChangingCause, handlers: Sequence[ChangingHandler]) -> list[ChangingHandler]:
-        if cause.reason not in (Reason.UPDATE, Reason.NOOP):
-            return []
-        storage = self._env.settings.persistence.progress_storage
-        get_digest = functools.partial(self._get_digest, cause)
-        return list(find_overtaken(handlers, storage=storage, body=self._body, get_digest=get_digest))
-
-    def _get_digests_after(self, cause: ChangingCause) -> Callable[[ChangingHandler], str | None]:
-        """
-        Identify what the handlers will react to when their own patch is applied.
-
-        They know what they do, so their own changes are not something that they have to see again.
-        """
-        if cause.reason is not Reason.UPDATE or not (cause.patch.fns or cause.patch.keys() - {"status"}):
-            return functools.partial(self._get_digest, cause)
-        body = Body(cause.patch.apply_to(self._obj))
-        persistence = self._env.settings.persistence
-        detection = detect(body, initial=False, extra_fields=self._handlers.extra_fields, persistence=persistence)
-        return lambda handler: _make_digest(resolve(detection.new, handler.field))
-
-    def _get_digest(self, cause: ChangingCause, handler: ChangingHandler) -> str | None:
-        """Identify what the handler reacts to; creations & deletions happen once, whatever the object is like."""
-        if cause.reason not in (Reason.UPDATE, Reason.NOOP):
-            return None
-        if handler.field not in self._digests:
-            self._digests[handler.field] = _make_digest(resolve(cause.new, handler.field))
-        return self._digests[handler.field]
-
-    def _accompany(self, cause: ChangingCause, spawning: Sequence[SpawningHandler]) -> None:
-        """Start & stop the daemons and timers of the object, so that only the matching ones run."""
-        if self._background is not None:
-            if self._is_deleted:
-                self._background.stop_all_of(self._obj.head.uid, DaemonStoppingReason.RESOURCE_DELETED)
-            else:
-                self._background.match(cause, spawning, initial=self._initial)
-
-    @property
-    def _has_company(self) -> bool:
-        """Whether any daemons or timers of the object are still running."""
-        return self._background is not None and self._background.is_running(self._obj.head.uid)
-
-    def _get_finalizer_change(
-        self, accompanying: Sequence[ChangingHandler | SpawningHandler]
-    ) -> FinalizerChange | None:
-        """What to do with our finalizer on an object that is not being deleted."""
-        required = any(handler.requires_finalizer for handler in accompanying)
-        if self._is_deleted or required == self._is_blocked:
-            return None
-        if required:
-            self._logger.debug("Adding the finalizer, thus preventing the actual deletion.")
-            return FinalizerChange.ADD
-        if self._handlers.uses_finalizers and not self._has_company:
-            self._logger.debug("Removing the finalizer, thus allowing the actual deletion.")
-            return FinalizerChange.REMOVE
-        return None
-
-    def _load_progress(self, cause: ChangingCause, called: Sequence[ChangingHandler]) -> Progress:
+    def _load_progress(
+        self, cause: ChangingCause, called: Sequence[ChangingHandler], digests: Digests
+    ) -> Progress:
         progress = Progress(
             storage=self._env.settings.persistence.progress_storage,
             body=self._body,
@@ -310,7 +259,7 @@ class HandlingCycle:
             now=self._env.clock.now(),
             known=self._known.states if self._known is not None and self._known.reason is cause.reason else {},
             unsaved={} if self._unsaved is None else self._unsaved.states,
-            get_digest=functools.partial(self._get_digest, cause),
+            get_digest=digests.get,
         )
         progress.involve(called)
         return progress
@@ -326,6 +275,8 @@ class HandlingCycle:
             if cause.reason is Reason.UPDATE:
                 self._logger.debug("Updating diff: %r", cause.diff)
         for handler in self._env.lifecycle(pending, state=progress, **cause.kwargs):
+            if self._env.pause.is_on:
+                break  # the rest is for later, or for those who do it instead of us
             self._executed = True
             await self._execute(cause, handler, progress, parent=None)
 
@@ -364,11 +315,11 @@ class HandlingCycle:
             parent.seen |= context.seen
 
     async def _invoke(self, handler: ChangingHandler, kwargs: Mapping[str, Any]) -> Any:
-        executor = self._env.settings.execution.executor
+        execution = self._env.settings.execution
         if not handler.is_async:
-            return await invoke(handler, kwargs, executor=executor)
+            return await invoke(handler, kwargs, execution=execution)
         with self._user_code():
-            return await invoke(handler, kwargs, executor=executor)
+            return await invoke(handler, kwargs, execution=execution)
 
     async def _execute_subhandlers(
         self,
@@ -407,23 +358,23 @@ class HandlingCycle:
             counts = progress.count(called)
             self._logger.info("%s is processed: %d succeeded; %d failed.", _TITLES[cause.reason], *counts)
         if cause.reason is Reason.DELETE:
-            self._logger.debug("Removing the finalizer, thus allowing the actual deletion.")
-            change = FinalizerChange.REMOVE
-        if self._obj.head.finalizers != [self._finalizer] or not self._is_deleted:  # else, all that will disappear
-            progress.purge(accompanying, outgoing)
+            change = self._attachments.release()
+        if not self._attachments.is_to_disappear:
+            progress.purge(self._handlers.changing, outgoing)  # also of those that have matched before
         if (cause.reason in (Reason.CREATE, Reason.UPDATE) or self._is_restoring) and accompanying:
             essence = self._get_handled_essence(cause)
-            self._shadows.remember(self._obj.head.uid, _make_digest(essence))
+            self._shadows.remember(self._obj.head.uid, make_digest(essence))
             self._env.settings.persistence.diffbase_storage.store(body=self._body, patch=outgoing, essence=essence)
         if cause.reason is Reason.NOOP and not outgoing and change is None:
             self._logger.debug("Something has changed, but we are not interested (the essence is the same).")
         step = await self._save(cause, progress, outgoing, change=change, resumed=True)
-        if not step.changed or self._is_settled(step.obj, cause, outgoing):
+        is_the_last = self._get_handled_essence(cause) == cause.new
+        if not step.changed or (is_the_last and self._has_only_our_traces(step.obj, cause, outgoing)):
             self._logger.debug("Handling cycle is finished, waiting for new changes.")
             return dataclasses.replace(step, settled=True) if step.changed else step
         return step
 
-    def _is_settled(self, obj: KubeObject | None, cause: ChangingCause, outgoing: Patch) -> bool:
+    def _has_only_our_traces(self, obj: KubeObject | None, cause: ChangingCause, outgoing: Patch) -> bool:
         """
         Tell if the object is as before, plus our traces. It is much cheaper than to detect that there are no changes.
 
@@ -436,7 +387,6 @@ class HandlingCycle:
         annotations = {**(before.annotations or {}), **changes}
         return (
             after.deletionTimestamp is None
-            and self._get_handled_essence(cause) == cause.new
             and (after.labels or {}) == (before.labels or {})
             and (after.finalizers or []) == (before.finalizers or [])
             and (after.annotations or {}) == {key: value for key, value in annotations.items() if value is not None}
@@ -469,7 +419,7 @@ class HandlingCycle:
                 self._resource,
                 self._obj,
                 outgoing,
-                finalizer=self._finalizer,
+                finalizer=self._attachments.finalizer,
                 change=change,
                 logger=self._logger,
             )
@@ -485,8 +435,12 @@ class HandlingCycle:
         if obj is None:
             self._logger.debug("Patching was skipped: the object does not exist anymore.")
             return Step(None, resumed=True)
+        if change is FinalizerChange.REMOVE:
+            self._attachments.note_removal()
         if "status" in outgoing:
             self._check_status(obj, outgoing)
+        if known is not None and known.digest is not None and not self._has_only_our_traces(obj, cause, outgoing):
+            known = known._replace(digest=None)
         is_changed = obj.head.resourceVersion != self._obj.head.resourceVersion
         return Step(obj, changed=is_changed, delay=delay, resumed=resumed, progress=known)
 
@@ -502,10 +456,6 @@ class HandlingCycle:
                     f"status.{key}",
                     self._resource,
                 )
-
-
-def _make_digest(value: object) -> str:
-    return hashlib.blake2b(codec.encode(value), digest_size=6).hexdigest()
 
 
 def _is_outdated(unsaved: Unsaved, detection: Detection) -> bool:

@@ -14,6 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
 
+from kopf._client.errors import APIForbiddenError
 from kopf._client.patching import PatchConflict
 from kopf._client.watch_machine import LISTED, WatchEvent
 from kopf._handlers.handlers import DaemonHandler, SpawningHandler, TimerHandler
@@ -31,6 +32,7 @@ from kopf._reactor.watching import handle_raw_event
 from kopf._settings.logs import ObjectLogger
 from kopf._settings.settings import iter_delays
 from kopf._values.objects import KubeObject, ObjectMeta
+from kopf._values.permissions import format_advice
 from kopf._values.resources import Resource
 
 logger = logging.getLogger(__name__)
@@ -38,6 +40,12 @@ logger = logging.getLogger(__name__)
 _SOFT_LIMIT = 50
 """How many objects are handled at once if there is no limit in the settings, not counting those in the users' code."""
 
+
+_ENOUGH_EVENTS = 10_000
+"""
+How many raw events can wait for their handlers until no more of them are taken in. Every event counts, so they cannot
+be replaced by newer ones; but they must not fill the memory either, e.g. when a handler hangs.
+"""
 
 _DAEMONS_EXIT_TIMEOUT = 5.0
 """How long the daemons may take to exit when the operator does, in seconds, until they are cancelled."""
@@ -65,13 +73,17 @@ class Dispatcher:
         self._backlog: deque[Mailbox] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._occupied = 0
+        self._waiting_events = 0
+        self._room = asyncio.Event()
         self._is_stopping = False
+        self._is_paused = False
         self._is_waiting_for_gate = False
         self._shadows = Shadows()
         self._background = (
             Background(env, resource, _make_run, on_exit=self._revisit) if handlers.spawning else None
         )
         self._is_stateful = bool(handlers.changing or handlers.spawning)
+        env.settings.execution.usage.subscribe(self._start_workers)
 
     def accept(self, events: Iterable[WatchEvent]) -> None:
         """Take the events in; it never blocks, and nothing is executed here."""
@@ -79,6 +91,23 @@ class Dispatcher:
             if event is not LISTED:
                 self._accept(event)
         self._start_workers()
+
+    async def wait_for_room(self) -> None:
+        """Wait as long as there are too many raw events that are not handled yet."""
+        if self._waiting_events < _ENOUGH_EVENTS or not self._env.gate.is_open:
+            return
+        ids = ", ".join(sorted(handler.id for handler in self._handlers.watching))
+        logger.warning(
+            "%d events of %r wait for their handlers (%s), which are too slow or hang. Until they catch up, nothing is "
+            "taken in from the watch-stream.", self._waiting_events, self._resource, ids,
+        )
+        self._room.clear()
+        await self._room.wait()
+
+    def _count_handled_event(self) -> None:
+        self._waiting_events -= 1
+        if self._waiting_events == _ENOUGH_EVENTS // 2:
+            self._room.set()
 
     def _accept(self, event: WatchEvent) -> None:
         obj = event.object
@@ -96,6 +125,7 @@ class Dispatcher:
             self._mailboxes[meta.uid] = mailbox
         if self._handlers.watching:
             mailbox.raw_events.append(event)
+            self._waiting_events += 1
         if event.type == "DELETED":
             mailbox.gone = True
             mailbox.known = obj
@@ -162,11 +192,14 @@ class Dispatcher:
         """Start as many workers as allowed: for the news first, for the initial listing then."""
         limit = self._env.settings.queueing.worker_limit
         if limit is None:
-            limit = _SOFT_LIMIT + (self._env.settings.execution.max_workers or 0)
+            execution = self._env.settings.execution
+            limit = _SOFT_LIMIT + max(execution.max_workers or 0, execution.usage.slow_count)
+        if self._is_paused:
+            return
         if not self._env.gate.is_open:
             if not self._is_waiting_for_gate:
                 self._is_waiting_for_gate = True
-                self._env.gate.call_when_open(self._start_workers)
+                self._env.gate.call_when_open(self._pass_the_gate)
             return
         while not self._is_stopping and self._occupied < limit and (self._news or self._backlog):
             mailbox = (self._news or self._backlog).popleft()
@@ -174,6 +207,10 @@ class Dispatcher:
             task = asyncio.create_task(self._work(mailbox), name=f"worker of {self._resource!r}")
             self._tasks.add(task)
             task.add_done_callback(self._bury)
+
+    def _pass_the_gate(self) -> None:
+        self._is_waiting_for_gate = False
+        self._start_workers()
 
     def _bury(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -196,8 +233,9 @@ class Dispatcher:
     async def _work(self, mailbox: Mailbox) -> None:
         """Handle the object as long as there is something new for it."""
         try:
-            while not self._is_stopping:
+            while not self._is_stopping and not self._is_paused:
                 if mailbox.raw_events:
+                    self._count_handled_event()
                     await self._handle_raw_event(mailbox, mailbox.raw_events.popleft())
                 elif mailbox.gone and mailbox.known is not None:
                     self._mailboxes.pop(mailbox.uid, None)
@@ -210,10 +248,18 @@ class Dispatcher:
         finally:
             mailbox.active = False
             self._occupied -= 1
-            self._env.memos.relax(mailbox.uid)
-            if mailbox.is_idle:
+            self._relax(mailbox)
+            if mailbox.is_idle and not mailbox.gone:  # if gone, it is either out already, or to be said goodbye later
                 self._mailboxes.pop(mailbox.uid, None)
             self._start_workers()
+
+    def _relax(self, mailbox: Mailbox) -> None:
+        """The object is idle, or waits for something: it may be for long, and there may be many such objects."""
+        self._env.memos.relax(mailbox.uid)
+        if mailbox.known is not None:
+            mailbox.known.forget_values()
+        if self._background is not None:
+            self._background.relax(mailbox.uid)
 
     def _forget(self, obj: KubeObject) -> None:
         self._shadows.forget(obj.head.uid)
@@ -226,15 +272,23 @@ class Dispatcher:
         self._env.memos.forget(obj.head.uid)
 
     async def _handle_raw_event(self, mailbox: Mailbox, event: WatchEvent) -> None:
-        object_logger = ObjectLogger(body=event.object, settings=self._env.settings)
+        def get_latest() -> KubeObject:
+            return mailbox.raw_events[-1].object if mailbox.raw_events else event.object
+
         try:
-            await handle_raw_event(self._env, self._resource, self._handlers, event, user_code=self._in_user_code)
-        except Exception:
+            await handle_raw_event(
+                self._env, self._resource, self._handlers, event, get_latest=get_latest, user_code=self._in_user_code
+            )
+        except Exception as e:
             # The next events are of the same value for the handlers, so there is no sense in delaying them.
-            object_logger.exception("The event could not be handled, and is skipped.")
+            is_api_error = isinstance(e, PatchConflict | ConnectionError) or hasattr(e, "status")
+            object_logger = ObjectLogger(body=event.object, settings=self._env.settings)
+            text = "The event could not be handled, and is skipped: %s"
+            object_logger.error(text, str(e) or type(e).__name__, exc_info=None if is_api_error else e)
 
     async def _handle_state(self, mailbox: Mailbox, obj: KubeObject) -> None:
         mailbox.state = None
+        mailbox.revisited = False
         mailbox.known = obj
         unsaved, mailbox.unsaved = mailbox.unsaved, None
         progress, mailbox.progress = mailbox.progress, None
@@ -285,7 +339,7 @@ class Dispatcher:
             return  # there is something even newer
         if mailbox.state is not None and mailbox.writes.expecting:
             self._suspect(mailbox, mailbox.state)  # with incomparable versions, it only seems to be older
-        mailbox.state = None if step.settled else after
+        mailbox.state = None if step.settled and not mailbox.revisited else after
         mailbox.progress = step.progress
 
     def _schedule(self, mailbox: Mailbox, obj: KubeObject, delay: float) -> None:
@@ -307,6 +361,7 @@ class Dispatcher:
         if mailbox is None:
             mailbox = Mailbox(obj.head.uid, comparable_versions=self._env.comparable_versions)
             self._mailboxes[obj.head.uid] = mailbox
+        mailbox.revisited = True
         if mailbox.state is None and not mailbox.gone:
             mailbox.state = obj
         self._enqueue(mailbox, self._news)
@@ -323,7 +378,7 @@ class Dispatcher:
             return
         mailbox.errors += 1
         delay = self._get_error_delay(mailbox.errors)
-        self._report(mailbox, object_logger, error, delay)
+        self._report(mailbox, obj, object_logger, error, delay)
         if mailbox.state is None or not self._is_overtaking(mailbox.state, obj):
             self._schedule(mailbox, obj, delay)
 
@@ -337,10 +392,15 @@ class Dispatcher:
             pass
         return delay
 
-    def _report(self, mailbox: Mailbox, object_logger: ObjectLogger, error: BaseException, delay: float) -> None:
+    def _report(
+        self, mailbox: Mailbox, obj: KubeObject, object_logger: ObjectLogger, error: BaseException, delay: float
+    ) -> None:
         """Say it once: the same error again is not worth more than a debug message."""
         text = f"{type(error).__name__}: {error}"
         is_known, mailbox.last_error = text == mailbox.last_error, text
+        if isinstance(error, APIForbiddenError):
+            self._explain_denial(error, obj.head.namespace)
+            is_known = True  # it is the same for all objects
         is_api_error = isinstance(error, PatchConflict | ConnectionError) or hasattr(error, "status")
         object_logger.log(
             logging.DEBUG if is_known else logging.ERROR,
@@ -350,9 +410,42 @@ class Dispatcher:
             exc_info=None if is_api_error else error,
         )
 
+    def _explain_denial(self, error: APIForbiddenError, namespace: str | None) -> None:
+        """Say once per namespace what is to be permitted, as it concerns all objects there."""
+        verb = error.method.lower()
+        subresource = "status" if error.path.endswith("/status") else None
+        if self._env.warnings.is_new((self._resource, verb, subresource, namespace)):
+            logger.error(
+                "Cannot %s %r%s%s: not permitted. Other attempts will be made later. The error: %s. %s",
+                verb,
+                self._resource,
+                "" if subresource is None else f" ({subresource})",
+                "" if namespace is None else f" in the namespace {namespace!r}",
+                error,
+                format_advice(self._resource, [verb], namespace=namespace, subresource=subresource),
+            )
+
+    def pause(self) -> None:
+        """Start no handlers, and stop the daemons & timers; what is running, is not interrupted."""
+        self._is_paused = True
+        if self._background is not None:
+            self._background.pause()
+
+    def resume(self) -> None:
+        """Go on with everything that was not finished before the pause, or has come since then."""
+        if not self._is_paused:
+            return
+        self._is_paused = False
+        if self._background is not None:
+            self._background.resume()
+        for mailbox in [*self._mailboxes.values()]:
+            self._enqueue(mailbox, self._news)
+        self._start_workers()
+
     async def stop(self) -> None:
         """Let the current handlers finish in a reasonable time, start nothing new, and cancel what is left."""
         self._is_stopping = True
+        self._env.settings.execution.usage.unsubscribe(self._start_workers)
         for mailbox in self._mailboxes.values():
             mailbox.stop_timer()
             mailbox.stop_suspecting()

@@ -11,6 +11,8 @@ from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._reactor.clock import Clock
 from kopf._reactor.indexing import Gate, Indexers
 from kopf._reactor.memos import Memos
+from kopf._reactor.pausing import Pause
+from kopf._reactor.vitals import Vitals
 from kopf._settings.settings import OperatorSettings
 
 
@@ -40,6 +42,10 @@ class Environment:
     indexers: Indexers
     gate: Gate
     """Closed until the indices are filled with what existed before the operator started."""
+    pause: Pause = dataclasses.field(default_factory=Pause)
+    """On while other operators have the priority."""
+    vitals: Vitals = dataclasses.field(default_factory=Vitals)
+    """Signs of life of all parts."""
     warnings: Warnings = dataclasses.field(default_factory=Warnings)
     comparable_versions: bool
     """Whether the server guarantees that resource versions can be compared (Kubernetes 1.35 and up)."""

@@ -243,7 +243,7 @@ class Indexers:
         body = Body(obj)
         cause = IndexingCause(
             logger=LocalObjectLogger(body=body, settings=env.settings),
-            memo=env.memos.recall(obj.head.uid),
+            memo=env.memos.borrow(obj.head.uid),
             indices=env.indices,
             resource=resource,
             body=body,
@@ -265,7 +265,7 @@ class Indexers:
             attempt = indexer.get_attempt(owner, now)
             outcome = await _call(handler, cause, attempt, env.settings.execution.default_backoff)
             indexer.accept(owner, outcome, attempt, now)
-        env.memos.relax(obj.head.uid)
+        env.memos.give_back(obj.head.uid)
 
 
 async def _call(handler: IndexingHandler, cause: IndexingCause, attempt: Attempt, default_backoff: float) -> Outcome:

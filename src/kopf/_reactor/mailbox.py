@@ -30,6 +30,7 @@ class Mailbox:
         "last_error",
         "progress",
         "raw_events",
+        "revisited",
         "state",
         "suspect",
         "suspicion",
@@ -50,6 +51,8 @@ class Mailbox:
         """The latest of the states that are presumed to be older than our own write."""
         self.suspicion: asyncio.TimerHandle | None = None
         """When the suspect is to be trusted after all."""
+        self.revisited = False
+        """Whether it was asked to look at the object again since its last handling has begun."""
         self.gone = False
         """Whether the object does not exist anymore."""
         self.initial = False

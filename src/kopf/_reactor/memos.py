@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 from typing import Any
 
@@ -42,12 +43,34 @@ class Memos:
         self._origin = operator_memo
         self._memos: dict[str, Any] = {}
         self._pinned: set[str] = set()
+        self._handled: set[str] = set()
+        self._borrowed: collections.Counter[str] = collections.Counter()
 
     def __len__(self) -> int:
         return len(self._memos)
 
+    def make(self) -> Any:
+        """Make a memo that belongs to no object: it is gone when the caller has no more need for it."""
+        return copy.copy(self._origin)
+
     def recall(self, uid: str) -> Any:
-        """Get the memo of the object: the same one as long as the object exists."""
+        """Get the memo of the object that is being handled: the same one as long as the object exists."""
+        self._handled.add(uid)
+        return self._get(uid)
+
+    def borrow(self, uid: str) -> Any:
+        """The same, but for those who look at the object aside of its handling; to be given back afterwards."""
+        self._borrowed[uid] += 1
+        return self._get(uid)
+
+    def give_back(self, uid: str) -> None:
+        """Tell that the memo is not used by the borrower anymore."""
+        self._borrowed[uid] -= 1
+        if not self._borrowed[uid]:
+            del self._borrowed[uid]
+        self._drop_if_unused(uid)
+
+    def _get(self, uid: str) -> Any:
         try:
             return self._memos[uid]
         except KeyError:
@@ -59,8 +82,12 @@ class Memos:
         self._pinned.add(uid)
 
     def relax(self, uid: str) -> None:
-        """Drop the memo if nothing was put there, so that idle objects keep nothing in memory."""
-        if uid in self._pinned:
+        """The object is not handled at the moment: idle objects keep nothing in memory, if nothing was put there."""
+        self._handled.discard(uid)
+        self._drop_if_unused(uid)
+
+    def _drop_if_unused(self, uid: str) -> None:
+        if uid in self._pinned or uid in self._handled or uid in self._borrowed:
             return
         memo = self._memos.get(uid)
         # Only for the memos of the known class: who knows what else custom classes do when they are copied.
@@ -70,4 +97,5 @@ class Memos:
     def forget(self, uid: str) -> None:
         """Drop the memo of an object that exists no more."""
         self._pinned.discard(uid)
+        self._handled.discard(uid)
         self._memos.pop(uid, None)

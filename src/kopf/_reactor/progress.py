@@ -208,10 +208,24 @@ class Progress(Mapping[HandlerId, HandlerState]):
     def store(self, patch: Patch, get_digest: Callable[[ChangingHandler], str | None]) -> None:
         """Put the changed states to the patch; the digests are of the object as it will be after the patch."""
         for key, handler in self._attempted.items():
-            self._states[key] = dataclasses.replace(self._states[key], digest=get_digest(handler))
+            state = self._states[key]
+            if self._reason is not Reason.CREATE or state.finished:  # otherwise, it will see the object as it becomes
+                self._states[key] = dataclasses.replace(state, digest=get_digest(handler))
         for key in sorted(self._changed):
             self._storage.store(key=key, record=self._states[key].as_record(), body=self._body, patch=patch)
         self._storage.flush()
+
+    def drop_outdated(self, handlers: Iterable[ChangingHandler], patch: Patch) -> None:
+        """
+        Remove what is stored for other reasons, e.g. for an update that is overtaken by the deletion.
+
+        It does not count anymore; and the operators of older versions would begin anew if they find both.
+        """
+        for handler in handlers:
+            record = self._storage.fetch(key=handler.id, body=self._body)
+            if record is not None and handler.id not in self._states and record.get("purpose") != self._reason.value:
+                for key in (handler.id, *_parse_ids(record.get("subrefs"))):
+                    self._storage.purge(key=key, body=self._body, patch=patch)
 
     def purge(self, handlers: Iterable[ChangingHandler], patch: Patch) -> None:
         """Remove everything that is stored for these handlers, the sub-handlers of theirs, and all others involved."""
@@ -248,6 +262,19 @@ def find_overtaken(
             and digest != get_digest(handler)
         ):
             yield handler
+
+
+def find_seen(handlers: Iterable[ChangingHandler], *, storage: ProgressStorage, body: Body) -> Iterator[str]:
+    """For which states (by their digests) the handlers and their sub-handlers were done in the current creation."""
+    for handler in handlers:
+        record = storage.fetch(key=handler.id, body=body)
+        subrefs = () if record is None else _parse_ids(record.get("subrefs"))
+        for item in (record, *(storage.fetch(key=key, body=body) for key in subrefs)):
+            is_relevant = item is not None and item.get("purpose") == Reason.CREATE
+            if item is not None and is_relevant and (item.get("success") or item.get("failure")):
+                digest = _parse_text(item.get("digest"))
+                if digest is not None:
+                    yield digest
 
 
 def _format_time(time: datetime.datetime | None) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.filters import matches_change, matches_field, matches_object
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, SpawningHandler
-from kopf._handlers.registry import deduplicate, get_identity
+from kopf._handlers.registry import deduplicate
 from kopf._values.objects import ObjectMeta
 from kopf._values.reasons import Reason
 
@@ -32,12 +32,12 @@ def select_called(accompanying: Iterable[ChangingHandler], cause: ChangingCause)
     """Those of the accompanying handlers that are to be called for this very change, in the order of declaration."""
     specific = [handler for handler in accompanying if _is_for_reason(handler, cause) and _matches(handler, cause)]
     # A function that is both for resuming and for the actual reason is called once, for the reason.
-    known = {get_identity(handler) for handler in specific if handler.reason == cause.reason}
+    known = {handler.identity for handler in specific if handler.reason == cause.reason}
     return list(
         deduplicate(
             handler
             for handler in specific
-            if handler.reason == cause.reason or get_identity(handler) not in known
+            if handler.reason == cause.reason or handler.identity not in known
         )
     )
 

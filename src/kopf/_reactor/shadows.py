@@ -8,19 +8,17 @@ it has never been handled, and is created again and again.
 
 from __future__ import annotations
 
-_MAX_RESTORATIONS = 5
-"""How many times the lost state of an object is put back, until it is obvious that somebody insists on removing it."""
-
 
 class Shadows:
     """The digests of the last handled states of the objects of one resource, by their uids."""
 
     def __init__(self) -> None:
         self._digests: dict[str, str] = {}
-        self._restorations: dict[str, int] = {}
+        self._losses: dict[str, int] = {}
+        self._removals: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return len(self._digests)
+        return len({*self._digests, *self._losses, *self._removals})
 
     def remember(self, uid: str, digest: str) -> None:
         """The object was handled in this state."""
@@ -30,12 +28,25 @@ class Shadows:
         """In which state the object was handled by this operator process; ``None`` if it was not."""
         return self._digests.get(uid)
 
-    def may_restore(self, uid: str) -> bool:
-        """Tell if it still makes sense to put the lost state back, and count that."""
-        count = self._restorations[uid] = self._restorations.get(uid, 0) + 1
-        return count <= _MAX_RESTORATIONS
+    def count_loss(self, uid: str) -> int:
+        """How many times the state of the object was lost, this time included."""
+        count = self._losses[uid] = self._losses.get(uid, 0) + 1
+        return count
+
+    def count_removal(self, uid: str) -> None:
+        """Our finalizer was removed from the object, as it is not needed there."""
+        self._removals[uid] = self._removals.get(uid, 0) + 1
+
+    def get_removals(self, uid: str) -> int:
+        """How many times our finalizer was removed from the object since it was needed there."""
+        return self._removals.get(uid, 0)
+
+    def forget_removals(self, uid: str) -> None:
+        """The finalizer is needed: it is ours again."""
+        self._removals.pop(uid, None)
 
     def forget(self, uid: str) -> None:
         """The object exists no more."""
         self._digests.pop(uid, None)
-        self._restorations.pop(uid, None)
+        self._losses.pop(uid, None)
+        self._removals.pop(uid, None)

@@ -76,6 +76,7 @@ class TimerRun(BackgroundRun):
             self._exit()
             return
         self._task = None
+        self._companion.body.object.forget_values()
         self._plan_next(outcome, started)
 
     def _plan_next(self, outcome: Outcome, started: float) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import datetime
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from kopf._client.patching import patch_object
+from kopf._client.errors import APIConflictError
+from kopf._client.patching import PatchConflict, patch_object
 from kopf._client.watch_machine import WatchEvent
 from kopf._handlers.causes import WatchingCause
 from kopf._handlers.context import executing
@@ -18,12 +20,15 @@ from kopf._handlers.invocation import invoke
 from kopf._handlers.outcomes import Attempt, deliver_result, execute_once
 from kopf._handlers.registry import HandlersOfResource, deduplicate
 from kopf._reactor.environment import Environment
-from kopf._settings.logs import LocalObjectLogger
+from kopf._settings.logs import LocalObjectLogger, Logger
 from kopf._values.bodies import Body
 from kopf._values.events import LazyEvent
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
 from kopf._values.resources import Resource
+
+_CONFLICT_DELAYS = (0.05, 0.2, 1.0, 3.0)
+"""How long to wait for the next states of the object if a patch conflicts with the actual one, in seconds."""
 
 
 async def handle_raw_event(
@@ -32,12 +37,13 @@ async def handle_raw_event(
     handlers: HandlersOfResource,
     event: WatchEvent,
     *,
+    get_latest: Callable[[], KubeObject],
     user_code: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
-) -> KubeObject | None:
+) -> None:
     """
     Call the matching handlers for one event; their errors are logged and ignored.
 
-    Returns the new state of the object if the handlers have patched it.
+    If the object has changed since the event, their patches are applied to the latest known state of it.
     """
     obj = event.object
     body = Body(obj)
@@ -54,9 +60,30 @@ async def handle_raw_event(
     matching = (item for item in handlers.watching if matches_object(item, cause) and matches_field(item, cause))
     for handler in deduplicate(matching):
         await _call(env, handler, cause, user_code)
-    if not patch or event.type == "DELETED":
-        return None
-    return await patch_object(env.api, resource, obj, patch, logger=cause.logger)
+    if patch and event.type != "DELETED":
+        await _deliver(env, resource, patch, get_latest, user_code, logger=cause.logger)
+
+
+async def _deliver(
+    env: Environment,
+    resource: Resource,
+    patch: Patch,
+    get_latest: Callable[[], KubeObject],
+    waiting: Callable[[], AbstractContextManager[None]],
+    *,
+    logger: Logger,
+) -> None:
+    """Patch the object; in case of a conflict, wait for its fresh state. Raises the last error if there is none."""
+    for delay in _CONFLICT_DELAYS:
+        try:
+            await patch_object(env.api, resource, get_latest(), patch, logger=logger)
+        except (PatchConflict, APIConflictError) as e:
+            logger.debug("The object has changed meanwhile; its fresh state will be patched: %s", str(e))
+            with waiting():
+                await asyncio.sleep(delay)
+        else:
+            return
+    await patch_object(env.api, resource, get_latest(), patch, logger=logger)
 
 
 async def _call(
@@ -73,7 +100,7 @@ async def _call(
                 "runtime": attempt.runtime,
                 **cause.kwargs_for(handler),
             }
-            return await invoke(handler, kwargs, executor=env.settings.execution.executor)
+            return await invoke(handler, kwargs, execution=env.settings.execution)
 
     attempt = Attempt(retry=0, started=env.clock.now(), runtime=datetime.timedelta(0))
     outcome = await execute_once(

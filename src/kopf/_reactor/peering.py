@@ -1,0 +1,177 @@
+"""
+Peering: what the operators know of each other, and what they make of it. No I/O, no clocks.
+
+Every operator keeps a record of itself in a common object: its priority, when it was last seen, and for how long it is
+to be considered alive since then. The alive operator with the highest priority works, all others are paused. If there
+are several of those, all of them are paused, since nobody can know which one is meant to work.
+
+The clocks of operators can differ, so they are only trusted for the records that were there before us. Once a record
+changes or appears in front of our eyes, its operator is alive for its lifetime since that moment, by our own clock.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import getpass
+import os
+import random
+import socket
+import string
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+_DEFAULT_LIFETIME = 60
+"""How long an operator is considered alive if it does not say that, in seconds."""
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Peer:
+    """An operator as it is recorded."""
+
+    identity: str
+    priority: int
+    lifetime: float
+    """For how long it is alive since it was seen, in seconds."""
+    lastseen: datetime.datetime
+    message: str = ""
+    """What it wants to say to the humans on the other side."""
+
+    def __repr__(self) -> str:
+        fields = [f"priority={self.priority}", f"lifetime={self.lifetime:g}", f"lastseen={self.lastseen.isoformat()!r}"]
+        fields += [f"message={self.message!r}"] if self.message else []
+        return f"<Peer {self.identity}: {', '.join(fields)}>"
+
+    @classmethod
+    def parse(cls, identity: str, record: object) -> Peer:
+        """Read the record. Raises :class:`ValueError` if it makes no sense."""
+        if not isinstance(record, Mapping):
+            raise ValueError(f"expected an object, got {record!r}")
+        try:
+            lastseen = datetime.datetime.fromisoformat(record["lastseen"])
+            if lastseen.tzinfo is None:
+                lastseen = lastseen.replace(tzinfo=datetime.UTC)
+            lifetime = float(record.get("lifetime", _DEFAULT_LIFETIME))
+            return cls(identity, int(record.get("priority", 0)), lifetime, lastseen, str(record.get("message", "")))
+        except (KeyError, TypeError, ValueError, OverflowError) as e:
+            raise ValueError(f"{type(e).__name__}: {e}") from e
+
+    def make_record(self) -> dict[str, Any]:
+        """Write the record."""
+        lifetime = int(self.lifetime) if self.lifetime == int(self.lifetime) else self.lifetime
+        record = {"priority": self.priority, "lifetime": lifetime, "lastseen": self.lastseen.isoformat()}
+        return record | ({"message": self.message} if self.message else {})
+
+
+@dataclasses.dataclass(frozen=True)
+class Standing:
+    """How an operator stands among the alive ones."""
+
+    seniors: tuple[Peer, ...] = ()
+    """Those with higher priorities, in favour of which it pauses."""
+    rivals: tuple[Peer, ...] = ()
+    """Those with the same priority, with which it conflicts."""
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the operator must not work."""
+        return bool(self.seniors or self.rivals)
+
+    @property
+    def identities(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Who is concerned, regardless of when they were seen."""
+        seniors, rivals = (frozenset(peer.identity for peer in peers) for peers in (self.seniors, self.rivals))
+        return seniors, rivals
+
+
+@dataclasses.dataclass
+class _Sighting:
+    peer: Peer
+    since: float
+    """When this record was seen for the first time."""
+    deadline: float
+
+
+class Peers:
+    """All other operators in one peering object. The times are of the event loop, in seconds."""
+
+    def __init__(self, identity: str) -> None:
+        self._identity = identity
+        self._sightings: dict[str, _Sighting] = {}
+        self._broken: dict[str, str] = {}
+        self._is_looked_at = False
+        self.has_us = False
+        """Whether our own record is there, whatever it contains."""
+
+    def take(self, status: object, *, now: datetime.datetime, time: float) -> Mapping[str, str]:
+        """Look at the records as they are now. Give the problems of those that have just turned unreadable."""
+        records = status if isinstance(status, Mapping) else {}
+        self.has_us = self._identity in records
+        sightings: dict[str, _Sighting] = {}
+        broken: dict[str, str] = {}
+        for identity, record in records.items():
+            if identity != self._identity:
+                try:
+                    peer = Peer.parse(identity, record)
+                except ValueError as e:
+                    broken[identity] = str(e)
+                else:
+                    sightings[identity] = self._sight(peer, now, time)
+        problems = {identity: text for identity, text in broken.items() if self._broken.get(identity) != text}
+        self._sightings, self._broken = sightings, broken
+        self._is_looked_at = True
+        return problems
+
+    def _sight(self, peer: Peer, now: datetime.datetime, time: float) -> _Sighting:
+        previous = self._sightings.get(peer.identity)
+        if previous is not None and previous.peer == peer:
+            return previous
+        if self._is_looked_at:
+            return _Sighting(peer, time, time + peer.lifetime)
+        age = max(0.0, (now - peer.lastseen).total_seconds())
+        return _Sighting(peer, time, time + peer.lifetime - age)
+
+    def get_standing(self, priority: int, *, time: float) -> Standing:
+        """Compare ourselves with those who are alive."""
+        alive = [sighting.peer for sighting in self._sightings.values() if sighting.deadline > time]
+        return Standing(
+            seniors=tuple(peer for peer in alive if peer.priority > priority),
+            rivals=tuple(peer for peer in alive if peer.priority == priority),
+        )
+
+    def get_next_death(self, *, time: float) -> float | None:
+        """When the next of those who are alive is to be considered dead, unless it is seen again."""
+        return min((item.deadline for item in self._sightings.values() if item.deadline > time), default=None)
+
+    def get_remains(self, *, time: float) -> Iterable[str]:
+        """
+        Who is dead for sure, so that its record can be removed.
+
+        If the clocks differ, an alive one can look dead at the first sight, so it gets one more lifetime to show up.
+        """
+        return [
+            key
+            for key, item in self._sightings.items()
+            if max(item.since, item.deadline) + max(0.0, item.peer.lifetime) <= time
+        ]
+
+
+def make_identity(*, manual: bool = False) -> str:
+    """
+    Decide how to call ourselves: as the pod if it is known, or by the user, the host, the time, and some randomness.
+
+    Those who act by hand (``manual``) are only known by the user & host, so that they can undo what they have done.
+    """
+    pod = os.environ.get("POD_ID")
+    if pod and not manual:  # it can be the same pod by hand, and it is in use by the operator itself
+        return pod
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # containers often run as users without names
+        user = str(os.getuid())
+    origin = f"{user}@{socket.gethostname()}"
+    if manual:
+        return origin
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d%H%M%S")
+    rnd = "".join(random.choices(string.ascii_lowercase + string.digits, k=3))
+    return f"{origin}/{now}/{rnd}"

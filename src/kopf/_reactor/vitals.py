@@ -1,0 +1,81 @@
+"""
+Vitals: the signs of life of the operator's parts, noted down as they work, and looked at when the health is asked for.
+
+They are written in the event loop of the operator, and can be read from any thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+from kopf._settings.settings import OperatorSettings
+
+_TOLERATED_FAILURES = 2
+"""How many failures in a row of a supervised task are not a problem yet: it can be bad luck."""
+
+
+class Pulse:
+    """Beats whenever something comes from a watch stream, be it only a bookmark."""
+
+    __slots__ = ("_loop", "name", "seen")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._loop = asyncio.get_running_loop()
+        self.seen = self._loop.time()
+
+    def beat(self) -> None:
+        """Note a sign of life."""
+        self.seen = self._loop.time()
+
+
+class Vitals:
+    """The signs of life of one operator."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._pulses: set[Pulse] = set()
+        self._failures: dict[str, str] = {}
+
+    @contextlib.contextmanager
+    def watching(self, name: str) -> Iterator[Pulse]:
+        """Expect signs of life from a stream as long as the block lasts; denied & finished streams are not expected."""
+        pulse = Pulse(name)
+        self._pulses.add(pulse)
+        try:
+            yield pulse
+        finally:
+            self._pulses.discard(pulse)
+
+    def note_failure(self, name: str, failures: int, error: str) -> None:
+        """Note that a supervised task has failed, and how many times in a row by now."""
+        if failures > _TOLERATED_FAILURES:
+            self._failures[name] = f"The {name} has failed {failures} times in a row: {error}"
+
+    def note_recovery(self, name: str) -> None:
+        """Note that a supervised task works well, or is not needed anymore."""
+        self._failures.pop(name, None)
+
+    def find_problems(self, settings: OperatorSettings) -> list[str]:
+        """Describe everything that is wrong; nothing if the operator is healthy."""
+        problems = list(self._failures.values())
+        limit = _get_limit(settings)
+        if limit is not None:
+            now = self._loop.time()
+            for pulse in list(self._pulses):
+                silence = now - pulse.seen
+                if silence > limit:
+                    problems.append(f"The watch-stream for {pulse.name} is stale, with nothing for {silence:.0f} s.")
+        return problems
+
+
+def _get_limit(settings: OperatorSettings) -> float | None:
+    """
+    For how long a stream may be silent, in seconds; ``None`` if for any time.
+
+    Not all servers send bookmarks. If they do not, then it is normal that a stream is silent until it is reopened.
+    """
+    limit, inactivity = settings.health.stream_timeout, settings.watching.inactivity_timeout
+    return None if limit is None or inactivity is None else max(limit, 2 * inactivity)

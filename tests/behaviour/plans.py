@@ -1,0 +1,247 @@
+"""
+Random handlers: what they are declared for, how they end, and a journal of everything that they were called for.
+
+A plan is a description of a handler, out of which the handler is made anew for every life of the operator.
+"""
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import kopf
+from tests.behaviour.objects import PREFIX, Obj
+
+Kind = Literal[
+    "create", "update", "change", "parent", "field", "resume", "delete", "optional-delete", "event", "daemon", "timer",
+    "index",
+]
+Filter = Literal["none", "label", "annotation", "when"]
+Ending = Literal["ok", "temporary", "arbitrary", "permanent"]
+Effect = Literal["none", "result", "status", "fns"]
+
+INTERVAL = 40.0
+CHANGING = {"create", "update", "change", "parent", "field", "resume", "delete", "optional-delete"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """One handler."""
+    kind: Kind
+    filter: Filter = "none"
+    script: tuple[Ending, ...] = ()
+    """How the attempts end; all further ones succeed."""
+    retries: int | None = None
+    is_async: bool = True
+    duration: float = 0
+    effect: Effect = "none"
+    number: int = 0
+
+    @property
+    def id(self) -> str:
+        return f"{self.kind}{self.number}".replace("-", "")
+
+    def matches(self, obj: Obj) -> bool:
+        """Whether the handler is for the object as it is."""
+        match self.filter:
+            case "label":
+                return (obj["metadata"].get("labels") or {}).get("mark") == "on"
+            case "annotation":
+                return "mark" in (obj["metadata"].get("annotations") or {})
+            case "when":
+                return is_odd(obj["spec"])
+            case _:
+                return True
+
+    def get_filters(self) -> dict[str, Any]:
+        match self.filter:
+            case "label":
+                return {"labels": {"mark": "on"}}
+            case "annotation":
+                return {"annotations": {"mark": kopf.PRESENT}}
+            case "when":
+                return {"when": lambda spec, **_: is_odd(spec)}
+            case _:
+                return {}
+
+    def get_ending(self, retry: int) -> Ending:
+        return self.script[retry] if retry < len(self.script) else "ok"
+
+    @property
+    def limit(self) -> int | None:
+        """How many attempts there can be; there is no such limit for sub-handlers."""
+        return None if self.kind == "parent" else self.retries
+
+    def is_final(self, retry: int) -> bool:
+        is_last = self.limit is not None and retry + 1 >= self.limit
+        return is_last or self.get_ending(retry) in ("ok", "permanent")
+
+    def get_state(self, obj: Mapping[str, Any]) -> Any:
+        """What of the object matters for the handler."""
+        return obj["spec"].get("x") if self.kind == "field" else get_state(obj)
+
+    @property
+    def blocks_deletion(self) -> bool:
+        return self.kind in ("delete", "daemon", "timer")
+
+
+def is_odd(spec: Mapping[str, Any]) -> bool:
+    return bool(spec.get("x", 0) % 2)
+
+
+def get_state(obj: Mapping[str, Any]) -> Any:
+    """What of the object is essential for the framework; the traces of the framework are not."""
+    meta = obj.get("metadata", {})
+    annotations = meta.get("annotations") or {}
+    return {
+        "spec": dict(obj.get("spec", {})),
+        "labels": dict(meta.get("labels") or {}),
+        "annotations": {key: value for key, value in annotations.items() if not key.startswith(f"{PREFIX}/")},
+    }
+
+
+@dataclasses.dataclass
+class Call:
+    """One call of a handler."""
+    life: int
+    plan: Plan
+    id: str
+    uid: str
+    version: int
+    reason: str | None
+    state: Any
+    time: float
+    is_final: bool = False
+
+
+class ArbitraryError(Exception):
+    """What the handlers fail with, if they fail arbitrarily."""
+
+
+class Life:
+    """One life of the operator, as its handlers see it."""
+
+    def __init__(self, number: int, journal: list[Call]) -> None:
+        self.number = number
+        self.journal = journal
+        self.is_dead = False
+        self.indices: dict[str, Any] = {}
+        self.daemons: dict[tuple[str, str], int] = {}
+        """How many instances are running now, by the handler & the object."""
+        self.overlaps: list[tuple[str, str]] = []
+        self._loop = asyncio.get_running_loop()
+
+    def declare(self, plan: Plan, resource: str, registry: kopf.OperatorRegistry) -> None:
+        """Make the handler."""
+        options: dict[str, Any] = {"id": plan.id, "registry": registry, **plan.get_filters()}
+        if plan.kind not in ("event", "index"):
+            options |= {"retries": plan.limit, "backoff": 3}
+        fn = self._make_fn(plan)
+        for decorator, extras in _DECORATORS[plan.kind]:
+            decorator(resource, **options, **extras)(fn)
+
+    def _make_fn(self, plan: Plan) -> Callable[..., Any]:
+        if plan.kind == "index":
+            return lambda name, spec, **_: {name: spec.get("x")}
+        if plan.kind == "daemon":
+            return self._make_daemon(plan)
+        if plan.kind == "parent":
+            return self._make_parent(plan)
+
+        async def async_fn(**kwargs: Any) -> Any:
+            call = self._begin(plan, plan.id, kwargs)
+            await asyncio.sleep(plan.duration)
+            return self._end(call, plan, kwargs)
+
+        def sync_fn(**kwargs: Any) -> Any:
+            call = self._begin(plan, plan.id, kwargs)
+            time.sleep(plan.duration / 1000)
+            return self._end(call, plan, kwargs)
+
+        return async_fn if plan.is_async else sync_fn
+
+    def _make_daemon(self, plan: Plan) -> Callable[..., Any]:
+        async def daemon(uid: str, stopped: kopf.AsyncDaemonStopperChecker, **kwargs: Any) -> None:
+            key = (plan.id, uid)
+            self.indices = {key: value for key, value in kwargs.items() if key.startswith("index")}
+            if plan.get_ending(kwargs["retry"]) in ("temporary", "arbitrary"):
+                self._fail(plan.get_ending(kwargs["retry"]))
+            self.daemons[key] = self.daemons.get(key, 0) + 1
+            if self.daemons[key] > 1:
+                self.overlaps.append(key)
+            try:
+                await stopped.wait()
+                await asyncio.sleep(plan.duration)
+            finally:
+                self.daemons[key] -= 1
+        return daemon
+
+    def _make_parent(self, plan: Plan) -> Callable[..., Any]:
+        """The sub-handlers follow the script, the parent only waits for them."""
+        def make_sub(id: str) -> Callable[..., Any]:
+            async def fn(**kwargs: Any) -> None:
+                call = self._begin(plan, id, kwargs)
+                await asyncio.sleep(plan.duration)
+                self._end(call, plan, kwargs)
+            return fn
+
+        async def parent(**kwargs: Any) -> None:
+            await kopf.execute(fns={name: make_sub(f"{plan.id}/{name}") for name in "ab"})
+            call = self._begin(plan, plan.id, kwargs)
+            call.is_final = True
+        return parent
+
+    def _begin(self, plan: Plan, id: str, kwargs: Mapping[str, Any]) -> Call:
+        body = kwargs["body"]
+        version, state = int(body["metadata"]["resourceVersion"]), plan.get_state(body)
+        reason = None if kwargs.get("reason") is None else str(kwargs["reason"].value)
+        call = Call(self.number, plan, id, kwargs["uid"], version, reason, state, self._loop.time())
+        if not self.is_dead:
+            self.indices = {key: value for key, value in kwargs.items() if key.startswith("index")}
+            self.journal.append(call)
+        return call
+
+    def _end(self, call: Call, plan: Plan, kwargs: Mapping[str, Any]) -> Any:
+        """Note that the call has ended, unless nobody is there anymore to learn that."""
+        ending = plan.get_ending(kwargs["retry"]) if plan.kind != "event" else "ok"
+        call.is_final = not self.is_dead and plan.is_final(kwargs["retry"])
+        if ending != "ok":
+            self._fail(ending)
+        return self._make_effect(plan, kwargs["patch"])
+
+    def _fail(self, ending: Ending) -> None:
+        match ending:
+            case "temporary":
+                raise kopf.TemporaryError("not yet", delay=5)
+            case "permanent":
+                raise kopf.PermanentError("never")
+            case _:
+                raise ArbitraryError("boom")
+
+    def _make_effect(self, plan: Plan, patch: kopf.Patch) -> Any:
+        match plan.effect:
+            case "result":
+                return {"life": self.number}
+            case "status":
+                patch.status[f"by-{plan.id}"] = self.number
+            case "fns":
+                patch.fns.append(lambda body: body.setdefault("status", {}).update({f"fn-{plan.id}": [self.number]}))
+        return None
+
+
+_DECORATORS: Mapping[Kind, list[tuple[Callable[..., Any], Mapping[str, Any]]]] = {
+    "create": [(kopf.on.create, {})],
+    "update": [(kopf.on.update, {})],
+    "change": [(kopf.on.create, {}), (kopf.on.update, {})],
+    "parent": [(kopf.on.create, {}), (kopf.on.update, {})],
+    "field": [(kopf.on.field, {"field": "spec.x"})],
+    "resume": [(kopf.on.resume, {})],
+    "delete": [(kopf.on.delete, {})],
+    "optional-delete": [(kopf.on.delete, {"optional": True})],
+    "event": [(kopf.on.event, {})],
+    "daemon": [(kopf.daemon, {})],
+    "timer": [(kopf.timer, {"interval": INTERVAL})],
+    "index": [(kopf.index, {})],
+}

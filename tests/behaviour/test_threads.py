@@ -1,0 +1,168 @@
+"""The threads of synchronous handlers: how many there are, and what if they are all busy."""
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import re
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import kopf
+from kopf._settings import thread_usage, threads
+from tests.behaviour.objects import Objects
+from tests.behaviour.running import Journal, Logs, Operator
+
+
+@pytest.fixture
+def release() -> Iterator[threading.Event]:
+    """Whatever hangs in a test is let go when the test is over."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+async def test_sync_daemons_do_not_take_the_threads_of_handlers(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    def daemon_fn(stopped: kopf.DaemonStopped, **_: Any) -> None:
+        assert isinstance(stopped, kopf.SyncDaemonStopperChecker)
+        calls.append(threading.current_thread().name.rpartition("_")[0])
+        stopped.wait()
+
+    @kopf.on.update("kopfexamples", registry=registry)
+    def update_fn(**_: Any) -> None:
+        calls.append("updated")
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.execution.max_workers = 1
+    operator.configure = configure
+    await operator.start()
+    names = [f"obj{i}" for i in range(5)]
+    for name in names:
+        await kex.create(name)
+    await calls.wait_length(5)
+    for name in names:
+        await kex.wait_handled(name)
+        await kex.merge({"spec": {"field": "new"}}, name)
+        await kex.wait_handled(name, field="new")
+    await operator.stop()
+    assert calls == ["kopf-daemon"] * 5 + ["updated"] * 5
+
+
+async def test_replaced_executors_are_used_for_daemons_too(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    def daemon_fn(stopped: kopf.DaemonStopped, **_: Any) -> None:
+        assert isinstance(stopped, kopf.SyncDaemonStopperChecker)
+        calls.append(threading.current_thread().name)
+        stopped.wait()
+
+    with concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="my-own") as executor:
+        @kopf.on.startup(registry=registry)
+        async def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
+            settings.execution.executor = executor
+
+        await operator.start()
+        await kex.create()
+        await calls.wait_length(1)
+        await operator.stop()
+    assert calls == ["my-own_0"]
+
+
+async def test_the_default_threads_are_added_when_the_handlers_have_to_wait(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, release: threading.Event,
+        calls: Journal[Any],
+) -> None:
+    """More of them than objects are handled at once: those that hold threads do not count."""
+    barrier = threading.Barrier(80)
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    def create_fn(**_: Any) -> None:
+        barrier.wait(30)  # only possible if all of them run at once
+        calls.append("passed")
+
+    await operator.start()
+    for i in range(80):
+        await kex.create(f"obj{i}")
+    await calls.wait_length(80)
+
+
+async def test_saturation_is_warned_of_with_the_names_of_handlers(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, release: threading.Event, logs: Logs,
+        monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    def slow_fn(**_: Any) -> None:
+        release.wait(30)
+
+    @kopf.on.event("kopfexamples", registry=registry)
+    def quick_fn(**_: Any) -> None:
+        pass
+
+    @kopf.daemon("kopfexamples", registry=registry)
+    def daemon_fn(stopped: kopf.DaemonStopped, **_: Any) -> None:
+        assert isinstance(stopped, kopf.SyncDaemonStopperChecker)
+        stopped.wait()
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.execution.max_workers = 2
+    operator.configure = configure
+    monkeypatch.setattr(thread_usage, "SATURATION_DELAY", 0.1)
+    await operator.start()
+    for name in ("obj1", "obj2"):
+        await kex.create(name)
+        await logs.wait("Handler 'slow_fn' is invoked.", times=1 if name == "obj1" else 2)
+    await kex.create("obj3")
+    record = await logs.wait("The handlers wait for threads, as all 2 are busy.*")
+    assert record.levelname == "WARNING"
+    assert "Waiting: 'quick_fn' (1" in record.getMessage()
+    assert "Running: 'slow_fn' (2" in record.getMessage()
+    assert "daemon_fn" not in record.getMessage()
+    release.set()
+    for name in ("obj1", "obj2", "obj3"):
+        await kex.wait_handled(name)
+
+
+async def test_many_hung_handlers_are_never_silent(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, release: threading.Event, logs: Logs,
+        monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With the default settings, and with no more objects than the threads & the workers can take."""
+    @kopf.on.create("kopfexamples", registry=registry)
+    def hung_fn(**_: Any) -> None:
+        release.wait(30)
+
+    monkeypatch.setattr(thread_usage, "SATURATION_DELAY", 0.5)
+    await operator.start()
+    for i in range(threads.ELASTIC_LIMIT + 5):
+        await kex.create(f"obj{i}")
+    record = await logs.wait("The handlers wait for threads, as all 100 are busy.*")
+    assert re.search(r"Waiting: 'hung_fn' \(\d, up to \d s\). Running: 'hung_fn' \(100, up", record.getMessage())
+    release.set()
+    for i in range(threads.ELASTIC_LIMIT + 5):
+        await kex.wait_handled(f"obj{i}")
+
+
+async def test_hung_handlers_do_not_hold_the_exit(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, release: threading.Event, logs: Logs,
+) -> None:
+    """Threads cannot be interrupted; the operator waits for the configured time, and leaves them."""
+    @kopf.on.create("kopfexamples", registry=registry)
+    def hung_fn(**_: Any) -> None:
+        release.wait(30)
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.queueing.exit_timeout = 0.1
+    operator.configure = configure
+    await operator.start()
+    for i in range(5):
+        await kex.create(f"obj{i}")
+    await logs.wait("Handler 'hung_fn' is invoked.", times=5)
+    started = asyncio.get_running_loop().time()
+    await operator.stop()
+    assert asyncio.get_running_loop().time() - started < 5
