@@ -111,10 +111,21 @@ def test_errors_of_the_test_win(monkeypatch: pytest.MonkeyPatch, tmp_path: pathl
 
 def test_wrong_usage_of_the_command() -> None:
     runner = KopfRunner(["run", "--nonexistent"], timeout=10)
-    with pytest.raises(SystemExit), runner:
+    with pytest.raises(SystemExit) as e, runner:
         pass
+    assert "No such option" in e.value.__notes__[0]  # it is shown by pytest, so it is clear why
     assert runner.exit_code == 2
     assert "No such option" in runner.stderr
+
+
+def test_arguments_go_to_the_runner_of_click() -> None:
+    with KopfRunner(["run", "--help"], timeout=10, env={"KOPF_RUN_PRIORITY": "1"}, color=True) as runner:
+        pass
+    assert runner.exit_code == 0
+    assert runner.output.startswith("Usage: kopf run")
+    with KopfRunner(["run"], timeout=10, env={"KOPF_RUN_PRIORITY": "high"}, reraise=False) as runner:
+        pass
+    assert "'high' is not a valid integer" in runner.output
 
 
 def test_operators_that_do_not_stop_in_time(cluster: LocalCluster) -> None:

@@ -88,6 +88,7 @@ class KopfRunner:
         if self._thread.is_alive():
             raise TimeoutError(f"The operator has not stopped in {self._timeout} seconds.") from exc
         if exc is None and self._reraise and (error := self.exception) is not None:
+            error.add_note(f"The output of the operator:\n{self.output}")
             raise error
 
     def _run(self) -> None:

@@ -179,6 +179,29 @@ async def test_objects_released_by_others_by_force(
     assert len(calls) == seen
 
 
+@pytest.mark.parametrize("way", ["by hand", "by a restart"])
+async def test_objects_deleted_while_there_is_no_operator(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], way: str,
+) -> None:
+    """They are held by the finalizer, until it is removed as documented: with the next operator, or without it."""
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def fn(**_: Any) -> None:
+        calls.append("called")
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await operator.stop()
+    await kex.delete()
+    assert (await kex.get())["metadata"]["deletionTimestamp"]
+    if way == "by hand":
+        await kex.merge({"metadata": {"finalizers": []}})
+    else:
+        await operator.start()
+    await kex.wait_gone()
+    assert calls == ([] if way == "by hand" else ["called"])
+
+
 async def test_recreated_objects_are_new_objects(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:

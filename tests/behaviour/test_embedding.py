@@ -15,6 +15,7 @@ import pytest
 import uvloop
 
 import kopf
+from kopf._client.vault import Vault
 from kopf.testing import LocalCluster
 
 EXAMPLE = pathlib.Path(__file__).parent.parent.parent / "examples" / "01-minimal"
@@ -160,7 +161,39 @@ def test_loop_of_uvloop(cluster: LocalCluster) -> None:
             stop.set()
     finally:
         loop.close()
-    assert loops == [uvloop.Loop]
+    with running(lambda: uvloop.run(kopf.operator(registry=registry, clusterwide=True, stop_flag=stop))):
+        pass
+    # It is installed, but not for applications unless they want so.
+    with running(lambda: kopf.run(registry=registry, clusterwide=True, stop_flag=stop)):
+        pass
+    assert [issubclass(cls, uvloop.Loop) for cls in loops] == [True, True, False]
+
+
+def test_credentials_of_several_operators(cluster: LocalCluster) -> None:
+    """The operators that share a vault, log in once; the application can bring the credentials by itself."""
+    seen = [concurrent.futures.Future[str]() for _ in range(2)]
+    registries = [make_registry(future) for future in seen]
+    logins: list[str] = []
+    for registry in registries:
+        @kopf.on.login(registry=registry)
+        async def login_fn(**kwargs: Any) -> kopf.ConnectionInfo | None:
+            logins.append("login")
+            return kopf.login_with_kubeconfig(**kwargs)
+
+    async def embed() -> None:
+        vault, stop = Vault(kopf.OperatorSettings()), asyncio.Event()
+        for registry, future in zip(registries, seen, strict=True):
+            options: Any = {"registry": registry, "clusterwide": True, "vault": vault, "stop_flag": stop}
+            task = asyncio.create_task(kopf.operator(**options))
+            await asyncio.wait_for(asyncio.wrap_future(future), TIMEOUT)
+            stop.set()
+            await asyncio.wait_for(task, TIMEOUT)
+            stop.clear()
+        await vault.close()
+
+    with running(lambda: asyncio.run(embed())):
+        pass
+    assert logins == ["login"]
 
 
 @pytest.mark.parametrize("options", [{}, {"return_when": asyncio.FIRST_COMPLETED}])

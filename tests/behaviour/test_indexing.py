@@ -1,6 +1,7 @@
 """Indices: what of the objects gets there, how it is arranged, and how it leaves."""
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -246,3 +247,106 @@ async def test_returning_nothing_keeps_what_is_there(
     await kex.merge({"spec": {"v": "second"}})
     await sync(kex, calls)
     assert peek.content == {None: ["second"]}
+
+
+async def test_overlapping_declarations_call_the_function_once(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], peek: Peek,
+) -> None:
+    """An object is in the index if any of the declarations is for it."""
+    @kopf.index("kopfexamples", registry=registry, labels={"a": "yes"})
+    @kopf.index("kopf.dev/v1", "kopfexamples", registry=registry, labels={"b": "yes"})
+    async def idx(name: str, **_: Any) -> str:
+        calls.append(f"indexing {name}")
+        return name
+
+    await operator.start()
+    for name, labels in {"a": {"a": "yes"}, "b": {"b": "yes"}, "ab": {"a": "yes", "b": "yes"}, "none": {}}.items():
+        await kex.create(name, labels=labels)
+    await sync(kex, calls)
+    assert peek.content == {None: ["a", "ab", "b"]}
+    assert [call for call in calls if call.startswith("indexing")] == ["indexing a", "indexing b", "indexing ab"]
+    await kex.merge({"metadata": {"labels": {"a": None}}}, "a")
+    await kex.merge({"metadata": {"labels": {"a": None}}}, "ab")
+    await sync(kex, calls)
+    assert peek.content == {None: ["ab", "b"]}
+
+
+async def test_one_index_of_several_functions_and_resources(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, calls: Journal[Any], peek: Peek,
+) -> None:
+    """Their values are put together by the name of the index; each object has those of its own function only."""
+    @kopf.index("kopfexamples", registry=registry, id="idx", labels={"kind": "a"})
+    async def index_a(name: str, **_: Any) -> dict[str, str]:
+        return {"all": f"a:{name}"}
+
+    @kopf.index("kopfexamples", registry=registry, id="idx", labels={"kind": "b"})
+    async def index_b(name: str, **_: Any) -> dict[str, str]:
+        return {"all": f"b:{name}"}
+
+    @kopf.index("kopfstatusexamples", registry=registry, id="idx")
+    async def index_other(name: str, **_: Any) -> dict[str, str]:
+        return {"all": f"other:{name}"}
+
+    await operator.start(watching=("kopfexamples", "kopfstatusexamples"))
+    await sub.create("x")
+    await kex.create("x", labels={"kind": "a"})
+    await kex.create("y", labels={"kind": "b"})
+    await sync(kex, calls)
+    async with asyncio.timeout(60):
+        while len(peek.content["all"]) < 3:  # the other stream
+            await asyncio.sleep(0.001)
+    assert peek.content == {"all": ["a:x", "b:y", "other:x"]}
+    await kex.merge({"metadata": {"labels": {"kind": "b"}}}, "x")
+    await kex.delete("y")
+    await sync(kex, calls)
+    assert peek.content == {"all": ["b:x", "other:x"]}
+
+
+async def test_the_documented_recipes(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, calls: Journal[Any],
+) -> None:
+    """Enumerations, and indices of indices: all are read in a handler of another resource."""
+    @kopf.index("kopfexamples", registry=registry)
+    async def listed(namespace: str, name: str, **_: Any) -> Any:
+        return namespace, name
+
+    @kopf.index("kopfexamples", registry=registry)
+    async def known(namespace: str, name: str, **_: Any) -> Any:
+        return {(namespace, name): None}
+
+    @kopf.index("kopfexamples", registry=registry)
+    async def by_label(labels: kopf.Labels, name: str, **_: Any) -> Any:
+        return {(label, value): name for label, value in labels.items()}
+
+    @kopf.index("kopfexamples", registry=registry)
+    async def primary(namespace: str, name: str, spec: kopf.Spec, **_: Any) -> Any:
+        return {(namespace, name): {container["name"] for container in spec["containers"]}}
+
+    @kopf.index("kopfexamples", registry=registry, id="secondary")
+    async def names_by_namespaces(namespace: str, name: str, **_: Any) -> Any:
+        return {namespace: name}
+
+    @kopf.on.create("kopfstatusexamples", registry=registry)
+    def create_fn(
+            listed: kopf.Index[None, tuple[str, str]], known: kopf.Index[tuple[str, str], None],
+            by_label: kopf.Index[tuple[str, str], str], primary: kopf.Index[tuple[str, str], set[str]],
+            secondary: kopf.Index[str, str], namespace: str, **_: Any,
+    ) -> None:
+        containers: set[str] = set()
+        for name in secondary.get(namespace, []):
+            names, *_others = primary[namespace, name]
+            containers |= names
+        calls.append(sorted(listed.get(None, [])))
+        calls.append(sorted(name for ns, name in known if ns == namespace))
+        calls.append({label: sorted(names) for label, names in by_label.items()})
+        calls.append(containers)
+
+    await kex.create("a", labels={"l1": "x", "l2": "y"}, spec={"containers": [{"name": "main"}]})
+    await kex.create("b", labels={"l1": "x"}, spec={"containers": [{"name": "main"}, {"name": "sidecar"}]})
+    await sub.create()
+    await operator.start()
+    await calls.wait_length(4)
+    assert calls == [
+        [("default", "a"), ("default", "b")], ["a", "b"],
+        {("l1", "x"): ["a", "b"], ("l2", "y"): ["a"]}, {"main", "sidecar"},
+    ]

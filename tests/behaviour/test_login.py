@@ -5,6 +5,7 @@ import asyncio
 import base64
 import dataclasses
 import importlib
+import logging
 import pathlib
 import sys
 from typing import Any
@@ -170,6 +171,44 @@ async def test_temporary_errors_of_handlers_are_retried(
     await kex.create()
     await kex.wait_handled()
     assert calls == [0, 1, 2, 3]
+
+
+@pytest.mark.fastforward
+async def test_attempts_can_be_limited(
+        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[Any],
+) -> None:
+    @kopf.on.login(registry=registry, retries=3, backoff=10)
+    def login(retry: int, **_: Any) -> None:
+        calls.append(retry)
+        raise ConnectionError("the vault is down")
+
+    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    await operator.launch()
+    with pytest.raises(kopf.LoginError, match="the vault is down"):
+        await operator.wait()
+    assert calls == [0, 1, 2]
+
+
+async def test_logs_of_frequent_logins_can_be_disabled(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @kopf.on.login(registry=registry)
+    async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
+        calls.append("login")
+        info = kopf.login_with_kubeconfig(**kwargs)
+        return None if info is None else dataclasses.replace(info, priority=len(calls))
+
+    kopf.on.create("kopfexamples", registry=registry)(lambda **_: None)
+    monkeypatch.setattr(logging.getLogger("kopf.activities.authentication"), "disabled", True)
+    await operator.start()
+    initial = len(logs.find(".*authentication.*"))
+    operator.cluster.faults.inject(401, verb="patch", resource="kopfexamples", times=1)
+    await kex.create()
+    await kex.wait_handled()
+    assert len(calls) == 2
+    assert len(logs.find(".*authentication.*")) == initial
+    assert not logs.find(".*'login'.*")
 
 
 async def test_one_of_several_handlers_is_enough(

@@ -102,6 +102,90 @@ async def test_the_memo_of_the_operator_is_copied_to_objects(
         (True, [], "of the operator"), (True, ["a"], "of the operator"), (True, ["a", "b"], "of the operator")]
 
 
+async def test_the_memo_of_the_operator_is_the_same_in_all_its_handlers(
+        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[Any],
+) -> None:
+    @kopf.on.startup(registry=registry)
+    @kopf.on.cleanup(registry=registry)
+    def fn(memo: kopf.Memo, activity: Any, **_: Any) -> None:
+        calls.append((activity.value, memo))
+
+    @kopf.on.login(registry=registry)
+    def login_fn(memo: kopf.Memo, **kwargs: Any) -> kopf.ConnectionInfo | None:
+        calls.append(("login", memo))
+        return kopf.login_with_kubeconfig(**kwargs)
+
+    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    memo = kopf.Memo()
+    await operator.start(memo=memo)
+    await operator.stop()
+    assert {what for what, _ in calls} == {"startup", "login", "cleanup"}
+    assert all(used is memo for _, used in calls)
+
+
+async def test_later_changes_of_the_operator_memo_are_not_replicated_but_shared_values_are_shared(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """Neither to the objects that have put something into their memos, nor to those that have not."""
+    @kopf.on.create("kopfexamples", registry=registry)
+    def create_fn(memo: kopf.Memo, name: str, **_: Any) -> None:
+        if name == "filled":
+            memo.own = True
+
+    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, labels={"daemon": "yes"})
+    def fn(memo: kopf.Memo, name: str, **_: Any) -> None:
+        calls.append((name, memo.value, memo.shared, memo.get("added")))
+
+    memo = kopf.Memo(value="old", shared=["old"])
+    await operator.start(memo=memo)
+    for name in ("empty", "filled"):
+        await kex.create(name)
+        await kex.wait_handled(name)
+    memo.value = "new"
+    memo.added = "new"
+    memo.shared.append("new")
+    for name in ("empty", "filled"):
+        for field in ("new1", "new2"):
+            await kex.merge({"spec": {"field": field}}, name)
+            await kex.wait_handled(name, field=field)
+        assert calls == [(name, "old", ["old", "new"], None)] * 2
+        calls.items.clear()
+        await kex.merge({"metadata": {"labels": {"daemon": "yes"}}}, name)
+        await calls.wait_length(2)
+        assert calls == [(name, "old", ["old", "new"], None)] * 2
+        calls.items.clear()
+
+
+@dataclasses.dataclass
+class PlainContext:
+    """A class of a user, with no support of copying but that of Python."""
+    shared: list[str]
+    value: str = "of the operator"
+
+
+async def test_custom_classes_are_copied_for_each_object(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples", registry=registry)
+    def fn(memo: PlainContext, name: str, **_: Any) -> None:
+        calls.append((memo, memo.value))
+        memo.value = f"of {name}"
+        memo.shared.append(name)
+
+    context = PlainContext(shared=[])
+    await operator.start(memo=context)
+    for name in ("a", "b"):
+        await kex.create(name)
+        await kex.wait_handled(name)
+        await kex.merge({"spec": {"field": "new"}}, name)
+        await kex.wait_handled(name, field="new")
+    assert [value for _, value in calls] == ["of the operator", "of a", "of the operator", "of b"]
+    assert calls[0][0] is calls[1][0] is not calls[2][0]
+    assert context == PlainContext(shared=["a", "a", "b", "b"])
+
+
 @dataclasses.dataclass
 class CustomContext:
     """A class of a user: one instance of it for all objects."""

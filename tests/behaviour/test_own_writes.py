@@ -190,6 +190,38 @@ async def test_the_stream_is_trusted_again_if_our_patch_never_comes_back(
     assert calls == ["created", ("value", "theirs")]
 
 
+@pytest.mark.fastforward
+@pytest.mark.parametrize("timeout", [0, 300, 3000])
+async def test_how_long_our_patch_is_waited_for(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        timeout: float, request: pytest.FixtureRequest,
+) -> None:
+    """It matters only if it is not known whether the state in the stream is older or newer than our patch."""
+    faults, is_comparable = operator.cluster.faults, "incomparable" not in request.node.name
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def create_fn(**_: Any) -> None:
+        faults.inject(503, verb="list", resource="kopfexamples")
+        faults.compact()
+        faults.cut_watches()
+
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def update_fn(**_: Any) -> None:
+        calls.append(asyncio.get_running_loop().time())
+
+    operator.configure = lambda settings: setattr(settings.persistence, "consistency_timeout", timeout)
+    await operator.start()
+    await kex.create()
+    await read(kex)
+    faults.compact()
+    await kex.merge({"spec": {"field": "theirs"}})
+    faults.replace([rule for rule in faults.rules if rule.verb != "list"])
+    started = asyncio.get_running_loop().time()
+    await calls.wait_length(1)
+    expected = 0 if is_comparable else timeout
+    assert expected <= calls[0] - started < expected + 100
+
+
 async def test_raw_events_are_never_held_back(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:

@@ -276,6 +276,49 @@ async def test_failures_of_posting_do_not_affect_the_handling(
     assert not logs.get_messages(level=logging.ERROR)
 
 
+@pytest.mark.fastforward
+@pytest.mark.parametrize(("explicit", "logging_", "expected"), [
+    ((), (), 2), ((1, 1, 1), (), 5), ((), 10, 3), ([5] * 4, [5] * 2, 8),
+], ids=str)
+async def test_failed_requests_are_repeated_by_the_settings(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, configured: Callable[..., None], logs: Logs,
+        explicit: Any, logging_: Any, expected: int,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def create_fn(body: kopf.Body, logger: kopf.Logger, **_: Any) -> None:
+        kopf.warn(body, reason="R", message="explicit")
+        logger.warning("logged")
+
+    configured(default_backoffs=explicit, logging_backoffs=logging_, loggers=True, level=logging.WARNING)
+    operator.cluster.faults.inject(500, resource="events", verb="create")
+    await operator.start()
+    await kex.create()
+    await logs.wait("Failed to post an event.*", times=2)
+    assert operator.cluster.counters["create", "events", 500] == expected
+
+
+@pytest.mark.fastforward
+@pytest.mark.parametrize(("limit", "duration"), [(1, 100), (2, 50), (10, 10)])
+async def test_how_many_requests_are_made_at_once(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, configured: Callable[..., None],
+        limit: int, duration: float,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def create_fn(body: kopf.Body, **_: Any) -> None:
+        for i in range(10):
+            kopf.info(body, reason="R", message=f"message {i}")
+
+    configured(worker_limit=limit)
+    operator.cluster.faults.inject(resource="events", verb="create", action="delay", latency=10)
+    await operator.start()
+    started = asyncio.get_running_loop().time()
+    await kex.create()
+    async with asyncio.timeout(1000):
+        while len(await api.list_events()) < 10:
+            await asyncio.sleep(0.1)
+    assert duration <= asyncio.get_running_loop().time() - started < duration + 10
+
+
 async def test_outside_of_operators_it_is_a_clear_error() -> None:
     with pytest.raises(LookupError, match="operator"):
         kopf.event({"metadata": {"name": "x"}}, type="T", reason="R")

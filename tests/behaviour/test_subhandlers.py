@@ -223,6 +223,86 @@ async def test_no_subhandlers_at_all(
     assert obj["status"] == {"parent": "done"}
 
 
+async def test_handlers_of_a_registry_can_be_executed(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """Those that would be called for this object and this change, with their own options & progress."""
+    inner = kopf.OperatorRegistry()
+
+    @kopf.on.create("kopfexamples", registry=inner, id="a", param="created")
+    @kopf.on.update("kopfexamples", registry=inner, id="b", param="updated")
+    @kopf.on.create("kopfexamples", registry=inner, id="c", labels={"l": "other"})
+    @kopf.on.create("kopfstatusexamples", registry=inner, id="d")
+    async def inner_fn(param: str, **_: Any) -> str:
+        calls.append(param)
+        return param
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def parent(**_: Any) -> None:
+        await kopf.execute(registry=inner)
+        calls.append("leaving")
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.merge({"spec": {"field": "new"}})
+    obj = await kex.wait_handled(field="new")
+    assert calls == ["created", "leaving", "updated", "leaving"]
+    assert obj["status"] == {"parent/a": "created", "parent/b": "updated"}
+
+
+async def test_the_lifecycle_of_subhandlers_can_be_chosen(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    def backwards(handlers: Any, **_: Any) -> Any:
+        return handlers[::-1]
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def parent(**_: Any) -> None:
+        calls.append("entering")
+        await kopf.execute(fns={item: lambda item=item, **_: calls.append(item) for item in "abc"}, lifecycle=backwards)
+        calls.append("leaving")
+
+    await operator.start(lifecycle=kopf.lifecycles.one_by_one)
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == ["entering", "c", "b", "a", "leaving"]
+
+
+@pytest.mark.parametrize(("options", "expected"), [
+    ({"labels": {"l": "v"}}, True),
+    ({"labels": {"l": "w"}}, False),
+    ({"annotations": {"a": kopf.PRESENT}}, True),
+    ({"annotations": {"a": kopf.ABSENT}}, False),
+    ({"when": lambda spec, reason, **_: spec["field"] == "new" and reason == "update"}, True),
+    ({"when": lambda **_: False}, False),
+    ({"field": "spec.field"}, True),
+    ({"field": "spec.other"}, False),
+    ({"field": "spec.field", "value": "value"}, True),
+    ({"field": "spec.field", "value": "another"}, False),
+    ({"field": "spec.field", "old": "value", "new": "new"}, True),
+    ({"field": "spec.field", "old": "new"}, False),
+    ({"field": "spec.field", "new": lambda value, **_: value == "value"}, False),
+])
+async def test_all_filters_are_available(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        options: dict[str, Any], expected: bool,
+) -> None:
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def parent(**_: Any) -> None:
+        @kopf.subhandler(id="sub", **options)
+        async def sub(**_: Any) -> None:
+            calls.append("sub")
+
+    await operator.start()
+    await kex.create(labels={"l": "v"}, annotations={"a": "w"}, spec={"field": "value", "other": "same"})
+    await kex.wait_handled()
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    assert calls == ["sub"] * expected
+
+
 async def test_outside_of_handlers_they_are_refused() -> None:
     with pytest.raises(LookupError):
         kopf.subhandler()(lambda **_: None)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import kopf
 from kopf.cli.loading import LoadingError, list_sources, load
 
 
@@ -159,6 +160,24 @@ def test_misused_decorators_are_shown_with_no_frames_of_the_framework(
     lines = e.value.message.splitlines()
     assert [line for line in lines if line.startswith("  File ")] == ['  File "a_file.py", line 3, in <module>']
     assert message in lines[-1]
+
+
+def test_handlers_of_a_file_that_is_loaded_again_replace_the_former_ones(folder: pathlib.Path) -> None:
+    for name in ("a_file.py", "b_file.py"):
+        (folder / name).write_text(
+            "import kopf\n"
+            f"@kopf.on.startup(id={name!r})\n@kopf.on.create('pods')\n@kopf.on.validate('pods')\n"
+            "def fn(**_):\n    pass\n")
+    previous, registry = kopf.get_default_registry(), kopf.OperatorRegistry()
+    kopf.set_default_registry(registry)
+    try:
+        for _ in range(3):
+            load(["a_file.py", "b_file.py"], [])
+    finally:
+        kopf.set_default_registry(previous)
+    assert [handler.id for handler in registry.activities] == ["a_file.py", "b_file.py"]
+    assert len(registry.resources) == 2
+    assert len(registry.webhooks) == 2
 
 
 def test_file_named_as_a_module(folder: pathlib.Path) -> None:

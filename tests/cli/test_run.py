@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -8,6 +10,8 @@ import signal
 import socket
 import subprocess
 import sys
+import textwrap
+import threading
 import urllib.request
 from typing import Any
 
@@ -15,9 +19,10 @@ import pytest
 from click.testing import CliRunner
 
 import kopf
+from kopf._client.vault import Vault
 from kopf._cluster import LocalCluster
 from kopf._handlers.registry import OperatorRegistry
-from kopf.cli import main
+from kopf.cli import CLIControls, main
 from tests.cli.conftest import EXAMPLE, Starter
 
 OBJ = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": "obj1"}, "spec": {"duration": "1m"}}
@@ -85,6 +90,23 @@ def test_hung_handlers_do_not_hold_the_exit(start: Starter, cluster: LocalCluste
         process.press_ctrl_c()
         assert process.wait() == 0
         assert "Traceback" not in process.output
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_cleanup_handlers_are_called_when_stopped_by_signals(
+        start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path, signum: signal.Signals,
+) -> None:
+    (tmp_path / "handlers.py").write_text(
+        "import asyncio, kopf\n"
+        "@kopf.on.cleanup()\n"
+        "async def cleanup_fn(logger, **_):\n"
+        "    await asyncio.sleep(0.1)\n"
+        "    logger.info('It is clean.')\n")
+    with start("run", "handlers.py", kubeconfig=cluster.kubeconfig) as process:
+        process.wait_for("authentication has finished")
+        process.send_signal(signum)
+        assert process.wait() == 0
+        assert "It is clean." in process.output
 
 
 @pytest.mark.parametrize("how", ["cleanup", "blocked"])
@@ -198,6 +220,74 @@ def test_modules(start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path) 
         process.wait_for("authentication has finished")
         cluster.apply(OBJ)
         process.wait_for("Hello, obj1!")
+
+
+def test_files_and_modules_together(start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "package1").mkdir()
+    (tmp_path / "package2").mkdir()
+    paths = ["file1.py", "file2.py", "package1/module1.py", "package2/module2.py"]
+    for path in paths:
+        name = pathlib.Path(path).stem
+        (tmp_path / path).write_text(
+            "import kopf\n"
+            "@kopf.on.create('kopfexamples')\n"
+            f"def {name}_fn(**_):\n"
+            "    pass\n")
+    args = ["file1.py", "file2.py", "-m", "package1.module1", "--module", "package2.module2"]
+    with start("run", *args, kubeconfig=cluster.kubeconfig) as process:
+        process.wait_for("authentication has finished")
+        cluster.apply(OBJ)
+        process.wait_for("Creation is processed: 4 succeeded; 0 failed.")
+        for path in paths:
+            assert f"Handler '{pathlib.Path(path).stem}_fn' succeeded." in process.output
+
+
+def test_fast_event_loops_are_used_if_installed(
+        start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path,
+) -> None:
+    (tmp_path / "handlers.py").write_text(
+        "import asyncio, kopf\n"
+        "@kopf.on.startup()\n"
+        "async def startup_fn(logger, **_):\n"
+        "    logger.info(f'It is {type(asyncio.get_running_loop()).__module__}.')\n")
+    with start("run", "handlers.py", kubeconfig=cluster.kubeconfig) as process:
+        process.wait_for("It is uvloop.")
+
+
+def test_controls_for_those_who_call_it_from_python(
+        cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, registry: OperatorRegistry,
+) -> None:
+    """They are what cannot be passed in the command line."""
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    settings, seen, own = kopf.OperatorSettings(), list[Any](), OperatorRegistry()
+    ready, stop = threading.Event(), threading.Event()
+
+    @kopf.on.startup(registry=own)
+    async def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
+        seen.extend([settings, asyncio.get_running_loop()])
+
+    def call() -> None:
+        with asyncio.Runner() as runner:
+            vault = Vault(settings)
+            credentials = kopf.login_with_kubeconfig()
+            assert credentials is not None
+            runner.get_loop().call_soon(lambda: vault.populate([credentials]))
+            controls = CLIControls(
+                ready_flag=ready, stop_flag=stop, vault=vault, registry=own, settings=settings, loop=runner.get_loop())
+            result = CliRunner().invoke(main, ["run", "-q"], obj=controls)
+            assert result.exit_code == 0, result.output
+            assert seen == [settings, runner.get_loop()]
+            runner.run(close(vault))
+
+    async def close(vault: Vault) -> None:
+        assert vault.is_populated
+        await vault.close()
+
+    with concurrent.futures.ThreadPoolExecutor(1) as executor:
+        future = executor.submit(call)
+        assert ready.wait(20)
+        stop.set()
+        future.result(20)
 
 
 def test_no_way_to_log_in_is_one_clear_message(start: Starter) -> None:
@@ -442,3 +532,28 @@ def test_logging_of_applications_is_left_as_it_is(cluster: LocalCluster, tmp_pat
     result = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=True)
     assert "mine: Initial authentication has finished." in result.stderr.splitlines()
     assert all(line.startswith("mine: ") for line in result.stderr.splitlines())
+
+
+def test_forbidden_webhook_configurations_are_explained(start: Starter, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "admission.py").write_text(textwrap.dedent("""
+        import kopf
+
+        @kopf.on.startup()
+        def configure(settings, **_):
+            settings.admission.server = kopf.WebhookServer(port=0)
+            settings.admission.managed = "kopfexamples.kopf.dev"
+            settings.scanning.disabled = True
+
+        @kopf.on.validate("kopfexamples")
+        @kopf.on.mutate("kopfexamples")
+        def check(**_):
+            pass
+    """))
+    with LocalCluster(authorization="rbac") as cluster:
+        cluster.apply(EXAMPLE / "crd.yaml")
+        cluster.write_kubeconfig(tmp_path / "jane.yaml", "jane", [])
+        with start("run", str(tmp_path / "admission.py"), kubeconfig=tmp_path / "jane.yaml") as process:
+            assert process.wait() == 1
+    assert "The operator cannot go on: Not permitted to manage the " in process.output
+    assert "Traceback" not in process.output
+    assert "are not removed" not in process.output  # as they were never published

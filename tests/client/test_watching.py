@@ -343,12 +343,8 @@ async def test_expired_continuation_leads_to_listing_at_once(server: ScriptedSer
     server.on(LIST, reply(listing(20, obj("a", 1), obj("b", 2))), reply(listing(30)))
     server.on(WATCH, stream(line("ERROR", GONE)), SILENCE)
     assert await take(6) == ["None:a:1", "None:b:2", "LISTED", "DELETED:a:1", "DELETED:b:2", "LISTED"]
-    assert [request.query.get("limit") for request in server.requests if "watch" not in request.query] == [
-        "500",
-        "500",
-        None,
-        "500",
-    ]
+    listings = [request for request in server.requests if "watch" not in request.query]
+    assert ["limit" in request.query for request in listings] == [True, True, False, True]
 
 
 @pytest.mark.parametrize(("status", "cls"), [(403, APIForbiddenError), (404, APINotFoundError)])

@@ -1,22 +1,30 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 import kopf
+from kopf._handlers.causes import ChangingCause
 from kopf._handlers.context import SubhandlingContext, current_body, current_subhandling, executing
 from kopf._handlers.handlers import ChangingHandler
+from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._values.bodies import Body
-from tests.handlers.builders import do_nothing, make_changing_cause, make_changing_handler
+from tests.handlers.builders import do_nothing, make_changing_cause, make_changing_handler, make_watching_cause
 
 executed: list[Sequence[ChangingHandler]] = []
+rules: list[tuple[ChangingCause | None, LifeCycleFn | None]] = []
 
 
-async def execute(context: SubhandlingContext, handlers: Sequence[ChangingHandler]) -> None:
+async def execute(
+        context: SubhandlingContext, handlers: Sequence[ChangingHandler], *,
+        cause: ChangingCause | None = None, lifecycle: LifeCycleFn | None = None,
+) -> None:
     executed.append(handlers)
+    rules.append((cause, lifecycle))
 
 
 def make_context(**options: Any) -> SubhandlingContext:
@@ -28,6 +36,7 @@ def make_context(**options: Any) -> SubhandlingContext:
 @pytest.fixture
 def context() -> Iterator[SubhandlingContext]:
     executed.clear()
+    rules.clear()
     context = make_context()
     with executing(Body({}), context):
         yield context
@@ -130,9 +139,40 @@ async def test_executing_handlers(context: SubhandlingContext) -> None:
     assert executed == [handlers]
 
 
-async def test_executing_two_things_at_once_is_refused(context: SubhandlingContext) -> None:
-    with pytest.raises(TypeError, match="either fns= or handlers="):
-        await kopf.execute(fns=[do_nothing], handlers=[make_changing_handler()])
+async def test_executing_handlers_of_a_registry(context: SubhandlingContext) -> None:
+    """Only those of this resource, which match the object, and are for the reason (it is a creation)."""
+    registry = kopf.OperatorRegistry()
+    kopf.on.create("kopfexamples", registry=registry, id="create")(do_nothing)
+    kopf.on.field("kopfexamples", registry=registry, id="any", field="spec", value=kopf.ABSENT)(do_nothing)
+    kopf.on.update("kopfexamples", registry=registry, id="update")(do_nothing)
+    kopf.on.create("pods", registry=registry, id="other-resource")(do_nothing)
+    kopf.on.create("kopfexamples", registry=registry, id="other-objects", labels={"l": "v"})(do_nothing)
+    kopf.on.event("kopfexamples", registry=registry, id="event")(do_nothing)
+    await kopf.execute(registry=registry)
+    await kopf.execute(registry=kopf.OperatorRegistry())
+    assert [get_ids(handlers) for handlers in executed] == [["parent/create", "parent/any/spec"], []]
+
+
+async def test_executing_with_other_rules(context: SubhandlingContext) -> None:
+    cause = make_changing_cause({}, reason=kopf.Reason.UPDATE)
+    registry = kopf.OperatorRegistry()
+    kopf.on.update("kopfexamples", registry=registry, id="update")(do_nothing)
+    await kopf.execute(registry=registry, cause=cause, lifecycle=kopf.lifecycles.shuffled)
+    assert [get_ids(handlers) for handlers in executed] == [["parent/update"]]
+    assert rules == [(cause, kopf.lifecycles.shuffled)]
+
+
+async def test_causes_that_are_not_changes_are_refused(context: SubhandlingContext) -> None:
+    with pytest.raises(TypeError, match="not a change"):
+        await kopf.execute(fns=[do_nothing], cause=make_watching_cause({}))  # type: ignore[arg-type]
+    assert executed == []
+
+
+@pytest.mark.parametrize("sources", [*itertools.combinations(
+    {"fns": [do_nothing], "handlers": [make_changing_handler()], "registry": kopf.OperatorRegistry()}.items(), 2)])
+async def test_executing_two_things_at_once_is_refused(context: SubhandlingContext, sources: Any) -> None:
+    with pytest.raises(TypeError, match="Only one source"):
+        await kopf.execute(**dict(sources))
     assert executed == []
 
 

@@ -128,6 +128,12 @@ def test_nested_labels_inside_of_lists() -> None:
     ]
 
 
+def test_nested_structures_alone_are_labelled_as_objects() -> None:
+    obj: dict[str, Any] = {"kind": "Deployment", "spec": {"template": {}}}
+    label(obj["spec"]["template"], {"label1": "value1"})
+    assert obj == {"kind": "Deployment", "spec": {"template": {"metadata": {"labels": {"label1": "value1"}}}}}
+
+
 def test_nested_scalars_are_an_error() -> None:
     with pytest.raises(TypeError, match="'template' is possible inside of str"):
         label({"spec": "text"}, {"a": "b"}, nested="spec.template")

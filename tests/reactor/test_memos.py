@@ -69,6 +69,47 @@ def test_values_of_the_operator_are_shallow_copied_at_the_first_appearance() -> 
     assert "own" not in origin
 
 
+def test_values_of_the_operator_are_not_copied_again_to_the_objects_that_were_dropped_meanwhile() -> None:
+    origin = kopf.Memo(value=1)
+    memos = Memos(origin)
+    memos.recall("uid1")
+    memos.relax("uid1")
+    origin.value = 2
+    origin.added = True
+    for _ in range(2):
+        assert memos.recall("uid1") == {"value": 1}
+        assert memos.recall("uid2") == {"value": 2, "added": True}
+        memos.relax("uid1")
+        memos.relax("uid2")
+        assert len(memos) == 0
+    memos.forget("uid1")
+    assert memos.recall("uid1") == {"value": 2, "added": True}
+
+
+class Incomparable:
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("These are never compared.")
+
+    __hash__ = None  # type: ignore[assignment]  # as in NumPy
+
+
+def test_values_are_not_compared() -> None:
+    memos = Memos(kopf.Memo(x=Incomparable()))
+    memos.recall("uid1")
+    memos.relax("uid1")
+    assert len(memos) == 0
+    memos.recall("uid1").x = Incomparable()
+    memos.relax("uid1")
+    assert len(memos) == 1
+
+
+def test_own_values_are_kept_even_if_they_equal_to_those_of_the_operator() -> None:
+    memos = Memos(kopf.Memo(items_=[]))
+    own = memos.recall("uid1").items_ = []
+    memos.relax("uid1")
+    assert memos.recall("uid1").items_ is own
+
+
 def test_memos_with_nothing_new_in_them_are_not_kept() -> None:
     memos = Memos(kopf.Memo(x=1))
     memos.recall("idle")

@@ -65,6 +65,7 @@ async def test_both_sides_of_the_saturation_are_named_once(
         names = ["slow_fn", "fast_fn", "fast_fn", "other_fn"]
         tasks = [asyncio.create_task(run(name, release, executor, usage)) for name in names]
         message = await wait_for_message(caplog, "wait for threads")
+        await asyncio.sleep(0.1)  # for the last one, too, which began to wait a moment later
         release.set()
         await asyncio.gather(*tasks)
     waiting, running = message.split("Waiting: ")[1].split(" Running: ")

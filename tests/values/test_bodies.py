@@ -90,8 +90,8 @@ def test_absent_stanzas_are_empty(make: Make, source: dict[str, Any]) -> None:
     body = make(source)
     assert body.spec == body.status == body.meta.labels == body.meta.annotations == {}
     assert not body.spec
-    assert (body.meta.name, body.meta.uid) == ("", "")
-    assert body.meta.namespace is body.meta.creation_timestamp is body.meta.deletion_timestamp is None
+    assert body.meta.name is body.meta.uid is body.meta.namespace is None
+    assert body.meta.creation_timestamp is body.meta.deletion_timestamp is None
 
 
 def test_a_body_of_nothing() -> None:

@@ -296,15 +296,10 @@ class APIClient:
 async def _read_lines(response: aiohttp.ClientResponse) -> AsyncGenerator[list[bytes], None]:
     """Give an empty batch at once, then the lines as they come."""
     splitter = LineSplitter()
-    try:
-        yield []
-        while chunk := await response.content.readany():
-            if lines := splitter.feed(chunk):
-                yield lines
-    finally:
-        # Nobody will read the rest. A polite farewell can outlive the event loop, which is often closed right after.
-        if response.connection is not None and response.connection.transport is not None:
-            response.connection.transport.abort()
+    yield []
+    while chunk := await response.content.readany():
+        if lines := splitter.feed(chunk):
+            yield lines
 
 
 def _make_error(method: str, target: str, response: aiohttp.ClientResponse, content: bytes) -> APIError:

@@ -14,6 +14,7 @@ import importlib.metadata
 import aiohttp
 import yarl
 
+from kopf._client.closings import Closings
 from kopf._client.credentials import ConnectionInfo, Credentials, make_http_headers
 from kopf._client.proxies import Route, make_route
 from kopf._settings.settings import NetworkingSettings
@@ -40,6 +41,7 @@ class Connection:
         "_base",
         "_certificates",
         "_check_at",
+        "_closings",
         "_loop",
         "credentials",
         "deadline",
@@ -59,6 +61,7 @@ class Connection:
         """Whether it is not given to new requests, and is to be closed after the last of the current ones."""
         self._loop = asyncio.get_running_loop()
         self._base = credentials.server.rstrip("/")
+        self._closings = Closings()
         self._check_at: float | None = None
         self._certificates: bytes | None = None
         self.token: str | None = None
@@ -75,7 +78,7 @@ class Connection:
             self._check_at = self._loop.time() + CHECK_INTERVAL if credentials.has_files else None
             route = _make_route(credentials, settings)
             self.errors = route.errors
-            self.session = _create_session(credentials, self.token, route, settings)
+            self.session = _create_session(credentials, self.token, route, settings, self._closings)
         else:
             self.session = credentials.aiohttp_session
         self.deadline = self._get_deadline()
@@ -129,6 +132,7 @@ class Connection:
     async def close(self) -> None:
         """Close all TCP connections."""
         await self.session.close()
+        await self._closings.wait()
 
 
 def _make_route(info: ConnectionInfo, settings: NetworkingSettings) -> Route:
@@ -141,23 +145,8 @@ def _make_route(info: ConnectionInfo, settings: NetworkingSettings) -> Route:
     return route
 
 
-class AbortingResponse(aiohttp.ClientResponse):
-    """
-    A response that breaks its TCP connection if it is abandoned: a watch stream when it is stopped, as a rule.
-
-    Otherwise, the goodbyes of TLS are exchanged in the background, and nobody waits for them: neither the session
-    when it is closed, nor the event loop when it ends, so the sockets would be left open.
-    """
-
-    def close(self) -> None:
-        """Abandon what is not read yet, and the connection with it."""
-        if self.connection is not None and self.connection.transport is not None:
-            self.connection.transport.abort()
-        super().close()
-
-
 def _create_session(
-    info: ConnectionInfo, token: str | None, route: Route, settings: NetworkingSettings
+    info: ConnectionInfo, token: str | None, route: Route, settings: NetworkingSettings, closings: Closings
 ) -> aiohttp.ClientSession:
     headers = {"Accept": "application/json", "User-Agent": get_user_agent(), **make_http_headers(info, token)}
     return aiohttp.ClientSession(
@@ -166,7 +155,7 @@ def _create_session(
         # API servers compress only what is large, i.e. listings, and those ask for it themselves.
         skip_auto_headers=("Accept-Encoding",),
         cookie_jar=aiohttp.DummyCookieJar(),
-        response_class=AbortingResponse,
+        response_class=closings.make_response_class(),
         proxy=route.http_proxy,
         trust_env=info.trust_env or settings.trust_env,
     )

@@ -35,7 +35,7 @@ _MAX_REFUSED = 100
 
 class Vault:
     """
-    The credentials of one operator.
+    The credentials of one operator, or of several operators in one event loop if they share them.
 
     Requests use :meth:`acquire`, :meth:`release`, :meth:`invalidate`. The authenticator uses
     :meth:`wait_until_depleted`, then :meth:`populate` or :meth:`fail`, and so on in a loop.
@@ -53,6 +53,11 @@ class Vault:
         self._waiters: set[asyncio.Future[None]] = set()
         self._depleted = asyncio.Event()
         self._closed = False
+
+    @property
+    def is_populated(self) -> bool:
+        """Whether there are usable credentials right now."""
+        return self._pick() is not None
 
     async def acquire(self) -> Connection:
         """

@@ -8,16 +8,31 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
+from typing import Protocol
 
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.handlers import ChangingHandler
+from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._values.bodies import Body
 from kopf._values.ids import HandlerId
 
 current_body: ContextVar[Body] = ContextVar("current_body")
 """The object being handled."""
+
+
+class SubhandlingFn(Protocol):
+    """Executes the sub-handlers by the rules of the current handling cycle, unless there are other rules."""
+
+    async def __call__(
+        self,
+        context: SubhandlingContext,
+        handlers: Sequence[ChangingHandler],
+        *,
+        cause: ChangingCause | None = None,
+        lifecycle: LifeCycleFn | None = None,
+    ) -> None: ...
 
 
 @dataclasses.dataclass
@@ -26,8 +41,8 @@ class SubhandlingContext:
 
     parent: ChangingHandler
     cause: ChangingCause
-    execute: Callable[[SubhandlingContext, Sequence[ChangingHandler]], Awaitable[None]]
-    """Executes the sub-handlers (given this context) by the rules of the current handling cycle."""
+    execute: SubhandlingFn
+    """Executes the sub-handlers, given this context."""
     declared: list[ChangingHandler] = dataclasses.field(default_factory=list)
     """The sub-handlers that are declared but not executed yet."""
     seen: dict[HandlerId, None] = dataclasses.field(default_factory=dict)

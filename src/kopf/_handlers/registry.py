@@ -49,6 +49,12 @@ class OperatorRegistry:
             case ResourceHandler():
                 self.resources.append(handler)
 
+    def forget(self, module: str) -> None:
+        """Remove the handlers whose functions are of this module, as it is going to be loaded anew."""
+        self.activities = [handler for handler in self.activities if not _is_of_module(handler, module)]
+        self.resources = [handler for handler in self.resources if not _is_of_module(handler, module)]
+        self.webhooks = [handler for handler in self.webhooks if not _is_of_module(handler, module)]
+
     def __bool__(self) -> bool:
         return bool(self.activities or self.resources or self.webhooks)
 
@@ -94,6 +100,10 @@ class OperatorRegistry:
                 for resource in selections[handler.selector]:
                     spread.setdefault(resource, []).append(handler)
         return spread
+
+
+def _is_of_module(handler: Handler, module: str) -> bool:
+    return getattr(handler.fn, "__module__", None) == module  # partials have none
 
 
 @dataclasses.dataclass(frozen=True)

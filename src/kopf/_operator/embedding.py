@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from kopf._client.vault import Vault
 from kopf._handlers.lifecycles import LifeCycleFn, get_default_lifecycle
@@ -22,6 +22,26 @@ from kopf._operator.tasks import cancel
 from kopf._reactor.memos import Memo
 from kopf._reactor.peering import make_identity
 from kopf._settings.settings import OperatorSettings
+
+
+class OperatorOptions(TypedDict, total=False):
+    """The options of :func:`operator`, for those who pass them through."""
+
+    lifecycle: LifeCycleFn | None
+    registry: OperatorRegistry | None
+    settings: OperatorSettings | None
+    identity: str | None
+    standalone: bool | None
+    priority: int | None
+    peering_name: str | None
+    clusterwide: bool
+    namespaces: Collection[NamespacePattern]
+    namespace: NamespacePattern | None
+    stop_flag: Flag | None
+    ready_flag: Flag | None
+    vault: Vault | None
+    memo: Any
+    liveness_endpoint: str | None
 
 
 async def operator(
@@ -81,7 +101,7 @@ async def operator(
         lifecycle=lifecycle if lifecycle is not None else get_default_lifecycle(),
         namespaces=patterns,
         identity=identity if identity is not None else make_identity(),
-        vault=vault if vault is not None else Vault(settings),
+        vault=vault,
         memo=memo if memo is not None else Memo(),
         ready_flag=ready_flag,
         liveness_endpoint=liveness_endpoint,
@@ -103,7 +123,7 @@ async def _run_until_stopped(running: Operator, stop_flag: Flag | None, settings
         tasks[0].result()
 
 
-def run(*, loop: asyncio.AbstractEventLoop | None = None, **kwargs: Any) -> None:
+def run(*, loop: asyncio.AbstractEventLoop | None = None, **kwargs: Unpack[OperatorOptions]) -> None:
     """
     Run an operator synchronously: in the specified event loop, or in a new one.
 
@@ -115,7 +135,7 @@ def run(*, loop: asyncio.AbstractEventLoop | None = None, **kwargs: Any) -> None
         loop.run_until_complete(operator(**kwargs))
 
 
-async def spawn_tasks(**kwargs: Any) -> Collection[asyncio.Task[None]]:
+async def spawn_tasks(**kwargs: Unpack[OperatorOptions]) -> Collection[asyncio.Task[None]]:
     """
     Start an operator in the background, and return its tasks, to be run by :func:`run_tasks`.
 

@@ -63,7 +63,7 @@ class Operator:
         lifecycle: LifeCycleFn,
         namespaces: Collection[NamespacePattern],
         identity: str,
-        vault: Vault,
+        vault: Vault | None,
         memo: Any,
         ready_flag: Flag | None,
         liveness_endpoint: str | None,
@@ -73,15 +73,16 @@ class Operator:
         self._lifecycle = lifecycle
         self._namespaces = namespaces
         self._identity = identity
-        self._vault = vault
+        self._vault = vault if vault is not None else Vault(settings)
+        self._is_vault_own = vault is None
         self._memo = memo
         self._ready_flag = ready_flag
         self._endpoint = None if liveness_endpoint is None else parse_endpoint(liveness_endpoint)
         self._vitals = Vitals()
         self._pause = Pause()
-        self._api = APIClient(vault, settings)
+        self._api = APIClient(self._vault, settings)
         self._indexers = Indexers(registry.get_indexing())
-        self._authenticator = Authenticator(vault, registry, settings, memo, self._indexers.indices)
+        self._authenticator = Authenticator(self._vault, registry, settings, memo, self._indexers.indices)
 
     async def run(self) -> None:
         """Live until cancelled. Raises whatever makes it impossible to go on."""
@@ -124,9 +125,10 @@ class Operator:
         )
 
     async def _work(self, poster: EventPoster, clock: Clock) -> None:
-        logger.info("Initial authentication has been initiated.")
-        await self._authenticator.login()
-        logger.info("Initial authentication has finished.")
+        if not self._vault.is_populated:
+            logger.info("Initial authentication has been initiated.")
+            await self._authenticator.login()
+            logger.info("Initial authentication has finished.")
         authenticating = asyncio.create_task(self._authenticator.run(), name="authenticator")
         helpers = [authenticating]
         try:
@@ -184,5 +186,6 @@ class Operator:
         try:
             await self._run_activity(Activity.CLEANUP)
         finally:
-            await self._vault.close()
+            if self._is_vault_own:  # otherwise, it is still needed by others
+                await self._vault.close()
             self._settings.execution.release()

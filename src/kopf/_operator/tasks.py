@@ -37,7 +37,12 @@ async def cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
 
 
 def unwrap(exc: BaseException) -> BaseException:
-    """Errors come in groups from where several tasks work together; usually, there is only one in the group."""
-    while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
-        exc = exc.exceptions[0]
-    return exc
+    """
+    Errors come in groups from where several tasks work together; usually, there is only one in the group.
+
+    If there are several of the same kind, e.g. of both kinds of webhook configurations, the first one tells enough.
+    """
+    if not isinstance(exc, BaseExceptionGroup):
+        return exc
+    reasons = [unwrap(reason) for reason in exc.exceptions]
+    return reasons[0] if len({type(reason) for reason in reasons}) == 1 else exc

@@ -201,6 +201,8 @@ class Publisher:
         except (APINotFoundError, APIUnprocessableError):
             logger.debug("The %s webhooks of %s are not ours anymore.", self._type, self._managed)
         except (APIError, APINetworkError, LoginError, TimeoutError) as e:
+            if isinstance(e, APIForbiddenError) and not self._published:
+                return  # neither was the publishing permitted, so there is nothing to be removed
             logger.warning(
                 "The %s webhooks are not removed, and will block the changes until the operator runs again; "
                 "to remove them: kubectl delete %s %s. The reason: %s",

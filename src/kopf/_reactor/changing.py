@@ -24,6 +24,7 @@ from kopf._handlers.context import SubhandlingContext, executing
 from kopf._handlers.errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler, SpawningHandler
 from kopf._handlers.invocation import invoke
+from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._handlers.outcomes import deliver_result, execute_once
 from kopf._handlers.registry import HandlersOfResource
 from kopf._reactor.attachments import Attachments
@@ -293,7 +294,7 @@ class HandlingCycle:
                 return result
 
         # With no references from the context to itself: such garbage of all objects would wait for the collector.
-        execute = functools.partial(self._execute_subhandlers, cause, progress)
+        execute = functools.partial(self._execute_subhandlers, progress)
         context = SubhandlingContext(parent=handler, cause=cause, execute=execute)
         attempt = progress[handler.id].get_attempt(self._env.clock.now())
         kwargs = {
@@ -323,18 +324,22 @@ class HandlingCycle:
 
     async def _execute_subhandlers(
         self,
-        cause: ChangingCause,
         progress: Progress,
         context: SubhandlingContext,
         handlers: Sequence[ChangingHandler],
+        *,
+        cause: ChangingCause | None = None,
+        lifecycle: LifeCycleFn | None = None,
     ) -> None:
         """Execute some of the sub-handlers, as the lifecycle says; the parent waits until all of them are done."""
+        cause = cause if cause is not None else context.cause
+        lifecycle = lifecycle if lifecycle is not None else self._env.lifecycle
         handlers = select_subhandlers([*handlers], cause)
         context.declared.clear()
         context.seen |= dict.fromkeys(handler.id for handler in handlers)
         progress.involve(handlers)
         pending = progress.get_pending(handlers, self._env.clock.now())
-        for handler in self._env.lifecycle(pending, state=progress, **cause.kwargs) if pending else ():
+        for handler in lifecycle(pending, state=progress, **cause.kwargs) if pending else ():
             await self._execute(cause, handler, progress, parent=context)
         delay = progress.get_delay(handlers, self._env.clock.now())
         if delay is not None:

@@ -127,7 +127,7 @@ class _Failure:
 
 
 class Indexer:
-    """One index and the function that fills it."""
+    """One index, and whose errors have excluded which objects from it."""
 
     def __init__(self) -> None:
         self.index: Index[Any, Any] = Index()
@@ -208,7 +208,12 @@ class IndexingCause(ResourceCause):
 
 
 class Indexers:
-    """All indices of an operator."""
+    """
+    All indices of an operator, by the ids of their handlers.
+
+    Several handlers can have one id: the same function with several selectors or filters, or different functions for
+    different objects. For one object, it is the first one that matches: its values are what the index has of the object.
+    """
 
     def __init__(self, handlers: Iterable[IndexingHandler]) -> None:
         self._indexers: dict[HandlerId, Indexer] = {handler.id: Indexer() for handler in handlers}
@@ -222,21 +227,24 @@ class Indexers:
         self, env: Environment, resource: Resource, handlers: Collection[IndexingHandler], events: Iterable[WatchEvent]
     ) -> None:
         """Bring the indices in line with the events of one resource."""
+        groups: dict[HandlerId, list[IndexingHandler]] = {}
+        for handler in handlers:
+            groups.setdefault(handler.id, []).append(handler)
         for event in events:
             if event is LISTED:
                 continue
             owner = (resource, event.object.head.uid)
             if event.type == "DELETED":
-                for handler in handlers:
-                    self._indexers[handler.id].forget(owner)
+                for id in groups:
+                    self._indexers[id].forget(owner)
             else:
-                await self._index(env, resource, handlers, owner, event.object)
+                await self._index(env, resource, groups, owner, event.object)
 
     async def _index(
         self,
         env: Environment,
         resource: Resource,
-        handlers: Collection[IndexingHandler],
+        groups: Mapping[HandlerId, Collection[IndexingHandler]],
         owner: ObjectKey,
         obj: KubeObject,
     ) -> None:
@@ -250,22 +258,26 @@ class Indexers:
             patch=Patch(body=body),
         )
         now = env.clock.now()
-        for handler in handlers:
-            indexer = self._indexers[handler.id]
+        for id, group in groups.items():
+            indexer = self._indexers[id]
             if indexer.is_excluded(owner, now):
                 continue
             try:
-                is_matching = matches_object(handler, cause) and matches_field(handler, cause)
+                handler = next((item for item in group if _matches(item, cause)), None)
             except Exception as e:  # of the callbacks; the values are kept, as with the errors of the functions
-                cause.logger.error("%s cannot be filtered, and is skipped: %s", handler, e, exc_info=e)
+                cause.logger.error("Indexer %r cannot be filtered, and is skipped: %s", id, e, exc_info=e)
                 continue
-            if not is_matching:
+            if handler is None:
                 indexer.discard(owner)
                 continue
             attempt = indexer.get_attempt(owner, now)
             outcome = await _call(handler, cause, attempt, env.settings.execution.default_backoff)
             indexer.accept(owner, outcome, attempt, now)
         env.memos.give_back(obj.head.uid)
+
+
+def _matches(handler: IndexingHandler, cause: IndexingCause) -> bool:
+    return matches_object(handler, cause) and matches_field(handler, cause)
 
 
 async def _call(handler: IndexingHandler, cause: IndexingCause, attempt: Attempt, default_backoff: float) -> Outcome:

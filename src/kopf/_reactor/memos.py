@@ -41,10 +41,14 @@ class Memos:
 
     def __init__(self, operator_memo: Any) -> None:
         self._origin = operator_memo
+        self._snapshot: Any = None
         self._memos: dict[str, Any] = {}
+        self._origins: dict[str, Memo] = {}
         self._pinned: set[str] = set()
         self._handled: set[str] = set()
         self._borrowed: collections.Counter[str] = collections.Counter()
+        # Only for the memos of the known class: who knows what else custom classes do when they are copied.
+        self._is_droppable = type(operator_memo) is Memo
 
     def __len__(self) -> int:
         return len(self._memos)
@@ -56,7 +60,10 @@ class Memos:
     def recall(self, uid: str) -> Any:
         """Get the memo of the object that is being handled: the same one as long as the object exists."""
         self._handled.add(uid)
-        return self._get(uid)
+        memo = self._get(uid)
+        if self._is_droppable and uid not in self._origins:
+            self._origins[uid] = self._get_snapshot()
+        return memo
 
     def borrow(self, uid: str) -> Any:
         """The same, but for those who look at the object aside of its handling; to be given back afterwards."""
@@ -74,28 +81,44 @@ class Memos:
         try:
             return self._memos[uid]
         except KeyError:
-            memo = self._memos[uid] = copy.copy(self._origin)
+            memo = self._memos[uid] = copy.copy(self._origins.get(uid, self._origin))
             return memo
+
+    def _get_snapshot(self) -> Memo:
+        """What the operator's memo is now: one copy for all objects that have appeared since its last change."""
+        if self._snapshot is None or not _is_same(self._snapshot, self._origin):
+            self._snapshot = copy.copy(self._origin)
+        snapshot: Memo = self._snapshot
+        return snapshot
 
     def pin(self, uid: str) -> None:
         """Keep the memo for as long as the object exists: somebody holds it."""
         self._pinned.add(uid)
 
     def relax(self, uid: str) -> None:
-        """The object is not handled at the moment: idle objects keep nothing in memory, if nothing was put there."""
+        """The object is not handled at the moment: idle objects keep nothing of their own, if nothing was put there."""
         self._handled.discard(uid)
         self._drop_if_unused(uid)
 
     def _drop_if_unused(self, uid: str) -> None:
-        if uid in self._pinned or uid in self._handled or uid in self._borrowed:
+        if uid in self._pinned or uid in self._handled or uid in self._borrowed or not self._is_droppable:
             return
         memo = self._memos.get(uid)
-        # Only for the memos of the known class: who knows what else custom classes do when they are copied.
-        if type(memo) is Memo and type(self._origin) is Memo and memo == self._origin:
+        # If it is needed again, it is made of what the operator's memo was at the first time, not of what it is then.
+        if memo is not None and _is_same(memo, self._origins.get(uid, self._origin)):
             del self._memos[uid]
 
     def forget(self, uid: str) -> None:
         """Drop the memo of an object that exists no more."""
         self._pinned.discard(uid)
         self._handled.discard(uid)
+        self._origins.pop(uid, None)
         self._memos.pop(uid, None)
+
+
+_ABSENT = object()
+
+
+def _is_same(memo: Memo, other: Memo) -> bool:
+    """Tell if the values are the same ones: those that are only equal can be changed, or not comparable at all."""
+    return len(memo) == len(other) and all(other.get(key, _ABSENT) is value for key, value in [*memo.items()])

@@ -170,6 +170,10 @@ class ExecutionSettings:
     usage: ThreadUsage = dataclasses.field(default_factory=ThreadUsage, init=False, repr=False, compare=False)
     """Who occupies the threads right now; not to be changed."""
 
+    def __post_init__(self) -> None:
+        # It can be replaced when something has already run in it: a startup handler, usually.
+        self._own_executor = self.executor if isinstance(self.executor, HandlerThreads) else None
+
     @property
     def max_workers(self) -> int | None:
         """
@@ -197,9 +201,10 @@ class ExecutionSettings:
 
     def release(self) -> None:
         """Let the threads end when they are done, unless the executor is of the application: it may need it more."""
-        if isinstance(self.executor, HandlerThreads):
-            self.executor.shutdown(wait=False, cancel_futures=True)
-            self.executor = HandlerThreads(self._max_workers)
+        if self._own_executor is not None:
+            self._own_executor.shutdown(wait=False, cancel_futures=True)
+            if self.executor is self._own_executor:
+                self.executor = self._own_executor = HandlerThreads(self._max_workers)
         self._long_executor.shutdown(wait=False, cancel_futures=True)
         self._long_executor = HandlerThreads(sys.maxsize, name="kopf-daemon")
 

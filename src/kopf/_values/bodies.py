@@ -154,14 +154,16 @@ class Meta(_Stanza):
         return _MetaMapping(self._src, "annotations")
 
     @property
-    def uid(self) -> str:
-        """The unique identifier; empty if the object was never stored in a cluster."""
-        return str(self.get("uid") or "")
+    def uid(self) -> str | None:
+        """The unique identifier; ``None`` if the object was never stored in a cluster."""
+        uid: str | None = self.get("uid")
+        return uid
 
     @property
-    def name(self) -> str:
-        """The name; empty if the object was never stored in a cluster."""
-        return str(self.get("name") or "")
+    def name(self) -> str | None:
+        """The name; ``None`` if the object has no name yet, e.g. as it is going to be generated."""
+        name: str | None = self.get("name")
+        return name
 
     @property
     def namespace(self) -> NamespaceName | None:

@@ -21,6 +21,7 @@ from collections.abc import Iterable
 import click
 
 from kopf import on
+from kopf._handlers.registry import get_default_registry
 from kopf._settings.tracebacks import is_framework
 
 
@@ -67,6 +68,7 @@ def _load_file(path: str) -> None:
     if not os.path.exists(path):
         raise LoadingError(f"Cannot load {path!r}: there is no such file. {_suggest_files(path)}".rstrip())
 
+    _forget(os.path.realpath(path))
     # The first in the list, so that the neighbour files of the latest file win, as for a script.
     _put_first_in_sys_path(os.path.dirname(os.path.realpath(path)))
     loader = importlib.machinery.SourceFileLoader(_choose_module_name(path), path)
@@ -80,6 +82,18 @@ def _load_file(path: str) -> None:
     except Exception as e:
         del sys.modules[loader.name]
         raise _explain(e, path) from e
+
+
+def _forget(path: str) -> None:
+    """
+    Drop the handlers of the same file, if it was loaded or imported before: those of now replace them.
+
+    So it is in tests, where operators run one after another in one process: the handlers must not be doubled.
+    """
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and os.path.basename(file) == os.path.basename(path) and os.path.realpath(file) == path:
+            get_default_registry().forget(name)
 
 
 def _load_module(name: str) -> None:

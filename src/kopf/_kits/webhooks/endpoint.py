@@ -9,11 +9,12 @@ a line with no contents of the request: there can be secrets in it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -57,6 +58,50 @@ class Refusal(Exception):
         self.headers = headers
 
 
+class _FollowingServer(web.Server):
+    """A server that knows which of its connections are not closed yet, with the goodbyes of TLS."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._open: set[RequestHandler] = set()
+        self._emptied = asyncio.Event()
+
+    def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        self._open.add(handler)
+
+    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        self._open.discard(handler)
+        if not self._open:
+            self._emptied.set()
+
+    async def wait_until_disconnected(self) -> None:
+        """Wait for the ends of all connections, as nobody else does: the event loop can be closed right after."""
+        self._emptied.clear()
+        if self._open:
+            with contextlib.suppress(TimeoutError):  # TLS has the same limit, and breaks what does not end by itself
+                await asyncio.wait_for(self._emptied.wait(), _FAREWELL_TIMEOUT + 1)
+        for _ in range(3):  # the transports are closed in the next iterations of the loop
+            await asyncio.sleep(0)
+
+
+async def _stop_accepting(listeners: Sequence[asyncio.Server]) -> None:
+    """
+    Stop listening, but only when whatever is accepted already has become a connection.
+
+    Until Python 3.13, the sockets accepted right before the end of the listener are lost: nobody would answer there.
+    """
+    loop = asyncio.get_running_loop()
+    for listener in listeners:
+        for sock in listener.sockets:
+            loop.remove_reader(sock)
+    for _ in range(2):  # a task is created for every accepted socket; it makes a connection when it begins
+        await asyncio.sleep(0)
+    for listener in listeners:
+        listener.close()
+
+
 class Endpoint:
     """One address where reviews are accepted, under one path."""
 
@@ -78,7 +123,7 @@ class Endpoint:
         self._closing = False
         self._listeners: list[asyncio.Server] = []
         self._opening: dict[RequestHandler, asyncio.TimerHandle] = {}
-        self._http = web.Server(
+        self._http = _FollowingServer(
             self._handle,
             request_factory=self._make_request,
             handler_cancellation=True,
@@ -113,14 +158,12 @@ class Endpoint:
                 listeners.append(listener)
             listeners, self._listeners = self._listeners, listeners
         finally:  # either the previous ones, or those that are of no use without the others
-            for listener in listeners:
-                listener.close()
+            await _stop_accepting(listeners)
 
     async def close(self, timeout: float) -> None:
         """Stop accepting connections and requests, let the current ones finish for some time (seconds)."""
         self._closing = True
-        for listener in self._listeners:
-            listener.close()
+        await _stop_accepting(self._listeners)
         # What has come by now, is served; as well as what arrives at the connections that are not idle.
         for _ in range(3):
             await asyncio.sleep(0)
@@ -130,8 +173,7 @@ class Endpoint:
         await self._http.shutdown(timeout)
         for protocol in list(self._opening):
             self._abort(protocol)
-        for _ in range(3):  # the transports report their ends to the loop in its next iterations
-            await asyncio.sleep(0)
+        await self._http.wait_until_disconnected()
 
     def _accept(self) -> asyncio.BaseProtocol:
         """Make a protocol for a new connection; the timer is for those who connect and stay silent."""

@@ -1,0 +1,135 @@
+"""The settings that are changed in startup handlers, as they are documented to be; and what they change."""
+from __future__ import annotations
+
+import concurrent.futures
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import kopf
+from kopf._cluster import LocalCluster
+from tests.behaviour.objects import API, Objects
+from tests.behaviour.peerings import PeeringObject, define_peering
+from tests.behaviour.running import Journal, Logs, Operator
+
+Configure = Callable[[Callable[[kopf.OperatorSettings], None]], None]
+
+
+@pytest.fixture
+def configure(registry: kopf.OperatorRegistry) -> Configure:
+    """Declare a startup handler that changes the settings."""
+    def configure(change: Callable[[kopf.OperatorSettings], None]) -> None:
+        @kopf.on.startup(registry=registry)
+        async def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
+            change(settings)
+
+        @kopf.on.create("kopfexamples", registry=registry)
+        async def create_fn(body: kopf.Body, logger: kopf.Logger, **_: Any) -> None:
+            logger.info("an information")
+            logger.error("an error")
+            kopf.info(body, reason="Information", message="explicit information")
+            kopf.exception(body, reason="Failure", exc=ValueError("explicit error"))
+    return configure
+
+
+async def handle(operator: Operator, kex: Objects) -> None:
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await operator.stop()
+
+
+@pytest.mark.parametrize(("options", "expected"), [
+    ({"enabled": False}, set()),
+    ({"enabled": True, "level": logging.ERROR}, {"an error", "explicit error"}),
+    ({"enabled": True, "level": logging.ERROR, "loggers": False}, {"explicit error"}),
+    ({"enabled": True, "level": logging.CRITICAL}, set()),
+], ids=str)
+async def test_posting(
+        operator: Operator, kex: Objects, api: API, configure: Configure, options: dict[str, Any], expected: set[str],
+) -> None:
+    """Both the log messages and the explicit events are affected."""
+    def change(settings: kopf.OperatorSettings) -> None:
+        for name, value in options.items():
+            setattr(settings.posting, name, value)
+
+    configure(change)
+    await handle(operator, kex)
+    events = await api.list_events()
+    assert {event["message"] for event in events} == expected
+
+
+@pytest.fixture
+async def peering(cluster: LocalCluster, api: API) -> PeeringObject:
+    define_peering(cluster)
+    peering = PeeringObject(api)
+    await peering.create()
+    return peering
+
+
+async def test_priority(operator: Operator, configure: Configure, kex: Objects, peering: PeeringObject) -> None:
+    """There is another operator; it is less important than ours is."""
+    configure(lambda settings: setattr(settings.peering, "priority", 100))
+    await peering.put("other", priority=50)
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    records = await peering.get_records()
+    assert {record["priority"] for record in records.values()} == {50, 100}
+
+
+async def test_standalone_mode(operator: Operator, configure: Configure, kex: Objects, peering: PeeringObject) -> None:
+    configure(lambda settings: setattr(settings.peering, "standalone", True))
+    await peering.put("other", priority=50)
+    await handle(operator, kex)
+    assert (await peering.get_records()).keys() == {"other"}
+
+
+async def test_mandatory_custom_peering(
+        operator: Operator, configure: Configure, kex: Objects, api: API, cluster: LocalCluster, logs: Logs,
+) -> None:
+    def change(settings: kopf.OperatorSettings) -> None:
+        settings.peering.name = "custom"
+        settings.peering.mandatory = True
+
+    define_peering(cluster)
+    configure(change)
+    await operator.launch()
+    await logs.wait("Pausing operations: the peering 'custom' cluster-wide is mandatory, and it is absent.*")
+    peering = PeeringObject(api, name="custom")
+    await peering.create()
+    await logs.wait("Resuming operations.*")
+    assert await peering.wait(len)
+
+
+async def test_stealth_mode(
+        operator: Operator, configure: Configure, kex: Objects, peering: PeeringObject, logs: Logs,
+) -> None:
+    configure(lambda settings: setattr(settings.peering, "stealth", True))
+    await operator.start()
+    assert await peering.wait(len)
+    await operator.stop()
+    assert not logs.find("Keep-alive.*")
+
+
+async def test_replaced_executors(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """What has begun in the previous executor, ends there; the startup handler does, too."""
+    with concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="my-own") as executor:
+        @kopf.on.startup(registry=registry)
+        def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
+            settings.execution.executor = executor
+            calls.append(threading.current_thread().name.partition("_")[0])
+
+        @kopf.on.create("kopfexamples", registry=registry)
+        def create_fn(**_: Any) -> None:
+            calls.append(threading.current_thread().name.partition("_")[0])
+
+        await handle(operator, kex)
+    assert len(calls) == 2
+    assert calls[0] != "my-own"
+    assert calls[1] == "my-own"

@@ -1,0 +1,120 @@
+"""Throttling: objects that cannot be handled because of errors of the API are left alone, by the settings."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Objects
+from tests.behaviour.running import Logs, Operator
+
+pytestmark = pytest.mark.fastforward
+
+
+class Endless:
+    """Not a collection, but it can be iterated over again and again."""
+
+    def __iter__(self) -> Iterator[float]:
+        yield 10
+        yield 20
+        while True:
+            yield 30
+
+
+class Refusals:
+    """The changes that are made by the operator are refused: so many times for the specified value of the field."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+        self.handled: list[int] = []
+        self.times: dict[int, int] = {}
+
+    async def handle(self, spec: kopf.Spec, **_: Any) -> None:
+        self.handled.append(spec["field"])
+        if times := self.times.pop(spec["field"], None):
+            self._operator.cluster.faults.inject(
+                400, verb="patch", resource="kopfexamples", times=times, message="it is refused")
+
+
+@pytest.fixture
+async def refusals(operator: Operator, registry: kopf.OperatorRegistry, logs: Logs) -> Refusals:
+    refusals = Refusals(operator)
+    kopf.on.create("kopfexamples", registry=registry)(refusals.handle)
+    kopf.on.update("kopfexamples", registry=registry)(refusals.handle)
+    logs.expected.append("it is refused")
+    return refusals
+
+
+def configure(operator: Operator, delays: Any) -> None:
+    operator.configure = lambda settings: setattr(settings.queueing, "error_delays", delays)
+
+
+def get_said(logs: Logs) -> list[str]:
+    """For how many seconds the object was left alone, each time."""
+    return [record.getMessage().split(" seconds")[0].split()[-1] for record in logs.find(".*left alone.*")]
+
+
+@pytest.mark.parametrize("delays", [[10, 20, 30], (10, 20, 30), Endless()], ids=["list", "tuple", "endless"])
+async def test_the_last_delay_is_repeated_and_a_success_resets_them(
+        operator: Operator, refusals: Refusals, kex: Objects, logs: Logs, delays: Any,
+) -> None:
+    configure(operator, delays)
+    await operator.start()
+    started = asyncio.get_running_loop().time()
+    refusals.times = {1: 5, 2: 2}
+    await kex.create(spec={"field": 1})
+    await kex.wait_handled()
+    assert get_said(logs) == ["10", "20", "30", "30", "30"]
+    assert 120 <= asyncio.get_running_loop().time() - started < 130
+    await kex.merge({"spec": {"field": 2}})
+    await kex.wait_handled(field=2)
+    assert get_said(logs)[5:] == ["10", "20"]
+    assert refusals.handled == [1, 2]
+
+
+@pytest.mark.parametrize("delays", [[], ()])
+async def test_it_can_be_disabled(
+        operator: Operator, refusals: Refusals, kex: Objects, logs: Logs, delays: Any,
+) -> None:
+    configure(operator, delays)
+    await operator.start()
+    started = asyncio.get_running_loop().time()
+    refusals.times = {1: 5}
+    await kex.create(spec={"field": 1})
+    await kex.wait_handled()
+    assert len(get_said(logs)) == 5
+    assert asyncio.get_running_loop().time() - started < 1
+
+
+async def test_only_the_latest_state_is_handled_afterwards(
+        operator: Operator, refusals: Refusals, kex: Objects, logs: Logs,
+) -> None:
+    configure(operator, 100)
+    await operator.start()
+    await kex.create(spec={"field": 1})
+    await kex.wait_handled()
+    refusals.times = {2: 1}
+    await kex.merge({"spec": {"field": 2}})
+    await logs.wait(".*left alone for 100 seconds.*")
+    for value in range(3, 10):
+        await kex.merge({"spec": {"field": value}})
+    await kex.wait_handled(field=9)
+    assert refusals.handled == [1, 2, 9]
+
+
+async def test_the_delays_are_not_kept_over_restarts(
+        operator: Operator, refusals: Refusals, kex: Objects, logs: Logs,
+) -> None:
+    configure(operator, 10_000)
+    await operator.start()
+    refusals.times = {1: 1}
+    started = asyncio.get_running_loop().time()
+    await kex.create(spec={"field": 1})
+    await logs.wait(".*left alone.*")
+    await operator.stop()
+    await operator.start()
+    await kex.wait_handled()
+    assert asyncio.get_running_loop().time() - started < 100
