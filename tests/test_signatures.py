@@ -23,10 +23,13 @@ _FILTERS = "labels=None, annotations=None, when=None, field=None, value=None"
 _ACTIVITY = f"*, id=None, param=None, {_RETRIES}, registry=None"
 _EVENT = f"{_NAME}, *, {_SELECTOR}, id=None, param=None, {_FILTERS}, registry=None"
 _CREATE = f"{_EVENT}, {_RETRIES}"
-_WEBHOOK = f"{_EVENT}, operation=None, operations=None, subresource=None, persistent=None, side_effects=None, " \
-           "ignore_failures=None"
-_DAEMON = f"{_CREATE}, initial_delay=None, cancellation_backoff=None, cancellation_timeout=None, " \
-          "cancellation_polling=None"
+_WEBHOOK = f"""
+    {_EVENT}, operation=None, operations=None, subresource=None, persistent=None, side_effects=None,
+    ignore_failures=None
+"""
+_DAEMON = f"""
+    {_CREATE}, initial_delay=None, cancellation_backoff=None, cancellation_timeout=None, cancellation_polling=None
+"""
 _TIMER = f"{_CREATE}, interval=None, initial_delay=None, sharp=None, idle=None"
 _REGISTER = f"fn, *, id=None, param=None, {_RETRIES}, labels=None, annotations=None, when=None"
 _OPERATOR = """

@@ -8,7 +8,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Decorator, Journal, Operator
 
 
 async def test_creation_and_resuming_by_one_function(
@@ -84,6 +84,59 @@ async def test_a_function_with_one_id_is_called_once_for_one_occasion(
     await kex.create(labels={"l": "v"}, annotations={"a": "w"})
     await kex.wait_handled()
     assert calls == ["called"]
+
+
+@pytest.mark.parametrize("labels", [{"a": "yes"}, {"b": "yes"}, {"a": "yes", "b": "yes"}], ids=["a", "b", "ab"])
+@pytest.mark.parametrize("decorator", [kopf.on.event, kopf.on.create, kopf.daemon, kopf.timer],
+                         ids=lambda decorator: decorator.__name__)
+async def test_any_of_the_declarations_can_match(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        decorator: Decorator, labels: dict[str, str],
+) -> None:
+    """With different filters of the same function, it is called if any of them matches, and once if all do."""
+    @decorator("kopfexamples", registry=registry, labels={"a": "yes"})
+    @decorator("kopfexamples", registry=registry, labels={"b": "yes"})
+    async def fn(name: str, type: str | None = "ADDED", **_: Any) -> None:
+        if type == "ADDED":
+            calls.append(name)
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def parent(**_: Any) -> None:
+        async def sub(**_: Any) -> None:
+            calls.append("sub")
+
+        kopf.register(sub, labels={"a": "yes"})
+        kopf.register(sub, labels={"b": "yes"})
+
+    await operator.start()
+    await kex.create("none")
+    await kex.wait_handled("none")
+    await kex.create("obj", labels=labels)
+    await kex.wait_handled("obj")
+    await calls.wait_length(2)
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled("obj", field="new")
+    assert sorted(calls) == ["obj", "sub"]
+
+
+async def test_static_methods(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    class Namespace:
+        @staticmethod
+        @kopf.on.create("kopfexamples", registry=registry)
+        def inner(name: str, **_: Any) -> None:
+            calls.append(("inner", name))
+
+        @kopf.on.create("kopfexamples", registry=registry)
+        @staticmethod
+        async def outer(name: str, **_: Any) -> None:
+            calls.append(("outer", name))
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == [("inner", "obj"), ("outer", "obj")]
 
 
 async def test_a_function_with_different_ids_is_called_for_each_of_them(

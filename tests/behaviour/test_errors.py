@@ -64,6 +64,27 @@ async def test_temporary_errors_of_sync_handlers(
     assert get_intervals(calls) == pytest.approx([600], abs=1)
 
 
+async def test_resuming_is_retried_after_errors_and_happens_once_otherwise(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.resume("kopfexamples", registry=registry)
+    async def resume_fn(retry: int, **_: Any) -> None:
+        calls.append(retry)
+        if retry < 2:
+            raise kopf.TemporaryError("not yet", delay=100)
+
+    kopf.on.update("kopfexamples", registry=registry, id="update_fn")(lambda **_: None)
+    await kex.create()
+    await operator.start()
+    await calls.wait_length(3)
+    await kex.wait_handled()
+    for field in ("new1", "new2"):
+        await kex.merge({"spec": {"field": field}})
+        await kex.wait_handled(field=field)
+    await asyncio.sleep(1000)
+    assert calls == [0, 1, 2]
+
+
 async def test_permanent_errors_are_not_retried(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
 ) -> None:

@@ -272,7 +272,8 @@ async def test_overlapping_declarations_call_the_function_once(
 
 
 async def test_one_index_of_several_functions_and_resources(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, calls: Journal[Any], peek: Peek,
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, calls: Journal[Any],
+        peek: Peek,
 ) -> None:
     """Their values are put together by the name of the index; each object has those of its own function only."""
     @kopf.index("kopfexamples", registry=registry, id="idx", labels={"kind": "a"})
@@ -316,7 +317,7 @@ async def test_the_documented_recipes(
 
     @kopf.index("kopfexamples", registry=registry)
     async def by_label(labels: kopf.Labels, name: str, **_: Any) -> Any:
-        return {(label, value): name for label, value in labels.items()}
+        return dict.fromkeys(labels.items(), name)
 
     @kopf.index("kopfexamples", registry=registry)
     async def primary(namespace: str, name: str, spec: kopf.Spec, **_: Any) -> Any:

@@ -149,7 +149,7 @@ async def test_own_storages_of_users(
         operator: Operator, kex: Objects, calls: Journal[Any],
 ) -> None:
     """As if the state was in an external database."""
-    records: dict[tuple[str, str], kopf.ProgressRecord] = {}
+    records: dict[tuple[str | None, str], kopf.ProgressRecord] = {}
 
     class DatabaseStorage(kopf.ProgressStorage):
         def fetch(self, *, key: kopf.HandlerId, body: kopf.Body) -> kopf.ProgressRecord | None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import pathlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from click.testing import CliRunner
 
 from kopf._settings.logs import LogFormat
 from kopf.cli import LogFormatParamType, logging_options, main
+
+DOCS = "\n".join(path.read_text() for path in (pathlib.Path(__file__).parent.parent.parent / "docs").glob("*.md"))
 
 
 @pytest.fixture(autouse=True)
@@ -77,6 +80,14 @@ def test_help(command: list[str]) -> None:
     result = CliRunner().invoke(main, [*command, "--help"])
     assert result.exit_code == 0
     assert result.stdout.startswith(f"Usage: {' '.join(['kopf', *command])} [OPTIONS]")
+
+
+@pytest.mark.parametrize("name", sorted(main.commands))
+def test_every_option_is_documented(name: str) -> None:
+    params = [param for param in main.commands[name].params if isinstance(param, click.Option) and not param.hidden]
+    assert params
+    names = {name for param in params for name in [*param.opts, *param.secondary_opts] if name.startswith("--")}
+    assert {option for option in names if option not in DOCS} == set()
 
 
 def test_run_as_a_module() -> None:

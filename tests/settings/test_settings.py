@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import ast
 import concurrent.futures
 import dataclasses
 import itertools
 import logging
+import pathlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +21,8 @@ from kopf._settings.settings import (
     iter_delays,
 )
 from kopf._settings.threads import HandlerThreads
+
+DOCS = "\n".join(path.read_text() for path in (pathlib.Path(__file__).parent.parent.parent / "docs").glob("*.md"))
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     "process": {"ultimate_exiting_timeout": 600},
@@ -107,6 +112,21 @@ def test_there_are_no_other_fields(group: str) -> None:
     fields = {field.name for field in dataclasses.fields(getattr(OperatorSettings(), group))}
     objects = {"executor", "long_executor", "usage", "progress_storage", "diffbase_storage"}
     assert {name.removeprefix("_") for name in fields} - objects == DEFAULTS[group].keys()
+
+
+# --- the docs ---
+
+
+@pytest.mark.parametrize(("group", "field"), [(group, field) for group, fields in DEFAULTS.items() for field in fields])
+def test_all_fields_are_documented(group: str, field: str) -> None:
+    assert re.search(rf"`(settings\.)?({group}\.)?{field}`|settings\.{group}\.{field}\b", DOCS)
+
+
+def test_documented_defaults() -> None:
+    rows = re.findall(r"^\| `(?:settings\.)?(\w+)\.(\w+)` \| `?(None|True|False|[\d.]+)`? \|", DOCS, re.MULTILINE)
+    assert len(rows) > 15
+    wrong = [row for row in rows if row[0] in DEFAULTS and ast.literal_eval(row[2]) != DEFAULTS[row[0]][row[1]]]
+    assert wrong == []
 
 
 def test_default_objects() -> None:

@@ -266,7 +266,7 @@ class Stream:
         logger.error(
             "Cannot watch %r %s: not permitted to %s it. %s The error: %s. %s%s",
             self._resource, self._place, verb, consequences, error,
-            "Restrict the operator with --namespace, or: " if is_too_wide else "",
+            "Restrict the operator with --namespace, or permit it. " if is_too_wide else "",
             format_advice(self._resource, verbs, namespace=self._scope),
         )
 

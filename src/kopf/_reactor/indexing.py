@@ -212,7 +212,7 @@ class Indexers:
     All indices of an operator, by the ids of their handlers.
 
     Several handlers can have one id: the same function with several selectors or filters, or different functions for
-    different objects. For one object, it is the first one that matches: its values are what the index has of the object.
+    different objects. For one object, it is the first one that matches: the index has its values of the object.
     """
 
     def __init__(self, handlers: Iterable[IndexingHandler]) -> None:

@@ -23,9 +23,10 @@ def select_accompanying(handlers: Iterable[ChangingHandler], cause: ChangingCaus
 
 def select_spawning(handlers: Iterable[SpawningHandler], cause: ChangingCause) -> list[SpawningHandler]:
     """Those of the daemons & timers that are to accompany the object as it is now."""
-    return [
-        handler for handler in deduplicate(handlers) if matches_object(handler, cause) and matches_field(handler, cause)
-    ]
+    # Not before the filters: any of the declarations of one function can be the one that matches.
+    return list(
+        deduplicate(item for item in handlers if matches_object(item, cause) and matches_field(item, cause))
+    )
 
 
 def select_called(accompanying: Iterable[ChangingHandler], cause: ChangingCause) -> list[ChangingHandler]:
@@ -52,9 +53,7 @@ def _is_for_reason(handler: ChangingHandler, cause: ChangingCause) -> bool:
 
 def select_subhandlers(handlers: Iterable[ChangingHandler], cause: ChangingCause) -> list[ChangingHandler]:
     """Those of the sub-handlers that match the object and the change, whatever the reason of it."""
-    return [
-        handler for handler in deduplicate(handlers) if matches_object(handler, cause) and _matches(handler, cause)
-    ]
+    return list(deduplicate(item for item in handlers if matches_object(item, cause) and _matches(item, cause)))
 
 
 def _matches(handler: ChangingHandler, cause: ChangingCause) -> bool:
