@@ -203,6 +203,8 @@ class StatusProgressStorage(ProgressStorage):
             ensure(patch, self.touch_field, value)
 
     def _remove(self, path: FieldPath, *, body: Body, patch: Patch) -> None:
+        if path[0] not in body and path[0] not in patch:  # the usual case, for several paths of every handler
+            return
         if resolve(body, path) is not None:
             ensure(patch, path, None)
         elif (parent := resolve(patch, path[:-1])) is not None:
