@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import random
 from typing import Any
 
@@ -14,6 +15,7 @@ PACE = float(os.environ["SOAK_PACE"])
 
 @kopf.on.startup()
 async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
+    pathlib.Path(f"{os.getpid()}.started").touch()
     settings.watching.inactivity_timeout = 3 * PACE
     settings.watching.reconnect_backoff = 0.1
     settings.peering.lifetime = 6

@@ -89,6 +89,7 @@ class Operators:
     def __init__(self, kubeconfig: pathlib.Path, plan: Plan, folder: pathlib.Path) -> None:
         self._kubeconfig = kubeconfig
         self._pace = plan.pace
+        self._folder = folder
         self.log = folder / "operators.log"
         self.junior: asyncio.subprocess.Process
         self.senior: asyncio.subprocess.Process
@@ -106,12 +107,16 @@ class Operators:
                 await process.wait()
 
     async def start(self, priority: int) -> asyncio.subprocess.Process:
+        """Start an operator, and wait until it handles the signals: before that, Python does not."""
         with self.log.open("ab") as log:
-            return await asyncio.create_subprocess_exec(
+            process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "kopf", "run", "--all-namespaces", "--peering=default", f"--priority={priority}",
                 str(HERE / "handlers.py"),
                 env={**os.environ, "KUBECONFIG": str(self._kubeconfig), "SOAK_PACE": str(self._pace)},
-                stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log)
+                stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder)
+        while process.returncode is None and not (self._folder / f"{process.pid}.started").exists():
+            await asyncio.sleep(0.05)
+        return process
 
     async def stop_gracefully(self) -> list[int]:
         for process in (self.senior, self.junior):
