@@ -91,14 +91,17 @@ class Operators:
         self._pace = plan.pace
         self._folder = folder
         self.log = folder / "operators.log"
+        self._is_leaving = False
         self.junior: asyncio.subprocess.Process
         self.senior: asyncio.subprocess.Process
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        self.junior = await self.start(10)
-        self.senior = await self.start(20)
+        self.junior = await self._spawn(10)
+        self.senior = await self._spawn(20)
         try:
+            for process in (self.junior, self.senior):
+                await self._wait_until_started(process)
             yield
         finally:
             for process in (self.junior, self.senior):
@@ -106,17 +109,32 @@ class Operators:
                     process.kill()
                 await process.wait()
 
-    async def start(self, priority: int) -> asyncio.subprocess.Process:
-        """Start an operator, and wait until it handles the signals: before that, Python does not."""
+    async def end_senior(self, number: signal.Signals) -> None:
+        """Let the senior operator go, by stopping or killing it."""
+        self._is_leaving = True
+        self.senior.send_signal(number)
+        await self.senior.wait()
+
+    async def restore_senior(self) -> None:
+        """Let the senior operator come back, if it is going or gone."""
+        if self._is_leaving:
+            await self.senior.wait()
+            self.senior = await self._spawn(20)
+            self._is_leaving = False
+        await self._wait_until_started(self.senior)
+
+    async def _spawn(self, priority: int) -> asyncio.subprocess.Process:
         with self.log.open("ab") as log:
-            process = await asyncio.create_subprocess_exec(
+            return await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "kopf", "run", "--all-namespaces", "--peering=default", f"--priority={priority}",
                 str(HERE / "handlers.py"),
                 env={**os.environ, "KUBECONFIG": str(self._kubeconfig), "SOAK_PACE": str(self._pace)},
                 stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder)
+
+    async def _wait_until_started(self, process: asyncio.subprocess.Process) -> None:
+        """Wait until the operator handles the signals: before that, Python does not do it gracefully."""
         while process.returncode is None and not (self._folder / f"{process.pid}.started").exists():
             await asyncio.sleep(0.05)
-        return process
 
     async def stop_gracefully(self) -> list[int]:
         for process in (self.senior, self.junior):
@@ -236,10 +254,9 @@ class Trouble:
             for what, number in (("stopped", signal.SIGTERM), ("killed", signal.SIGKILL)):
                 await asyncio.sleep(4 * self._pace)
                 self._report.happen(f"the senior operator is {what}")
-                self._operators.senior.send_signal(number)
-                await self._operators.senior.wait()
+                await self._operators.end_senior(number)
                 await asyncio.sleep(2 * self._pace)
-                self._operators.senior = await self._operators.start(20)
+                await self._operators.restore_senior()
 
 
 async def soak(plan: Plan, folder: pathlib.Path) -> Report:
@@ -253,8 +270,7 @@ async def soak(plan: Plan, folder: pathlib.Path) -> Report:
             objects = Objects(cluster, session, plan, report)
             trouble = Trouble(cluster, operators, plan, report)
             await _run_for(plan.duration, [objects.churn(), _observe(operators, report), *trouble.list_all()], cluster)
-            if operators.senior.returncode is not None:
-                operators.senior = await operators.start(20)
+            await operators.restore_senior()
             await _settle(objects, report)
             if codes := [code for code in await operators.stop_gracefully() if code]:
                 report.failures.append(f"the exit codes of the operators are {codes}")
