@@ -41,6 +41,12 @@ def make_replica(operator: Operator, *client_configs: kopf.WebhookClientConfig) 
     return replica
 
 
+async def wait_until_called(configurations: Configurations, url: str | None) -> None:
+    """Wait until it is that replica that the API servers call."""
+    await configurations.wait(
+        lambda obj: obj and obj["webhooks"] and obj["webhooks"][0]["clientConfig"]["url"] == f"{url}/check")
+
+
 async def test_configurations_are_created(
         operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel, logs: Logs,
 ) -> None:
@@ -252,7 +258,7 @@ async def test_rolling_out(
     await configurations.wait_webhooks("check")
     replica = make_replica(operator, {"url": "https://replica"})
     await replica.launch()
-    await configurations.wait(lambda obj: obj and obj["webhooks"][0]["clientConfig"]["url"] == "https://replica/check")
+    await wait_until_called(configurations, "https://replica")
     await operator.stop()
     webhook, = await configurations.get_webhooks()
     assert webhook["clientConfig"]["url"] == "https://replica/check"
@@ -269,10 +275,9 @@ async def test_scaling_down(
     await configurations.wait_webhooks("check")
     replica = make_replica(operator, {"url": "https://replica"})
     await replica.launch()
-    await configurations.wait(lambda obj: obj and obj["webhooks"][0]["clientConfig"]["url"] == "https://replica/check")
+    await wait_until_called(configurations, "https://replica")
     await replica.stop()
-    await configurations.wait(
-        lambda obj: obj and obj["webhooks"] and obj["webhooks"][0]["clientConfig"]["url"] == f"{URL['url']}/check")
+    await wait_until_called(configurations, URL["url"])
 
 
 async def test_paused_replicas_do_not_publish(
@@ -286,14 +291,13 @@ async def test_paused_replicas_do_not_publish(
     await configurations.wait_webhooks("check")
     replica = make_replica(operator, {"url": "https://replica"})
     await replica.launch(peering_name="default", priority=100)
-    await configurations.wait(lambda obj: obj and obj["webhooks"][0]["clientConfig"]["url"] == "https://replica/check")
+    await wait_until_called(configurations, "https://replica")
     junior = make_replica(operator, {"url": "https://junior"})
     await junior.launch(peering_name="default", priority=-1)
     await asyncio.sleep(1000)
     assert configurations.count_writes() == 2
     await replica.stop()
-    await configurations.wait(
-        lambda obj: obj and obj["webhooks"] and obj["webhooks"][0]["clientConfig"]["url"] == f"{URL['url']}/check")
+    await wait_until_called(configurations, URL["url"])
     await junior.stop()
 
 

@@ -110,6 +110,11 @@ def _get_name(record: logging.LogRecord) -> str | None:
     return ref.get("name")
 
 
+def now() -> float:
+    """The time of the event loop, in seconds: in fast-forwarded tests, it runs much faster than the real one."""
+    return asyncio.get_running_loop().time()
+
+
 class Operator:
     """Runs operators one after another: for each start, a new one, as if a process was restarted."""
 

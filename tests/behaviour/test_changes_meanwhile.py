@@ -1,20 +1,15 @@
 """Changes while the previous ones are being handled: every handler ends up with the latest state, and in order."""
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_essence, get_progress, has_progress, is_handled
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Journal, Operator, now
 
 pytestmark = pytest.mark.fastforward
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 async def change_once(kex: Objects, patch: Any, done: list[bool]) -> None:

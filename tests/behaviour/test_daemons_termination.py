@@ -9,11 +9,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
-from tests.behaviour.running import Journal, Logs, Operator
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
+from tests.behaviour.running import Journal, Logs, Operator, now
 
 
 @pytest.mark.fastforward

@@ -1,18 +1,13 @@
 """Deletion: it overtakes everything else; what comes after it under the same name is another object."""
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_essence, get_progress, has_progress, is_handled
-from tests.behaviour.running import Journal, Logs, Operator
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
+from tests.behaviour.running import Journal, Logs, Operator, now
 
 
 @pytest.mark.fastforward

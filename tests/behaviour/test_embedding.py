@@ -53,11 +53,7 @@ def running(function: Callable[[], None]) -> Iterator[concurrent.futures.Future[
         future.result(TIMEOUT)
 
 
-def make_flags() -> list[Any]:
-    return [threading.Event, concurrent.futures.Future]
-
-
-@pytest.mark.parametrize("make_flag", make_flags())
+@pytest.mark.parametrize("make_flag", [threading.Event, concurrent.futures.Future])
 def test_flags_of_threads(cluster: LocalCluster, make_flag: Callable[[], Any]) -> None:
     ready, stop, seen = make_flag(), make_flag(), concurrent.futures.Future[str]()
     registry = make_registry(seen)
@@ -135,9 +131,8 @@ def test_loop_of_the_application(cluster: LocalCluster) -> None:
     loop = asyncio.new_event_loop()
     try:
         for _ in range(2):
-            stop, seen = threading.Event(), concurrent.futures.Future[str]()
-            seen.add_done_callback(lambda _, stop=stop: stop.set())  # type: ignore[misc]  # mypy cannot infer lambdas
-            kopf.run(loop=loop, registry=make_registry(seen), clusterwide=True, stop_flag=stop)
+            seen = concurrent.futures.Future[str]()
+            kopf.run(loop=loop, registry=make_registry(seen), clusterwide=True, stop_flag=seen)
             assert seen.result(0) == "kopf-example-1"
             assert not loop.is_closed()
             assert not asyncio.all_tasks(loop)

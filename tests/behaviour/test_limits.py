@@ -10,13 +10,9 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Journal, Logs, Operator, now
 
 pytestmark = pytest.mark.fastforward
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 async def test_backoff_is_the_pause_after_arbitrary_errors(

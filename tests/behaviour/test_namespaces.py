@@ -112,7 +112,8 @@ async def test_absent_namespaces_are_watched_when_they_are_created(
     await operator.launch(clusterwide=False, namespaces=["ns1", "other*", "default"])
     await logs.wait(r"No namespaces match ns1, other\*. They will be served if they appear.")
     await logs.wait("Starting the watch-stream for kopfexamples.v1.kopf.dev in 'default'.")
-    await asyncio.sleep(0.1)
+    while ("list", "kopfexamples", 200) not in cluster.counters:
+        await asyncio.sleep(0.01)
     assert cluster.counters["list", "kopfexamples", 200] == 1
     await namespaces.create("ns1")
     await namespaces.create_object("ns1")

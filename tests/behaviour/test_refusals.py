@@ -9,13 +9,9 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_progress
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Journal, Logs, Operator, now
 
 pytestmark = pytest.mark.fastforward
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 @pytest.mark.parametrize("status", [400, 403, 409, 413, 415, 422])

@@ -9,13 +9,9 @@ import pytest
 
 from tests.behaviour.conftest import Load
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Logs, Operator
+from tests.behaviour.running import Logs, Operator, now
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.usefixtures("as_users_run_it")]
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 async def test_results(operator: Operator, kex: Objects, load: Load) -> None:

@@ -1,20 +1,15 @@
 """Sub-handlers that fail, are retried, or are interrupted: each of those that have succeeded, runs once."""
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_progress
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Journal, Logs, Operator, now
 
 pytestmark = pytest.mark.fastforward
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 async def test_the_parent_is_called_until_all_of_them_are_done(

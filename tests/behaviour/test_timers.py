@@ -12,13 +12,9 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Journal, Operator, now
 
 pytestmark = pytest.mark.fastforward
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def get_pauses(times: list[float]) -> list[float]:

@@ -7,6 +7,7 @@ names that only the proxy can resolve are what proxies are for.
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import base64
 import contextlib
@@ -16,7 +17,7 @@ from collections.abc import AsyncIterator, Mapping
 import yarl
 
 
-class Proxy:
+class Proxy(abc.ABC):
     """What all proxies have in common: they join two streams, and leave nothing behind."""
 
     scheme: str
@@ -56,8 +57,9 @@ class Proxy:
         finally:
             writer.transport.abort()
 
+    @abc.abstractmethod
     async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        raise NotImplementedError
+        """Find out whom the client wants, and join the two."""
 
     async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         self.requests.append(f"{host}:{port}")
