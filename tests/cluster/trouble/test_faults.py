@@ -134,9 +134,11 @@ async def test_paused_servers_answer_later(client: Client, cluster: LocalCluster
 
 async def test_administration_over_http(client: Client, cluster: LocalCluster) -> None:
     rules = [{"status": 503, "verb": "list", "times": 1}]
-    answer = await client.call("PUT", "/_kopf/faults", json={"rules": rules, "seed": 3, "watch_lifetime": 5.5})
+    answer = await client.call("PUT", "/_kopf/faults", json={
+        "rules": rules, "seed": 3, "watch_lifetime": 5.5, "watch_lag": [0.25, 0.5]})
     assert answer.status == 200
     assert answer.body["watch_lifetime"] == 5.5
+    assert answer.body["watch_lag"] == [0.25, 0.5]
     assert cluster.faults.rules == (FaultRule(status=503, verb="list", times=1),)
     assert (await client.call("GET", CONFIG_MAPS)).status == 503
     assert (await client.call("GET", CONFIG_MAPS)).status == 200
@@ -146,10 +148,11 @@ async def test_administration_over_http(client: Client, cluster: LocalCluster) -
     await client.call("PUT", "/_kopf/faults", json={"paused": True})
     assert (await client.get("/_kopf/faults"))["paused"] is True
     ended = (await client.call("DELETE", "/_kopf/faults")).body
-    assert ended == {"rules": [], "watch_lifetime": None, "silent": False, "paused": False}
+    assert ended == {"rules": [], "watch_lifetime": None, "watch_lag": None, "silent": False, "paused": False}
 
 
-@pytest.mark.parametrize("settings", [{"rules": 5}, {"rules": [{"rate": 7}]}, {"nosuch": 1}, {"watch_lifetime": -1}])
+@pytest.mark.parametrize("settings", [{"rules": 5}, {"rules": [{"rate": 7}]}, {"nosuch": 1}, {"watch_lifetime": -1},
+                                      {"watch_lag": [1, 0]}, {"watch_lag": 5}])
 async def test_wrong_administration_is_bad(client: Client, settings: dict[str, Any]) -> None:
     assert (await client.call("PUT", "/_kopf/faults", json=settings)).status == 400
     assert (await client.call("GET", "/_kopf/nosuch")).status == 404

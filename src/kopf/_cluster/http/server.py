@@ -13,7 +13,7 @@ import gzip
 import logging
 import ssl
 import urllib.parse
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from aiohttp import http_exceptions, web
@@ -27,6 +27,7 @@ from .. import codec, statuses
 from ..access.authorizing import SUPERUSERS, Attributes, Decision, User, forbidden
 from ..trouble.admin import PREFIX, Admin
 from ..trouble.faults import FaultRule, Faults, ServerControl
+from ..trouble.lagging import Delay
 from .requests import Answer, Call, Identity, Request, Stream, resolve
 
 logger = logging.getLogger("kopf.cluster")
@@ -86,6 +87,7 @@ class HTTPServer:
         self._changed = asyncio.Event()
         self._streams: dict[asyncio.Task[Any], asyncio.Transport | None] = {}
         self._ending: set[asyncio.Task[Any]] = set()
+        self._delays: set[Delay] = set()
         self._watch_timer: asyncio.TimerHandle | None = None
         self._server: web.Server | None = None
         self._listener: asyncio.Server | None = None
@@ -152,7 +154,7 @@ class HTTPServer:
             if request.path[:1] == (PREFIX,) and self._admin is not None:  # neither disturbed nor counted
                 _require_superuser(request)
                 return _respond(http, self._admin.answer(request))
-            rule = self._faults.decide(call, http.method, http.path) if self._faults.rules else None
+            rule = self._faults.decide(call, request, http.path) if self._faults.rules else None
             if rule is not None:
                 await self._disturb(rule, http)
             while self._faults.paused:
@@ -164,7 +166,7 @@ class HTTPServer:
                 _disconnect(http)
             if not isinstance(answer, Answer):
                 self._count(call, 200)
-                return await self._send_stream(http, answer)
+                return await self._send_stream(http, call, answer)
         except statuses.APIStatus as status:
             answer = _refuse(status)
         except Exception:
@@ -204,7 +206,7 @@ class HTTPServer:
         if rule.action == "disconnect":
             _disconnect(http)
 
-    async def _send_stream(self, http: web.BaseRequest, stream: Stream) -> web.StreamResponse:
+    async def _send_stream(self, http: web.BaseRequest, call: Call, stream: Stream) -> web.StreamResponse:
         headers = {"Content-Type": stream.content_type, "Cache-Control": "no-cache, private"}
         response = web.StreamResponse(headers=headers)
         task = asyncio.current_task()
@@ -213,8 +215,7 @@ class HTTPServer:
         self._streams[task] = http.transport
         try:
             await response.prepare(http)
-            async with contextlib.aclosing(stream.chunks()) as chunks:
-                await self._pump(chunks, response)
+            await self._pump(call, stream, response)
         except asyncio.CancelledError:
             if task not in self._ending:
                 raise
@@ -228,12 +229,24 @@ class HTTPServer:
             await response.write_eof()
         return response
 
-    async def _pump(self, chunks: AsyncGenerator[bytes, None], response: web.StreamResponse) -> None:
-        async for chunk in chunks:
+    async def _pump(self, call: Call, stream: Stream, response: web.StreamResponse) -> None:
+        """Send the stream, by way of whatever is wrong with watches."""
+        async def write(piece: bytes) -> None:
             while self._faults.silent:
                 await self._changed.wait()
-            if chunk:
-                await response.write(chunk)
+            await response.write(piece)
+
+        delay = Delay(write, lambda: self._faults.watch_lag, self._faults.make_dice(call.resource))
+        self._delays.add(delay)
+        try:
+            async with contextlib.aclosing(stream.chunks()) as chunks:
+                async for chunk in chunks:
+                    if chunk and not delay.hold(chunk):
+                        await write(chunk)
+            await delay.flush()
+        finally:
+            self._delays.discard(delay)
+            await delay.close()
 
     def _count(self, call: Call, code: int) -> None:
         self.counters[call.verb, call.resource, code] += 1
@@ -242,6 +255,8 @@ class HTTPServer:
         """Take notice of changed faults: wake up those that are held, plan the next cut of the watches."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
+        for delay in self._delays:
+            delay.reconsider()
         if self._watch_timer is not None:
             self._watch_timer.cancel()
             self._watch_timer = None

@@ -5,7 +5,8 @@ The administration of a server from other processes, at ``/_kopf/``: faults and 
 ``GET /_kopf/counters``     how many requests were answered, by verb, resource, and code
 ``DELETE /_kopf/counters``  count anew
 ``GET /_kopf/faults``       the current faults
-``PUT /_kopf/faults``       set any of: ``rules``, ``seed``, ``watch_lifetime``, ``silent``, ``paused``
+``PUT /_kopf/faults``       set any of: ``rules``, ``seed``, ``watch_lifetime``, ``watch_lag`` (the shortest and
+                            the longest one, in seconds), ``silent``, ``paused``
 ``DELETE /_kopf/faults``    end all faults
 ``POST /_kopf/watches/cut`` break all current watches; with ``?clean=1`` end them properly
 ``POST /_kopf/compact``     forget the history
@@ -39,6 +40,8 @@ class FaultSettings(msgspec.Struct, forbid_unknown_fields=True):
     rules: list[FaultRule] | msgspec.UnsetType = msgspec.UNSET
     seed: int | msgspec.UnsetType = msgspec.UNSET
     watch_lifetime: float | msgspec.UnsetType | None = msgspec.UNSET
+    watch_lag: tuple[float, float] | msgspec.UnsetType | None = msgspec.UNSET
+    """The shortest and the longest lag."""
     silent: bool | msgspec.UnsetType = msgspec.UNSET
     paused: bool | msgspec.UnsetType = msgspec.UNSET
 
@@ -96,7 +99,9 @@ class Admin:
 
     def _describe_faults(self) -> FaultSettings:
         faults = self._faults
+        lag = faults.watch_lag
         return FaultSettings(list(faults.rules), watch_lifetime=faults.watch_lifetime,
+                             watch_lag=None if lag is None else (lag.least, lag.most),
                              silent=faults.silent, paused=faults.paused)
 
     def _move_clock(self, seconds: str) -> None:
@@ -114,6 +119,8 @@ class Admin:
                 self._faults.replace(settings.rules)
             if not isinstance(settings.watch_lifetime, msgspec.UnsetType):
                 self._faults.drop_watches_every(settings.watch_lifetime)
+            if not isinstance(settings.watch_lag, msgspec.UnsetType):
+                self._faults.lag_watches(*(settings.watch_lag or (None,)))
             if not isinstance(settings.silent, msgspec.UnsetType):
                 self._faults.silence_watches(settings.silent)
             if not isinstance(settings.paused, msgspec.UnsetType):

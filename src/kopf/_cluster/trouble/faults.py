@@ -1,11 +1,13 @@
 """
-Trouble on demand: wrong answers, lost answers, slowness, broken and silent watches; seeded, so that it can be replayed.
+Trouble on demand: wrong answers, lost answers, slowness, late events, broken and silent watches; seeded, so that it can
+be replayed.
 
 A rule says which requests it is for, how often, and what happens to them. The same from another process:
 see the administration endpoint.
 """
 from __future__ import annotations
 
+import collections
 import random
 import re
 import threading
@@ -16,7 +18,9 @@ import msgspec
 
 from .. import statuses
 from ..ages import Clock
-from ..http.requests import Call
+from ..http.requests import Call, Request
+from .guards import is_guarded
+from .lagging import WatchLag
 
 Action = Literal["answer", "disconnect", "lose-answer", "delay"]
 
@@ -47,6 +51,8 @@ class FaultRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     method: str | None = None
     path: str | None = None
     """A regular expression to be found in the path."""
+    guarded: bool | None = None
+    """Whether the write names the version of the object that it is for: those writes expect conflicts."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.rate <= 1:
@@ -56,11 +62,12 @@ class FaultRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         if self.path is not None:
             re.compile(self.path)
 
-    def matches(self, call: Call, method: str, path: str) -> bool:
+    def matches(self, call: Call, request: Request, path: str) -> bool:
         return ((self.verb is None or self.verb == call.verb)
                 and (self.resource is None or self.resource == call.resource)
-                and (self.method is None or self.method.upper() == method)
-                and (self.path is None or re.search(self.path, path) is not None))
+                and (self.method is None or self.method.upper() == request.method)
+                and (self.path is None or re.search(self.path, path) is not None)
+                and (self.guarded is None or self.guarded == is_guarded(request)))
 
     def make_status(self) -> statuses.APIStatus:
         """Make the refusal as the real server makes it for this code."""
@@ -113,8 +120,10 @@ class Faults:
         """Whether watches stay open but send nothing. What they hold back, they send afterwards."""
         self.paused = False
         """Whether requests are accepted but not answered until resumed."""
+        self.watch_lag: WatchLag | None = None
+        """How late watches tell of changes; at once by default."""
         self.clock = Clock()
-        self._random = random.Random(seed)
+        self.reseed(seed)
         self._used: dict[int, int] = {}
         self._lock = threading.Lock()
         self._control: ServerControl | None = None
@@ -136,11 +145,12 @@ class Faults:
             resource: str | None = None,
             method: str | None = None,
             path: str | None = None,
+            guarded: bool | None = None,
     ) -> FaultRule:
         """Add a rule. For each request, the first rule that matches it and whose dice fall so, is applied."""
         rule = FaultRule(action=action, status=status, rate=rate, times=times, latency=latency,
                          retry_after=retry_after, message=message, verb=verb, resource=resource,
-                         method=method, path=path)
+                         method=method, path=path, guarded=guarded)
         self.replace([*self.rules, rule])
         return rule
 
@@ -156,18 +166,42 @@ class Faults:
     def clear(self) -> None:
         """End all the trouble."""
         self.replace([])
-        self.watch_lifetime, self.silent, self.paused = None, False, False
+        self.watch_lifetime, self.watch_lag, self.silent, self.paused = None, None, False, False
         self._announce()
 
     def reseed(self, seed: int) -> None:
         """Begin the sequence of random decisions anew."""
+        self._seed = seed
         self._random = random.Random(seed)
+        self._streams: collections.Counter[str] = collections.Counter()
+
+    def make_dice(self, resource: str) -> random.Random:
+        """Give the dice of the next stream of the resource: whatever happens in others, they fall the same."""
+        self._streams[resource] += 1
+        return random.Random(f"{self._seed}/{resource}/{self._streams[resource]}")
 
     def drop_watches_every(self, seconds: float | None) -> None:
         """Cut all watches periodically, in seconds; none to stop doing so."""
         if seconds is not None and seconds <= 0:
             raise ValueError(f"the period must be positive, not {seconds}")
         self.watch_lifetime = seconds
+        self._announce()
+
+    def lag_watches(self, seconds: float | None, up_to: float | None = None) -> None:
+        """Tell of changes later than the writes are answered; none to end that, and to tell what is held back.
+
+        Every stream, the current and the new ones, is late on its own, and keeps its order.
+
+        Args:
+            seconds: By how many seconds events are late, or the shortest lag if there is the longest one.
+            up_to: The longest lag, in seconds. The lags are drawn anew for whatever is written at once.
+
+        Raises:
+            ValueError: if the lag is negative or infinite, or the longest one is shorter than the shortest one.
+        """
+        if seconds is None and up_to is not None:
+            raise ValueError("the longest lag needs the shortest one, which can be zero")
+        self.watch_lag = None if seconds is None else WatchLag(seconds, seconds if up_to is None else up_to)
         self._announce()
 
     def cut_watches(self, *, clean: bool = False) -> None:
@@ -220,10 +254,10 @@ class Faults:
             raise ValueError(f"the clock cannot be moved by {offset} seconds: it is more than a century")
         self.clock.offset = offset
 
-    def decide(self, call: Call, method: str, path: str) -> FaultRule | None:
+    def decide(self, call: Call, request: Request, path: str) -> FaultRule | None:
         """Choose what happens to a request, if anything."""
         for rule in self.rules:
-            if not rule.matches(call, method, path):
+            if not rule.matches(call, request, path):
                 continue
             if rule.rate < 1 and self._random.random() >= rule.rate:
                 continue
