@@ -97,6 +97,12 @@ class Configurations:
         with contextlib.suppress(Refused):
             await self._api.request("DELETE", f"{self._get_path(type)}/{NAME}")
 
+    async def wait_writes(self, number: int, type: str = VALIDATING) -> None:
+        """Wait until the configuration was written so many times."""
+        async with asyncio.timeout(max(get_patience(), 50)):
+            while self.count_writes(type) < number:
+                await asyncio.sleep(0.1)
+
     def count_writes(self, type: str = VALIDATING) -> int:
         """How many times the configuration was written."""
         resource = f"{type}webhookconfigurations"

@@ -171,22 +171,17 @@ async def test_client_configs(
     assert actual == expected
 
 
-@pytest.mark.parametrize(("namespaces", "expected"), [
-    (["b", "a"], {"matchExpressions": [
-        {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a", "b"]}]}),
-    (["a", "b*"], {}),
-    ([], {}),
-], ids=describe)
+@pytest.mark.parametrize("namespaces", [["b", "a"], ["a", "b*"], []], ids=describe)
 async def test_namespaces(
         operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
-        namespaces: list[str], expected: Obj,
+        namespaces: list[str],
 ) -> None:
     @kopf.on.validate("kopfexamples", registry=registry)
     def check(**_: Any) -> None: ...
 
     await operator.launch(namespaces=namespaces, clusterwide=not namespaces)
     webhook, = await configurations.wait_webhooks("check")
-    assert webhook["namespaceSelector"] == expected
+    assert webhook["namespaceSelector"] == {}
 
 
 async def test_resources_that_appear_later(

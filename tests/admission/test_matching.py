@@ -13,7 +13,7 @@ from kopf._cluster.cel.expressions import compile_expression
 from kopf._handlers.causes import ResourceCause
 from kopf._handlers.filters import matches_field, matches_object
 from kopf._handlers.handlers import WebhookHandler
-from kopf._operator.webhooks_matching import list_conditions, select_namespaces, select_objects
+from kopf._operator.webhooks_matching import list_conditions, select_objects
 from kopf._values.bodies import Body
 from kopf._values.patches import Patch
 from kopf._values.resources import Resource
@@ -71,13 +71,6 @@ def test_absent_labels_of_subresources_are_left_to_the_operator(subresource: str
     """What cannot have labels is not selected by the API servers even if a label must be absent."""
     handler = declare(labels={"x": kopf.ABSENT, "y": kopf.PRESENT}, subresource=subresource)
     assert select_objects(handler) == {"matchExpressions": [{"key": "y", "operator": "Exists"}]}
-
-
-def test_namespaces() -> None:
-    assert select_namespaces(None, [PODS]) == {}
-    assert select_namespaces({"b", "a"}, [PODS]) == {"matchExpressions": [
-        {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a", "b"]}]}
-    assert select_namespaces({"a"}, [PODS, NAMESPACES]) == {}
 
 
 @pytest.mark.parametrize("options", [

@@ -280,10 +280,49 @@ async def test_scaling_down(
     await wait_until_called(configurations, URL["url"])
 
 
-async def test_paused_replicas_do_not_publish(
+async def test_paused_operators_publish(
         operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel, api: API,
 ) -> None:
-    """Of several operators in a peering, only the one that works is called; it is restored when it goes on."""
+    """E.g. in favour of another operator that has no webhooks; even if it is paused from the start."""
+    define_peering(operator.cluster)
+    peering = PeeringObject(api)
+    await peering.create()
+    await peering.put("senior", priority=100, lifetime=1e6)
+    declare(registry)
+    await operator.launch(peering_name="default")
+    await wait_until_called(configurations, URL["url"])
+    tunnel.send({"url": "https://elsewhere"})
+    await wait_until_called(configurations, "https://elsewhere")
+    await operator.stop()
+    assert await configurations.get_webhooks() == []
+
+
+@pytest.mark.parametrize("index", [False, True])
+async def test_what_the_dead_have_left_is_replaced_while_paused(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel, api: API,
+        *, index: bool,
+) -> None:
+    """Nobody else would do that. The indices are filled when it goes on, and that can take forever."""
+    define_peering(operator.cluster)
+    peering = PeeringObject(api)
+    await peering.create()
+    await peering.put("senior", priority=100, lifetime=1e6)
+    other = {
+        "name": f"check.{NAME}", "clientConfig": {"url": "https://dead/check"}, "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    await configurations.create(webhooks=[other], annotations={OWNER: "dead"})
+    declare(registry)
+    if index:
+        kopf.index("kopfexamples", id="idx", registry=registry)(lambda **_: None)
+    await operator.launch(peering_name="default")
+    await wait_until_called(configurations, URL["url"])
+
+
+async def test_those_who_work_have_the_priority_over_the_paused(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel, api: API,
+) -> None:
+    """Whenever the paused ones publish, the one that works takes over, once; when it is gone, they do."""
     define_peering(operator.cluster)
     await PeeringObject(api).create()
     declare(registry)
@@ -292,13 +331,48 @@ async def test_paused_replicas_do_not_publish(
     replica = make_replica(operator, {"url": "https://replica"})
     await replica.launch(peering_name="default", priority=100)
     await wait_until_called(configurations, "https://replica")
-    junior = make_replica(operator, {"url": "https://junior"})
-    await junior.launch(peering_name="default", priority=-1)
+    writes = configurations.count_writes()
+    assert writes == 2
+    juniors = [make_replica(operator, {"url": f"https://junior{n}"}) for n in (1, 2)]
+    for n, junior in enumerate(juniors, start=1):
+        await junior.launch(peering_name="default", priority=-n)
+        await configurations.wait_writes(writes + 2 * n)
+        await wait_until_called(configurations, "https://replica")
     await asyncio.sleep(1000)
-    assert configurations.count_writes() == 2
+    await wait_until_called(configurations, "https://replica")
+    assert configurations.count_writes() == writes + 4
     await replica.stop()
     await wait_until_called(configurations, URL["url"])
-    await junior.stop()
+    await asyncio.gather(*(junior.stop() for junior in juniors))
+    await wait_until_called(configurations, URL["url"])
+    await operator.stop()
+    assert await configurations.get_webhooks() == []
+    obj = await configurations.get()
+    assert obj is not None
+    assert not obj["metadata"].get("annotations")
+
+
+async def test_paused_operators_do_not_fight(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel, api: API,
+) -> None:
+    """E.g. a whole deployment that is frozen: the last one is called, and when it is gone, another one."""
+    define_peering(operator.cluster)
+    peering = PeeringObject(api)
+    await peering.create()
+    await peering.put("freezer", priority=1000, lifetime=1e6)
+    declare(registry)
+    await operator.launch(peering_name="default")
+    await configurations.wait_webhooks("check")
+    replicas = [make_replica(operator, {"url": f"https://replica{n}"}) for n in (1, 2)]
+    for n, replica in enumerate(replicas, start=1):
+        await replica.launch(peering_name="default", priority=n)
+        await wait_until_called(configurations, f"https://replica{n}")
+    await asyncio.sleep(1000)
+    assert configurations.count_writes() == 3
+    await peering.remove("freezer")
+    await wait_until_called(configurations, "https://replica2")
+    await asyncio.gather(*(replica.stop() for replica in replicas))
+    await wait_until_called(configurations, URL["url"])
 
 
 async def test_replicas_do_not_fight(

@@ -15,7 +15,9 @@ from kopf._values.reviews import (
     UnknownWebhookError,
 )
 from tests.admission.reviewing import OBJECT, Reviewer, make_object, make_review, read_patch
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.objects import API, Objects, get_patience
+from tests.behaviour.peerings import PeeringObject, define_peering
+from tests.behaviour.running import Journal, Logs, Operator, now
 
 pytestmark = pytest.mark.fastforward
 
@@ -272,13 +274,36 @@ async def test_nothing_is_posted_as_events(
     assert await api.list_events() == []
 
 
-async def test_other_namespaces_are_not_served(
+async def test_namespaces_that_are_not_served(
         registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
 ) -> None:
     declare(registry, calls)
     await reviewer.start(namespaces=["default"], clusterwide=False)
     assert await reviewer.review(new={**OBJECT, "metadata": {"name": "a", "namespace": "other"}}, namespace="other") \
         == {"allowed": True}
-    assert calls == []
-    assert await reviewer.review() == {"allowed": True}
     assert calls == ["CREATE"]
+
+
+async def test_reviews_of_paused_operators(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer, operator: Operator, api: API, kex: Objects,
+) -> None:
+    """They do not wait for the indices: nobody knows when those are filled. When it goes on, they do."""
+    kopf.index("kopfexamples", id="idx", registry=registry)(lambda name, **_: {name: name})
+
+    @kopf.on.validate("kopfexamples", registry=registry)
+    def check(idx: kopf.Index[str, str], warnings: list[str], **_: Any) -> None:
+        warnings.extend(idx)
+
+    define_peering(operator.cluster)
+    peering = PeeringObject(api)
+    await peering.create()
+    await peering.put("freezer", priority=1000, lifetime=1e6)
+    await kex.create("known")
+    await reviewer.start(peering_name="default")
+    before = now()
+    assert await reviewer.review() == {"allowed": True}
+    assert now() - before < 10
+    await peering.remove("freezer")
+    async with asyncio.timeout(get_patience()):
+        while await reviewer.review() != {"allowed": True, "warnings": ["known"]}:
+            await asyncio.sleep(0.1)

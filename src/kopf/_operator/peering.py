@@ -80,6 +80,11 @@ class Peering:
         if membership is not None:
             await membership.decided.wait()
 
+    async def settle(self) -> None:
+        """Wait until it is known of all namespaces if they can be served."""
+        for membership in list(self._memberships.values()):
+            await membership.decided.wait()
+
     async def run(self) -> None:
         """Take part in the peering, forever."""
         if self.settings.standalone:

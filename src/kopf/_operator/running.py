@@ -134,9 +134,9 @@ class Operator:
         try:
             env = await either(self._make_environment(clock), authenticating)
             helpers.append(asyncio.create_task(poster.run(), name="poster of events"))
-            webhooks = Webhooks(env, self._registry, self._namespaces)
-            helpers.append(asyncio.create_task(webhooks.serve(), name="webhook server"))
             peering = Peering(env, self._identity)
+            webhooks = Webhooks(env, self._registry, peering.settle)
+            helpers.append(asyncio.create_task(webhooks.serve(), name="webhook server"))
             observer = Observer(env, self._registry, Namespaces(self._api, self._settings, self._namespaces), peering)
             observer.subscribe(webhooks.accept_resources)
             observing = asyncio.create_task(observer.run(), name="observer")

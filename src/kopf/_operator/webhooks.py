@@ -12,11 +12,10 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 
 from kopf._client.discovery import Discovery
 from kopf._handlers.registry import OperatorRegistry
-from kopf._operator.scopes import NamespacePattern, get_exact, matches_any
 from kopf._operator.webhooks_configurations import Declaration
 from kopf._operator.webhooks_publishing import Publisher
 from kopf._reactor.admission import Admission
@@ -67,15 +66,19 @@ def check_admission(registry: OperatorRegistry, settings: AdmissionSettings) -> 
 
 
 class Webhooks:
-    """The whole admission of one operator. If there are no admission handlers, nothing listens."""
+    """
+    The whole admission of one operator. If there are no admission handlers, nothing listens.
+
+    Neither the pauses of the operator nor its namespaces matter: they restrict what is handled, not what is admitted.
+    """
 
     def __init__(
-        self, env: Environment, registry: OperatorRegistry, namespaces: Collection[NamespacePattern] | None
+        self, env: Environment, registry: OperatorRegistry, settle_peering: Callable[[], Awaitable[None]]
     ) -> None:
         self._env = env
         self._registry = registry
-        self._patterns = namespaces or ()
-        self._admission = Admission(env, registry, self._is_served)
+        self._settle_peering = settle_peering
+        self._admission = Admission(env, registry, settle_peering)
         self._resources: frozenset[Resource] = frozenset()
         self._client_config: WebhookClientConfig | None = None if registry.webhooks else {}
         self._managed = env.settings.admission.managed
@@ -87,9 +90,6 @@ class Webhooks:
             ]
             env.pause.subscribe(self._accept_pause)
         self._retired = 0.0
-
-    def _is_served(self, namespace: str) -> bool:
-        return not self._patterns or matches_any(namespace, self._patterns)
 
     def accept_resources(self, discovery: Discovery, handled: Collection[Resource]) -> None:
         """Take the resources of the cluster, and those of them that have other handlers."""
@@ -123,6 +123,7 @@ class Webhooks:
     async def publish(self) -> None:
         """Keep the managed configurations up to date, forever, if they are to be managed."""
         await self._admission.wait_until_ready()
+        await self._settle_peering()  # those who are paused say so
         self._declare()
         async with asyncio.TaskGroup() as group:
             for publisher in self._publishers:
@@ -132,12 +133,10 @@ class Webhooks:
     def _declare(self) -> None:
         if self._managed is None or self._client_config is None:
             return
-        exact = get_exact(self._patterns)
         declaration = Declaration(
             managed=self._managed,
             handlers=self._registry.webhooks,
             plan=self._registry.plan_webhooks(self._resources),
-            namespaces=exact if exact and len(exact) == len(self._patterns) else None,
             client_config=self._client_config,
         )
         for publisher in self._publishers:

@@ -15,7 +15,7 @@ from typing import Any
 
 from kopf._handlers.endpoints import Endpoints
 from kopf._handlers.handlers import WebhookHandler
-from kopf._operator.webhooks_matching import list_conditions, select_namespaces, select_objects
+from kopf._operator.webhooks_matching import list_conditions, select_objects
 from kopf._values.reasons import WebhookType
 from kopf._values.resources import Resource
 from kopf._values.reviews import WebhookClientConfig
@@ -46,8 +46,6 @@ class Declaration:
     handlers: Sequence[WebhookHandler]
     plan: Mapping[Resource, Collection[WebhookHandler]]
     """Which handlers are for which resources."""
-    namespaces: Collection[str] | None
-    """Which namespaces are served, if they are known by their names."""
     client_config: WebhookClientConfig
 
     def list_webhooks(self, type: WebhookType, *, persistent_only: bool = False) -> list[WebhookRecord]:
@@ -72,7 +70,7 @@ class Declaration:
             "clientConfig": _extend_path(self.client_config, endpoint),
             "rules": _make_rules(handler, resources),
             "objectSelector": select_objects(handler),
-            "namespaceSelector": select_namespaces(self.namespaces, resources),
+            "namespaceSelector": {},
             "failurePolicy": "Ignore" if handler.ignore_failures else "Fail",
             "sideEffects": "NoneOnDryRun" if handler.side_effects else "None",
             "matchPolicy": "Equivalent",

@@ -4,22 +4,18 @@ What of the filters of the admission handlers the API servers can check themselv
 It only saves calls, so nobody may notice a difference: whatever cannot be said exactly, is not said at all, and is
 left to the operator, which checks all filters anyway. An object is never left out here if it is for the handler.
 
-See "Matching requests: objectSelector", "namespaceSelector", "matchConditions" in "Dynamic Admission Control".
+See "Matching requests: objectSelector" and "matchConditions" in "Dynamic Admission Control".
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kopf._handlers.filters import ABSENT, PRESENT, MetaFilter
 from kopf._handlers.handlers import WebhookHandler
-from kopf._values.resources import Resource
-
-_NAMESPACE_LABEL = "kubernetes.io/metadata.name"
-"""Put on every namespace by the API server since Kubernetes 1.22."""
 
 _LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
@@ -46,13 +42,6 @@ def select_objects(handler: WebhookHandler) -> Expression:
         elif isinstance(expected, str) and _is_label_value(expected):
             expressions.append({"key": key, "operator": "In", "values": [expected]})
     return {"matchExpressions": expressions} if expressions else {}
-
-
-def select_namespaces(names: Collection[str] | None, resources: Iterable[Resource]) -> Expression:
-    """Make the ``namespaceSelector``; for the namespaces themselves, it would select those, not what is in them."""
-    if names is None or any(resource.plural == "namespaces" and not resource.group for resource in resources):
-        return {}
-    return {"matchExpressions": [{"key": _NAMESPACE_LABEL, "operator": "In", "values": sorted(names)}]}
 
 
 def list_conditions(handler: WebhookHandler) -> list[Expression]:

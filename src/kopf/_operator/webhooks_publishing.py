@@ -4,7 +4,10 @@ Publishing: the managed webhook configurations are kept in line with the handler
 Several replicas of an operator share the configurations, and the last one to write is the owner, which is noted in an
 annotation. Only the owner removes the webhooks when it exits: e.g., while a deployment is being rolled out, the new
 pod takes over from the old one. When the owner is gone, the remaining ones see that, and one of them takes over.
-Nobody reacts to the writes of other owners, so there are no fights.
+
+Paused operators publish, too: there can be nobody else who answers. But those that work know more, and their writes
+have the priority: if a paused operator takes over from them, they take over back, once. Nobody reacts to the writes of
+other owners apart from that, so there are no fights.
 
 All writes are single requests, which overwrite what was there (or are guarded by the annotation). The operator only
 needs the verbs ``create`` & ``patch``; without ``list`` & ``watch``, it does not see when the webhooks are removed.
@@ -19,6 +22,7 @@ import functools
 import logging
 import secrets
 import socket
+from collections.abc import Mapping
 from typing import Any
 
 from kopf._client.credentials import LoginError
@@ -41,7 +45,12 @@ from kopf._values.reasons import WebhookType
 logger = logging.getLogger(__name__)
 
 OWNER_ANNOTATION = "kopf.dev/webhooks-owner"
-_OWNER_POINTER = f"/metadata/annotations/{OWNER_ANNOTATION.replace('/', '~1')}"
+PAUSED_ANNOTATION = "kopf.dev/webhooks-owner-paused"
+"""Whether the owner was paused when it was writing."""
+
+_OWNER_POINTER, _PAUSED_POINTER = (
+    f"/metadata/annotations/{name.replace('/', '~1')}" for name in (OWNER_ANNOTATION, PAUSED_ANNOTATION)
+)
 
 _FAREWELL_TIMEOUT = 5.0
 """How long a removal may hold the exit of the operator, in seconds."""
@@ -86,8 +95,7 @@ class Publisher:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            # While paused, another operator works: it has the same webhooks, and publishes its own address.
-            if self._declaration is not None and not self._env.pause.is_on:
+            if self._declaration is not None:
                 try:
                     await self._publish(self._declaration.list_webhooks(self._type))
                 except BaseException:
@@ -116,21 +124,28 @@ class Publisher:
         self._published = webhooks
 
     async def _write(self, webhooks: list[WebhookRecord]) -> None:
-        metadata = {"name": self._managed, "annotations": {OWNER_ANNOTATION: self._identity}}
-        changes: dict[str, Any] = {"metadata": metadata, "webhooks": webhooks}
+        changes: dict[str, Any] = {"metadata": {"annotations": self._make_annotations()}, "webhooks": webhooks}
         self._attempted = webhooks
         try:
             await self._api.patch(self._path, payload=changes)
         except APINotFoundError:
-            content = {"apiVersion": self._resource.api_version, "kind": self._resource.kind, **changes}
+            annotations = {key: value for key, value in self._make_annotations().items() if value is not None}
+            metadata = {"name": self._managed, "annotations": annotations}
+            content = {
+                "apiVersion": self._resource.api_version, "kind": self._resource.kind,
+                "metadata": metadata, "webhooks": webhooks,
+            }
             try:
                 await self._api.post(self._resource.get_url(), payload=content)
             except APIConflictError:  # it was created by another replica right now
                 await self._api.patch(self._path, payload=changes)
 
+    def _make_annotations(self) -> Mapping[str, str | None]:
+        return {OWNER_ANNOTATION: self._identity, PAUSED_ANNOTATION: "yes" if self._env.pause.is_on else None}
+
     async def _clear(self) -> None:
         """Remove what could be left by earlier versions of the operator; it is fine if there was nothing."""
-        changes = {"metadata": {"annotations": {OWNER_ANNOTATION: self._identity}}, "webhooks": []}
+        changes = {"metadata": {"annotations": self._make_annotations()}, "webhooks": []}
         try:
             await self._api.patch(self._path, payload=changes)
         except APINotFoundError:
@@ -141,7 +156,7 @@ class Publisher:
             logger.debug("It is unknown if there are any outdated %s webhooks: %s", self._type, e)
 
     async def _keep_watching(self) -> None:
-        """Watch for the others who remove the webhooks, either on their exit or by hand."""
+        """Watch for the others who remove the webhooks, on their exit or by hand, or take over while paused."""
         selectors = {self._resource.name: f"metadata.name={self._managed}"}
         watching = dataclasses.replace(self._env.settings.watching, field_selectors=selectors)
         settings = dataclasses.replace(self._env.settings, watching=watching)
@@ -161,7 +176,7 @@ class Publisher:
             await asyncio.Event().wait()  # until cancelled
 
     def _notice(self, event: WatchEvent, *, exists: bool) -> bool:
-        """Publish the webhooks again if they are orphaned; tell if the configuration exists now."""
+        """Publish the webhooks again if they are not in good hands; tell if the configuration exists now."""
         if event is LISTED:
             if not exists:
                 self._restore()
@@ -169,12 +184,15 @@ class Publisher:
         if event.type == "DELETED":
             self._restore()
             return False
-        if OWNER_ANNOTATION not in (event.object.head.annotations or {}):
+        annotations = event.object.head.annotations or {}
+        owner = annotations.get(OWNER_ANNOTATION)
+        is_inferior = PAUSED_ANNOTATION in annotations and owner != self._identity and not self._env.pause.is_on
+        if owner is None or is_inferior:
             self._restore()
         return True
 
     def reclaim(self) -> None:
-        """Publish again after a pause: the operator that has worked meanwhile, has published its webhooks."""
+        """Publish again after a pause: another operator could have worked meanwhile, and be gone without a trace."""
         self._published = None
         self._changed.set()
 
@@ -193,6 +211,8 @@ class Publisher:
         changes = [
             {"op": "test", "path": _OWNER_POINTER, "value": self._identity},
             {"op": "remove", "path": _OWNER_POINTER},
+            {"op": "add", "path": _PAUSED_POINTER, "value": ""},  # what is not there cannot be removed
+            {"op": "remove", "path": _PAUSED_POINTER},
             {"op": "add", "path": "/webhooks", "value": remaining},
         ]
         try:

@@ -5,14 +5,15 @@ Whatever the handlers do, the review is answered; only those reviews that make n
 :class:`ReviewError`.
 
 The reviews have to wait until it is known which resources there are, and until the indices are filled: an answer that
-is based on a half of the knowledge would be wrong. They wait for no longer than the API servers do.
+is based on a half of the knowledge would be wrong. They wait for no longer than the API servers do. While the operator
+is paused, the indices are not filled, nobody knows for how long, and the reviews are answered with what there is.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from kopf._handlers.causes import WebhookCause
@@ -45,12 +46,16 @@ _TIMEOUT_CODE = 504
 
 
 class Admission:
-    """Answers the reviews on behalf of one operator; in other namespaces than it serves, everything is admitted."""
+    """Answers the reviews on behalf of one operator, whichever namespaces they are from."""
 
-    def __init__(self, env: Environment, registry: OperatorRegistry, is_served: Callable[[str], bool]) -> None:
+    def __init__(
+        self, env: Environment, registry: OperatorRegistry, settle_peering: Callable[[], Awaitable[None]]
+    ) -> None:
         self._env = env
         self._registry = registry
-        self._is_served = is_served
+        self._settle_peering = settle_peering
+        self._waiting: set[asyncio.Event] = set()
+        env.pause.subscribe(self._accept_pause)
         self._endpoints = Endpoints(registry.webhooks)
         self._handlers: dict[Resource, tuple[Resource, Sequence[WebhookHandler]]] = {}
         self._handled: Collection[Resource] = ()
@@ -69,10 +74,20 @@ class Admission:
     async def wait_until_ready(self) -> None:
         """Wait until all that is needed to answer is known: it is so at the start, and after the operator's pauses."""
         await self._discovered.wait()
-        while not self._env.gate.is_open:
-            opened = asyncio.Event()
-            self._env.gate.call_when_open(opened.set)
-            await opened.wait()
+        if not self._env.gate.is_open:
+            await self._settle_peering()  # at the start, it is on hold anyway, until it is known if it is paused
+        while not (self._env.gate.is_open or self._env.pause.is_on):
+            changed = asyncio.Event()
+            self._env.gate.call_when_open(changed.set)
+            self._waiting.add(changed)
+            try:
+                await changed.wait()
+            finally:
+                self._waiting.discard(changed)
+
+    def _accept_pause(self) -> None:
+        for changed in self._waiting:
+            changed.set()
 
     async def wait_until_idle(self) -> None:
         """Wait until there are no reviews that are being answered."""
@@ -136,8 +151,6 @@ class Admission:
             resource, candidates = self._handlers[key]
         except KeyError:
             raise UnknownResourceError(f"There are no admission handlers for the resource {key!r:.200}.") from None
-        if resource.namespaced and not self._is_served(request.namespace or ""):
-            return resource, ()
         called = candidates if webhook is None else self._endpoints.find(webhook)
         return resource, [handler for handler in candidates if handler in called and _is_for(handler, request)]
 
