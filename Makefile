@@ -2,7 +2,7 @@
 # with nothing but Python (3.11 or newer) and make. Another interpreter gets another environment:
 #     make test PYTHON=python3.13
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types pytest bench soak migration data clean
+.PHONY: help install demo test lint types pytest bench soak original migration differential data clean
 
 PYTHON ?= python3
 PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -22,7 +22,7 @@ ARGS ?=
 ORIGINAL ?= .venv-original-$(PYTHON_VERSION)
 
 help:  ## show this help
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  (another Python: make test PYTHON=python3.13)"
 
 install: $(STAMP)  ## make the virtual environment: the project with all it needs for development
@@ -40,6 +40,7 @@ types: $(STAMP)  ## check the types
 	$(BIN)/mypy
 
 pytest: $(STAMP)  ## run the tests only
+	@$(MAKE) --no-print-directory original 2>/dev/null || echo "The original framework cannot be installed: it is not compared to."
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 bench: $(STAMP)  ## measure against the original framework; takes minutes and downloads it
@@ -49,9 +50,15 @@ bench: $(STAMP)  ## measure against the original framework; takes minutes and do
 soak: $(STAMP)  ## run operators in trouble for an hour, and look for losses and leaks
 	$(BIN)/python -m tests.soak $(ARGS)
 
-migration: $(STAMP)  ## check that the original framework goes on with what this one has begun; downloads it
-	@[ -x $(ORIGINAL)/bin/kopf ] || { $(PYTHON) -m venv $(ORIGINAL) && $(ORIGINAL)/bin/pip install --quiet 'kopf==1.45.2'; }
+original:  # the original framework, in an environment of its own
+	@[ -x $(ORIGINAL)/bin/kopf ] || { rm -rf $(ORIGINAL) && $(PYTHON) -m venv $(ORIGINAL) && \
+		$(ORIGINAL)/bin/pip install --quiet --disable-pip-version-check 'kopf==1.45.2'; }
+
+migration: $(STAMP) original  ## check that the original framework goes on with what this one has begun; downloads it
 	KOPF_ORIGINAL=$(abspath $(ORIGINAL))/bin/kopf $(BIN)/python -m pytest tests/behaviour/test_migration.py $(ARGS)
+
+differential: $(STAMP) original  ## compare the behaviour to the original framework, case by case; downloads it
+	KOPF_ORIGINAL=$(abspath $(ORIGINAL))/bin/kopf $(BIN)/python -m tests.differential --random 300 $(ARGS)
 
 data: $(STAMP)  ## make the data of the built-in kinds anew; downloads the packages they come from
 	$(BIN)/python tools/generate_builtin_kinds.py

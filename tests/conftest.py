@@ -25,7 +25,7 @@ from tests.fastforward import FastForwardLoop
 GRACE_SECONDS = 1.0
 
 KUBECTL_MISSING = "kubectl is not installed, but this test drives the real one"
-ORIGINAL_MISSING = "the original framework is not installed, but this test needs it; run `make migration`"
+ORIGINAL_MISSING = "the original framework is not installed, but this test needs it; run `make original`"
 
 
 def pytest_asyncio_loop_factories(
@@ -132,7 +132,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     hints = {
         KUBECTL_MISSING: "with the real kubectl were skipped: it is not installed. "
         "See https://kubernetes.io/docs/tasks/tools/",
-        ORIGINAL_MISSING: "with the original framework were skipped: it is not installed. Run: make migration",
+        ORIGINAL_MISSING: "with the original framework were skipped: it is not installed. Run: make original",
     }
     skipped = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
     counts = {reason: sum(reason in text for text in skipped) for reason in hints}

@@ -1,0 +1,62 @@
+"""
+Compare this project to the original framework: ``python -m tests.differential [names] [--random 300] [--seed 0]``.
+
+The names are those of cases, with ``*`` and ``?``; all hand-written cases by default.
+"""
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fnmatch
+import os
+import time
+
+from tests.differential.cases import CASES
+from tests.differential.comparing import Comparison, compare_all, find_unneeded
+from tests.differential.hosting import get_original_python, get_own_python, run_host
+from tests.differential.lives import Case
+
+
+def choose(names: list[str], random: int, seed: int) -> list[Case]:
+    return [case for case in CASES if not names or any(fnmatch.fnmatch(case.name, name) for name in names)]
+
+
+async def run(cases: list[Case], python: str, at_once: int, repeat: int) -> list[Comparison]:
+    comparisons = []
+    async with run_host("original", python) as original, run_host("ours", get_own_python()) as ours:
+        for _ in range(repeat):
+            async for comparison in compare_all(cases, original, ours, at_once=at_once):
+                comparisons.append(comparison)
+                if comparison.unexplained:
+                    print(comparison, flush=True)
+    return comparisons
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.differential", description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--random", type=int, default=0, help="how many random operators and lives there are")
+    parser.add_argument("--seed", type=int, default=0, help="what the random ones begin with")
+    parser.add_argument("--at-once", type=int, default=16, help="how many cases are lived at once")
+    parser.add_argument("--repeat", type=int, default=1)
+    options = parser.parse_args()
+    python = get_original_python()
+    if python is None:
+        parser.error("The original framework is not installed. Run: make original")
+    os.environ.pop("KUBECONFIG", None)
+    cases = choose(options.names, options.random, options.seed)
+    began = time.monotonic()
+    comparisons = asyncio.run(run(cases, python, options.at_once, options.repeat))
+    unneeded = [] if options.names else find_unneeded(comparisons)
+    for text in unneeded:
+        print(f"An explanation is not needed any more: {text}")
+    wrong = [comparison.case.name for comparison in comparisons if comparison.unexplained]
+    same = sum(not comparison.differences for comparison in comparisons)
+    print(f"{len(comparisons)} cases in {time.monotonic() - began:.0f} s: {same} are the same, "
+          f"{len(comparisons) - same - len(wrong)} differ as explained, {len(wrong)} differ otherwise"
+          + (f": {', '.join(sorted(wrong))}" if wrong else "."))
+    return 1 if wrong or unneeded else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
