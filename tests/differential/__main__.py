@@ -21,12 +21,14 @@ def choose(names: list[str], random: int, seed: int) -> list[Case]:
     return [case for case in CASES if not names or any(fnmatch.fnmatch(case.name, name) for name in names)]
 
 
-async def run(cases: list[Case], python: str, at_once: int, repeat: int) -> list[Comparison]:
+async def run(cases: list[Case], python: str, at_once: int, repeat: int, is_verbose: bool) -> list[Comparison]:
     comparisons = []
     async with run_host("original", python) as original, run_host("ours", get_own_python()) as ours:
         for _ in range(repeat):
             async for comparison in compare_all(cases, original, ours, at_once=at_once):
                 comparisons.append(comparison)
+                if is_verbose:
+                    print(*comparison.outcomes[0], "", *comparison.outcomes[1], sep="\n")
                 if comparison.unexplained:
                     print(comparison, flush=True)
     return comparisons
@@ -38,7 +40,8 @@ def main() -> int:
     parser.add_argument("--random", type=int, default=0, help="how many random operators and lives there are")
     parser.add_argument("--seed", type=int, default=0, help="what the random ones begin with")
     parser.add_argument("--at-once", type=int, default=16, help="how many cases are lived at once")
-    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--repeat", type=int, default=1, help="how many times to live all of them")
+    parser.add_argument("--verbose", action="store_true", help="show the outcomes, not only the differences")
     options = parser.parse_args()
     python = get_original_python()
     if python is None:
@@ -46,7 +49,7 @@ def main() -> int:
     os.environ.pop("KUBECONFIG", None)
     cases = choose(options.names, options.random, options.seed)
     began = time.monotonic()
-    comparisons = asyncio.run(run(cases, python, options.at_once, options.repeat))
+    comparisons = asyncio.run(run(cases, python, options.at_once, options.repeat, options.verbose))
     unneeded = [] if options.names else find_unneeded(comparisons)
     for text in unneeded:
         print(f"An explanation is not needed any more: {text}")

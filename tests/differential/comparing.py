@@ -22,6 +22,8 @@ class Comparison:
     unexplained: list[str]
     used: frozenset[Explanation]
     """The explanations that were needed."""
+    outcomes: tuple[Sequence[str], Sequence[str]]
+    """Everything that was seen, of the original and of this project."""
 
     def __str__(self) -> str:
         return "\n".join([f"{self.case.name}:", *(f"    {line}" for line in self.unexplained)])
@@ -32,7 +34,8 @@ def compare(case: Case, original: Sequence[str], ours: Sequence[str]) -> Compari
     differences = [*_find_differences(original, ours)]
     explained = {line: next((item for item in candidates if item.explains(line)), None) for line in differences}
     used = frozenset(item for item in explained.values() if item is not None)
-    return Comparison(case, differences, [line for line in differences if explained[line] is None], used)
+    return Comparison(case, differences, [line for line in differences if explained[line] is None], used,
+                      (original, ours))
 
 
 def find_unneeded(comparisons: Collection[Comparison]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import enum
 import json
 import pathlib
 import signal
@@ -24,10 +25,12 @@ from tests.differential.lives import Case, Obj, Step, start, stop
 from tests.differential.normalising import describe_events, describe_journal, describe_object, tidy
 
 QUIET = 0.6
-"""Seconds in which nothing may happen for the life to be settled. It is longer than the lag of the streams."""
+"""Seconds in which nothing may happen for the life to be settled; longer than the streams lag."""
 PATIENCE = 40.0
 """Seconds to wait for anything."""
 POLLING = 0.05
+LAG = 0.2
+"""By how many seconds the operators see changes late, at most."""
 
 PRELUDE = """
 import asyncio, dataclasses, datetime, functools, logging, os, random, sys, threading, time
@@ -141,20 +144,21 @@ class Life:
     async def _wait_quiet(self) -> None:
         """Wait until neither the operator nor the cluster does anything, and nothing is expected to be done."""
         # It is counted in looks, not in seconds: on a busy machine, this process is slow, too.
-        deadline, looks, previous = time.monotonic() + PATIENCE, 0, self._get_activity()
-        while looks * POLLING < QUIET or await self._is_pending():
+        deadline, looks, needed, previous = time.monotonic() + PATIENCE, 0, QUIET, self._get_activity()
+        while True:
+            if looks * POLLING >= needed:
+                left = max([_get_left(obj) for obj in await self._list_all()], default=Left.NOTHING)
+                if left is Left.NOTHING or self.process is None or self.process.exited.done():
+                    return
+                if left is Left.LEFTOVERS and needed > QUIET:
+                    return
+                looks, needed = 0, QUIET * 3
             if time.monotonic() > deadline:
                 raise Impatience("it does not settle")
-            looks = 0 if looks * POLLING >= QUIET else looks + 1
             await asyncio.sleep(POLLING)
             current = self._get_activity()
-            if current != previous or (self.process is not None and not self.process.is_idle()):
-                looks, previous = 0, current
-
-    async def _is_pending(self) -> bool:
-        if self.process is None or self.process.exited.done():
-            return False
-        return any(_is_pending(obj) for obj in await self._list_all())
+            is_idle = self.process is None or self.process.is_idle()
+            looks, previous = (looks + 1 if is_idle and current == previous else 0), current
 
     def _get_activity(self) -> tuple[int, int]:
         # A stream of changes that is over and goes on is no activity; neither is saying that one is alive.
@@ -276,11 +280,19 @@ def _replace_now(value: Any) -> Any:
     return value
 
 
-def _is_pending(obj: Obj) -> bool:
-    """Whether the framework has still something to do with the object, by what is written there."""
+class Left(enum.IntEnum):
+    """What the framework has still to do with an object, by what is written there."""
+    NOTHING = 0
+    LEFTOVERS = 1
+    """There are records of handlers, but they are over. Either others are coming, or nobody knows these handlers."""
+    WORK = 2
+
+
+def _get_left(obj: Obj) -> Left:
     is_blocked = any("kopf" in name.lower() for name in obj["metadata"].get("finalizers", []))
     if "deletionTimestamp" in obj["metadata"] and is_blocked:
-        return True
+        return Left.WORK
+    left = Left.NOTHING
     values: list[Any] = [obj["metadata"].get("annotations", {}), obj.get("status", {})]
     while values:
         value = values.pop()
@@ -289,9 +301,10 @@ def _is_pending(obj: Obj) -> bool:
                 value = json.loads(value)
         if isinstance(value, dict):
             values += value.values()
-            if "started" in value and "purpose" in value:  # in the end, there are no such records
-                return True
-    return False
+            if "started" in value and "purpose" in value:
+                is_over = value.get("success") or value.get("failure")
+                left = max(left, Left.LEFTOVERS if is_over else Left.WORK)
+    return left
 
 
 def _get_free_port() -> int:
@@ -308,6 +321,7 @@ async def run_cluster(case: Case, folder: pathlib.Path) -> AsyncIterator[tuple[L
         for name, kind in CUSTOM.items():
             if name in DEFAULT or name in mentioned:
                 cluster.apply(kind.make_crd())
+        cluster.faults.lag_watches(0, up_to=LAG)
         connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cadata=cluster.ca_data.decode()))
         async with aiohttp.ClientSession(
                 headers={"Authorization": f"Bearer {cluster.token}"}, connector=connector) as session:

@@ -57,7 +57,7 @@ def first(**kw):
 def second(**kw):
     see(kw)
     if os.environ['LIFE'] == '1' and kw['annotations'].get('hold') == f"{kw['reason']} {kw['spec']['field']}":
-        raise kopf.TemporaryError('held', delay=2)
+        raise kopf.TemporaryError('held', delay=6)
     return 'second'
 
 @kopf.on.create(*E)
