@@ -33,7 +33,9 @@ def pytest_asyncio_loop_factories(
         item: pytest.Item,
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Choose the event loop of a test: the fast-forwarded one if it is marked so, else the regular one."""
-    if item.get_closest_marker("fastforward") is not None:
+    callspec = getattr(item, "callspec", None)
+    is_lagging = callspec is not None and callspec.params.get("watch_lag")  # the lag is only waited for
+    if is_lagging or item.get_closest_marker("fastforward") is not None:
         return {"fastforward": FastForwardLoop}
     return {"asyncio": asyncio.SelectorEventLoop}
 

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 import pathlib
 import sys
 import textwrap
 import types
+import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -27,6 +29,12 @@ from tests.behaviour.objects import API, Objects, connect, watch
 from tests.behaviour.running import Journal, Logs, Operator
 
 Load = Callable[[str], types.ModuleType]
+
+#: By how many seconds watch events are late at most, in the second runs of the tests marked as ``lagging``.
+LAG = 0.5
+
+#: The same for all tests of behaviour, marked or not.
+ALWAYS_LAG = float(os.environ.get("KOPF_TEST_WATCH_LAG") or 0)
 
 
 def make_crd(kind: str, plural: str, *, status: bool) -> dict[str, Any]:
@@ -45,9 +53,27 @@ def make_crd(kind: str, plural: str, *, status: bool) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LocalCluster]:
+def watch_lag() -> float:
+    """By how many seconds watch events are late at most; tests marked as ``lagging`` run with and without a lag."""
+    return ALWAYS_LAG
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    marker = metafunc.definition.get_closest_marker("lagging")
+    if marker is not None and False not in marker.args and "watch_lag" in metafunc.fixturenames and not ALWAYS_LAG:
+        metafunc.parametrize("watch_lag", [
+            pytest.param(0.0, id=pytest.HIDDEN_PARAM), pytest.param(LAG, id="lag"),
+        ])
+
+
+@pytest.fixture
+async def cluster(
+        monkeypatch: pytest.MonkeyPatch, watch_lag: float, request: pytest.FixtureRequest,
+) -> AsyncIterator[LocalCluster]:
     """A cluster with two custom resources; the second one has the status subresource."""
-    async with LocalCluster() as cluster:
+    async with LocalCluster(seed=zlib.crc32(request.node.name.encode())) as cluster:
+        if watch_lag:
+            cluster.faults.lag_watches(0, up_to=watch_lag)
         cluster.apply(make_crd("KopfExample", "kopfexamples", status=False))
         cluster.apply(make_crd("KopfStatusExample", "kopfstatusexamples", status=True))
         monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))

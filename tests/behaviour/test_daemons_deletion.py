@@ -15,6 +15,8 @@ from kopf._reactor.mailbox import Mailbox
 from tests.behaviour.objects import FINALIZER, Objects, get_annotations, get_finalizers
 from tests.behaviour.running import Journal, Operator
 
+pytestmark = pytest.mark.lagging
+
 Decorator = Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]
 
 

@@ -11,6 +11,8 @@ import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
 from tests.behaviour.running import Journal, Operator, now
 
+pytestmark = pytest.mark.lagging
+
 
 @pytest.mark.fastforward
 async def test_daemons_exit_with_the_operator_and_the_objects_remain_blocked(
@@ -177,6 +179,7 @@ async def test_sync_daemons_exit_with_the_operator(
     assert calls == ["started", "exited"]
 
 
+@pytest.mark.lagging(False)
 async def test_hung_sync_daemons_do_not_hold_the_exit_of_embedded_operators(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:

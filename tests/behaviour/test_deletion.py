@@ -9,6 +9,8 @@ import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_essence, get_progress, has_progress, is_handled
 from tests.behaviour.running import Journal, Logs, Operator, now
 
+pytestmark = pytest.mark.lagging
+
 
 @pytest.mark.fastforward
 @pytest.mark.parametrize("reason", ["create", "update", "resume"])

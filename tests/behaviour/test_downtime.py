@@ -10,6 +10,8 @@ import kopf
 from tests.behaviour.objects import Objects, get_progress, has_progress
 from tests.behaviour.running import Journal, Logs, Operator
 
+pytestmark = pytest.mark.lagging
+
 
 async def test_changes_are_handled_together(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
@@ -203,6 +205,7 @@ async def test_handlers_of_the_new_version_of_the_operator_do_not_touch_handled_
     assert (await kex.get())["metadata"]["resourceVersion"] == handled["metadata"]["resourceVersion"]
 
 
+@pytest.mark.fastforward
 async def test_changes_during_the_downtime_in_the_middle_of_the_handling(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
 ) -> None:
@@ -215,7 +218,7 @@ async def test_changes_during_the_downtime_in_the_middle_of_the_handling(
     async def second(spec: kopf.Spec, retry: int, **_: Any) -> None:
         calls.append(("second", spec["field"]))
         if not retry:
-            raise kopf.TemporaryError("not yet", delay=0.1)
+            raise kopf.TemporaryError("not yet", delay=1000)
 
     await operator.start()
     await kex.create()
@@ -227,6 +230,7 @@ async def test_changes_during_the_downtime_in_the_middle_of_the_handling(
     assert calls == [("first", "value"), ("second", "value"), ("second", "new")]
 
 
+@pytest.mark.fastforward
 async def test_changes_in_the_middle_of_the_creation_are_not_lost_if_the_operator_restarts_then(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
@@ -238,7 +242,7 @@ async def test_changes_in_the_middle_of_the_creation_are_not_lost_if_the_operato
         async def create_fn(param: str, retry: int, spec: kopf.Spec, **_: Any) -> None:
             calls.append((param, spec["field"]))
             if param == "second" and not retry:
-                raise kopf.TemporaryError("not yet", delay=0.1)
+                raise kopf.TemporaryError("not yet", delay=1000)
 
     @kopf.on.update("kopfexamples", registry=registry)
     async def update_fn(old: Any, new: Any, **_: Any) -> None:

@@ -10,6 +10,8 @@ import kopf
 from tests.behaviour.objects import FINALIZER, Obj, Objects, get_essence, get_finalizers, get_progress
 from tests.behaviour.running import Decorator, Journal, Logs, Operator
 
+pytestmark = pytest.mark.lagging
+
 THEIRS = "example.com/theirs"
 
 

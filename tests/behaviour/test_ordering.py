@@ -10,6 +10,8 @@ import kopf
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Journal, Operator
 
+pytestmark = pytest.mark.lagging
+
 IDS = ["c", "a", "d", "b", "e"]
 
 

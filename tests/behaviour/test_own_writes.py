@@ -10,6 +10,8 @@ import kopf
 from tests.behaviour.objects import Objects, get_annotations, is_handled
 from tests.behaviour.running import Journal, Operator
 
+pytestmark = pytest.mark.lagging
+
 
 @pytest.fixture(params=[True, False], ids=["comparable", "incomparable"], autouse=True)
 def _versions(request: pytest.FixtureRequest, operator: Operator) -> None:

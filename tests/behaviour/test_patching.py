@@ -9,6 +9,8 @@ import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_annotations, get_finalizers
 from tests.behaviour.running import Journal, Logs, Operator
 
+pytestmark = pytest.mark.lagging
+
 
 async def test_all_stanzas(operator: Operator, registry: kopf.OperatorRegistry, sub: Objects) -> None:
     @kopf.on.create("kopfstatusexamples", registry=registry)

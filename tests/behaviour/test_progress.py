@@ -19,6 +19,8 @@ from tests.behaviour.objects import (
 )
 from tests.behaviour.running import Decorator, Journal, Operator
 
+pytestmark = pytest.mark.lagging
+
 
 def get_moments(kex: Objects, name: str = "obj") -> list[dict[str, dict[str, Any]]]:
     """The progress as it was at each moment, with no repetitions, with the timestamps checked and left out."""

@@ -11,7 +11,7 @@ import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_progress
 from tests.behaviour.running import Journal, Logs, Operator, now
 
-pytestmark = pytest.mark.fastforward
+pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
 
 @pytest.mark.parametrize("status", [400, 403, 409, 413, 415, 422])
@@ -41,6 +41,7 @@ async def test_a_refused_state_is_reported_once_and_retried_with_growing_delays(
     assert calls == ["called"]
 
 
+@pytest.mark.lagging(False)
 async def test_a_refused_state_does_not_go_hot(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
 ) -> None:
@@ -94,7 +95,7 @@ async def test_other_objects_are_not_affected(
     started = now()
     await kex.create("good")
     await kex.wait_handled("good")
-    assert now() - started < 1
+    assert now() - started < 5
     assert calls == ["bad", "good"]
 
 
@@ -118,7 +119,7 @@ async def test_a_deletion_overtakes_the_delays(
     started = now()
     await kex.delete()
     await kex.wait_gone()
-    assert now() - started < 1
+    assert now() - started < 5
     assert calls == ["created", "deleted"]
 
 
@@ -202,7 +203,7 @@ async def test_retried_handlers_keep_their_schedule_when_the_state_is_refused(
     await kex.create()
     await calls.wait_length(1)
     await asyncio.sleep(500)
-    assert calls == [(0, 0)]
+    assert len(calls) == 1
     operator.cluster.faults.clear()
     await kex.wait_seen(lambda obj: get_progress(obj))
     await kex.wait_handled()

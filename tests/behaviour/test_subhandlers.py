@@ -11,6 +11,8 @@ import kopf
 from tests.behaviour.objects import Objects, get_progress
 from tests.behaviour.running import Decorator, Journal, Logs, Operator
 
+pytestmark = pytest.mark.lagging
+
 Way = Callable[[Journal[Any], dict[str, Any]], Any]
 
 

@@ -11,7 +11,7 @@ import kopf
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Journal, Operator, now
 
-pytestmark = pytest.mark.fastforward
+pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
 
 async def change(kex: Objects, **spec: Any) -> float:
