@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -352,6 +353,30 @@ async def test_indices_are_refreshed_before_anything_is_handled(
 
 
 # ------------------------------------------------------------------ interruptions
+
+
+async def test_nothing_is_kept_of_the_interrupted_streams(
+        operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.event("kopfexamples", registry=registry)
+    def fn(name: str, **_: Any) -> None:
+        calls.append(name)
+
+    def count_ended_tasks() -> int:
+        gc.collect()
+        return sum(isinstance(item, asyncio.Task) and item.done() for item in gc.get_objects())
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    counts = []
+    for number in range(1, 11):
+        await switch.pause()
+        await kex.merge({"spec": {"field": f"changed-{number}"}})
+        counts.append(count_ended_tasks())
+        await switch.resume()
+        await calls.wait_length(1 + number)
+    assert max(counts[5:]) < counts[0] + 5, counts  # some of the test's own ones come and go
 
 
 @pytest.mark.parametrize("moment", ["starting", "listing", "indexing"])

@@ -161,16 +161,19 @@ class LocalCluster:
         snapshot = self._open_archive()
         try:
             self._credentials = self._find_credentials()
-            await self._start_server(self._credentials, self._port, snapshot)
+            await self._start_server(self._credentials, self._port, None if snapshot is None else lambda: snapshot)
         except BaseException:
             self._close_archive()
             raise
         self._loop = asyncio.get_running_loop()
 
-    async def _start_server(self, credentials: Credentials, port: int, snapshot: Snapshot | None) -> None:
+    async def _start_server(
+            self, credentials: Credentials, port: int, take_snapshot: Callable[[], Snapshot] | None,
+    ) -> None:
+        """Start, with the data if there are any: taken at the last moment, as the old server still accepts some."""
         server = ClusterServer(self._options, self.faults, self._services, self._archive, self._tokens)
         try:
-            port = await server.start(self._host, port, credentials, snapshot, _Orders(self))
+            port = await server.start(self._host, port, credentials, take_snapshot, _Orders(self))
             host = f"[{self._host}]" if ":" in self._host else self._host
             self.url, self.token, self.ca_data = f"https://{host}:{port}", credentials.token, credentials.ca
             self._write_kubeconfig(credentials.make_kubeconfig(self.url))
@@ -248,10 +251,9 @@ class LocalCluster:
         await server.stop()
         if self._server is not server:
             return  # the cluster is stopped meanwhile
-        snapshot = server.take_snapshot() if keep_data else None
         if self._archive is not None and not keep_data:
             self._archive.erase()
-        await self._start_server(credentials, self._used_port, snapshot)
+        await self._start_server(credentials, self._used_port, server.take_snapshot if keep_data else None)
 
     def _write_kubeconfig(self, text: str) -> None:
         if self._wanted_kubeconfig is None:
@@ -326,8 +328,7 @@ class LocalCluster:
         documents = list(yaml.safe_load_all(manifests)) if isinstance(manifests, str) else [manifests]
         # Through the encoding and back, so that only JSON-compatible values come in, and never shared ones.
         clean = [codec.decode(codec.encode(document)) for document in documents if document]
-        server = self._need_server()
-        return self._call(lambda: [server.apply(document) for document in clean])
+        return self._call(lambda: [self._need_server().apply(document) for document in clean])
 
     def _need_server(self) -> ClusterServer:
         if self._server is None:

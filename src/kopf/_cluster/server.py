@@ -136,7 +136,7 @@ class ClusterServer:
         return self._http.counters if self._http is not None else collections.Counter()
 
     async def start(
-            self, host: str, port: int, credentials: Credentials, snapshot: Snapshot | None,
+            self, host: str, port: int, credentials: Credentials, take_snapshot: Callable[[], Snapshot] | None,
             orders: Orders,
     ) -> int:
         """Begin to serve; give the port."""
@@ -150,7 +150,7 @@ class ClusterServer:
         self._http = HTTPServer(self, faults=self._faults)
         port = await self._http.start(host, port, credentials.make_ssl_context(),
                                       compact=self._store.compact, orders=orders)
-        self._start_control_loops(snapshot, credentials, port)
+        self._start_control_loops(None if take_snapshot is None else take_snapshot(), credentials, port)
         self._worker = asyncio.create_task(self._queue.run(), name="control loops of the local cluster")
         return port
 

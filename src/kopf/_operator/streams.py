@@ -160,32 +160,33 @@ class Stream:
         self._is_absent = False
         self._untaken: list[WatchEvent] = []
         self._task: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
         self._retrying = asyncio.Event()
 
     def start(self) -> None:
         """Start, or go on after an interruption."""
         name = f"watcher of {self._resource!r}"
-        self._task = self._group.create_task(self._run(name, self._task), name=name)
+        self._task = self._group.create_task(self._run(name), name=name)
 
-    async def _run(self, name: str, previous: asyncio.Task[None] | None) -> None:
-        if previous is not None:
-            await asyncio.wait([previous])
-        await self._clearance(self._scope)
-        await keep_running(name, self._watch, fatal=(LoginError,), vitals=self._env.vitals)
+    async def _run(self, name: str) -> None:
+        async with self._turn:  # the interrupted one can be still about to stop
+            await self._clearance(self._scope)
+            await keep_running(name, self._watch, fatal=(LoginError,), vitals=self._env.vitals)
 
     def retry(self) -> None:
         """If it waits because the resource was denied or absent, do not wait: something has changed."""
         self._retrying.set()
 
     def interrupt(self) -> None:
-        """Stop for now."""
+        """Stop for now. The task is not kept: a cancelled one remembers all that it had at hand, e.g. the objects."""
         if self._task is not None:
             self._task.cancel()
+            self._task = None
 
     async def wait(self) -> None:
         """Wait until it has stopped."""
-        if self._task is not None:
-            await asyncio.wait([self._task])
+        async with self._turn:
+            pass
 
     async def close(self) -> None:
         """Stop forever, as nothing of that exists anymore; those who are left of the objects are let go."""

@@ -5,6 +5,7 @@ import pathlib
 import sqlite3
 import ssl
 import stat
+import threading
 import urllib.request
 from typing import Any
 
@@ -195,11 +196,41 @@ def fetch(cluster: LocalCluster, path: str) -> Any:
         return yaml.safe_load(response.read())
 
 
+@pytest.mark.parametrize("persistent", [False, True])
+async def test_what_is_applied_in_the_middle_of_a_restart_is_not_lost(tmp_path: pathlib.Path, persistent: bool) -> None:
+    async with LocalCluster(data_dir=tmp_path if persistent else None) as cluster, connect(cluster) as client:
+        applied = 0
+        restart = asyncio.create_task(cluster.restart_async())
+        while not restart.done():
+            cluster.apply(make_config_map(f"cm-{applied}"))
+            applied += 1
+            await asyncio.sleep(0)
+        await restart
+        listed = (await client.get(CONFIG_MAPS))["items"]
+        found = {item["metadata"]["name"] for item in listed}
+        assert not {f"cm-{number}" for number in range(applied)} - found
+        # Nor is any version given twice.
+        assert len({item["metadata"]["resourceVersion"] for item in listed}) == len(listed)
+
+
 def test_a_cluster_in_a_thread_is_restarted() -> None:
     with LocalCluster() as cluster:
         cluster.apply(make_config_map(data={"a": "b"}))
         cluster.restart()
         assert fetch(cluster, f"{CONFIG_MAPS}/one")["data"] == {"a": "b"}
+
+
+def test_what_is_applied_by_threads_in_the_middle_of_a_restart_is_not_lost() -> None:
+    with LocalCluster() as cluster:
+        restart = threading.Thread(target=cluster.restart)
+        restart.start()
+        applied = 0
+        while restart.is_alive():
+            cluster.apply(make_config_map(f"cm-{applied}"))
+            applied += 1
+        restart.join()
+        found = {item["metadata"]["name"] for item in fetch(cluster, CONFIG_MAPS)["items"]}
+        assert not {f"cm-{number}" for number in range(applied)} - found
 
 
 async def test_a_cluster_in_a_loop_is_not_restarted_by_blocking_it(cluster: LocalCluster) -> None:
