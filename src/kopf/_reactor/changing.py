@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from kopf._client.errors import APIClientError
-from kopf._client.patching import patch_object
+from kopf._client.patching import PatchSuperseded, patch_object
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.context import SubhandlingContext, executing
 from kopf._handlers.errors import HandlerChildrenRetry
@@ -35,6 +35,7 @@ from kopf._reactor.environment import Environment
 from kopf._reactor.progress import HandlerState, Progress
 from kopf._reactor.selection import select_accompanying, select_called, select_spawning, select_subhandlers
 from kopf._reactor.shadows import Shadows
+from kopf._reactor.superseding import Superseding
 from kopf._settings.logs import ObjectLogger
 from kopf._values.bodies import Body, BodyEssence
 from kopf._values.fields import resolve
@@ -426,8 +427,17 @@ class HandlingCycle:
                 outgoing,
                 finalizer=self._attachments.finalizer,
                 change=change,
+                is_superseded=Superseding(
+                    self._env.settings.persistence, self._handlers.changing, self._body, outgoing
+                ),
                 logger=self._logger,
             )
+        except PatchSuperseded as e:
+            self._logger.info(
+                "The object was handled by somebody else meanwhile, e.g. by another operator. What was done here is not "
+                "saved; going on from its fresh state."
+            )
+            return Step(e.obj, changed=True)
         except Exception as e:
             unsaved = Unsaved(
                 reason=cause.reason,

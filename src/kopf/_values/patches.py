@@ -163,11 +163,17 @@ class PatchRequest:
     subresource: str | None
     content_type: str
     changes: dict[str, Any] | list[JSONPatchItem]
+    exclusive: bool = False
+    """Whether it is only for the last known version of the object, even if it could be merged into any."""
 
     @property
     def guarded(self) -> bool:
         """Whether it fails (409/422) if the object has changed meanwhile."""
-        return isinstance(self.changes, list)
+        return self.exclusive or isinstance(self.changes, list)
+
+    def guard(self) -> PatchRequest:
+        """Make the same request fail if the object has changed meanwhile."""
+        return dataclasses.replace(self, exclusive=True)
 
     def payload(self, version: str, uid: str) -> dict[str, Any] | list[JSONPatchItem]:
         """
@@ -177,7 +183,8 @@ class PatchRequest:
         """
         if isinstance(self.changes, list):
             return [{"op": "test", "path": "/metadata/resourceVersion", "value": version}, *self.changes]
-        return {**self.changes, "metadata": {**self.changes.get("metadata", {}), "uid": uid}}
+        precondition = {"uid": uid, "resourceVersion": version} if self.exclusive else {"uid": uid}
+        return {**self.changes, "metadata": {**self.changes.get("metadata", {}), **precondition}}
 
 
 class FinalizerChange(enum.Enum):
