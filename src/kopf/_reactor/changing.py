@@ -434,8 +434,8 @@ class HandlingCycle:
             )
         except PatchSuperseded as e:
             self._logger.info(
-                "The object was handled by somebody else meanwhile, e.g. by another operator. What was done here is not "
-                "saved; going on from its fresh state."
+                "The object was handled by somebody else meanwhile, e.g. by another operator. What was done here is "
+                "not saved; going on from its fresh state."
             )
             return Step(e.obj, changed=True)
         except Exception as e:
