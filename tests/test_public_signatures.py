@@ -97,7 +97,7 @@ SIGNATURES: dict[Callable[..., Any], str] = {
     kopf.ObjectLogger: "*, body, settings",
     kopf.LocalObjectLogger: "*, body, settings",
     kopf.Patch: "src=None, /, body=None",
-    kopf.Patch.as_json_patch: "self",
+    kopf.Patch.as_json_patch: "self, body=None",
     kopf.DiffItem: "operation, field, old, new",
     kopf.Resource: (
         "group, version, plural, kind=None, singular=None, shortcuts=frozenset(), categories=frozenset(), "

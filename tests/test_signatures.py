@@ -101,7 +101,7 @@ SIGNATURES: dict[str, str] = {
     "ProgressStorage.purge": "self, *, key, body, patch", "ProgressStorage.touch": "self, *, body, patch, value",
     "ProgressStorage.clear": "self, *, essence", "ProgressStorage.flush": "self",
     "Status": "src, /", "Spec": "src, /", "Meta": "src, /", "Body": "src, /",
-    "Patch": "src=None, /, body=None", "Patch.as_json_patch": "self",
+    "Patch": "src=None, /, body=None", "Patch.as_json_patch": "self, body=None",
     "ObjectLogger": "*, body, settings", "LocalObjectLogger": "*, body, settings",
     "ObjectLogger.process": "self, msg, kwargs",
     "DiffItem": "operation, field, old, new", "OperatorRegistry": "",

@@ -102,6 +102,27 @@ def test_errors_of_the_operator_can_be_suppressed(monkeypatch: pytest.MonkeyPatc
     assert isinstance(runner.exception, kopf.LoginError)
 
 
+@pytest.mark.parametrize(("code", "error", "message"), [
+    ("raise ValueError('boom')", ValueError, "^boom"),
+    ("import nosuchmodule", ModuleNotFoundError, "^No module named 'nosuchmodule'"),
+    ("def fn(:", SyntaxError, "invalid syntax"),
+    ("raise SystemExit(3)", SystemExit, "^3"),
+    (None, FileNotFoundError, "handlers.py"),
+])
+def test_errors_of_the_import_are_raised_as_they_are(
+        tmp_path: pathlib.Path, code: str | None, error: type[BaseException], message: str,
+) -> None:
+    path = tmp_path / "handlers.py"
+    if code is not None:
+        path.write_text(code)
+    runner = KopfRunner(["run", str(path)], timeout=10)
+    with pytest.raises(error, match=message) as e, runner:
+        pass
+    assert runner.exception is e.value
+    assert runner.exit_code == (3 if error is SystemExit else 1)
+    assert error is SystemExit or str(path) in runner.output  # where it is, as the command line says it
+
+
 def test_errors_of_the_test_win(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nonexistent"))
     runner = KopfRunner(["run"], registry=make_registry(), timeout=10)

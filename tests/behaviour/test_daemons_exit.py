@@ -9,7 +9,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
-from tests.behaviour.running import Journal, Operator, now
+from tests.behaviour.running import Journal, Logs, Operator, now
 
 pytestmark = pytest.mark.lagging
 
@@ -247,3 +247,28 @@ async def test_hung_timers_are_cancelled_in_five_seconds(
     await operator.stop()
     assert now() - started == pytest.approx(5, abs=1)
     assert calls == ["started", "cancelled"]
+
+
+@pytest.mark.fastforward
+async def test_whatever_is_cancelled_at_the_exit_is_logged_so(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+) -> None:
+    async def fn(**_: Any) -> None:
+        calls.append("started")
+        await asyncio.sleep(1000000)
+
+    kopf.on.create("kopfexamples", id="create_fn", registry=registry)(fn)
+    kopf.timer("kopfexamples", id="timer_fn", registry=registry, interval=1)(fn)
+    kopf.daemon("kopfexamples", id="daemon_fn", registry=registry)(fn)
+    kopf.daemon("kopfexamples", id="staged_fn", registry=registry, cancellation_timeout=1)(fn)
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(4)
+    await operator.stop()
+    assert sorted(record.getMessage() for record in logs.find(".* is cancelled.*")) == [
+        "Daemon 'daemon_fn' is cancelled. Will escalate.",
+        "Daemon 'staged_fn' is cancelled. Will escalate.",
+        "Handler 'create_fn' is cancelled. Will escalate.",
+        "Timer 'timer_fn' is cancelled. Will escalate.",
+    ]
+    assert logs.find("Daemon 'staged_fn' is signalled to exit by force.")

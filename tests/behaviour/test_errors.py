@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import itertools
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_progress
-from tests.behaviour.running import Journal, Logs, Operator, now
+from tests.behaviour.running import Decorator, Journal, Logs, Operator, now
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
@@ -319,3 +320,82 @@ async def test_handlers_exclude_themselves_forever_by_annotations(
     await kex.merge({"spec": {"field": "three"}})
     await kex.wait_handled(field="three")
     assert sorted(calls) == [("excluded", "one"), ("regular", "one"), ("regular", "three"), ("regular", "two")]
+
+
+class ApiException(Exception):
+    """As in the official client, where it has the status, too."""
+
+    status = 404
+
+
+@pytest.mark.parametrize("error", [ApiException("not there"), ConnectionError("not there")], ids=repr)
+@pytest.mark.parametrize("decorator", [kopf.on.event, kopf.on.create, kopf.daemon])
+async def test_errors_of_users_clients_are_shown_with_their_tracebacks(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
+        decorator: Decorator, error: Exception,
+) -> None:
+    def transform(body: kopf.RawBody) -> None:
+        raise error
+
+    @decorator("kopfexamples", registry=registry)
+    async def handler_fn(patch: kopf.Patch, **_: Any) -> None:
+        patch.fns.append(transform)
+
+    logs.expected.append("not there")
+    await operator.start()
+    await kex.create()
+    record = await logs.wait(".*(could not be handled|a patch that cannot be applied).*not there")
+    assert record.exc_info is not None
+    assert record.exc_info[1] is error
+
+
+@pytest.mark.parametrize("error", [
+    StopIteration(), asyncio.CancelledError(), concurrent.futures.CancelledError(),
+], ids=repr)
+async def test_errors_that_event_loops_take_for_something_else_are_arbitrary_ones_in_sync_handlers(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, error: BaseException,
+) -> None:
+    def fail(*, retry: int = 0, **_: Any) -> dict[str, str]:
+        if not retry:
+            raise error
+        return {"passed": "well"}
+
+    kopf.on.create("kopfexamples", id="create_fn", registry=registry, backoff=5)(fail)
+    kopf.on.event("kopfexamples", id="event_fn", registry=registry)(fail)
+    kopf.index("kopfexamples", id="index_fn", registry=registry)(fail)
+    kopf.daemon("kopfexamples", id="daemon_fn", registry=registry, backoff=5)(fail)
+    kopf.timer("kopfexamples", id="timer_fn", registry=registry, interval=100, backoff=5)(fail)
+    kopf.on.startup(id="startup_fn", registry=registry, backoff=5)(fail)
+    kopf.on.cleanup(id="cleanup_fn", registry=registry, backoff=5)(fail)
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    for name in ("Handler 'create_fn'", "Daemon 'daemon_fn'", "Timer 'timer_fn'"):
+        await logs.wait(f"{name} succeeded.")
+    await operator.stop()
+    failure = f"function raised {type(error).__name__}"
+    for name in ("Handler 'create_fn'", "Daemon 'daemon_fn'", "Timer 'timer_fn'",
+                 "Activity 'startup_fn'", "Activity 'cleanup_fn'"):
+        assert len(logs.find(f"{name} failed with an exception and will try again in 5 seconds: {failure}")) == 1
+        assert len(logs.find(f"{name} succeeded.")) == 1
+    for name in ("Handler 'event_fn'", "Indexer 'index_fn'"):
+        assert logs.find(f"{name} failed with an exception and will be ignored: {failure}")
+
+
+async def test_coroutines_that_wait_for_what_is_cancelled_by_others_have_failed(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
+) -> None:
+    async def wait_for_cancelled(retry: int, **_: Any) -> None:
+        if not retry:
+            task = asyncio.create_task(asyncio.sleep(100))
+            asyncio.get_running_loop().call_soon(task.cancel)
+            await task
+
+    kopf.on.create("kopfexamples", id="create_fn", registry=registry, backoff=5)(wait_for_cancelled)
+    kopf.daemon("kopfexamples", id="daemon_fn", registry=registry, backoff=5)(wait_for_cancelled)
+    await operator.start()
+    await kex.create()
+    for name in ("Handler 'create_fn'", "Daemon 'daemon_fn'"):
+        await logs.wait(f"{name} succeeded.")
+        failure = "coroutine raised CancelledError"
+        assert len(logs.find(f"{name} failed with an exception and will try again in 5 seconds: {failure}")) == 1

@@ -91,3 +91,57 @@ async def test_exceptions_go_through(execution: ExecutionSettings, is_async: boo
     handler = make_handler(fn=fail_in_the_loop if is_async else fail_in_a_thread)
     with pytest.raises(ZeroDivisionError, match="boom"):
         await invoke(handler, {}, execution=execution)
+
+
+@pytest.mark.parametrize("error", [
+    StopIteration(), asyncio.CancelledError("boom"), concurrent.futures.CancelledError("boom"),
+], ids=repr)
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_exceptions_that_mean_something_else_in_event_loops_become_errors(
+    execution: ExecutionSettings, error: BaseException, is_async: bool
+) -> None:
+    async def fail_in_the_loop() -> None:
+        raise error
+
+    def fail_in_a_thread() -> None:
+        raise error
+
+    if is_async and isinstance(error, concurrent.futures.CancelledError):
+        pytest.skip("It means nothing there.")
+    handler = make_handler(fn=fail_in_the_loop if is_async else fail_in_a_thread)
+    what = "coroutine" if is_async else "function"
+    text = f"{what} raised {type(error).__name__}" + (": boom" if error.args else "")
+    with pytest.raises(RuntimeError, match=f"^{text}$") as e:
+        await asyncio.wait_for(invoke(handler, {}, execution=execution), timeout=10)
+    assert e.value.__cause__ is error
+
+
+async def test_cancellations_of_the_handler_itself_go_through(execution: ExecutionSettings) -> None:
+    async def sleep() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(100)
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(invoke(make_handler(fn=sleep), {}, execution=execution))
+
+
+async def test_functions_that_never_got_a_thread_are_cancelled() -> None:
+    started, released = threading.Event(), threading.Event()
+
+    def occupy() -> None:
+        started.set()
+        released.wait()
+
+    with concurrent.futures.ThreadPoolExecutor(max_workers=1) as executor:
+        execution = ExecutionSettings(executor=executor)
+        first = asyncio.create_task(invoke(make_handler(fn=occupy), {}, execution=execution))
+        await asyncio.to_thread(started.wait)
+        second = asyncio.create_task(invoke(make_handler(fn=dict), {}, execution=execution))
+        await asyncio.sleep(0)
+        executor.shutdown(wait=False, cancel_futures=True)
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        released.set()
+        await first

@@ -128,6 +128,14 @@ async def test_exits_go_through(error: BaseException) -> None:
         await execute(make_handler(errors=kopf.ErrorsMode.IGNORED), error)
 
 
+async def test_cancellations_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(asyncio.CancelledError):
+        await execute(make_handler("fn"), asyncio.CancelledError())
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "Handler 'fn' is cancelled. Will escalate."
+    ]
+
+
 # --- the number of retries ---
 
 

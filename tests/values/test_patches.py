@@ -162,8 +162,22 @@ def test_json_patches_are_minimal_and_escaped(body: Any, patch: Any, items: list
     assert Patch(patch, body=body).as_json_patch() == items
 
 
-def test_a_json_patch_without_a_body_is_relative_to_nothing() -> None:
-    assert Patch({"spec": {"x": 1}}).as_json_patch() == [{"op": "add", "path": "/spec", "value": {"x": 1}}]
+def test_a_json_patch_without_a_body_would_overwrite_what_is_there() -> None:
+    with pytest.raises(ValueError, match="relative to a body"):
+        Patch({"spec": {"x": 1}}).as_json_patch()
+    with pytest.raises(ValueError, match="relative to a body"):
+        Patch({"spec": {"x": 1}}).as_json_patch(None)
+    assert Patch().as_json_patch() == []
+
+
+@pytest.mark.parametrize("own", [None, {"spec": {"x": 2}}], ids=["bodiless", "of another body"])
+def test_a_json_patch_relative_to_an_explicit_body(own: Any) -> None:
+    patch = Patch({"spec": {"x": 1}}, body=own, fns=[lambda body: body["spec"].update(z=3)])
+    add_z = {"op": "add", "path": "/spec/z", "value": 3}
+    assert patch.as_json_patch({"spec": {"x": 1, "y": 2}}) == [add_z]
+    assert patch.as_json_patch({"spec": {"x": 0, "y": 2}}) == [{"op": "replace", "path": "/spec/x", "value": 1}, add_z]
+    assert patch.as_json_patch(Body({"spec": {}})) == [{"op": "add", "path": "/spec/x", "value": 1}, add_z]
+    assert patch.as_json_patch({}) == [{"op": "add", "path": "/spec", "value": {"x": 1, "z": 3}}]
 
 
 @settings(deadline=None)

@@ -106,16 +106,30 @@ def test_all_notations(args: Any, kwargs: Any, expected: Any) -> None:
     ((EVERYTHING,), {"category": "all"}, "only one name"),
     ((lambda resource: True,), {"kind": "Pod"}, "only one name"),
     ((), {"kind": "Pod", "plural": "pods"}, "only one name"),
-    (("apps", "deployments"), {"group": "apps"}, "group .*specified twice"),
-    (("apps/v1", "deployments"), {"version": "v1"}, "version .*specified twice"),
-    (("deployments.apps",), {"group": "apps"}, "group .*specified twice"),
-    (("pods.v1",), {"version": "v1"}, "version .*specified twice"),
+    (("apps", "deployments"), {"group": "batch"}, "group .*differently: 'apps' & 'batch'"),
+    (("apps/v1", "deployments"), {"version": "v2"}, "version .*differently: 'v1' & 'v2'"),
+    (("deployments.apps",), {"group": "batch"}, "group .*differently"),
+    (("batch", "deployments.apps"), {}, "group .*differently: 'batch' & 'apps'"),
+    (("pods.v1",), {"version": "v2"}, "version .*differently"),
     ((EVERYTHING, "pods"), {}, "must be strings"),
     ((lambda resource: True, "v1", "pods"), {}, "must be strings"),
 ])
 def test_contradictions_are_refused_with_an_explanation(args: Any, kwargs: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         Selector(*args, **kwargs)
+
+
+@pytest.mark.parametrize(("args", "kwargs"), [
+    (("apps", "deployments"), {"group": "apps", "version": "v1"}),
+    (("apps/v1", "deployments"), {"group": "apps", "version": "v1"}),
+    (("deployments.apps",), {"group": "apps", "version": "v1"}),
+    (("deployments.v1.apps",), {"group": "apps"}),
+    (("apps", "deployments.apps"), {"version": "v1"}),
+    (("apps", "deployments.v1.apps"), {}),
+    (("apps/v1", "deployments.v1.apps"), {"group": "apps", "version": "v1"}),
+])
+def test_the_same_can_be_said_several_times(args: Any, kwargs: Any) -> None:
+    assert Selector(*args, **kwargs) == Selector("apps", "v1", "deployments")
 
 
 @pytest.mark.parametrize("args", [("pods",), ("po",), ("Pod",)])

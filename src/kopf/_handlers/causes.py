@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from kopf._handlers.handlers import Handler, ResourceHandler
+from kopf._handlers.handlers import Handler, ResourceHandler, WatchingHandler
 from kopf._settings.logs import Logger
 from kopf._settings.settings import OperatorSettings
 from kopf._values.bodies import Body, BodyEssence
@@ -98,6 +98,12 @@ class WatchingCause(ResourceCause):
 
     def _make_kwargs(self) -> Kwargs:
         return {**super()._make_kwargs(), "event": self.event, "type": self.event["type"]}
+
+    def kwargs_for(self, handler: Handler) -> Kwargs:
+        kwargs = super().kwargs_for(handler)
+        if isinstance(handler, WatchingHandler) and handler.reads_event and kwargs["event"] is self.event:
+            kwargs["event"] = self.event.copy()  # a plain dict: encoders written in C look past lazy ones
+        return kwargs
 
 
 @dataclasses.dataclass(kw_only=True)

@@ -23,6 +23,17 @@ def is_async(fn: HandlerFn) -> bool:
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
 
 
+def _could_read(fn: HandlerFn, name: str) -> bool:
+    """Tell if the function has such a parameter, or takes all; parameters like ``**_`` say that they are not read."""
+    try:
+        parameters = inspect.signature(fn, follow_wrapped=False).parameters.values()
+    except ValueError:  # not written in Python
+        return True
+    return any(
+        item.name == name or (item.kind is item.VAR_KEYWORD and not item.name.startswith("_")) for item in parameters
+    )
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Handler:
     """What all kinds of handlers have in common: a function, and how to retry it."""
@@ -72,6 +83,15 @@ class ResourceHandler(Handler):
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class WatchingHandler(ResourceHandler):
     """A handler of the raw watch-events."""
+
+    reads_event: bool = dataclasses.field(init=False)
+    """Whether its function, or any of the callbacks, could look at the raw event: then it is decoded for them."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        filters = (self.when, self.value, *(self.labels or {}).values(), *(self.annotations or {}).values())
+        fns = (self.fn, *(item for item in filters if callable(item)))
+        object.__setattr__(self, "reads_event", any(_could_read(fn, "event") for fn in fns))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

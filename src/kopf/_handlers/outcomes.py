@@ -72,6 +72,9 @@ async def execute_once(
         if verbose:
             logger.debug("%s is invoked.", handler)
         result = await _call_in_time(handler, attempt, call)
+    except asyncio.CancelledError:
+        logger.warning("%s is cancelled. Will escalate.", handler)
+        raise
     except HandlerChildrenRetry as e:
         logger.debug("%s has unfinished sub-handlers. Will retry soon.", handler)
         return Outcome(final=False, delay=e.delay, exception=e)

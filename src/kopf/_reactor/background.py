@@ -15,7 +15,7 @@ import datetime
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from kopf._client.errors import APINetworkError, APIServerError, APITooManyRequestsError
+from kopf._client.errors import APIError, APINetworkError, APIServerError, APITooManyRequestsError
 from kopf._client.patching import PatchConflict, patch_object
 from kopf._handlers.causes import Kwargs, ResourceCause
 from kopf._handlers.context import executing
@@ -217,7 +217,8 @@ class BackgroundRun(abc.ABC):
                 log("%s could not patch the object, and will try again in %s seconds: %s", self._handler, delay, e)
                 is_last = self.stopper.is_set or await AsyncDaemonStopperChecker(self.stopper).wait(delay)
             except Exception as e:
-                companion.logger.error("%s has made a patch that cannot be applied, it is lost: %s", self._handler, e)
+                text = "%s has made a patch that cannot be applied, it is lost: %s"
+                companion.logger.error(text, self._handler, e, exc_info=None if isinstance(e, APIError) else e)
                 return
             else:
                 if obj is not None:

@@ -81,7 +81,7 @@ class DaemonRun(BackgroundRun):
                 logger.warning("%s is asked to exit, but it still runs. The object waits for it.", handler)
             return
         if handler.is_async and self._task is not None:
-            logger.debug("%s is cancelled.", handler)
+            logger.debug("%s is signalled to exit by force.", handler)
             self.stopper.set(DaemonStoppingReason.DAEMON_CANCELLED)
             self._task.cancel()
         if not await self._wait(handler.cancellation_timeout):

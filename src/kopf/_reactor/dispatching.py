@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from kopf._client.errors import APIForbiddenError
+from kopf._client.errors import APIError, APIForbiddenError, APINetworkError
 from kopf._client.patching import PatchConflict
 from kopf._client.watch_machine import LISTED, WatchEvent
 from kopf._handlers.handlers import DaemonHandler, SpawningHandler, TimerHandler
@@ -49,6 +49,9 @@ be replaced by newer ones; but they must not fill the memory either, e.g. when a
 
 _DAEMONS_EXIT_TIMEOUT = 5.0
 """How long the daemons may take to exit when the operator does, in seconds, until they are cancelled."""
+
+_API_ERRORS = (APIError, APINetworkError, PatchConflict)
+"""They say it all; any other errors are of the users' code, or ours, and are shown with their tracebacks."""
 
 
 def _make_run(companion: Companion, handler: SpawningHandler) -> BackgroundRun:
@@ -281,7 +284,7 @@ class Dispatcher:
             )
         except Exception as e:
             # The next events are of the same value for the handlers, so there is no sense in delaying them.
-            is_api_error = isinstance(e, PatchConflict | ConnectionError) or hasattr(e, "status")
+            is_api_error = isinstance(e, _API_ERRORS)
             object_logger = ObjectLogger(body=event.object, settings=self._env.settings)
             text = "The event could not be handled, and is skipped: %s"
             object_logger.error(text, str(e) or type(e).__name__, exc_info=None if is_api_error else e)
@@ -401,7 +404,7 @@ class Dispatcher:
         if isinstance(error, APIForbiddenError):
             self._explain_denial(error, obj.head.namespace)
             is_known = True  # it is the same for all objects
-        is_api_error = isinstance(error, PatchConflict | ConnectionError) or hasattr(error, "status")
+        is_api_error = isinstance(error, _API_ERRORS)
         object_logger.log(
             logging.DEBUG if is_known else logging.ERROR,
             "The object could not be handled, so it is left alone for %s seconds: %s",

@@ -18,6 +18,7 @@ from kopf._handlers.causes import Kwargs, ResourceCause
 from kopf._handlers.errors import ErrorsMode
 from kopf._handlers.filters import matches_field, matches_object
 from kopf._handlers.handlers import IndexingHandler
+from kopf._handlers.invocation import call_in_place, wait
 from kopf._handlers.outcomes import Attempt, Outcome, execute_once
 from kopf._settings.logs import LocalObjectLogger
 from kopf._values.bodies import Body
@@ -290,7 +291,7 @@ async def _call(handler: IndexingHandler, cause: IndexingCause, attempt: Attempt
     }
     if not handler.is_async and attempt.retry == 0:
         try:
-            result = handler.fn(**kwargs)
+            result = call_in_place(handler.fn, kwargs)
         except Exception as e:
             error = e  # to be treated as all errors are, in all details
 
@@ -301,12 +302,12 @@ async def _call(handler: IndexingHandler, cause: IndexingCause, attempt: Attempt
                 return Outcome(final=True, result=result)
 
             async def call() -> Any:
-                return await result
+                return await wait(result)
     else:
 
         async def call() -> Any:
-            result = handler.fn(**kwargs)
-            return await result if inspect.isawaitable(result) else result
+            result = call_in_place(handler.fn, kwargs)
+            return await wait(result) if inspect.isawaitable(result) else result
 
     return await execute_once(
         handler,

@@ -1,4 +1,8 @@
-"""Watch-events as users see them: plain dicts, whose object is fully decoded only if somebody looks at it."""
+"""
+Watch-events for those who do not look at them, most probably: dicts, whose object is decoded only if they do.
+
+Libraries written in C do not notice that such a dict is special. So, those who do look get a plain copy of it.
+"""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from kopf._values.fields import FieldPath
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 
-PatchFn = Callable[[dict[str, Any]], None]
-"""A function that modifies the freshest raw body (a deep copy of it) in place."""
+PatchFn = Callable[[Any], None]
+"""A function that modifies the freshest raw body (a deep copy of it) in place; annotated as a dict or ``RawBody``."""
 
 
 class JSONPatchItem(TypedDict, total=False):
@@ -146,10 +146,16 @@ class Patch(dict[str, Any]):
         """Changes of the status."""
         return StatusPatch(self, "status")
 
-    def as_json_patch(self) -> list[JSONPatchItem]:
-        """Express the patch as JSON-patch operations relative to the body it was made for."""
-        original = self._original or {}
-        return _list_changes(thaw(original), self.apply_to(original))
+    def as_json_patch(self, body: Mapping[str, Any] | None = None) -> list[JSONPatchItem]:
+        """
+        Express the patch as JSON-patch operations relative to the body; by default, to the one it was made for.
+
+        Raises :class:`ValueError` if there is something to change, but no body to compare with.
+        """
+        original = body if body is not None else self._original
+        if original is None and self:
+            raise ValueError("A JSON-patch is made relative to a body: pass it as `patch.as_json_patch(body)`.")
+        return _list_changes(thaw(original or {}), self.apply_to(original or {}))
 
     def apply_to(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Make a patched copy of the body."""

@@ -34,7 +34,7 @@ class Selector:
 
     Positional arguments are ``([[group], version], name)``, where the group and the version can be one string
     (``group/version``), and the name can be ``name.group`` or ``name.version.group``, or :data:`EVERYTHING`, or
-    a callable that accepts a :class:`Resource` and says whether it matches.
+    a callable that accepts a :class:`Resource` and says whether it matches. The same can be said several times.
 
     Raises :class:`TypeError` if the specification is contradictory or names no resource.
     """
@@ -63,18 +63,24 @@ class Selector:
         if any(not isinstance(part, str) for part in api):
             raise TypeError(f"The API group & version must be strings, got {api!r}.")
         group, version = _parse_api([part for part in api if isinstance(part, str)])
-        if isinstance(name, str) and not api:
-            name, group, version = _parse_name(name)
-        for field, value in (("group", group), ("version", version)):
-            if value is not None and getattr(self, field) is not None:
-                raise TypeError(f"The resource's {field} is specified twice: {value!r} & {getattr(self, field)!r}.")
-            if value is not None:
-                object.__setattr__(self, field, value)
+        group_of_name = version_of_name = None
+        if isinstance(name, str):
+            name, group_of_name, version_of_name = _parse_name(name)
+        self._agree("group", group, group_of_name, self.group)
+        self._agree("version", version, version_of_name, self.version)
         if name is None or isinstance(name, str | Marker):
             object.__setattr__(self, "any_name", self.any_name if name is None else name)
         else:
             object.__setattr__(self, "fn", name)
         self._check_names()
+
+    def _agree(self, field: str, *values: str | None) -> None:
+        """The same can be said several times: by position, in the name, by keyword; but not different things."""
+        given = [*dict.fromkeys(value for value in values if value is not None)]
+        if len(given) > 1:
+            said = " & ".join(map(repr, given))
+            raise TypeError(f"The {field} of the resource is specified several times, and differently: {said}.")
+        object.__setattr__(self, field, given[0] if given else None)
 
     def _check_names(self) -> None:
         names: list[object] = [self.kind, self.plural, self.singular, self.shortcut, self.category, self.any_name]

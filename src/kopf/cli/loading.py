@@ -8,6 +8,7 @@ do -- with no traces of how the code was loaded.
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
 import importlib.machinery
 import importlib.util
@@ -64,9 +65,10 @@ def _load_file(path: str) -> None:
     if os.path.isdir(path):
         raise LoadingError(
             f"Cannot load {path!r}: it is a directory. Name the files in it, or use -m for packages."
-        )
+        ) from IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not os.path.exists(path):
-        raise LoadingError(f"Cannot load {path!r}: there is no such file. {_suggest_files(path)}".rstrip())
+        text = f"Cannot load {path!r}: there is no such file. {_suggest_files(path)}".rstrip()
+        raise LoadingError(text) from FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
     _forget(os.path.realpath(path))
     # The first in the list, so that the neighbour files of the latest file win, as for a script.

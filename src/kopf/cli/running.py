@@ -109,6 +109,9 @@ def run(
     try:
         load(paths, modules)
         revive_loggers()
+    except LoadingError as e:
+        e.show()
+        raise SystemExit(e.exit_code) from (e.__cause__ or e)  # for those who run it in their tests
     finally:
         if report_sources is not None:
             report_sources.write_text("\n".join(list_sources()))

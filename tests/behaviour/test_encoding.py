@@ -1,0 +1,139 @@
+"""What handlers get can be serialised and copied, by any library, with nothing lost."""
+from __future__ import annotations
+
+import copy
+import functools
+import json
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import orjson
+import pytest
+import yaml
+
+import kopf
+from kopf._handlers.causes import WatchingCause
+from tests.behaviour.objects import Objects
+from tests.behaviour.running import Journal, Operator
+from tests.handlers.builders import make_watching_cause, make_watching_handler
+
+pytestmark = pytest.mark.fastforward
+
+ENCODERS = [
+    pytest.param(lambda value: json.loads(json.dumps(value)), id="json"),
+    pytest.param(lambda value: orjson.loads(orjson.dumps(value)), id="orjson"),
+    pytest.param(lambda value: msgspec.json.decode(msgspec.json.encode(value)), id="msgspec"),
+    pytest.param(lambda value: yaml.safe_load(yaml.safe_dump(value)), id="yaml"),
+    pytest.param(lambda value: pickle.loads(pickle.dumps(value)), id="pickle"),
+    pytest.param(copy.deepcopy, id="deepcopy"),
+]
+COPIERS = [
+    pytest.param(lambda value: pickle.loads(pickle.dumps(value)), id="pickle"),
+    pytest.param(copy.deepcopy, id="deepcopy"),
+    pytest.param(copy.copy, id="copy"),
+]
+
+Encoder = Callable[[Any], Any]
+
+
+@pytest.mark.parametrize("encode", ENCODERS)
+async def test_events(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], encode: Encoder,
+) -> None:
+    def when(event: kopf.RawEvent, **_: Any) -> bool:
+        calls.append(encode(event))
+        return False
+
+    @kopf.on.event("kopfexamples", registry=registry)
+    async def named_fn(event: kopf.RawEvent, **_: Any) -> None:
+        calls.append(encode(event))
+
+    @kopf.on.event("kopfexamples", registry=registry)
+    def unnamed_fn(**kwargs: Any) -> None:
+        calls.append(encode(kwargs["event"]))
+
+    kopf.on.event("kopfexamples", registry=registry, when=kopf.not_(kopf.not_(when)))(lambda **_: None)
+    await operator.start()
+    obj = await kex.create()
+    await calls.wait_length(3)
+    assert calls == [{"type": "ADDED", "object": obj}] * 3
+
+
+@pytest.mark.parametrize("encode", ENCODERS)
+async def test_bodies_and_their_stanzas_as_dicts(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], encode: Encoder,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def create_fn(body: kopf.Body, **_: Any) -> None:
+        stanzas = (body.spec, body.metadata, body.status, body.metadata.labels, body.metadata.annotations)
+        calls.append([encode(dict(body)), *(encode(dict(stanza)) for stanza in stanzas)])
+
+    await operator.start()
+    obj = await kex.create(labels={"l": "v"}, annotations={"a": "w"}, status={"s": ["t"]})
+    await calls.wait_length(1)
+    assert calls[0] == [obj, {"field": "value"}, obj["metadata"], {"s": ["t"]}, {"l": "v"}, {"a": "w"}]
+
+
+@pytest.mark.parametrize("make_copy", COPIERS)
+async def test_bodies_and_their_stanzas_as_they_are(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], make_copy: Encoder,
+) -> None:
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def daemon_fn(body: kopf.Body, **_: Any) -> None:
+        for value in (body, body.spec, body.metadata, body.status, body.metadata.labels, body.metadata.annotations):
+            copied = make_copy(value)
+            calls.append((type(copied) is type(value), copied == value, dict(copied) == dict(value), bool(copied)))
+
+    await operator.start()
+    await kex.create(labels={"l": "v"}, annotations={"a": "w"}, status={"s": ["t"]})
+    await calls.wait_length(6)
+    assert [*calls] == [(True, True, True, True)] * 6
+
+
+# --- the price: nothing is decoded for those who do not look ---
+
+
+class Callable1:
+    def __call__(self, event: Any, **_: Any) -> None: ...
+
+    def method(self, event: Any, **_: Any) -> None: ...
+
+
+def name_it(event: Any, **_: Any) -> None: ...
+def take_all(**kwargs: Any) -> None: ...
+def ignore_it(body: Any, **_: Any) -> None: ...
+def ignore_all(**_ignored: Any) -> None: ...
+
+
+@functools.wraps(ignore_it)
+def wrap(*args: Any, **kwargs: Any) -> None:
+    ignore_it(*args, **kwargs)
+
+
+def get_event(cause: WatchingCause, fn: Any, **filters: Any) -> Any:
+    return cause.kwargs_for(make_watching_handler(fn=fn, **filters))["event"]
+
+
+@pytest.mark.parametrize("fn", [
+    name_it, take_all, functools.partial(name_it, x=1), wrap, Callable1(), Callable1().method, dict,
+])
+def test_those_who_look_get_plain_dicts(fn: Any) -> None:
+    cause = make_watching_cause({"spec": {"field": "value"}})
+    for event in (get_event(cause, fn), get_event(cause, ignore_it, when=fn), get_event(cause, ignore_it, value=fn),
+                  get_event(cause, ignore_it, labels={"x": fn}), get_event(cause, ignore_it, annotations={"x": fn})):
+        assert type(event) is dict
+        assert event["object"]["spec"] == {"field": "value"}
+
+
+@pytest.mark.parametrize("fn", [ignore_it, ignore_all, functools.partial(ignore_it, x=1)])
+def test_others_get_what_looks_the_same_but_costs_nothing(fn: Any) -> None:
+    event = get_event(make_watching_cause({"spec": {"field": "value"}}), fn, when=fn, labels={"x": "y"})
+    assert type(event) is not dict
+    assert event["object"]["spec"] == {"field": "value"}
+
+
+def test_indices_take_precedence_over_the_event() -> None:
+    cause = make_watching_cause({}, indices={"event": "index"})
+    assert get_event(cause, name_it) == "index"
