@@ -51,7 +51,7 @@ MISSING: dict[ModuleType, str] = {
 
 # Those that the original framework does not have, or does not promise.
 ADDED: dict[ModuleType, str] = {
-    kopf: "WebhookServiceServer __version__ __version_tuple__",
+    kopf: "DeclarationError WebhookServiceServer __version__ __version_tuple__",
     kopf.testing: "LocalCluster",
 }
 

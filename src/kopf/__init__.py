@@ -8,6 +8,7 @@ from kopf._client.kubeconfig import login_with_kubeconfig
 from kopf._client.piggyback import login_via_async_client, login_via_client, login_via_pykube
 from kopf._client.service_account import login_with_service_account
 from kopf._handlers import lifecycles
+from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.errors import (
     AdmissionError,
     ErrorsMode,
@@ -112,6 +113,7 @@ __all__ = [
     "ConnectionInfo",
     "DaemonStopped",
     "DaemonStoppingReason",
+    "DeclarationError",
     "Diff",
     "DiffBaseStorage",
     "DiffItem",

@@ -13,14 +13,13 @@ arguments name the resource: ``(name)``, ``(group, name)``, ``(group/version, na
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 from kopf._handlers.context import current_subhandling
-from kopf._handlers.errors import ErrorsMode
-from kopf._handlers.filters import MetaFilter, ValueFilter, WhenFilter
+from kopf._handlers.declarations import DeclarationError
+from kopf._handlers.filters import ValueFilter
 from kopf._handlers.handlers import (
     ActivityHandler,
     ChangingHandler,
@@ -31,7 +30,21 @@ from kopf._handlers.handlers import (
     WatchingHandler,
     WebhookHandler,
 )
+from kopf._handlers.options import (
+    ActivityOptions,
+    CreateOptions,
+    DaemonOptions,
+    EventOptions,
+    SelectorOptions,
+    SubhandlerOptions,
+    TimerOptions,
+    WebhookOptions,
+    check_change_filters,
+    check_options,
+    to_plain_numbers,
+)
 from kopf._handlers.registry import OperatorRegistry, get_default_registry
+from kopf._handlers.signatures import check_handlers
 from kopf._values.fields import FieldPath, FieldSpec, parse_field
 from kopf._values.ids import HandlerId, get_callable_id
 from kopf._values.reasons import Activity, Reason, WebhookType
@@ -62,132 +75,21 @@ Fn = TypeVar("Fn", bound=Callable[..., Any])
 Name = str | Marker | ResourceFn | None
 
 
-class HandlerOptions(TypedDict, total=False):
-    """Options of all handlers."""
-
-    id: str | None
-    """The name in the logs and in the persisted state; the default is the name of the function."""
-    param: Any
-    """Any value to pass to the handler as the ``param`` kwarg."""
-
-
-class RetryOptions(HandlerOptions, total=False):
-    """Options of the handlers that are retried when they fail."""
-
-    errors: ErrorsMode | None
-    """How arbitrary exceptions are treated; the default is ``TEMPORARY``."""
-    timeout: float | None
-    """In how many seconds since its first attempt the handler must succeed; unlimited by default."""
-    retries: int | None
-    """How many attempts are made; unlimited by default."""
-    backoff: float | None
-    """In how many seconds to retry after arbitrary exceptions; the default is in the settings: 60."""
-
-
-class ActivityOptions(RetryOptions, total=False):
-    """Options of the handlers of the operator's own life."""
-
-    registry: OperatorRegistry | None
-    """Where to register; by default, in the default registry."""
-
-
-class FilterOptions(TypedDict, total=False):
-    """Options to choose the objects."""
-
-    labels: Mapping[str, MetaFilter] | None
-    annotations: Mapping[str, MetaFilter] | None
-    when: WhenFilter | None
-    field: FieldSpec
-    value: ValueFilter
-
-
-class SelectorOptions(TypedDict, total=False):
-    """Options to name the resource, instead of the positional arguments or in addition to them."""
-
-    group: str | None
-    version: str | None
-    kind: str | None
-    plural: str | None
-    singular: str | None
-    shortcut: str | None
-    category: str | None
-
-
-class EventOptions(HandlerOptions, FilterOptions, SelectorOptions, total=False):
-    """Options of :func:`event`."""
-
-    registry: OperatorRegistry | None
-
-
-class CreateOptions(RetryOptions, FilterOptions, SelectorOptions, total=False):
-    """Options of :func:`create`, and of all other handlers of changes."""
-
-    registry: OperatorRegistry | None
-
-
-class DaemonOptions(CreateOptions, total=False):
-    """Options of :func:`daemon`."""
-
-    initial_delay: float | Callable[..., float] | None
-    """In how many seconds after the object is noticed to start; or a function of the kwargs that says that."""
-    cancellation_backoff: float | None
-    """How long it may take to exit on request until it is cancelled."""
-    cancellation_timeout: float | None
-    """How long it may take to exit after that until it is abandoned; by default, it is never cancelled."""
-    cancellation_polling: float | None
-    """How often to remind of it in the logs if it does not exit; the default is in the settings: 60."""
-    optional: bool | None
-    """Whether the object can be deleted without waiting for the daemon, so that no finalizer is needed."""
-
-
-class TimerOptions(CreateOptions, total=False):
-    """Options of :func:`timer`."""
-
-    initial_delay: float | Callable[..., float] | None
-    """In how many seconds after the object is noticed to begin; or a function of the kwargs that says that."""
-    interval: float | None
-    """How many seconds there are between two runs; without it, it runs once (or once after each idling)."""
-    sharp: bool | None
-    """Whether the interval is counted from the beginning of the previous run, not from its end."""
-    idle: float | None
-    """For how many seconds the object must stay unchanged before a run."""
-    optional: bool | None
-    """Whether the object can be deleted in the middle of a run, so that no finalizer is needed."""
-
-
-class WebhookOptions(EventOptions, total=False):
-    """Options of :func:`validate` & :func:`mutate`. There are no retries: somebody waits for the answer."""
-
-    operation: Operation | None
-    """Which operation to check: ``"CREATE"``, ``"UPDATE"``, ``"DELETE"``, ``"CONNECT"``; all by default."""
-    operations: Collection[Operation] | None
-    """The same for several operations."""
-    subresource: str | None
-    """Which subresource to check, e.g. ``"status"``; the object itself by default; ``"*"`` for all of these."""
-    persistent: bool | None
-    """Whether to block the changes also when the operator does not run; not by default."""
-    side_effects: bool | None
-    """Whether something else is changed by the handler (but not in dry runs); not by default."""
-    ignore_failures: bool | None
-    """Whether to admit the changes if the handler fails or cannot be reached; not by default."""
-
-
-class SubhandlerOptions(RetryOptions, FilterOptions, total=False):
-    """Options of :func:`subhandler` & :func:`register`, besides ``old`` & ``new``, as of :func:`update`."""
-
-
 def startup(**options: Unpack[ActivityOptions]) -> Callable[[Fn], Fn]:
     """Called before the operator begins to work. If it fails, the operator does not start."""
+    check_options(options, ActivityOptions)
     return _declare_activity(Activity.STARTUP, **options)
 
 
 def cleanup(**options: Unpack[ActivityOptions]) -> Callable[[Fn], Fn]:
     """Called when the operator exits."""
+    check_options(options, ActivityOptions)
     return _declare_activity(Activity.CLEANUP, **options)
 
 
 def login(**options: Unpack[ActivityOptions]) -> Callable[[Fn], Fn]:
     """Called to get the credentials: it returns :class:`kopf.ConnectionInfo`, or ``None`` if it has none."""
+    check_options(options, ActivityOptions)
     return _declare_activity(Activity.AUTHENTICATION, **options)
 
 
@@ -198,24 +100,25 @@ def probe(**options: Unpack[ActivityOptions]) -> Callable[[Fn], Fn]:
     If it fails, the operator is reported as unhealthy. Unlike other handlers, it is not retried after arbitrary
     exceptions, unless it is declared with ``errors=ErrorsMode.TEMPORARY``: those who ask wait for the answer.
     """
+    check_options(options, ActivityOptions)
     return _declare_activity(Activity.PROBE, **options)
 
 
 def event(*name: Name, **options: Unpack[EventOptions]) -> Callable[[Fn], Fn]:
     """Called for every event in the watch stream, silently: no state is kept on the object, errors are only logged."""
-    _check_options(options, EventOptions)
+    check_options(options, EventOptions)
     return _declare(WatchingHandler, name, options)
 
 
 def create(*name: Name, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
     """Called when an object is created, or when it is seen for the first time."""
-    _check_options(options, CreateOptions)
+    check_options(options, CreateOptions)
     return _declare(ChangingHandler, name, options, reason=Reason.CREATE)
 
 
 def resume(*name: Name, deleted: bool | None = None, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
     """Called once for every object that exists when the operator starts."""
-    _check_options(options, CreateOptions)
+    check_options(options, CreateOptions)
     return _declare(ChangingHandler, name, options, reason=None, initial=True, deleted=bool(deleted))
 
 
@@ -223,8 +126,8 @@ def update(
     *name: Name, old: ValueFilter = None, new: ValueFilter = None, **options: Unpack[CreateOptions]
 ) -> Callable[[Fn], Fn]:
     """Called when an object is essentially changed; with ``field=``, when that field is changed."""
-    _check_options(options, CreateOptions)
-    _check_change_filters(options, old, new)
+    check_options(options, CreateOptions)
+    check_change_filters(options, old, new)
     return _declare(
         ChangingHandler, name, options, reason=Reason.UPDATE, field_needs_change=True, old=old, new=new
     )
@@ -232,7 +135,7 @@ def update(
 
 def delete(*name: Name, optional: bool | None = None, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
     """Called when an object is marked for deletion, before it is actually deleted."""
-    _check_options(options, CreateOptions)
+    check_options(options, CreateOptions)
     return _declare(ChangingHandler, name, options, reason=Reason.DELETE, requires_finalizer=not optional)
 
 
@@ -240,16 +143,16 @@ def field(
     *name: Name, old: ValueFilter = None, new: ValueFilter = None, **options: Unpack[CreateOptions]
 ) -> Callable[[Fn], Fn]:
     """Called when the field of an object is added, changed, or removed. The ``field=`` is mandatory."""
-    _check_options(options, CreateOptions)
+    check_options(options, CreateOptions)
     if not options.get("field"):
-        raise TypeError("The field is not specified: @kopf.on.field(…, field='spec.something').")
-    _check_change_filters(options, old, new)
+        raise DeclarationError.at_caller("The field is not specified: @kopf.on.field(…, field='spec.something').")
+    check_change_filters(options, old, new)
     return _declare(ChangingHandler, name, options, reason=None, field_needs_change=True, old=old, new=new)
 
 
 def index(*name: Name, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
     """Called for every object to say what of it goes to the index; the index is named as the handler."""
-    _check_options(options, CreateOptions)
+    check_options(options, CreateOptions)
     return _declare(IndexingHandler, name, options, is_named_by_field=False)
 
 
@@ -265,14 +168,14 @@ def mutate(*name: Name, **options: Unpack[WebhookOptions]) -> Callable[[Fn], Fn]
 
 def daemon(*name: Name, **options: Unpack[DaemonOptions]) -> Callable[[Fn], Fn]:
     """Called once for every object, and runs in the background for as long as the object exists."""
-    _check_options(options, DaemonOptions)
+    check_options(options, DaemonOptions)
     requires_finalizer = not options.pop("optional", None)
     return _declare(DaemonHandler, name, options, requires_finalizer=requires_finalizer)
 
 
 def timer(*name: Name, **options: Unpack[TimerOptions]) -> Callable[[Fn], Fn]:
     """Called for every object again and again, for as long as the object exists."""
-    _check_options(options, TimerOptions)
+    check_options(options, TimerOptions)
     options["sharp"] = bool(options.get("sharp"))
     requires_finalizer = not options.pop("optional", None)
     return _declare(TimerHandler, name, options, requires_finalizer=requires_finalizer)
@@ -287,14 +190,15 @@ def subhandler(
     The handler will be considered as finished only when all of its sub-handlers are. Until then, it is called again
     and again, and must declare the same sub-handlers. Raises :class:`LookupError` outside of handlers.
     """
-    _check_options(options, SubhandlerOptions)
-    _check_change_filters(options, old, new)
+    check_options(options, SubhandlerOptions)
+    check_change_filters(options, old, new)
 
     def decorate(fn: Fn) -> Fn:
         context = current_subhandling.get(None)
         if context is None:
             raise LookupError("Sub-handlers can only be declared while a handler of changes is being executed.")
         handler = _make_subhandler(context.parent, fn, old=old, new=new, **options)
+        check_handlers([handler], context.cause.indices)
         context.declared.append(handler)
         return fn
 
@@ -308,29 +212,12 @@ def register(
     return subhandler(old=old, new=new, **options)(fn)
 
 
-def _check_options(options: Mapping[str, Any], known: type[FilterOptions]) -> None:
-    unknown = sorted(options.keys() - known.__annotations__.keys())
-    if unknown:
-        guesses = difflib.get_close_matches(unknown[0], known.__annotations__)
-        hint = f" Did you mean {guesses[0]!r}?" if guesses else ""
-        raise TypeError(f"This kind of handlers has no such options: {', '.join(unknown)}.{hint}")
-    if options.get("value") is not None and not options.get("field"):
-        raise TypeError("The filter value= needs field= to know what to check.")
-
-
-def _check_change_filters(options: FilterOptions, old: ValueFilter, new: ValueFilter) -> None:
-    if options.get("value") is not None and (old is not None or new is not None):
-        raise TypeError("Either value= or old=/new= can be specified, not both: value= means any of old & new values.")
-    if (old is not None or new is not None) and not options.get("field"):
-        raise TypeError("The filters old=/new= need field= to know what to check.")
-
-
 def _declare_activity(
     activity: Activity, *, id: str | None = None, registry: OperatorRegistry | None = None, **options: Any
 ) -> Callable[[Fn], Fn]:
     def decorate(fn: Fn) -> Fn:
         _check_function(fn)
-        handler = ActivityHandler(id=_make_id(fn, id), fn=fn, activity=activity, **options)
+        handler = ActivityHandler(id=_make_id(fn, id), fn=fn, activity=activity, **to_plain_numbers(options))
         _get_registry(registry).append(handler)
         return fn
 
@@ -345,10 +232,14 @@ def _declare(
     is_named_by_field: bool = True,
     **specifics: Any,
 ) -> Callable[[Fn], Fn]:
-    generic: dict[str, Any] = {**options}
+    generic = to_plain_numbers(options)
     if name and callable(name[0]) and not isinstance(name[0], type) and _looks_like_handler(name[0]):
-        raise TypeError("The decorator is used without arguments: name the resource, e.g. @kopf.on.create('pods').")
-    selector = Selector(*name, **{key: generic.pop(key) for key in SelectorOptions.__annotations__ if key in generic})
+        raise DeclarationError.at_caller(
+            "The decorator is used without arguments: name the resource, e.g. @kopf.on.create('pods')."
+        )
+    selector = _make_selector(
+        name, {key: generic.pop(key) for key in SelectorOptions.__annotations__ if key in generic}
+    )
     registry = generic.pop("registry", None)
     id = generic.pop("id", None)
     path = parse_field(generic.pop("field", None))
@@ -363,6 +254,13 @@ def _declare(
     return decorate
 
 
+def _make_selector(name: tuple[Name, ...], options: Mapping[str, Any]) -> Selector:
+    try:
+        return Selector(*name, **options)
+    except TypeError as e:
+        raise DeclarationError.at_caller(str(e)) from e
+
+
 def _make_subhandler(
     parent: ChangingHandler, fn: Callable[..., Any], *, id: str | None = None, field: FieldSpec = None, **options: Any
 ) -> ChangingHandler:
@@ -374,7 +272,7 @@ def _make_subhandler(
         reason=None,
         field=path,
         field_needs_change=parent.field_needs_change,
-        **options,
+        **to_plain_numbers(options),
     )
 
 
@@ -382,10 +280,12 @@ _OPERATIONS: frozenset[Operation] = frozenset({"CREATE", "UPDATE", "DELETE", "CO
 
 
 def _declare_webhook(type: WebhookType, name: tuple[Name, ...], options: WebhookOptions) -> Callable[[Fn], Fn]:
-    _check_options(options, WebhookOptions)
+    check_options(options, WebhookOptions)
     operations = _parse_operations(options.pop("operation", None), options.pop("operations", None))
     if options.get("subresource") == "":
-        raise TypeError("The subresource cannot be empty: omit it for the object itself, or use '*' for everything.")
+        raise DeclarationError.at_caller(
+            "The subresource cannot be empty: omit it for the object itself, or use '*' for everything."
+        )
     for key in ("persistent", "side_effects", "ignore_failures"):
         options[key] = bool(options.get(key))
     return _declare(WebhookHandler, name, options, type=type, operations=operations)
@@ -395,14 +295,18 @@ def _parse_operations(
     operation: Operation | None, operations: Collection[Operation] | None
 ) -> frozenset[Operation] | None:
     if operation is not None and operations is not None:
-        raise TypeError("Either operation= or operations= can be specified, not both.")
+        raise DeclarationError.at_caller("Either operation= or operations= can be specified, not both.")
     if isinstance(operations, str):
-        raise TypeError(f"Several operations must be in a list or a set, got {operations!r}; for one, use operation=.")
+        raise DeclarationError.at_caller(
+            f"Several operations must be in a list or a set, got {operations!r}; for one, use operation=."
+        )
     requested: frozenset[str] = frozenset({operation} if operation is not None else operations or ())
     if "*" in requested:
         return None
     if unknown := sorted(map(str, requested - _OPERATIONS)):
-        raise TypeError(f"No such operations: {', '.join(unknown)}. They can be: {', '.join(sorted(_OPERATIONS))}.")
+        raise DeclarationError.at_caller(
+            f"No such operations: {', '.join(unknown)}. They can be: {', '.join(sorted(_OPERATIONS))}."
+        )
     return frozenset(name for name in _OPERATIONS if name in requested) or None
 
 
@@ -421,12 +325,12 @@ def _looks_like_handler(fn: Callable[..., Any]) -> bool:
 
 def _check_function(fn: Callable[..., Any]) -> None:
     if not callable(fn):
-        raise TypeError(
+        raise DeclarationError.at_caller(
             f"A handler must be a function, got {fn!r}. Methods can be registered when their instance exists: "
             "kopf.on.create('pods')(instance.method)."
         )
     if not inspect.ismethod(fn) and _takes_instance(fn):
-        raise TypeError(
+        raise DeclarationError.at_caller(
             f"{getattr(fn, '__qualname__', fn)} looks like a method, and there is no instance to call it for. "
             "Decorate a function or a static method, or register the methods of an instance when it exists: "
             "kopf.on.create('pods')(instance.method)."

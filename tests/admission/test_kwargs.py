@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import kopf
+from kopf._handlers.signatures import get_callbacks_kwargs, get_kwargs
 from tests.admission.reviewing import OBJECT, Reviewer, make_object
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Decorator, Journal, Operator
@@ -42,6 +43,19 @@ async def test_names(
         calls.append(kwargs)
 
     assert (await ask(reviewer, calls)).keys() == KWARGS
+    assert get_kwargs(registry.webhooks[0], []) == KWARGS
+
+
+async def test_names_for_callbacks(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
+) -> None:
+    def when(**kwargs: Any) -> bool:
+        calls.append(frozenset(kwargs))
+        return True
+
+    kopf.on.validate("kopfexamples", registry=registry, when=when)(lambda **_: None)
+    await ask(reviewer, calls)
+    assert calls == [get_callbacks_kwargs(registry.webhooks[0], [])]
 
 
 async def test_the_object(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:

@@ -262,5 +262,5 @@ async def test_kwargs(
     assert kwargs["meta"].name == "obj"
     assert kwargs["status"] == {}
     assert hasattr(kwargs["logger"], "info")
-    assert ("stopped" in kwargs) == (decorator is kopf.daemon)
+    assert isinstance(kwargs["stopped"], kopf.AsyncDaemonStopperChecker)
     assert not kwargs.keys() & {"diff", "old", "new", "reason", "event", "type"}

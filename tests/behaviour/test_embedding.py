@@ -319,3 +319,21 @@ def test_memo_of_the_operator(cluster: LocalCluster) -> None:
     kopf.run(registry=registry, clusterwide=True, stop_flag=stop, memo=memo)
     assert memos == [memo]
     assert memos[0] is memo
+
+
+@pytest.mark.parametrize("run", [
+    lambda **options: kopf.run(**options),
+    lambda **options: asyncio.run(kopf.operator(**options)),
+], ids=["run", "operator"])
+def test_functions_that_can_never_work_are_refused_before_anything_runs(run: Callable[..., None]) -> None:
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.startup(registry=registry)
+    def startup_fn(**_: Any) -> None:
+        raise AssertionError("it must not be called")
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    def create_fn(spce: Any, **_: Any) -> None: ...
+
+    with pytest.raises(kopf.DeclarationError, match=r"test_embedding.py:\d+: .*create_fn\(\) requires 'spce'"):
+        run(registry=registry)

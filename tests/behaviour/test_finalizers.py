@@ -292,11 +292,11 @@ async def test_optional_daemons_and_timers_need_no_finalizer(
     options = {"interval": 0.01} if kind is kopf.timer else {}
 
     @kind("kopfexamples", registry=registry, optional=True, **options)
-    async def fn(name: str, **kwargs: Any) -> None:
+    async def fn(name: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append(name)
-        if "stopped" in kwargs:
-            await kwargs["stopped"].wait()
-            calls.append(kwargs["stopped"].reason)
+        if kind is kopf.daemon:
+            await stopped.wait()
+            calls.append(stopped.reason)
 
     await operator.start()
     await kex.create()

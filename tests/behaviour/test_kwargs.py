@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import kopf
+from kopf._handlers.handlers import Handler, ResourceHandler
+from kopf._handlers.signatures import get_callbacks_kwargs, get_kwargs
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Decorator, Journal, Operator
 
@@ -225,3 +227,50 @@ async def test_bodies_are_read_only(
     await kex.create()
     await kex.wait_handled()
     assert calls == ["checked"]
+
+
+async def test_functions_are_judged_by_what_they_actually_get(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """See the signatures: what they expect is what comes, for all kinds of handlers and of their callbacks."""
+    def make(whose: str, result: Any = None) -> Any:
+        async def fn(*_: Any, **kwargs: Any) -> None:
+            calls.append((whose, frozenset(kwargs)))
+
+        def callback(*_: Any, **kwargs: Any) -> Any:
+            calls.append((whose, frozenset(kwargs)))
+            return result
+        return callback if result is not None else fn
+
+    decorators: list[Decorator] = [
+        kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume, kopf.on.field, kopf.on.event, kopf.index,
+        kopf.daemon, kopf.timer,
+    ]
+    for decorator in decorators:
+        name = decorator.__name__
+        options = {"initial_delay": make(f"{name} callback", 0)} if decorator in (kopf.daemon, kopf.timer) else {}
+        decorator(
+            "kopfexamples", registry=registry, id=name, field="spec", value=make(f"{name} callback", True),
+            when=make(f"{name} callback", True), labels={"l": make(f"{name} callback", True)}, **options,
+        )(make(name))
+    for activity in (kopf.on.startup, kopf.on.cleanup):
+        activity(registry=registry, id=activity.__name__)(make(activity.__name__))
+    await kex.create("existing", labels={"l": "v"})
+    await operator.start()
+    await kex.create(labels={"l": "v"})
+    await kex.wait_handled()
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    await kex.delete()
+    await kex.wait_gone()
+    await operator.stop()
+
+    seen = {whose: {kwargs for other, kwargs in calls if other == whose} for whose, _ in calls}
+    handlers: list[Handler] = [*registry.activities, *registry.resources]
+    for handler in handlers:
+        if handler.id in seen or isinstance(handler, ResourceHandler):
+            expected = get_kwargs(handler, ["index"])
+            assert seen[handler.id.partition("/")[0]] == {expected}
+        if isinstance(handler, ResourceHandler):
+            expected = get_callbacks_kwargs(handler, ["index"])
+            assert seen[handler.id.partition("/")[0] + " callback"] == {expected}

@@ -221,3 +221,34 @@ async def test_resources_that_cannot_be_watched(
     (message,) = logs.get_messages(level=30)
     assert message == (
         "tokenreviews.v1.authentication.k8s.io cannot be served: its API cannot list & watch, only create.")
+
+
+@pytest.mark.parametrize(("args", "suggestion"), [
+    (("kexs",), r"Did you mean 'kexes' of kopf.dev/v1\?"),
+    (("kopf.dev", "Kexee"), r"Did you mean 'kexes' of kopf.dev/v1\?"),
+    (("kopf.dev", "rivls"), r"Did you mean 'rivals' of example.com/v1\?"),
+    (("kopf.dev/v2", "kx"),
+     r"There is 'kexes' of kopf.dev/v1 or 'kexes' of kopf.dev/v1beta1, but kopf.dev/v2 is asked for\."),
+    (("kopf.org", "kexes"),
+     r"There is 'kexes' of kopf.dev/v1 or 'kexes' of kopf.dev/v1beta1, but kopf.org is asked for\."),
+])
+async def test_similar_resources_are_suggested(
+        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[Any], logs: Logs,
+        args: tuple[str, ...], suggestion: str,
+) -> None:
+    """Also from the API groups that are not needed for anything else."""
+    note(calls, registry, *args)
+    await operator.launch()
+    record = await logs.wait(rf"No resource is found for .*\. {suggestion} It will be served as soon as it appears\.")
+    assert record.levelname == "WARNING"
+
+
+@pytest.mark.fastforward
+async def test_nothing_is_suggested_if_the_cluster_does_not_say_what_it_has(
+        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[Any], logs: Logs,
+) -> None:
+    note(calls, registry, "kopf.org", "kexes")
+    operator.cluster.faults.inject(403, path="/apis$")
+    await operator.launch()
+    await logs.wait(r"No resource is found for 'kexes' of kopf.org\. It will be served as soon as it appears\.")
+    assert operator.is_running

@@ -557,3 +557,37 @@ def test_forbidden_webhook_configurations_are_explained(start: Starter, tmp_path
     assert "The operator cannot go on: Not permitted to manage the " in process.output
     assert "Traceback" not in process.output
     assert "are not removed" not in process.output  # as they were never published
+
+
+def test_functions_that_can_never_work_are_refused_at_once(start: Starter, tmp_path: pathlib.Path) -> None:
+    """All of them in one message, before anything else is tried; indices can be declared in other files."""
+    (tmp_path / "handlers.py").write_text(textwrap.dedent("""\
+        import kopf
+
+        @kopf.on.startup()
+        def never_called(**_):
+            print("called")
+
+        @kopf.on.create('kopfexamples')
+        def create_fn(spce, **_):
+            pass
+
+        @kopf.on.create('kopfexamples')
+        def good_fn(some_index, **_):
+            pass
+
+        @kopf.timer('kopfexamples', interval=1)
+        def timer_fn(spec):
+            pass
+    """))
+    (tmp_path / "indices.py").write_text(
+        "import kopf\n\n@kopf.index('kopfexamples')\ndef some_index(**_):\n    return 1\n")
+    with start("run", "handlers.py", "indices.py") as process:
+        assert process.wait() == 1
+        assert process.output.splitlines() == [
+            "Error: Some handlers are declared so that they cannot work:",
+            "  handlers.py:7: create_fn() requires 'spce', but there is no such argument for handlers of changes. "
+            "Did you mean 'spec'?",
+            "  handlers.py:15: timer_fn() does not accept all arguments for timers, present and future: "
+            "add '**_' to its parameters.",
+        ]

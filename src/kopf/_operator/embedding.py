@@ -14,6 +14,7 @@ from typing import Any, TypedDict, Unpack
 from kopf._client.vault import Vault
 from kopf._handlers.lifecycles import LifeCycleFn, get_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry, get_default_registry
+from kopf._handlers.signatures import check_registry
 from kopf._operator.flags import Flag, wait_flag
 from kopf._operator.running import Operator
 from kopf._operator.scopes import NamespacePattern, check
@@ -80,9 +81,12 @@ async def operator(
 
     All else has defaults as described in the documentation.
 
-    Raises :class:`ValueError` if the patterns of namespaces make no sense; :class:`LoginError` if the cluster refuses
+    Raises :class:`DeclarationError` if some handlers can never work; :class:`ValueError` if the patterns of namespaces
+    make no sense; :class:`LoginError` if the cluster refuses
     the operator; :class:`ActivityError` if a startup handler fails; and other errors that make it impossible to go on.
     """
+    registry = registry if registry is not None else get_default_registry()
+    check_registry(registry)
     settings = settings if settings is not None else OperatorSettings()
     if standalone is not None:
         settings.peering.standalone = standalone
@@ -96,7 +100,7 @@ async def operator(
         raise ValueError("The operator can be either cluster-wide or restricted to namespaces, not both.")
     settings.peering.clusterwide = not patterns
     running = Operator(
-        registry=registry if registry is not None else get_default_registry(),
+        registry=registry,
         settings=settings,
         lifecycle=lifecycle if lifecycle is not None else get_default_lifecycle(),
         namespaces=patterns,

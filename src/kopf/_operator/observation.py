@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from kopf._client.credentials import LoginError
 from kopf._client.discovery import Discovery, discover
@@ -25,6 +25,8 @@ from kopf._operator.supervision import keep_running
 from kopf._reactor.environment import Environment
 from kopf._values.permissions import format_advice
 from kopf._values.resources import CRDS, Resource
+from kopf._values.selectors import EVERYTHING, Selector
+from kopf._values.suggestions import suggest
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +35,9 @@ _SETTLING_TIME = 0.2
 
 _RESCANNING_INTERVAL = 60.0
 """How often to look again at the API groups that were unavailable."""
+
+_SUGGESTING_TIMEOUT = 10.0
+"""How long the search of similar resources may hold the warning that some resources are absent, in seconds."""
 
 
 class Observer:
@@ -47,6 +52,7 @@ class Observer:
         self._peering = peering
         self._watchers: dict[Resource, ResourceWatcher] = {}
         self._warned: set[str] = set()
+        self._unmatched: set[Selector] = set()
         self._discovered: set[str] = set()
         self._unavailable: frozenset[str] = frozenset()
         self._listeners: list[Callable[[Discovery, Collection[Resource]], None]] = []
@@ -143,7 +149,7 @@ class Observer:
         """Bring the watchers in line with what there is now; tell if all of the cluster could be looked at."""
         discovery = await discover(self._env.api, self._registry.get_selectors())
         self._discovered = {resource.name for resource in discovery.resources}
-        self._warn(discovery)
+        self._warn(discovery, group)
         plan = self._registry.plan([resource for resource in discovery.resources if _is_watchable(resource)])
         outdated = {resource for resource, watcher in self._watchers.items() if watcher.handlers != plan.get(resource)}
         for resource in outdated:
@@ -198,7 +204,7 @@ class Observer:
         for watcher in self._watchers.values():
             watcher.pause() if self._env.pause.is_on else watcher.resume()
 
-    def _warn(self, discovery: Discovery) -> None:
+    def _warn(self, discovery: Discovery, group: asyncio.TaskGroup) -> None:
         unavailable = frozenset(discovery.unavailable)
         if unavailable - self._unavailable:
             details = "; ".join(f"{name} ({error})" for name, error in discovery.unavailable.items())
@@ -209,14 +215,26 @@ class Observer:
         for selector, found in self._registry.get_ambiguities(discovery.resources).items():
             names = ", ".join(sorted(map(repr, found)))
             self._warn_once(f"{selector} is ambiguous, so it is not served: it can be any of {names}. Add a group.")
-        for selector in self._registry.get_unmatched(discovery.resources):
-            self._warn_once(f"No resource is found for {selector}. It will be served as soon as it appears.")
+        unmatched = [item for item in self._registry.get_unmatched(discovery.resources) if item not in self._unmatched]
+        if unmatched:
+            self._unmatched.update(unmatched)
+            group.create_task(self._warn_of_unmatched(unmatched), name="search of similar resources")
         unwatchable = [resource for resource in discovery.resources if not _is_watchable(resource)]
         for handler in self._registry.resources if unwatchable else ():
             if handler.selector is not None and handler.selector.is_specific:
                 for resource in handler.selector.select(unwatchable):
                     verbs = ", ".join(sorted(resource.verbs))
                     self._warn_once(f"{resource!r} cannot be served: its API cannot list & watch, only {verbs}.")
+
+    async def _warn_of_unmatched(self, selectors: Iterable[Selector]) -> None:
+        """Say what is not there, and what is: in other groups, too, though they are not needed for anything else."""
+        resources: Collection[Resource] = ()
+        with contextlib.suppress(APIError, APINetworkError, TimeoutError):  # then, there is nothing to suggest
+            async with asyncio.timeout(_SUGGESTING_TIMEOUT):
+                resources = (await discover(self._env.api, [Selector(EVERYTHING)])).resources
+        for selector in selectors:
+            parts = [f"No resource is found for {selector}.", suggest(selector, resources)]
+            logger.warning(" ".join([*filter(None, parts), "It will be served as soon as it appears."]))
 
     def _warn_once(self, message: str) -> None:
         if message not in self._warned:

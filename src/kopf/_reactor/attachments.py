@@ -69,7 +69,7 @@ class Attachments:
             if self.is_deleted:
                 self._background.stop_all_of(self._obj.head.uid, DaemonStoppingReason.RESOURCE_DELETED)
             else:
-                self._background.match(cause, spawning, initial=cause.initial)
+                self._background.match(cause, spawning)
 
     def get_change(self, accompanying: Iterable[ChangingHandler | SpawningHandler]) -> FinalizerChange | None:
         """What to do with the finalizer on an object that is not being deleted."""

@@ -17,13 +17,18 @@ from typing import Any
 
 from kopf._client.errors import APIError, APINetworkError, APIServerError, APITooManyRequestsError
 from kopf._client.patching import PatchConflict, patch_object
-from kopf._handlers.causes import Kwargs, ResourceCause
+from kopf._handlers.causes import ResourceCause
 from kopf._handlers.context import executing
-from kopf._handlers.handlers import SpawningHandler, TimerHandler
+from kopf._handlers.handlers import SpawningHandler
 from kopf._handlers.invocation import invoke
 from kopf._handlers.outcomes import Attempt, Outcome, deliver_result, execute_once
 from kopf._reactor.environment import Environment
-from kopf._reactor.stopping import AsyncDaemonStopperChecker, DaemonStopper, DaemonStoppingReason
+from kopf._reactor.stopping import (
+    AsyncDaemonStopperChecker,
+    DaemonStopper,
+    DaemonStoppingReason,
+    SyncDaemonStopperChecker,
+)
 from kopf._settings.logs import ObjectLogger
 from kopf._settings.settings import iter_delays
 from kopf._values.bodies import Body
@@ -125,11 +130,6 @@ class BackgroundRun(abc.ABC):
         reason = self.stopper.reason
         return not self.is_running and reason is not None and bool(reason & _PASSING_REASONS)
 
-    @property
-    def is_paused(self) -> bool:
-        """Whether it has exited, or is about to exit, because the operator was paused."""
-        return self.stopper.reason is not None and DaemonStoppingReason.OPERATOR_PAUSING in self.stopper.reason
-
     @abc.abstractmethod
     def start(self, delay: float) -> None:
         """Begin in so many seconds."""
@@ -145,10 +145,6 @@ class BackgroundRun(abc.ABC):
     def cancel(self) -> Collection[asyncio.Task[None]]:
         """Cancel whatever is left of it, as the operator itself cannot wait any longer; give what was cancelled."""
 
-    def _make_kwargs(self) -> Kwargs:
-        """The specific kwargs of this kind of handlers."""
-        return {}
-
     async def _attempt(self) -> Outcome:
         """Call the function once, and bring its patch & result to the object."""
         companion, env = self._companion, self._companion.env
@@ -157,11 +153,12 @@ class BackgroundRun(abc.ABC):
         attempt = Attempt(retry=self._retries, started=self._started, runtime=now - self._started)
         patch = Patch(body=companion.body)
         cause = self._make_cause(patch)
+        checker = AsyncDaemonStopperChecker if self._handler.is_async else SyncDaemonStopperChecker
         kwargs = {
             "retry": attempt.retry,
             "started": attempt.started,
             "runtime": attempt.runtime,
-            **self._make_kwargs(),
+            "stopped": checker(self.stopper),
             **cause.kwargs_for(self._handler),
         }
 
@@ -253,7 +250,6 @@ class Background:
         self._companions: dict[str, Companion] = {}
         self._leaving: set[Companion] = set()
         self._orphans: set[asyncio.Task[None]] = set()
-        self._startup = StartupSpread()
         self._exits = asyncio.Event()
 
     def refresh(self, obj: KubeObject) -> None:
@@ -273,7 +269,7 @@ class Background:
         companion = self._companions.get(uid)
         return companion is not None and companion.is_running
 
-    def match(self, cause: ResourceCause, handlers: Sequence[SpawningHandler], *, initial: bool) -> None:
+    def match(self, cause: ResourceCause, handlers: Sequence[SpawningHandler]) -> None:
         """Start those of the matching handlers that were not started yet; stop those that do not match anymore."""
         obj = cause.body.object
         companion = self._companions.get(obj.head.uid)
@@ -290,17 +286,9 @@ class Background:
         for handler in handlers:
             previous = companion.runs.get(handler.id)
             if previous is None or previous.is_to_be_restarted:
-                is_spread = initial or (previous is not None and previous.is_paused)
-                delay = self._get_delay(handler, cause, initial=is_spread)  # it is the users' code, and can fail
+                delay = _get_delay(handler, cause)  # it is the users' code, and can fail
                 run = companion.runs[handler.id] = self._make_run(companion, handler)
                 run.start(delay)
-
-    def _get_delay(self, handler: SpawningHandler, cause: ResourceCause, *, initial: bool) -> float:
-        if callable(handler.initial_delay):
-            return float(handler.initial_delay(**cause.kwargs_for(handler)) or 0)
-        if handler.initial_delay is not None:
-            return handler.initial_delay
-        return self._startup.get_delay(handler) if initial else 0.0
 
     def stop_all_of(self, uid: str, reason: DaemonStoppingReason) -> None:
         """Stop all that accompanies the object."""
@@ -315,7 +303,6 @@ class Background:
 
     def resume(self) -> None:
         """Look at all those objects again: what was stopped by the pause, is to be started anew."""
-        self._startup = StartupSpread()
         for companion in [*self._companions.values()]:
             self._on_exit(companion.body.object)
 
@@ -359,26 +346,10 @@ class Background:
             await asyncio.wait(tasks, timeout=_CANCELLATION_TIMEOUT)
 
 
-class StartupSpread:
-    """
-    Spreads the first runs of the timers after a restart over some time, so that they do not come at one instant.
-
-    The first ones come at once; the others at a limited rate, but not later than in the interval of the timer.
-    """
-
-    BURST = 50
-    RATE = 50.0
-    """How many timers per second are started."""
-
-    def __init__(self) -> None:
-        self._counts: dict[str, int] = {}
-
-    def get_delay(self, handler: SpawningHandler) -> float:
-        """Decide when the next timer of this handler begins (seconds from now)."""
-        if not isinstance(handler, TimerHandler) or not handler.interval:
-            return 0.0
-        count = self._counts[handler.id] = self._counts.get(handler.id, 0) + 1
-        return (max(0, count - self.BURST) / self.RATE) % handler.interval
+def _get_delay(handler: SpawningHandler, cause: ResourceCause) -> float:
+    if callable(handler.initial_delay):
+        return float(handler.initial_delay(**cause.kwargs_for(handler)) or 0)
+    return handler.initial_delay or 0.0
 
 
 def _stop(runs: Iterable[BackgroundRun], reason: DaemonStoppingReason) -> None:

@@ -11,10 +11,9 @@ import asyncio
 import warnings
 from collections.abc import Collection
 
-from kopf._handlers.causes import Kwargs
 from kopf._handlers.handlers import DaemonHandler
 from kopf._reactor.background import BackgroundRun, Companion
-from kopf._reactor.stopping import AsyncDaemonStopperChecker, DaemonStoppingReason, SyncDaemonStopperChecker
+from kopf._reactor.stopping import AsyncDaemonStopperChecker, DaemonStoppingReason
 
 
 class DaemonRun(BackgroundRun):
@@ -36,10 +35,6 @@ class DaemonRun(BackgroundRun):
         self.stopper.set(reason)
         if not already:
             self._guard = asyncio.create_task(self._see_off(), name=f"stopping of {self._daemon}")
-
-    def _make_kwargs(self) -> Kwargs:
-        checker = AsyncDaemonStopperChecker if self._daemon.is_async else SyncDaemonStopperChecker
-        return {"stopped": checker(self.stopper)}
 
     async def _run(self, delay: float) -> None:
         """Call the function, again and again if it fails temporarily, unless it is asked to stop meanwhile."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Hashable, ItemsView, Iterable,
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kopf._client.watch_machine import LISTED, WatchEvent
-from kopf._handlers.causes import Kwargs, ResourceCause
+from kopf._handlers.causes import ResourceCause
 from kopf._handlers.errors import ErrorsMode
 from kopf._handlers.filters import matches_field, matches_object
 from kopf._handlers.handlers import IndexingHandler
@@ -198,16 +198,6 @@ class Gate:
         self._listeners.append(listener)
 
 
-@dataclasses.dataclass(kw_only=True)
-class IndexingCause(ResourceCause):
-    """An object is to be indexed."""
-
-    def _make_kwargs(self) -> Kwargs:
-        kwargs = super()._make_kwargs()
-        del kwargs["patch"]  # the indexing functions only look at the objects
-        return kwargs
-
-
 class Indexers:
     """
     All indices of an operator, by the ids of their handlers.
@@ -250,7 +240,7 @@ class Indexers:
         obj: KubeObject,
     ) -> None:
         body = Body(obj)
-        cause = IndexingCause(
+        cause = ResourceCause(
             logger=LocalObjectLogger(body=body, settings=env.settings),
             memo=env.memos.borrow(obj.head.uid),
             indices=env.indices,
@@ -277,11 +267,11 @@ class Indexers:
         env.memos.give_back(obj.head.uid)
 
 
-def _matches(handler: IndexingHandler, cause: IndexingCause) -> bool:
+def _matches(handler: IndexingHandler, cause: ResourceCause) -> bool:
     return matches_object(handler, cause) and matches_field(handler, cause)
 
 
-async def _call(handler: IndexingHandler, cause: IndexingCause, attempt: Attempt, default_backoff: float) -> Outcome:
+async def _call(handler: IndexingHandler, cause: ResourceCause, attempt: Attempt, default_backoff: float) -> Outcome:
     """Call the function in place, even if it is synchronous: a thread would cost more than the function itself."""
     kwargs = {
         "retry": attempt.retry,

@@ -11,6 +11,7 @@ from kopf._handlers.context import SubhandlingContext, current_subhandling
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._handlers.registry import OperatorRegistry
+from kopf._handlers.signatures import check_handlers
 from kopf._reactor.selection import select_accompanying, select_called
 from kopf._values.ids import HandlerId, get_callable_id
 
@@ -53,10 +54,12 @@ async def execute(
 
 def _make_handlers(fns: Fns, context: SubhandlingContext) -> Sequence[ChangingHandler]:
     named = fns.items() if isinstance(fns, Mapping) else ((get_callable_id(fn), fn) for fn in fns)
-    return [
+    handlers = [
         ChangingHandler(id=_make_id(context, name), fn=fn, selector=None, reason=None)
         for name, fn in named
     ]
+    check_handlers(handlers, context.cause.indices)
+    return handlers
 
 
 def _select_handlers(

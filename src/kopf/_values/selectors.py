@@ -70,8 +70,10 @@ class Selector:
         self._agree("version", version, version_of_name, self.version)
         if name is None or isinstance(name, str | Marker):
             object.__setattr__(self, "any_name", self.any_name if name is None else name)
-        else:
+        elif callable(name):
             object.__setattr__(self, "fn", name)
+        else:
+            raise TypeError(f"A resource is named by a string, kopf.EVERYTHING, or a function, got {name!r}.")
         self._check_names()
 
     def _agree(self, field: str, *values: str | None) -> None:

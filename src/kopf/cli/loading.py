@@ -21,7 +21,7 @@ from collections.abc import Iterable
 
 import click
 
-from kopf import on
+from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.registry import get_default_registry
 from kopf._settings.tracebacks import is_framework
 
@@ -140,7 +140,14 @@ def _suggest_files(path: str) -> str:
     return f"Did you mean {os.path.join(folder, guesses[0])!r}?" if guesses else ""
 
 
+def explain_declarations(exc: DeclarationError) -> str:
+    """Say what is wrong with the handlers; the places are in the problems."""
+    return "\n  ".join(["Some handlers are declared so that they cannot work:", *exc.problems])
+
+
 def _explain(exc: Exception, what: str) -> LoadingError:
+    if isinstance(exc, DeclarationError):
+        return LoadingError(f"Cannot load {what!r}. {explain_declarations(exc)}")
     if isinstance(exc, SyntaxError):
         details = "".join(traceback.format_exception_only(exc)).rstrip()
         return LoadingError(f"Cannot load {what!r}: there is a syntax error.\n{details}")
@@ -153,15 +160,4 @@ def _format_users_traceback(exc: Exception) -> list[str]:
     tb: types.TracebackType | None = exc.__traceback__
     while tb is not None and is_framework(tb.tb_frame.f_code.co_filename):
         tb = tb.tb_next
-    summary = traceback.TracebackException(type(exc), exc, tb)
-    if isinstance(exc, TypeError):
-        _end_at_decorator(summary.stack)
-    return list(summary.format())
-
-
-def _end_at_decorator(stack: traceback.StackSummary) -> None:
-    """If a decorator has refused its arguments, how exactly it came to that is of no interest."""
-    for index, frame in enumerate(stack):
-        if frame.filename == on.__file__:
-            del stack[index:]
-            return
+    return traceback.format_exception(type(exc), exc, tb)

@@ -13,6 +13,7 @@ import click
 
 from kopf._client.credentials import LoginError
 from kopf._client.errors import APIError, APINetworkError
+from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.registry import get_default_registry
 from kopf._operator.embedding import operator
 from kopf._operator.health_server import HealthServerError, parse_endpoint
@@ -21,7 +22,7 @@ from kopf._operator.webhooks import MissingWebhookServerError
 from kopf._operator.webhooks_publishing import WebhookConfigurationError
 from kopf._reactor.activities import ActivityError
 from kopf._settings.logs import revive_loggers
-from kopf.cli.loading import LoadingError, list_sources, load
+from kopf.cli.loading import LoadingError, explain_declarations, list_sources, load
 from kopf.cli.options import DEBUG_KEY, CLIControls, logging_options
 
 logger = logging.getLogger("kopf.cli")
@@ -158,6 +159,8 @@ def _run(loop: asyncio.AbstractEventLoop | None, debug: bool, coro: Coroutine[An
             loop.run_until_complete(coro)
         else:
             _run_in_own_loop(coro, debug)
+    except DeclarationError as e:
+        raise LoadingError(explain_declarations(e)) from e
     except APINetworkError as e:
         logger.critical(
             "The operator cannot go on: the cluster cannot be reached: %s. Check that it runs, and that the right one "

@@ -1,0 +1,71 @@
+"""
+Declarations that cannot work: the error for them, and where in the users' code they are.
+
+They are refused before anything runs, as otherwise they would fail for every object, possibly much later.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+from kopf._settings.tracebacks import is_framework
+
+
+class DeclarationError(TypeError, ValueError):
+    """
+    Handlers are declared so that they can never work; the message says where and why, one line for each problem.
+
+    It is also a :class:`TypeError` and a :class:`ValueError`, as it can be either of them in essence.
+    """
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__(*problems)
+        self.problems: Sequence[str] = problems
+
+    def __str__(self) -> str:
+        return "\n".join(self.problems)
+
+    @classmethod
+    def at_caller(cls, problem: str) -> Self:
+        """Make an error in the line of the users' code that is being executed now."""
+        return cls(put_place(find_caller_place(), problem))
+
+
+def put_place(place: str | None, problem: str) -> str:
+    """Begin the problem with its place, if that is known."""
+    return f"{place}: {problem}" if place else problem
+
+
+def find_caller_place() -> str | None:
+    """Find the line that has called the framework, e.g. ``handlers.py:5``."""
+    frame = sys._getframe()
+    while is_framework(frame.f_code.co_filename):
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return _format_place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def find_function_place(fn: Callable[..., Any]) -> str | None:
+    """Find where the function begins (a partial, a method, a callable instance); of builtins, it is unknown."""
+    code = getattr(get_function(fn), "__code__", None)
+    return _format_place(code.co_filename, code.co_firstlineno) if code is not None else None
+
+
+def get_function(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Get the function behind a partial, a method, a callable instance; what it wraps is another function."""
+    while isinstance(fn, functools.partial):
+        fn = fn.func
+    if not hasattr(fn, "__code__") and not isinstance(fn, type) and hasattr(type(fn).__call__, "__code__"):
+        fn = type(fn).__call__
+    inner: Callable[..., Any] = getattr(fn, "__func__", fn)
+    return inner
+
+
+def _format_place(filename: str, line: int) -> str:
+    path = os.path.relpath(filename) if filename.startswith(os.getcwd() + os.sep) else filename
+    return f"{path}:{line}"

@@ -1,0 +1,157 @@
+"""
+Signatures: whether the functions of the handlers accept what they will be called with.
+
+Handlers and their callbacks get everything as keyword arguments, and more of these can come in the future. So a
+function that requires something else, or that does not accept the rest by ``**_``, fails in each call. It is refused
+before anything runs; not in the decorators, as any index, even one declared later, is an argument, too.
+
+Only that is judged which is called, not what it wraps: a user's decorator can add or hold back any arguments. What
+has no signature, or claims to have another one (``__signature__``), is given the benefit of the doubt.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+from kopf._handlers.declarations import DeclarationError, find_function_place, get_function, put_place
+from kopf._handlers.handlers import (
+    ActivityHandler,
+    DaemonHandler,
+    Handler,
+    IndexingHandler,
+    ResourceHandler,
+    SpawningHandler,
+    TimerHandler,
+    WatchingHandler,
+    WebhookHandler,
+)
+from kopf._handlers.registry import OperatorRegistry
+
+Fn = Callable[..., object]
+
+_COMMON = frozenset({"logger", "memo", "param"})
+_RETRYING = frozenset({"retry", "started", "runtime"})
+_ACTIVITY = _COMMON | {"activity", "settings"}
+_OBJECT = _COMMON | {
+    "resource", "patch", "body", "spec", "meta", "status", "uid", "name", "namespace", "labels", "annotations",
+}
+_CHANGE = _OBJECT | {"reason", "old", "new", "diff"}
+_REVIEW = _OBJECT | {
+    "operation", "subresource", "dryrun", "userinfo", "headers", "sslpeer", "warnings", "old", "new", "diff",
+}
+
+
+def check_registry(registry: OperatorRegistry) -> None:
+    """
+    Check the functions of all handlers, and their callbacks.
+
+    Raises :class:`DeclarationError` with all that cannot work.
+    """
+    indices = {handler.id for handler in registry.get_indexing()}
+    check_handlers((*registry.activities, *registry.resources, *registry.webhooks), indices)
+
+
+def check_handlers(handlers: Iterable[Handler], indices: Collection[str]) -> None:
+    """
+    Check the functions of these handlers, and their callbacks, with the indices by these names.
+
+    Raises :class:`DeclarationError` with all that cannot work.
+    """
+    problems = dict.fromkeys(problem for handler in handlers for problem in _find_problems(handler, indices))
+    if problems:
+        raise DeclarationError(*problems)
+
+
+def get_kwargs(handler: Handler, indices: Collection[str]) -> frozenset[str]:
+    """Tell the names of the arguments that the handler gets."""
+    return _get_kind(handler)[1].union(_RETRYING, indices)
+
+
+def get_callbacks_kwargs(handler: ResourceHandler, indices: Collection[str]) -> frozenset[str]:
+    """Tell the names of the arguments that the callbacks of the handler get: the attempts are not known there yet."""
+    return (_CHANGE if isinstance(handler, SpawningHandler) else _get_kind(handler)[1]).union(indices)
+
+
+def _get_kind(handler: Handler) -> tuple[str, frozenset[str]]:
+    """Tell what the handlers of this kind are called, and what they get, besides the arguments of retrying."""
+    match handler:
+        case ActivityHandler():
+            return "handlers of activities", _ACTIVITY
+        case WatchingHandler():
+            return "handlers of raw events", _OBJECT | {"event", "type"}
+        case IndexingHandler():
+            return "indexing functions", _OBJECT
+        case DaemonHandler():
+            return "daemons", _OBJECT | {"stopped"}
+        case TimerHandler():
+            return "timers", _OBJECT | {"stopped"}
+        case WebhookHandler():
+            return "admission handlers", _REVIEW
+    return "handlers of changes", _CHANGE
+
+
+def _find_problems(handler: Handler, indices: Collection[str]) -> Iterator[str]:
+    yield from _judge(handler.fn, _get_kind(handler)[0], get_kwargs(handler, indices))
+    if isinstance(handler, ResourceHandler):
+        for option, fn, args in _list_callbacks(handler):
+            yield from _judge(fn, f"{option}= of {handler.id!r}", get_callbacks_kwargs(handler, indices), args)
+
+
+def _list_callbacks(handler: ResourceHandler) -> Iterator[tuple[str, Fn, int]]:
+    """List the callbacks by the options they come from, with the number of their positional arguments."""
+    if handler.when is not None:
+        yield "when", handler.when, 0
+    for option in ("labels", "annotations"):
+        yield from ((option, fn, 1) for fn in (getattr(handler, option) or {}).values() if callable(fn))
+    for option in ("value", "old", "new"):
+        if callable(fn := getattr(handler, option, None)):
+            yield option, fn, 1
+    if callable(fn := getattr(handler, "initial_delay", None)):
+        yield "initial_delay", fn, 0
+
+
+def _judge(fn: Fn, whose: str, names: frozenset[str], args: int = 0) -> Iterator[str]:
+    """Say what is wrong if the function cannot be called with so many positional and these keyword arguments."""
+    signature = _get_signature(fn)
+    problem = _find_problem(signature, whose, names, args) if signature is not None else None
+    if problem is not None:
+        yield put_place(find_function_place(fn), f"{get_function(fn).__qualname__}() {problem}")
+
+
+def _find_problem(signature: inspect.Signature, whose: str, names: frozenset[str], args: int) -> str | None:
+    parameters = list(signature.parameters.values())
+    positional = [item for item in parameters if item.kind in _POSITIONAL]
+    named = [item for item in parameters if item.kind in _NAMED and item not in positional[:args]]
+    kinds = {item.kind for item in parameters}
+    if len(positional) < args and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        return f"does not take the value as its first argument for {whose}: add one, e.g. 'value'."
+    for item in positional[:args]:
+        if item.name in names and item.kind is item.POSITIONAL_OR_KEYWORD:
+            return f"gets the value for {whose} as its first argument, which cannot be named {item.name!r}: rename it."
+    for item in positional[args:]:
+        if item.default is item.empty and item.kind is item.POSITIONAL_ONLY:
+            return f"requires {item.name!r} to be positional, but it is called by keywords for {whose}. Remove the '/'."
+    for item in named:
+        if item.default is item.empty and item.name not in names:
+            guesses = difflib.get_close_matches(item.name, names - {other.name for other in named})
+            hint = f"Did you mean {guesses[0]!r}?" if guesses else "Remove it, or give it a default value."
+            return f"requires {item.name!r}, but there is no such argument for {whose}. {hint}"
+    if inspect.Parameter.VAR_KEYWORD not in kinds and names - {item.name for item in named}:
+        return f"does not accept all arguments for {whose}, present and future: add '**_' to its parameters."
+    return None
+
+
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _get_signature(fn: Fn) -> inspect.Signature | None:
+    function = get_function(fn)
+    if not inspect.isfunction(function) or hasattr(function, "__signature__"):
+        return None
+    try:
+        return inspect.signature(function if isinstance(fn, staticmethod) else fn, follow_wrapped=False)
+    except (TypeError, ValueError):  # something that calls the function in its own way
+        return None
