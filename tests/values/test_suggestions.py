@@ -60,7 +60,7 @@ def test_other_groups_and_versions(args: tuple[str, ...], expected: str) -> None
     Selector("kopf.dev", EVERYTHING),
     Selector(category="al"),
     Selector(lambda resource: False),
-], ids=str)
+], ids=["name", "everything", "category", "function"])
 def test_nothing_to_suggest(selector: Selector) -> None:
     assert suggest(selector, RESOURCES) is None
 
