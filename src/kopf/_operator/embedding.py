@@ -8,14 +8,15 @@ on; the signals that the application handles by itself, remain with the applicat
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+import contextlib
+from collections.abc import Collection, Iterator
 from typing import Any, TypedDict, Unpack
 
 from kopf._client.vault import Vault
 from kopf._handlers.lifecycles import LifeCycleFn, get_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry, get_default_registry
 from kopf._handlers.signatures import check_registry
-from kopf._operator.flags import Flag, wait_flag
+from kopf._operator.flags import Flag, release_flag, wait_flag
 from kopf._operator.running import Operator
 from kopf._operator.scopes import NamespacePattern, check
 from kopf._operator.signals import stopping_by_signals
@@ -67,8 +68,10 @@ async def operator(
     Run an operator in the current event loop until it is stopped.
 
     It is stopped by the ``stop_flag``, by cancelling the task, or, in the main thread, by SIGINT or SIGTERM; the second
-    signal ends the whole process at once. ``ready_flag`` is raised when the operator begins to watch. Flags can be
-    events or futures of either asyncio or threads.
+    signal ends the whole process at once. ``ready_flag`` is raised when the operator begins to watch, or, if there is
+    no access to the cluster, 5 seconds after the startup handlers. If the operator ends earlier than that, events are
+    raised, too, and futures get the error, or are cancelled if there is none: nobody has to wait forever.
+    Flags can be events or futures of either asyncio or threads.
 
     ``liveness_endpoint`` is where to serve the health: ``http://host:port/path``; by default, it is not served.
 
@@ -85,32 +88,47 @@ async def operator(
     make no sense; :class:`LoginError` if the cluster refuses
     the operator; :class:`ActivityError` if a startup handler fails; and other errors that make it impossible to go on.
     """
-    registry = registry if registry is not None else get_default_registry()
-    check_registry(registry)
-    settings = settings if settings is not None else OperatorSettings()
-    if standalone is not None:
-        settings.peering.standalone = standalone
-    if priority is not None:
-        settings.peering.priority = priority
-    if peering_name is not None:
-        settings.peering.name = peering_name
-        settings.peering.mandatory = True
-    patterns = check([*namespaces, *([] if namespace is None else [namespace])])
-    if patterns and clusterwide:
-        raise ValueError("The operator can be either cluster-wide or restricted to namespaces, not both.")
-    settings.peering.clusterwide = not patterns
-    running = Operator(
-        registry=registry,
-        settings=settings,
-        lifecycle=lifecycle if lifecycle is not None else get_default_lifecycle(),
-        namespaces=patterns,
-        identity=identity if identity is not None else make_identity(),
-        vault=vault,
-        memo=memo if memo is not None else Memo(),
-        ready_flag=ready_flag,
-        liveness_endpoint=liveness_endpoint,
-    )
-    await _run_until_stopped(running, stop_flag, settings)
+    with _releasing(ready_flag):
+        registry = registry if registry is not None else get_default_registry()
+        check_registry(registry)
+        settings = settings if settings is not None else OperatorSettings()
+        if standalone is not None:
+            settings.peering.standalone = standalone
+        if priority is not None:
+            settings.peering.priority = priority
+        if peering_name is not None:
+            settings.peering.name = peering_name
+            settings.peering.mandatory = True
+        patterns = check([*namespaces, *([] if namespace is None else [namespace])])
+        if patterns and clusterwide:
+            raise ValueError("The operator can be either cluster-wide or restricted to namespaces, not both.")
+        settings.peering.clusterwide = not patterns
+        running = Operator(
+            registry=registry,
+            settings=settings,
+            lifecycle=lifecycle if lifecycle is not None else get_default_lifecycle(),
+            namespaces=patterns,
+            identity=identity if identity is not None else make_identity(),
+            vault=vault,
+            memo=memo if memo is not None else Memo(),
+            ready_flag=ready_flag,
+            liveness_endpoint=liveness_endpoint,
+        )
+        await _run_until_stopped(running, stop_flag, settings)
+
+
+@contextlib.contextmanager
+def _releasing(flag: Flag | None) -> Iterator[None]:
+    """When the operator ends, let go those who still wait for it to be ready."""
+    error: BaseException | None = None
+    try:
+        yield
+    except BaseException as e:
+        error = e
+        raise
+    finally:
+        if flag is not None:
+            release_flag(flag, error)
 
 
 async def _run_until_stopped(running: Operator, stop_flag: Flag | None, settings: OperatorSettings) -> None:
@@ -123,8 +141,9 @@ async def _run_until_stopped(running: Operator, stop_flag: Flag | None, settings
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await cancel(tasks)
-    if not tasks[0].cancelled():
-        tasks[0].result()
+    for task in tasks:
+        if not task.cancelled():
+            task.result()
 
 
 def run(*, loop: asyncio.AbstractEventLoop | None = None, **kwargs: Unpack[OperatorOptions]) -> None:
@@ -145,7 +164,10 @@ async def spawn_tasks(**kwargs: Unpack[OperatorOptions]) -> Collection[asyncio.T
 
     See :func:`operator` for the arguments.
     """
-    return [asyncio.create_task(operator(**kwargs), name="operator")]
+    task = asyncio.create_task(operator(**kwargs), name="operator")
+    if (ready_flag := kwargs.get("ready_flag")) is not None:
+        task.add_done_callback(lambda _: release_flag(ready_flag, None))  # if it is cancelled before it begins
+    return [task]
 
 
 async def run_tasks(

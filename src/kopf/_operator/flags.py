@@ -13,19 +13,30 @@ _POLLING_INTERVAL = 0.05
 """Flags of other threads are checked that often (seconds): waiting for them would block a whole thread."""
 
 
-async def wait_flag(flag: Flag) -> Any:
-    """Wait until the flag is raised; get the value of it if it has one."""
+async def wait_flag(flag: Flag) -> None:
+    """
+    Wait until the flag is raised; for the futures, whatever the outcome is.
+
+    Nothing is left behind in the flags when it is cancelled: the flags of threads can outlive the event loop.
+
+    Raises :class:`RuntimeError` or :class:`ValueError` if the flag belongs to another event loop.
+    """
     match flag:
         case asyncio.Event():
-            return await flag.wait()
+            await flag.wait()
         case threading.Event():
             while not flag.is_set():  # noqa: ASYNC110  # it is not an event of asyncio
                 await asyncio.sleep(_POLLING_INTERVAL)
-            return True
         case concurrent.futures.Future():
-            return await asyncio.shield(asyncio.wrap_future(flag))
+            while not flag.done():  # noqa: ASYNC110  # it is not a future of asyncio
+                await asyncio.sleep(_POLLING_INTERVAL)
         case _:
-            return await asyncio.shield(flag)
+            if flag.get_loop() is not asyncio.get_running_loop():
+                raise ValueError(
+                    "The stop flag belongs to another event loop than that of the operator. Make it in the same one, "
+                    "or use threading.Event() or concurrent.futures.Future()."
+                )
+            await asyncio.wait([flag])
 
 
 def raise_flag(flag: Flag) -> None:
@@ -35,3 +46,20 @@ def raise_flag(flag: Flag) -> None:
             flag.set()
         case _ if not flag.done():
             flag.set_result(None)
+
+
+def release_flag(flag: Flag, error: BaseException | None) -> None:
+    """
+    Let go those who wait for the flag, if it is not raised yet: there will be nothing to wait for.
+
+    Futures get the error; or are cancelled if there is none. Events have no place for that, so they are just raised.
+    """
+    match flag:
+        case asyncio.Event() | threading.Event():
+            flag.set()
+        case _ if not flag.done():
+            if isinstance(error, Exception):
+                flag.set_exception(error)
+                flag.exception()  # it is raised by the operator anyway, so it is not lost if nobody waits
+            else:
+                flag.cancel()

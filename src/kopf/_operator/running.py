@@ -8,6 +8,7 @@ have logged is posted; then, the cleanup handlers run; and the connections, whic
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -48,6 +49,11 @@ from kopf._values.reasons import Activity
 logger = logging.getLogger(__name__)
 
 _COMPARABLE_VERSIONS_SINCE = (1, 35)
+_READY_TIMEOUT = 5.0
+"""
+How long after the startup handlers the operator is said to be ready anyway, in seconds. It tries to get access to the
+cluster for as long as that takes, and can be stopped; but not by those who wait until it is ready, as some do.
+"""
 _FLUSH_TIMEOUT = 2.0
 """How long the posting of the last events may hold the exit, in seconds."""
 
@@ -88,10 +94,18 @@ class Operator:
         """Live until cancelled. Raises whatever makes it impossible to go on."""
         clock = Clock()
         poster = EventPoster(self._api, self._settings)
-        with posting(poster), offering(self._api), Watchdog(self._settings.health) as watchdog:
+        with (
+            posting(poster),
+            offering(self._api),
+            Watchdog(self._settings.health) as watchdog,
+            contextlib.ExitStack() as stack,
+        ):
             try:
                 await self._run_activity(Activity.STARTUP)
                 check_admission(self._registry, self._settings.admission)
+                if self._ready_flag is not None:
+                    giving_up = asyncio.get_running_loop().call_later(_READY_TIMEOUT, raise_flag, self._ready_flag)
+                    stack.callback(giving_up.cancel)
                 async with self._serve_health(watchdog):
                     await self._work(poster, clock)
             finally:
