@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import ctypes
 import json
 import os
 import pathlib
@@ -252,6 +253,35 @@ def test_fast_event_loops_are_used_if_installed(
         "    logger.info(f'It is {type(asyncio.get_running_loop()).__module__}.')\n")
     with start("run", "handlers.py", kubeconfig=cluster.kubeconfig) as process:
         process.wait_for("It is uvloop.")
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="it is about the allocator of glibc")
+@pytest.mark.parametrize(("env", "outcome"), [({}, "True"), ({"MALLOC_MMAP_THRESHOLD_": "1048576"}, "False")])
+def test_big_blocks_are_given_back_when_freed_unless_the_user_has_decided(
+        start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path, env: dict[str, str], outcome: str,
+) -> None:
+    """By default, glibc takes them from the heap once the first one of the size is freed, and the heap only grows."""
+    (tmp_path / "handlers.py").write_text(textwrap.dedent("""
+        import ctypes, kopf
+
+        class Mallinfo(ctypes.Structure):
+            _fields_ = [(name, ctypes.c_int) for name in (
+                "arena", "ordblks", "smblks", "hblks", "hblkhd",
+                "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")]
+
+        mallinfo = ctypes.CDLL(None).mallinfo
+        mallinfo.restype = Mallinfo
+
+        @kopf.on.startup()
+        async def startup_fn(logger, **_):
+            first = bytearray(256 * 1024)
+            del first
+            before = mallinfo().hblks
+            second = bytearray(256 * 1024)
+            logger.info(f"They are from the system: {mallinfo().hblks == before + 1}.")
+    """))
+    with start("run", "handlers.py", kubeconfig=cluster.kubeconfig, **env) as process:
+        process.wait_for(f"They are from the system: {outcome}.")
 
 
 def test_controls_for_those_who_call_it_from_python(

@@ -1,15 +1,10 @@
 """The operator that is soaked: every kind of handler, and marks on the objects of what was handled."""
 from __future__ import annotations
 
-import asyncio
-import ctypes
-import gc
 import os
 import pathlib
 import random
 from typing import Any
-
-import psutil
 
 import kopf
 
@@ -18,35 +13,13 @@ PACE = float(os.environ["SOAK_PACE"])
 """How much slower than in the shortest run everything is, e.g. how often objects are changed, or tokens expire."""
 
 
-_measuring: set[asyncio.Task[None]] = set()
-
-
 @kopf.on.startup()
 async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
     pathlib.Path(f"{os.getpid()}.started").touch()
-    _measuring.add(asyncio.create_task(measure()))
     settings.watching.inactivity_timeout = 3 * PACE
     settings.watching.reconnect_backoff = 0.1
     settings.peering.lifetime = 6
     settings.networking.error_backoffs = [0.1, 0.2, 0.5, 1, 1, 1, 2, 2, 2]
-
-
-async def measure() -> None:
-    """
-    Write down the memory (MiB) that is really in use: with no garbage, and with all that is free given back.
-
-    Otherwise, it is noise: the allocator keeps what was once needed at the busiest moment, in as many arenas as there
-    were threads, and with holes.
-    """
-    process = psutil.Process()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # it is only in glibc
-    with pathlib.Path(f"{os.getpid()}.memory").open("w", buffering=1) as file:
-        while True:
-            await asyncio.sleep(PACE / 2)
-            gc.collect()
-            if trim is not None:
-                trim(0)
-            file.write(f"{process.memory_info().rss / 2**20:.2f}\n")
 
 
 @kopf.on.create(GROUP, VERSION, PLURAL)
@@ -55,13 +28,6 @@ async def handle(spec: kopf.Spec, patch: kopf.Patch, **_: Any) -> None:
     if random.random() < 0.05:
         raise kopf.TemporaryError("Not now.", delay=0.2)
     patch.status["seen"] = spec["value"]
-
-
-@kopf.on.cleanup()
-async def stop_measuring(**_: Any) -> None:
-    for task in _measuring:
-        task.cancel()
-    await asyncio.wait(_measuring)
 
 
 @kopf.on.delete(GROUP, VERSION, PLURAL)

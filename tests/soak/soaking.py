@@ -131,11 +131,6 @@ class Operators:
             self._is_leaving = False
         await self._wait_until_started(self.senior)
 
-    def read_memory(self) -> list[float]:
-        """What the junior operator has measured so far, in MiB; see the handlers."""
-        lines = (self._folder / f"{self.junior.pid}.memory").read_text().splitlines(keepends=True)
-        return [float(line) for line in lines if line.endswith("\n")]
-
     async def _spawn(self, priority: int) -> asyncio.subprocess.Process:
         with self.log.open("ab") as log:
             return await asyncio.create_subprocess_exec(
@@ -286,7 +281,6 @@ async def soak(plan: Plan, folder: pathlib.Path) -> Report:
             objects = Objects(cluster, session, plan, report)
             trouble = Trouble(cluster, operators, plan, report)
             await _run_for(plan.duration, [objects.churn(), _observe(operators, report), *trouble.list_all()], cluster)
-            report.memory = operators.read_memory()
             await operators.restore_senior()
             await _settle(objects, report)
             if codes := [code for code in await operators.stop_gracefully() if code]:
@@ -315,6 +309,7 @@ async def _observe(operators: Operators, report: Report) -> None:
     process = psutil.Process(operators.junior.pid)
     while True:
         await asyncio.sleep(0.5)
+        report.memory.append(process.memory_info().rss / 2**20)
         report.files.append(process.num_fds())
 
 
@@ -340,7 +335,8 @@ def _check_growth(report: Report, *, spare_memory: float) -> None:
     """
     Compare the last quarter with the second one: by then, everything that is ever needed was needed.
 
-    Of the memory, the least counts: that is between the bursts of work, which need more for a moment.
+    Of the memory, the least counts: the bursts of work need more for a moment. It is the memory as the system sees it,
+    so neither garbage nor what the allocator keeps for itself may pile up.
     """
     _, before, _, after = (min(part) for part in split(report.memory, 4))
     if after > before + spare_memory:

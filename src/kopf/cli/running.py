@@ -23,6 +23,7 @@ from kopf._operator.webhooks_publishing import WebhookConfigurationError
 from kopf._reactor.activities import ActivityError
 from kopf._settings.logs import revive_loggers
 from kopf.cli.loading import LoadingError, explain_declarations, list_sources, load
+from kopf.cli.memory import give_back_freed_memory
 from kopf.cli.options import DEBUG_KEY, CLIControls, logging_options
 
 logger = logging.getLogger("kopf.cli")
@@ -178,6 +179,7 @@ def _run(loop: asyncio.AbstractEventLoop | None, debug: bool, coro: Coroutine[An
 
 def _run_in_own_loop(coro: Coroutine[Any, Any, None], debug: bool) -> None:
     """Run it in a new event loop, as :func:`asyncio.run` does, but do not wait forever for tasks that never end."""
+    give_back_freed_memory()
     runner = asyncio.Runner(loop_factory=_find_loop_factory(), debug=debug)
     try:
         runner.run(coro)
