@@ -239,6 +239,38 @@ async def test_timers_of_many_objects_begin_at_once_after_a_restart(
     assert pauses == pytest.approx([60] * len(pauses), abs=1)
 
 
+@pytest.mark.lagging(False)
+async def test_timers_of_many_objects_do_not_hold_the_others(
+        operator: Operator, registry: kopf.OperatorRegistry, sub: Objects, calls: Journal[Any],
+) -> None:
+    """While they begin, the changes of other objects are handled in between."""
+    ticks: Journal[float] = Journal()
+    tasks: list[asyncio.Task[Any]] = []
+
+    @kopf.timer("kopfexamples", registry=registry, interval=3600)
+    async def tick(**_: Any) -> None:
+        ticks.append(now())
+        if len(ticks) == 1:
+            tasks.append(asyncio.create_task(sub.merge({"spec": {"field": "new"}})))
+
+    @kopf.on.update("kopfstatusexamples", registry=registry)
+    async def update_fn(**_: Any) -> None:
+        calls.append(len(ticks))
+
+    await operator.start(watching=("kopfstatusexamples",))
+    await sub.create()
+    await sub.wait_handled()
+    await operator.stop()
+    for i in range(2000):
+        metadata = {"name": f"obj{i}", "namespace": "default", "finalizers": [FINALIZER]}
+        operator.cluster.apply({"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": metadata})
+    await operator.start(watching=("kopfstatusexamples",))
+    await ticks.wait_length(2000)
+    await asyncio.gather(*tasks)
+    assert len(calls) == 1
+    assert calls[0] < 1000
+
+
 async def test_timers_of_many_objects_can_be_spread_by_a_function(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:

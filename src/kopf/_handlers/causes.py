@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from kopf._handlers.handlers import Handler, ResourceHandler, WatchingHandler
+from kopf._handlers.handlers import Handler, ResourceHandler, SpawningHandler, WatchingHandler
 from kopf._settings.logs import Logger
 from kopf._settings.settings import OperatorSettings
 from kopf._values.bodies import Body, BodyEssence
@@ -127,6 +127,8 @@ class ChangingCause(ResourceCause):
         }
 
     def kwargs_for(self, handler: Handler) -> Kwargs:
+        if isinstance(handler, SpawningHandler):  # it is for the object, whether it is changed or not
+            return {"param": handler.param, **super()._make_kwargs(), **self.indices}
         kwargs = super().kwargs_for(handler)
         _narrow_to_field(kwargs, handler, self)
         return kwargs

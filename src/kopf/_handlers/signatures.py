@@ -71,7 +71,7 @@ def get_kwargs(handler: Handler, indices: Collection[str]) -> frozenset[str]:
 
 def get_callbacks_kwargs(handler: ResourceHandler, indices: Collection[str]) -> frozenset[str]:
     """Tell the names of the arguments that the callbacks of the handler get: the attempts are not known there yet."""
-    return (_CHANGE if isinstance(handler, SpawningHandler) else _get_kind(handler)[1]).union(indices)
+    return (_OBJECT if isinstance(handler, SpawningHandler) else _get_kind(handler)[1]).union(indices)
 
 
 def _get_kind(handler: Handler) -> tuple[str, frozenset[str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kopf._handlers.causes import ChangingCause
+from kopf._handlers.causes import ResourceCause
 from kopf._handlers.handlers import ChangingHandler, SpawningHandler
 from kopf._handlers.registry import HandlersOfResource
 from kopf._reactor.background import Background
@@ -63,7 +63,7 @@ class Attachments:
         """Whether any daemons or timers of the object are still running."""
         return self._background is not None and self._background.is_running(self._obj.head.uid)
 
-    def accompany(self, cause: ChangingCause, spawning: Sequence[SpawningHandler]) -> None:
+    def accompany(self, cause: ResourceCause, spawning: Sequence[SpawningHandler]) -> None:
         """Start & stop the daemons and timers of the object, so that only the matching ones run."""
         if self._background is not None:
             if self.is_deleted:

@@ -19,6 +19,7 @@ from kopf._client.patching import PatchConflict
 from kopf._client.watch_machine import LISTED, WatchEvent
 from kopf._handlers.handlers import DaemonHandler, SpawningHandler, TimerHandler
 from kopf._handlers.registry import HandlersOfResource
+from kopf._reactor.accompanying import accompany
 from kopf._reactor.background import Background, BackgroundRun, Companion
 from kopf._reactor.changing import HandlingCycle, HandlingFailure, Step
 from kopf._reactor.daemons import DaemonRun
@@ -296,6 +297,9 @@ class Dispatcher:
         unsaved, mailbox.unsaved = mailbox.unsaved, None
         progress, mailbox.progress = mailbox.progress, None
         mailbox.writes.start()
+        if self._background is not None and not self._handlers.changing:
+            await self._accompany(mailbox, obj, self._background)
+            return
         cycle = HandlingCycle(
             self._env,
             self._resource,
@@ -318,6 +322,16 @@ class Dispatcher:
             self._postpone(mailbox, obj, e)
         else:
             mailbox.baseline = None if step.resumed else cycle.baseline
+            self._continue(mailbox, obj, step)
+
+    async def _accompany(self, mailbox: Mailbox, obj: KubeObject, background: Background) -> None:
+        try:
+            step = await accompany(
+                self._env, self._resource, self._handlers, obj, background=background, shadows=self._shadows
+            )
+        except Exception as e:
+            self._postpone(mailbox, obj, e)
+        else:
             self._continue(mailbox, obj, step)
 
     def _continue(self, mailbox: Mailbox, obj: KubeObject, step: Step) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kopf._handlers.causes import ChangingCause
+from kopf._handlers.causes import ChangingCause, ResourceCause
 from kopf._handlers.filters import matches_change, matches_field, matches_object
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, SpawningHandler
 from kopf._handlers.registry import deduplicate
@@ -21,7 +21,7 @@ def select_accompanying(handlers: Iterable[ChangingHandler], cause: ChangingCaus
     return [handler for handler in handlers if matches_object(handler, cause)]
 
 
-def select_spawning(handlers: Iterable[SpawningHandler], cause: ChangingCause) -> list[SpawningHandler]:
+def select_spawning(handlers: Iterable[SpawningHandler], cause: ResourceCause) -> list[SpawningHandler]:
     """Those of the daemons & timers that are to accompany the object as it is now."""
     # Not before the filters: any of the declarations of one function can be the one that matches.
     return list(

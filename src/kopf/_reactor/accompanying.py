@@ -1,0 +1,69 @@
+"""
+Accompanying: one look at an object of a resource that has only daemons and timers, and no handlers of changes.
+
+Nobody asks there what has changed since when, so it is not detected, and nothing is kept on the objects, except for the
+finalizer. It is several times cheaper than a handling cycle, and there can be many objects when an operator starts.
+"""
+
+from __future__ import annotations
+
+from kopf._client.patching import patch_object
+from kopf._handlers.causes import ResourceCause
+from kopf._handlers.registry import HandlersOfResource
+from kopf._reactor.attachments import Attachments
+from kopf._reactor.background import Background
+from kopf._reactor.changing import Step
+from kopf._reactor.environment import Environment
+from kopf._reactor.selection import select_spawning
+from kopf._reactor.shadows import Shadows
+from kopf._settings.logs import ObjectLogger
+from kopf._values.bodies import Body
+from kopf._values.objects import KubeObject
+from kopf._values.patches import FinalizerChange, Patch
+from kopf._values.resources import Resource
+
+
+async def accompany(
+    env: Environment,
+    resource: Resource,
+    handlers: HandlersOfResource,
+    obj: KubeObject,
+    *,
+    background: Background,
+    shadows: Shadows,
+) -> Step:
+    """
+    Start and stop the daemons & timers of the object; block it from deletion while they need that.
+
+    Raises the errors of the API if the object could not be patched.
+    """
+    body = Body(obj)
+    logger = ObjectLogger(body=body, settings=env.settings)
+    patch = Patch(body=body)
+    cause = ResourceCause(
+        logger=logger,
+        memo=env.memos.recall(obj.head.uid),
+        indices=env.indices,
+        resource=resource,
+        body=body,
+        patch=patch,
+    )
+    finalizer = env.settings.persistence.finalizer
+    attachments = Attachments(obj, handlers, background, shadows, finalizer=finalizer, logger=logger)
+    spawning = select_spawning(handlers.spawning, cause)
+    change = attachments.get_change(spawning)
+    is_only_blocked = change is FinalizerChange.ADD
+    if not is_only_blocked:  # else, in the next look: the deletion must not slip through if we crash in between
+        attachments.accompany(cause, spawning)
+        change = change or attachments.get_change(spawning)  # those that exit at once are gone
+        if attachments.is_deleted and attachments.is_blocked and not attachments.has_company:
+            change = attachments.release() if spawning or handlers.uses_finalizers else None
+    if change is None and not patch:
+        return Step(obj, resumed=True)
+    patched = await patch_object(env.api, resource, obj, patch, finalizer=finalizer, change=change, logger=logger)
+    if patched is None:
+        return Step(None, resumed=True)
+    if change is FinalizerChange.REMOVE:
+        attachments.note_removal()
+    is_changed = patched.head.resourceVersion != obj.head.resourceVersion
+    return Step(patched, changed=is_changed, resumed=not is_only_blocked)
