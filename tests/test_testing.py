@@ -123,6 +123,28 @@ def test_errors_of_the_import_are_raised_as_they_are(
     assert error is SystemExit or str(path) in runner.output  # where it is, as the command line says it
 
 
+@pytest.mark.parametrize(("code", "message"), [
+    ("@kopf.on.create('kopfexamples')\ndef fn(spce, **_):\n    pass\n", r"handlers.py:2: fn\(\) requires 'spce'"),
+    ("@kopf.timer('kopfexamples', interval='10s')\ndef fn(**_):\n    pass\n", r"handlers.py:2: interval= must be"),
+], ids=["function", "option"])
+def test_declarations_that_cannot_work_are_raised_as_they_are(
+        tmp_path: pathlib.Path, code: str, message: str,
+) -> None:
+    path = tmp_path / "handlers.py"
+    path.write_text(f"import kopf\n{code}")
+    previous = kopf.get_default_registry()
+    kopf.set_default_registry(kopf.OperatorRegistry())
+    try:
+        runner = KopfRunner(["run", str(path)], timeout=10)
+        with pytest.raises(kopf.DeclarationError, match=message) as e, runner:
+            pass
+    finally:
+        kopf.set_default_registry(previous)
+    assert runner.exception is e.value
+    assert runner.exit_code == 1
+    assert "Traceback" not in runner.output
+
+
 def test_errors_of_the_test_win(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nonexistent"))
     runner = KopfRunner(["run"], registry=make_registry(), timeout=10)

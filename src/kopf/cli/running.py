@@ -161,7 +161,8 @@ def _run(loop: asyncio.AbstractEventLoop | None, debug: bool, coro: Coroutine[An
         else:
             _run_in_own_loop(coro, debug)
     except DeclarationError as e:
-        raise LoadingError(explain_declarations(e)) from e
+        LoadingError(explain_declarations(e)).show()
+        raise SystemExit(1) from e
     except APINetworkError as e:
         logger.critical(
             "The operator cannot go on: the cluster cannot be reached: %s. Check that it runs, and that the right one "
