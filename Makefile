@@ -2,7 +2,7 @@
 # with nothing but Python (3.11 or newer) and make. Another interpreter gets another environment:
 #     make test PYTHON=python3.13
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types pytest bench soak original migration differential data clean
+.PHONY: help install demo test lint types pytest bench soak original migration differential logins data clean
 
 PYTHON ?= python3
 PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -20,6 +20,8 @@ WORKERS ?= 2
 ARGS ?=
 # Where the original framework is installed to.
 ORIGINAL ?= .venv-original-$(PYTHON_VERSION)
+# Where the client libraries of many versions are installed to.
+LOGINS ?= .venv-logins-$(PYTHON_VERSION)
 
 help:  ## show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +61,9 @@ migration: $(STAMP) original  ## check that the original framework goes on with 
 
 differential: $(STAMP) original  ## compare the behaviour to the original framework, case by case; downloads it
 	KOPF_ORIGINAL=$(abspath $(ORIGINAL))/bin/kopf $(BIN)/python -m tests.differential --random 300 $(ARGS)
+
+logins: $(STAMP)  ## log in by the client libraries of many versions, the lowest ones too; downloads them all
+	KOPF_LOGINS=$(abspath $(LOGINS)) $(BIN)/python -m pytest tests/behaviour/test_logins.py $(ARGS)
 
 data: $(STAMP)  ## make the data of the built-in kinds anew; downloads the packages they come from
 	$(BIN)/python tools/generate_builtin_kinds.py

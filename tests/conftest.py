@@ -26,6 +26,8 @@ GRACE_SECONDS = 1.0
 
 KUBECTL_MISSING = "kubectl is not installed, but this test drives the real one"
 ORIGINAL_MISSING = "the original framework is not installed, but this test needs it; run `make original`"
+LOGINS_MISSING = "the old versions of the clients are not installed, but this test needs them; run `make logins`"
+OLD_LIBRARIES_MISSING = "the old versions of the libraries could not be downloaded, but this test needs them"
 
 
 def pytest_asyncio_loop_factories(
@@ -135,6 +137,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         KUBECTL_MISSING: "with the real kubectl were skipped: it is not installed. "
         "See https://kubernetes.io/docs/tasks/tools/",
         ORIGINAL_MISSING: "with the original framework were skipped: it is not installed. Run: make original",
+        LOGINS_MISSING: "with many versions of the client libraries were skipped. Run: make logins",
+        OLD_LIBRARIES_MISSING: "with old versions of the libraries were skipped: PyPI was not reachable.",
     }
     skipped = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
     counts = {reason: sum(reason in text for text in skipped) for reason in hints}

@@ -17,8 +17,10 @@ ROOT = pathlib.Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from kopf._cluster import LocalCluster  # noqa: E402
+from tests.behaviour import migrating  # noqa: E402
 from tests.behaviour.conftest import make_crd  # noqa: E402
-from tests.behaviour.half_handled import SCENARIOS, STORAGES, bring_there, run_elsewhere  # noqa: E402
+from tests.behaviour.elsewhere import run_elsewhere  # noqa: E402
+from tests.behaviour.half_handled import SCENARIOS, STORAGES, bring_there  # noqa: E402
 from tests.behaviour.objects import connect, watch  # noqa: E402
 
 TARGET = ROOT / "tests" / "behaviour" / "fixtures" / "half-handled"
@@ -29,8 +31,11 @@ async def generate(kopf: str, storage: str) -> None:
     async with LocalCluster() as cluster:
         cluster.apply(make_crd("KopfExample", "kopfexamples", status=False))
         async with connect(cluster) as api, watch(api, "KopfExample", "kopfexamples") as objects:
-            env = {"MIGRATION_WHO": "original", "MIGRATION_HOLDING": "yes", "MIGRATION_STORAGE": storage}
-            async with run_elsewhere([kopf], kubeconfig=cluster.kubeconfig, **env):
+            env = {
+                "KUBECONFIG": str(cluster.kubeconfig), "MIGRATION_WHO": "original", "MIGRATION_HOLDING": "yes",
+                "MIGRATION_STORAGE": storage,
+            }
+            async with run_elsewhere(kopf, migrating.__file__, **env):
                 await asyncio.gather(*(bring_there(scenario, objects) for scenario in SCENARIOS))
             for scenario in SCENARIOS:
                 path = TARGET / f"{storage}-{scenario.name}.json"

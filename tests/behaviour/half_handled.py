@@ -5,17 +5,11 @@ Each scenario leaves an object in the middle of something. The operator is kille
 """
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import dataclasses
 import json
-import os
-import pathlib
-import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from tests.behaviour import migrating
 from tests.behaviour.objects import Obj, Objects
 
 STORAGES = ["default", "prefixed", "status", "multi"]
@@ -44,30 +38,6 @@ SCENARIOS = [
     Scenario("updated", "update-second", ("update-first",), ("update-second",), phase="update"),
     Scenario("deleted", "delete-second", ("delete-first",), ("delete-second",), phase="delete"),
 ]
-
-
-@contextlib.asynccontextmanager
-async def run_elsewhere(command: list[str], *, kubeconfig: pathlib.Path, **env: str) -> AsyncIterator[None]:
-    """Run the operator by that command; kill it in the end."""
-    variables = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "KUBE", "MIGRATION"))}
-    process = await asyncio.create_subprocess_exec(
-        *command, "run", "--standalone", "--all-namespaces", migrating.__file__,
-        env={**variables, "KUBECONFIG": str(kubeconfig), **env},
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
-    )
-    assert process.stderr is not None
-    errors = asyncio.create_task(process.stderr.read())
-    try:
-        yield
-    except AssertionError as e:
-        process.kill()
-        e.add_note((await errors).decode())
-        raise
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(signal.SIGKILL)
-        await process.wait()
-        await errors
 
 
 async def bring_there(scenario: Scenario, objects: Objects) -> Obj:

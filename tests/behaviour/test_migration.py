@@ -15,7 +15,8 @@ import pytest
 
 from tests.behaviour import migrating
 from tests.behaviour.conftest import Load
-from tests.behaviour.half_handled import SCENARIOS, STORAGES, Scenario, bring_there, is_finished, run_elsewhere
+from tests.behaviour.elsewhere import run_elsewhere
+from tests.behaviour.half_handled import SCENARIOS, STORAGES, Scenario, bring_there, is_finished
 from tests.behaviour.objects import Obj, Objects
 from tests.behaviour.running import Operator
 from tests.conftest import ORIGINAL_MISSING
@@ -95,9 +96,11 @@ async def test_half_handled_for_the_original(
     await operator.start()
     await bring_there(scenario, kex)
     await operator.stop()
-    env = {"MIGRATION_WHO": "original", "MIGRATION_STORAGE": storage}
+    env = {
+        "KUBECONFIG": str(operator.cluster.kubeconfig), "MIGRATION_WHO": "original", "MIGRATION_STORAGE": storage,
+    }
     seen = len(kex.get_history(scenario.name))
-    async with run_elsewhere([original], kubeconfig=operator.cluster.kubeconfig, **env):
+    async with run_elsewhere(original, migrating.__file__, **env):
         check_results(scenario, await finish(scenario, kex), before="ours", after="original")
         if scenario.held is None:
             await kex.create("another")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import base64
 import builtins
 import datetime
@@ -10,7 +11,9 @@ import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -19,6 +22,7 @@ import yaml
 from kopf._client import piggyback, service_account
 from kopf._client.credentials import ConnectionInfo, LoginError
 from kopf._client.piggyback import login_via_async_client, login_via_client, login_via_pykube
+from tests.client.libraries import replace_libraries, write_library
 from tests.client.plugins import Plugin
 
 Login = Callable[[], Awaitable[ConnectionInfo | None] | ConnectionInfo | None]
@@ -69,15 +73,64 @@ def kubeconfig(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> dict[
 
 
 @pytest.fixture
-def _no_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
-    real_import = builtins.__import__
+def libraries(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A folder for other libraries instead of the real ones."""
+    with replace_libraries(tmp_path / "libraries") as folder:
+        yield folder
 
-    def fake_import(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.partition(".")[0] in ("kubernetes", "kubernetes_asyncio", "pykube"):
-            raise ModuleNotFoundError(name)
-        return real_import(name, *args, **kwargs)
 
-    monkeypatch.setattr(builtins, "__import__", fake_import)
+@pytest.fixture
+def _no_libraries(monkeypatch: pytest.MonkeyPatch, libraries: pathlib.Path) -> None:
+    for name in LIBRARIES.values():
+        monkeypatch.setitem(sys.modules, name, None)  # as it is said in the documentation of Python
+
+
+@pytest.mark.parametrize("login", LIBRARIES)
+async def test_folders_with_manifests_are_not_libraries(
+    login: Login, libraries: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (libraries / LIBRARIES[login]).mkdir()
+    (libraries / LIBRARIES[login] / "deployment.yaml").touch()
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if "site-packages" not in path])
+    assert await call(login) is None
+
+
+@pytest.mark.parametrize("login", LIBRARIES)
+async def test_broken_libraries_are_named(login: Login, libraries: pathlib.Path) -> None:
+    """Something else is not installed, or the library does not fit to this version of Python."""
+    write_library(libraries, LIBRARIES[login], config="import absent_dependency")
+    with pytest.raises(LoginError, match=r"library (kubernetes\w*|pykube-ng) [0-9.]+ has failed on") as e:
+        await call(login)
+    assert "No module named 'absent_dependency'" in str(e.value)
+    assert f"pip install --upgrade {LIBRARIES[login].replace('pykube', 'pykube-ng')}`" in str(e.value)
+    assert "kopf.login_with_kubeconfig()" in str(e.value)
+
+
+@pytest.mark.usefixtures("kubeconfig")
+@pytest.mark.parametrize("login", LIBRARIES)
+async def test_libraries_that_lack_what_is_needed_are_named(login: Login, libraries: pathlib.Path) -> None:
+    config = "class ConfigException(Exception): pass\ndef load_incluster_config(): raise ConfigException('no pod')"
+    pykube = "class PyKubeError(Exception): pass\nclass KubeConfig: pass"
+    write_library(libraries, LIBRARIES[login], __init__=pykube, config=config)
+    with pytest.raises(LoginError, match=r"library (kubernetes\w*|pykube-ng) [0-9.]+ has failed on") as e:
+        await call(login)
+    assert "AttributeError" in str(e.value)
+
+
+async def test_importing_does_not_block_the_loop(libraries: pathlib.Path) -> None:
+    """It takes many seconds on a busy machine. If the loop was blocked, it could not let the import go on."""
+    source = "import builtins; builtins.imported.wait(20)"
+    write_library(libraries, "kubernetes_asyncio", client=source)
+    going_on = threading.Event()
+    builtins.imported = going_on  # type: ignore[attr-defined]  # the way to reach it from there
+    asyncio.get_running_loop().call_later(0.01, going_on.set)
+    started = time.monotonic()
+    try:
+        with pytest.raises(LoginError):  # there is nothing in the library
+            await login_via_async_client()
+    finally:
+        del builtins.imported  # type: ignore[attr-defined]  # as above
+    assert time.monotonic() - started < 19
 
 
 @pytest.mark.usefixtures("_no_libraries")
@@ -136,7 +189,7 @@ def test_official_client_in_other_ways(
 
 def test_official_client_finds_nothing() -> None:
     importlib.import_module("kubernetes")
-    with pytest.raises(LoginError, match=r"official client can log in neither by a service account .* nor"):
+    with pytest.raises(LoginError, match=r"official client .kubernetes [0-9.]+. can log in neither .* nor"):
         login_via_client()
 
 
@@ -154,7 +207,7 @@ async def test_async_client() -> None:
 
 async def test_async_client_finds_nothing() -> None:
     importlib.import_module("kubernetes_asyncio")
-    with pytest.raises(LoginError, match=r"asynchronous client can log in neither by a service account .* nor"):
+    with pytest.raises(LoginError, match=r"asynchronous client .kubernetes_asyncio [0-9.]+. can log in neither .* nor"):
         await login_via_async_client()
 
 
@@ -171,7 +224,7 @@ def test_pykube() -> None:
 
 def test_pykube_finds_nothing() -> None:
     importlib.import_module("pykube")
-    with pytest.raises(LoginError, match=r"Pykube can log in neither by a service account .* nor"):
+    with pytest.raises(LoginError, match=r"Pykube .pykube-ng [0-9.]+. can log in neither by a service account .* nor"):
         login_via_pykube()
 
 
@@ -251,6 +304,5 @@ async def test_proxies_and_names_of_kubeconfigs(
 
 
 async def call(login: Login) -> ConnectionInfo | None:
-    importlib.import_module(LIBRARIES[login])
     result = login()
     return await result if inspect.isawaitable(result) else result

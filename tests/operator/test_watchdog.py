@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
+import pathlib
 import threading
 import time
 import types
@@ -10,11 +12,13 @@ from typing import Any
 import click
 import pytest
 
+from kopf._client.piggyback import login_via_async_client, login_via_client, login_via_pykube
 from kopf._handlers.handlers import Handler
 from kopf._handlers.invocation import invoke
 from kopf._operator.watchdog import Watchdog, describe_culprit
 from kopf._settings.settings import ExecutionSettings, HealthSettings
 from kopf._values.ids import HandlerId
+from tests.client.libraries import replace_libraries, write_library
 
 
 async def blocking_fn(seen: list[str | None], watchdog: Watchdog, **_: Any) -> None:
@@ -61,6 +65,26 @@ async def test_handlers_of_installed_packages_are_named_themselves_and_not_the_l
     [culprit] = seen
     assert culprit is not None
     assert culprit.startswith(f"the handler 'x', installed_fn() at {click.__file__}:2")
+
+
+@pytest.mark.parametrize("name", ["kubernetes", "kubernetes_asyncio", "pykube"])
+async def test_login_handlers_are_not_blamed_for_our_imports(
+    name: str, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The libraries are large, and the machines are slow. It happens if login functions are called from coroutines."""
+    logins = {"kubernetes": login_via_client, "kubernetes_asyncio": login_via_async_client, "pykube": login_via_pykube}
+
+    async def login_fn() -> None:
+        result = logins[name]()
+        await result if inspect.isawaitable(result) else None
+
+    handler = Handler(id=HandlerId("login_fn"), fn=login_fn)
+    with replace_libraries(tmp_path / "libraries") as folder, Watchdog(HealthSettings(loop_timeout=0.1)) as watchdog:
+        source = f"import time; time.sleep(0.5); raise ModuleNotFoundError(name={name!r})"
+        write_library(folder, name, __init__=source)
+        await invoke(handler, {}, execution=ExecutionSettings())
+        assert watchdog.blockage is None
+    assert caplog.messages == []
 
 
 async def test_others_who_block_are_named_by_their_place(caplog: pytest.LogCaptureFixture) -> None:

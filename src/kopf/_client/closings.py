@@ -29,7 +29,7 @@ class Closings:
         protocol, transport = connection.protocol, connection.transport
         if protocol is None or transport is None:
             return
-        closed = protocol.closed
+        closed: asyncio.Future[None] | None = getattr(protocol, "closed", None)  # older versions of aiohttp have none
         if closed is not None and closed not in self._pending:
             self._pending[closed] = transport
             closed.add_done_callback(self._forget)

@@ -20,6 +20,7 @@ import threading
 from types import FrameType, TracebackType
 from typing import Self
 
+from kopf._client.libraries import is_importing
 from kopf._handlers.invocation import invoke
 from kopf._settings.settings import HealthSettings
 from kopf._settings.tracebacks import is_framework, is_library
@@ -84,7 +85,10 @@ class Watchdog:
         self._is_answered = True
 
     def _report(self, silence: float) -> None:
-        self.blockage = describe_culprit(sys._current_frames().get(self._loop_thread))
+        frame = sys._current_frames().get(self._loop_thread)
+        if is_importing(frame):  # that is our own doing in somebody's login handler, and it ends by itself
+            return
+        self.blockage = describe_culprit(frame)
         logger.error(
             "The event loop is blocked for %g seconds by %s. Nothing else can work meanwhile. "
             "Use asynchronous libraries in coroutines, or make it a regular function: those run in threads.",

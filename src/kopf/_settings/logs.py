@@ -19,11 +19,14 @@ import sys
 from collections.abc import Mapping, MutableMapping
 from typing import Any, TextIO
 
-from pythonjsonlogger.json import JsonFormatter
-
 from kopf._settings.settings import OperatorSettings
 from kopf._settings.tracebacks import ExcInfo, format_trimmed
 from kopf._values.references import ObjectReference, build_object_reference
+
+try:
+    from pythonjsonlogger.json import JsonFormatter
+except ModuleNotFoundError:  # before 3.1, it was there; later on, it is there too, but deprecated
+    from pythonjsonlogger.jsonlogger import JsonFormatter  # type: ignore[attr-defined]  # deprecated: not declared
 
 Logger = logging.Logger | logging.LoggerAdapter[Any]
 """What handlers get as ``logger``."""
@@ -121,7 +124,7 @@ class ObjectJsonFormatter(_TracebackFormatter, JsonFormatter):
     """A JSON formatter that puts the object's reference under a key of its own."""
 
     def __init__(self, *, prefix: bool, refkey: str, trimming: bool = True) -> None:
-        super().__init__("%(message)s", exc_info_as_array=False)
+        super().__init__("%(message)s")
         self.is_trimming = trimming
         self._prefix = prefix
         self._refkey = refkey
@@ -133,7 +136,7 @@ class ObjectJsonFormatter(_TracebackFormatter, JsonFormatter):
             message_dict: dict[str, Any],
     ) -> None:
         super().add_fields(log_data, record, message_dict)
-        for key in ("settings", "k8s_skip", "k8s_ref"):
+        for key in ("settings", "k8s_skip", "k8s_ref", "taskName"):  # the last one: not all versions drop it
             log_data.pop(key, None)
         if self._prefix:
             log_data["message"] = _get_prefix(record) + log_data["message"]

@@ -70,7 +70,7 @@ class Access:
         path, impersonation = identity.path, identity.impersonation
         scheme, _, token = identity.authorization.partition(" ")
         user = _read_certificate(identity.certificate) if identity.certificate else None
-        if user is None and scheme == "Bearer":
+        if user is None and scheme.lower() == "bearer":
             user = self.find_user(token)
         if user is None:
             if path not in OPEN_PATHS:
