@@ -110,8 +110,8 @@ def describe_culprit(frame: FrameType | None) -> str:
     # They are ordered from the innermost one. Operators can be installed as packages, so they can look as libraries.
     place = next((item for item in frames if not is_library(item.f_code.co_filename)), None)
     if place is None and frames:
-        others = (item for item in frames if not is_framework(item.f_code.co_filename))
-        place = frames[-1] if handler is not None else next(others, frames[0])
+        others = [item for item in frames if not is_framework(item.f_code.co_filename)]
+        place = (others or frames)[-1 if handler is not None else 0]
     text = "something unknown" if place is None else _describe_place(place)
     return text if handler is None else f"the handler {handler.id!r}, {text}"
 
