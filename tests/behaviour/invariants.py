@@ -5,13 +5,14 @@ Each function yields the violations, in plain words.
 """
 from __future__ import annotations
 
+import itertools
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sized
 from typing import Any
 
-from tests.behaviour.objects import FINALIZER, LAST_HANDLED, Obj, get_annotations, get_finalizers, get_progress
-from tests.behaviour.plans import CHANGING, INTERVAL, Call, Plan, get_state
+from tests.behaviour.objects import FINALIZER, Obj, get_essence, get_finalizers, get_progress
+from tests.behaviour.plans import CHANGING, INTERVAL, LEAK, OWN, Call, Plan, get_state
 from tests.behaviour.world import World
 
 SLACK = 20.0
@@ -22,7 +23,8 @@ def find_unhandled(world: World, objects: list[Obj]) -> Iterator[str]:
     """Every final state is handled, and its handlers have seen it."""
     for obj in alive(objects):
         plans = [plan for plan in world.plans if plan.kind in CHANGING and plan.matches(obj)]
-        if plans and (get_handled_state(obj) != get_state(obj) or get_progress(obj)):
+        essence = get_essence(obj)
+        if plans and (essence is None or get_state(essence) != get_state(obj) or get_progress(obj)):
             yield f"{describe(obj)} is not handled: {obj['metadata']}"
         if plans:
             yield from find_unseen(world, obj, plans)
@@ -30,13 +32,17 @@ def find_unhandled(world: World, objects: list[Obj]) -> Iterator[str]:
 
 def find_unseen(world: World, obj: Obj, plans: list[Plan]) -> Iterator[str]:
     """The last states that the handlers have seen are the final ones."""
-    states = list_handled_states(world, obj)
+    states = list_essences(world, obj)
     for plan in plans:
         calls = [call for call in get_final_calls(world, plan, obj) if call.id == plan.id]
         state = plan.get_state(obj)
         is_updated = plan.filter == "none" and len(list_changes([plan.get_state(past) for past in states])) > 1
         if plan.kind in ("change", "parent") or (plan.kind in ("update", "field") and is_updated):
             if not calls or calls[-1].state != state:
+                yield f"{describe(obj)} is not seen by {plan.id} as {state!r}, but {[call.state for call in calls]!r}"
+        elif plan.kind in ("status", "deep") and plan.filter == "none":
+            seen = calls[-1].state if calls else plan.get_state({})  # there is no status in the beginning
+            if seen != state:
                 yield f"{describe(obj)} is not seen by {plan.id} as {state!r}, but {[call.state for call in calls]!r}"
         elif plan.kind == "create" and plan.filter == "none" and not calls:
             yield f"{describe(obj)} is not seen by {plan.id} at all"
@@ -71,7 +77,7 @@ def find_record(versions: dict[int, Obj], call: Call) -> int | None:
         record = get_progress(obj).get(call.id.replace("/", "."))
         is_recorded = record is not None and (record.get("success") or record.get("failure"))
         is_same = record is not None and record.get("purpose") == call.reason
-        handled = get_handled_state(obj)
+        handled = get_essence(obj)
         is_handled = handled is not None and call.plan.get_state(handled) == call.state and call.plan.id == call.id
         is_over = is_handled and call.reason in ("create", "update")
         if version > call.version and ((is_recorded and is_same) or is_over):
@@ -102,10 +108,12 @@ def find_wrong_finalizers(world: World, objects: list[Obj]) -> Iterator[str]:
 def find_touched(world: World, objects: list[Obj]) -> Iterator[str]:
     """What belongs to others is as they have left it."""
     for obj in objects:
-        expected, state = world.expected[obj["metadata"]["name"]], get_state(obj)
+        expected = world.expected[obj["metadata"]["name"]]
+        state = {stanza: {key: value for key, value in fields.items() if not key.startswith(OWN)}
+                 for stanza, fields in get_state(obj).items()}
         actual = {
             "uid": obj["metadata"]["uid"], **state, "finalizers": [f for f in get_finalizers(obj) if f != FINALIZER],
-            "status": {key: value for key, value in obj.get("status", {}).items() if key.startswith("foreign")},
+            "status": {key: value for key, value in obj.get("status", {}).items() if key in ("foreign", "deep")},
         }
         if actual != expected:
             yield f"{describe(obj)} is touched: {actual!r} instead of {expected!r}"
@@ -125,9 +133,24 @@ def find_wrong_background(world: World, objects: list[Obj], now: float) -> Itera
         yield f"these daemons run: {running}, but these must: {wanted}"
     for overlap in (overlap for life in world.lives for overlap in life.overlaps):
         yield f"a daemon runs twice: {overlap}"
+    for plan in (plan for plan in world.plans if plan.kind == "quitter"):
+        # When the filters match anew, or the pause is over, it is started again.
+        if plan.filter == "none" and world.peering is None:
+            for life in world.lives:
+                for (id, uid), count in life.starts.items():
+                    if id == plan.id and count > 1:
+                        yield f"{id} is started {count} times for {uid}, though it had exited on its own"
     for plan in (plan for plan in world.plans if plan.kind == "timer"):
         if "permanent" not in plan.script and plan.retries is None:
             yield from find_wrong_timers(world, plan, objects, now)
+
+
+def find_leaks(world: World) -> Iterator[str]:
+    """What handlers do to the values they were given, is seen by nobody."""
+    yield from (f"{call!r} sees what another handler has done" for call in world.journal if LEAK in repr(call.state))
+    spoiled = (obj for _, obj in world.objects.history if LEAK in json.dumps(obj))
+    yield from (f"{describe(obj)} has what a handler has done to its arguments: {obj}"
+                for obj in itertools.islice(spoiled, 1))
 
 
 def find_wrong_timers(world: World, plan: Plan, objects: list[Obj], now: float) -> Iterator[str]:
@@ -180,15 +203,9 @@ def describe(obj: Obj) -> str:
     return f"{obj['metadata']['name']} ({obj['metadata']['uid'][:8]})"
 
 
-def get_handled_state(obj: Obj) -> Any:
-    """The last handled state of the object, if there is any."""
-    text = get_annotations(obj).get(LAST_HANDLED)
-    return None if text is None else get_state(json.loads(text))
-
-
-def list_handled_states(world: World, obj: Obj) -> list[Any]:
+def list_essences(world: World, obj: Obj) -> list[Any]:
     """All last handled states that the object ever had."""
-    states = (get_handled_state(past) for past in world.objects.get_history(obj["metadata"]["name"])
+    states = (get_essence(past) for past in world.objects.get_history(obj["metadata"]["name"])
               if past["metadata"]["uid"] == obj["metadata"]["uid"])
     return [state for state in states if state is not None]
 

@@ -6,6 +6,8 @@ A plan is a description of a handler, out of which the handler is made anew for 
 from __future__ import annotations
 
 import asyncio
+import collections
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
@@ -15,15 +17,19 @@ import kopf
 from tests.behaviour.objects import PREFIX, Obj
 
 Kind = Literal[
-    "create", "update", "change", "parent", "field", "resume", "delete", "optional-delete", "event", "daemon", "timer",
-    "index",
+    "create", "update", "change", "parent", "field", "status", "deep", "resume", "delete", "optional-delete", "event",
+    "daemon", "quitter", "timer", "index",
 ]
 Filter = Literal["none", "label", "annotation", "when"]
 Ending = Literal["ok", "temporary", "arbitrary", "permanent"]
-Effect = Literal["none", "result", "status", "fns"]
+Effect = Literal["none", "result", "status", "fns", "fns-spec", "spec", "label", "annotation", "leak"]
 
 INTERVAL = 40.0
-CHANGING = {"create", "update", "change", "parent", "field", "resume", "delete", "optional-delete"}
+CHANGING = {"create", "update", "change", "parent", "field", "status", "deep", "resume", "delete", "optional-delete"}
+OWN = "own-"
+"""With what all the fields begin that the handlers add to the objects."""
+LEAK = "leak"
+"""What the handlers put into the values they are given; nobody else may see it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,11 +86,20 @@ class Plan:
 
     def get_state(self, obj: Mapping[str, Any]) -> Any:
         """What of the object matters for the handler."""
-        return obj["spec"].get("x") if self.kind == "field" else get_state(obj)
+        status = obj.get("status", {})
+        match self.kind:
+            case "field":
+                return obj.get("spec", {}).get("x")
+            case "status":
+                return {key: to_plain(status[key]) for key in ("foreign", "deep") if key in status}
+            case "deep":
+                return status.get("deep", {}).get("one")
+            case _:
+                return get_state(obj)
 
     @property
     def blocks_deletion(self) -> bool:
-        return self.kind in ("delete", "daemon", "timer")
+        return self.kind in ("delete", "daemon", "quitter", "timer")
 
 
 def is_odd(spec: Mapping[str, Any]) -> bool:
@@ -96,10 +111,19 @@ def get_state(obj: Mapping[str, Any]) -> Any:
     meta = obj.get("metadata", {})
     annotations = meta.get("annotations") or {}
     return {
-        "spec": dict(obj.get("spec", {})),
+        "spec": to_plain(obj.get("spec", {})),
         "labels": dict(meta.get("labels") or {}),
         "annotations": {key: value for key, value in annotations.items() if not key.startswith(f"{PREFIX}/")},
     }
+
+
+def to_plain(value: Any) -> Any:
+    """Copy the value deeply, whatever views it consists of."""
+    if isinstance(value, Mapping):
+        return {key: to_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(item) for item in value]
+    return value
 
 
 @dataclasses.dataclass
@@ -131,6 +155,8 @@ class Life:
         self.daemons: dict[tuple[str, str], int] = {}
         """How many instances are running now, by the handler & the object."""
         self.overlaps: list[tuple[str, str]] = []
+        self.starts: collections.Counter[tuple[str, str]] = collections.Counter()
+        """How often those daemons were started that exit on their own, by the handler & the object."""
         self._loop = asyncio.get_running_loop()
 
     def declare(self, plan: Plan, resource: str, registry: kopf.OperatorRegistry) -> None:
@@ -147,6 +173,8 @@ class Life:
             return lambda name, spec, **_: {name: spec.get("x")}
         if plan.kind == "daemon":
             return self._make_daemon(plan)
+        if plan.kind == "quitter":
+            return self._make_quitter(plan)
         if plan.kind == "parent":
             return self._make_parent(plan)
 
@@ -177,6 +205,15 @@ class Life:
             finally:
                 self.daemons[key] -= 1
         return daemon
+
+    def _make_quitter(self, plan: Plan) -> Callable[..., Any]:
+        async def quitter(uid: str, **kwargs: Any) -> None:
+            if not kwargs["retry"]:
+                self.starts[plan.id, uid] += 1
+            await asyncio.sleep(plan.duration)
+            if plan.get_ending(kwargs["retry"]) != "ok":
+                self._fail(plan.get_ending(kwargs["retry"]))
+        return quitter
 
     def _make_parent(self, plan: Plan) -> Callable[..., Any]:
         """The sub-handlers follow the script, the parent only waits for them."""
@@ -209,7 +246,7 @@ class Life:
         call.is_final = not self.is_dead and plan.is_final(kwargs["retry"])
         if ending != "ok":
             self._fail(ending)
-        return self._make_effect(plan, kwargs["patch"])
+        return self._make_effect(plan, kwargs)
 
     def _fail(self, ending: Ending) -> None:
         match ending:
@@ -220,7 +257,8 @@ class Life:
             case _:
                 raise ArbitraryError("boom")
 
-    def _make_effect(self, plan: Plan, patch: kopf.Patch) -> Any:
+    def _make_effect(self, plan: Plan, kwargs: Mapping[str, Any]) -> Any:
+        patch, key, x = kwargs["patch"], f"{OWN}{plan.id}", kwargs["body"]["spec"].get("x")
         match plan.effect:
             case "result":
                 return {"life": self.number}
@@ -228,7 +266,32 @@ class Life:
                 patch.status[f"by-{plan.id}"] = self.number
             case "fns":
                 patch.fns.append(lambda body: body.setdefault("status", {}).update({f"fn-{plan.id}": [self.number]}))
+            case "fns-spec":
+                patch.fns.append(lambda body: body["spec"].update({key: {"list": [x]}}))
+            case "spec":
+                patch.spec[key] = {"list": [x]}
+            case "label":
+                patch.meta.labels[key] = f"x{x}"
+            case "annotation":
+                patch.meta.annotations[key] = f"x{x}"
+            case "leak":
+                _leak(kwargs)
         return None
+
+
+def _leak(kwargs: Mapping[str, Any]) -> None:
+    """Spoil everything that the handler is given, as deep as possible: it may be refused, but never seen by others."""
+    given = [kwargs.get(name) for name in ("spec", "status", "meta", "body", "labels", "annotations", "old", "new")]
+    given += [value for item in kwargs.get("diff") or () for value in item[2:]]
+    while given:
+        value = given.pop()
+        with contextlib.suppress(TypeError, AttributeError, NotImplementedError):
+            if isinstance(value, Mapping):
+                given += value.values()
+                value[LEAK] = LEAK  # type: ignore[index]  # that it is read-only, is what is tried
+            elif isinstance(value, list | tuple):
+                given += value
+                value.append(LEAK)  # type: ignore[union-attr]
 
 
 _DECORATORS: Mapping[Kind, list[tuple[Callable[..., Any], Mapping[str, Any]]]] = {
@@ -237,11 +300,14 @@ _DECORATORS: Mapping[Kind, list[tuple[Callable[..., Any], Mapping[str, Any]]]] =
     "change": [(kopf.on.create, {}), (kopf.on.update, {})],
     "parent": [(kopf.on.create, {}), (kopf.on.update, {})],
     "field": [(kopf.on.field, {"field": "spec.x"})],
+    "status": [(kopf.on.field, {"field": "status"})],
+    "deep": [(kopf.on.field, {"field": "status.deep.one"})],
     "resume": [(kopf.on.resume, {})],
     "delete": [(kopf.on.delete, {})],
     "optional-delete": [(kopf.on.delete, {"optional": True})],
     "event": [(kopf.on.event, {})],
     "daemon": [(kopf.daemon, {})],
+    "quitter": [(kopf.daemon, {})],
     "timer": [(kopf.timer, {"interval": INTERVAL})],
     "index": [(kopf.index, {})],
 }

@@ -42,7 +42,7 @@ async def test_the_default_backoff_is_in_the_settings(
 
     @kopf.on.create("kopfexamples", registry=registry)
     async def fn(retry: int, **_: Any) -> None:
-        calls.append(round(now() - started))
+        calls.append(now() - started)
         if retry < 2:
             raise ValueError("boom")
 
@@ -51,7 +51,7 @@ async def test_the_default_backoff_is_in_the_settings(
     started = now()
     await kex.create()
     await kex.wait_handled()
-    assert calls == [0, 7, 14]
+    assert calls.items == pytest.approx([0, 7, 14], abs=1)
 
 
 @pytest.mark.parametrize("error", [ValueError("boom"), kopf.TemporaryError("boom", delay=60)], ids=["arb", "temp"])
@@ -61,7 +61,8 @@ async def test_retries_limit_the_number_of_attempts(
 ) -> None:
     @kopf.on.create("kopfexamples", registry=registry, retries=3)
     async def fn(retry: int, **_: Any) -> None:
-        calls.append((retry, round(now() - started)))
+        calls.append(now() - started)
+        assert retry == len(calls) - 1
         raise error
 
     await operator.start()
@@ -69,8 +70,8 @@ async def test_retries_limit_the_number_of_attempts(
     await kex.create()
     await kex.wait_handled()
     # After the last attempt, it fails at once, as there is nothing to sleep for.
-    assert calls == [(0, 0), (1, 60), (2, 120)]
-    assert round(now() - started) == 120
+    assert calls.items == pytest.approx([0, 60, 120], abs=1)
+    assert now() - started == pytest.approx(120, abs=2)
     assert logs.find("Creation is processed: 0 succeeded; 1 failed.")
 
 

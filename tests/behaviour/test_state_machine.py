@@ -30,18 +30,19 @@ CALM = 100.0
 names = st.sampled_from(["a", "b"])
 values = st.integers(1, 4)
 switches = st.booleans()
+lags = st.sampled_from([0, 0.01, 0.5, 3])
 plans = st.lists(st.builds(
     Plan,
     kind=st.sampled_from([
-        "change", "create", "update", "parent", "field", "resume", "delete", "optional-delete", "event", "daemon",
-        "timer", "index",
+        "change", "create", "update", "parent", "field", "status", "deep", "resume", "delete", "optional-delete",
+        "event", "daemon", "quitter", "timer", "index",
     ]),
     filter=st.sampled_from(["none", "none", "label", "annotation", "when"]),
     script=st.lists(st.sampled_from(["temporary", "arbitrary", "permanent", "ok"]), max_size=2).map(tuple),
     retries=st.sampled_from([None, None, 2]),
     is_async=st.sampled_from([True, True, False]),
     duration=st.sampled_from([0, 1, 10]),
-    effect=st.sampled_from(["none", "result", "status", "fns"]),
+    effect=st.sampled_from(["none", "result", "status", "fns", "fns-spec", "spec", "label", "annotation"]),
 ), min_size=1, max_size=5).map(lambda items: [
     Plan(**{**vars(plan), "number": number}) for number, plan in enumerate(items)
 ])
@@ -75,9 +76,9 @@ class Machine(RuleBasedStateMachine):
         self.is_broken = False
 
     @initialize(plans=plans, plural=st.sampled_from(["kopfexamples", "kopfstatusexamples"]), comparable=switches,
-                peered=st.sampled_from([False, False, True]))
-    def begin(self, plans: list[Plan], plural: str, comparable: bool, peered: bool) -> None:
-        self.world = World(plans, plural=plural, comparable=comparable, peered=peered)
+                peered=st.sampled_from([False, False, True]), lag=lags, seed=st.integers(0, 9))
+    def begin(self, plans: list[Plan], plural: str, comparable: bool, peered: bool, lag: float, seed: int) -> None:
+        self.world = World(plans, plural=plural, comparable=comparable, peered=peered, lag=lag, seed=seed)
         WORLDS[:] = [self.world]
         ERRORS.messages.clear()
         self.world.run(self.world.start())
@@ -109,6 +110,10 @@ class Machine(RuleBasedStateMachine):
     @rule(name=names, value=st.sampled_from([1, 2, None]))
     def report(self, name: str, value: int | None) -> None:
         self.step(self.world.change(name, {"status": {"foreign": value}}, status=True))
+
+    @rule(name=names, one=st.sampled_from([1, 2, None]), two=st.sampled_from([1, 2, None]))
+    def report_deeply(self, name: str, one: int | None, two: int | None) -> None:
+        self.step(self.world.change(name, {"status": {"deep": {"one": one, "two": two}}}, status=True))
 
     @rule(name=names)
     def hold(self, name: str) -> None:
@@ -150,6 +155,22 @@ class Machine(RuleBasedStateMachine):
     def refuse(self, status: int, times: int) -> None:
         self.world.cluster.faults.inject(status, method="PATCH", times=times)
 
+    @rule(status=st.sampled_from([422, 403]))
+    def refuse_all(self, status: int) -> None:
+        self.world.refuse(status)
+
+    @rule()
+    def cure(self) -> None:
+        self.world.cure()
+
+    @rule(rate=st.sampled_from([0.2, 1]), times=st.integers(1, 4))
+    def conflict(self, rate: float, times: int) -> None:
+        self.world.cluster.faults.inject(409, guarded=True, rate=rate, times=times, latency=0.3)
+
+    @rule(most=lags)
+    def lag(self, most: float) -> None:
+        self.world.lag(most)
+
     @rule(action=st.sampled_from(["disconnect", "lose-answer"]), times=st.integers(1, 2))
     def disconnect(self, action: Any, times: int) -> None:
         self.world.cluster.faults.inject(action=action, method="PATCH", times=times)
@@ -174,7 +195,7 @@ class Machine(RuleBasedStateMachine):
         """Let everything calm down, and check the promises; then remove everything, and check again."""
         world = self.world
         world.cluster.faults.silence_watches(False)
-        world.cluster.faults.replace([rule for rule in world.cluster.faults.rules if rule.path == "^/version$"])
+        world.cure()
         await world.pause(False)
         if not world.is_running:
             await world.start()
@@ -204,6 +225,7 @@ class Machine(RuleBasedStateMachine):
             *invariants.find_repetitions(world),
             *invariants.find_wrong_finalizers(world, objects),
             *invariants.find_touched(world, objects),
+            *invariants.find_leaks(world),
             *invariants.find_wrong_background(world, objects, asyncio.get_running_loop().time()),
             *invariants.find_unnoticed(world, objects),
         ]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 import ssl
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
@@ -17,6 +16,7 @@ import pytest
 
 import kopf
 from kopf._cluster import LocalCluster
+from kopf._cluster.writes.patches import merge_patch
 from kopf._reactor.dispatching import Dispatcher
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import Obj, Objects, Refused, connect, watch
@@ -27,12 +27,16 @@ from tests.fastforward import FastForwardLoop
 T = TypeVar("T")
 
 FOREIGN_FINALIZER = "foreign.example.com/finalizer"
+VERSION_PATH = "^/version$"
+REFUSAL = "nothing is accepted now"
 
 
 class World:
     """Everything that exists in one example."""
 
-    def __init__(self, plans: list[Plan], *, plural: str, comparable: bool, peered: bool) -> None:
+    def __init__(
+            self, plans: list[Plan], *, plural: str, comparable: bool, peered: bool, lag: float, seed: int,
+    ) -> None:
         self.plans = plans
         self.plural = plural
         self.journal: list[Call] = []
@@ -47,6 +51,8 @@ class World:
         """By which the operator is paused, if it can be."""
         self._comparable = comparable
         self._peered = peered
+        self._lag = lag
+        self._seed = seed
         self._runner = asyncio.Runner(loop_factory=FastForwardLoop)
         self._stack = contextlib.AsyncExitStack()
         self._task: asyncio.Task[None] | None = None
@@ -59,11 +65,12 @@ class World:
         return self._runner.run(coro)
 
     async def _build(self) -> None:
-        self.cluster = await self._stack.enter_async_context(LocalCluster())
+        self.cluster = await self._stack.enter_async_context(LocalCluster(seed=self._seed))
+        self.lag(self._lag)
         kind = "KopfStatusExample" if "status" in self.plural else "KopfExample"
         self.cluster.apply(make_crd(kind, self.plural, status="status" in self.plural))
         if not self._comparable:
-            self.cluster.faults.inject(404, path="^/version$")
+            self.cluster.faults.inject(404, path=VERSION_PATH)
         self.api = await self._stack.enter_async_context(connect(self.cluster))
         if self._peered:
             define_peering(self.cluster)
@@ -78,6 +85,18 @@ class World:
             self.run(self._stack.aclose())
         finally:
             self._runner.close()
+
+    def lag(self, most: float) -> None:
+        """Let all that happens be known late: up to so many seconds."""
+        self.cluster.faults.lag_watches(0, up_to=most) if most else self.cluster.faults.lag_watches(None)
+
+    def refuse(self, status: int) -> None:
+        """Let the API accept no changes of the objects, of whomever."""
+        self.cluster.faults.inject(status, method="PATCH", path=f"/{self.plural}/", message=REFUSAL)
+
+    def cure(self) -> None:
+        """End all the trouble with requests."""
+        self.cluster.faults.replace([rule for rule in self.cluster.faults.rules if rule.path == VERSION_PATH])
 
     # The operator.
 
@@ -153,14 +172,15 @@ class World:
     async def create(self, name: str, x: int, *, labels: dict[str, str], annotations: dict[str, str]) -> None:
         """Create an object, unless it is there."""
         try:
-            obj = await self.objects.create(name, spec={"x": x}, labels=labels, annotations=annotations)
+            spec = {"x": x, "nested": {"list": [x]}}
+            obj = await self.objects.create(name, spec=spec, labels=labels, annotations=annotations)
         except Refused as e:
             if e.status != 409:
                 raise
         else:
             self.expected[name] = {
                 "uid": obj["metadata"]["uid"], "finalizers": [], "status": {},
-                "spec": {"x": x}, "labels": labels, "annotations": annotations,
+                "spec": spec, "labels": labels, "annotations": annotations,
             }
             self.born[obj["metadata"]["uid"]] = (len(self.lives), asyncio.get_running_loop().time())
 
@@ -171,10 +191,7 @@ class World:
             meta = patch.get("metadata", {})
             for stanza, changes in {**patch, **meta}.items():
                 for key, value in changes.items() if stanza != "metadata" else ():
-                    if value is None:
-                        self.expected[name][stanza].pop(key, None)
-                    else:
-                        self.expected[name][stanza][key] = copy.deepcopy(value)
+                    self.expected[name][stanza] = merge_patch(self.expected[name][stanza], {key: value})
 
     async def hold(self, name: str) -> None:
         """Put a foreign finalizer on the object."""
@@ -182,8 +199,7 @@ class World:
             obj = await self.objects.get(name)
             finalizers = obj["metadata"].get("finalizers") or []
             if FOREIGN_FINALIZER not in finalizers and "deletionTimestamp" not in obj["metadata"]:
-                self.expected[name]["finalizers"] = [FOREIGN_FINALIZER]  # even if the answer gets lost
-                await self._set_finalizers(obj, [*finalizers, FOREIGN_FINALIZER])
+                await self._set_finalizers(obj, [*finalizers, FOREIGN_FINALIZER], [FOREIGN_FINALIZER])
         await self._insist(put)
 
     async def release(self, name: str) -> None:
@@ -192,28 +208,34 @@ class World:
             obj = await self.objects.get(name)
             finalizers = obj["metadata"].get("finalizers") or []
             if FOREIGN_FINALIZER in finalizers:
-                self.expected[name]["finalizers"] = []
-                await self._set_finalizers(obj, [item for item in finalizers if item != FOREIGN_FINALIZER])
+                await self._set_finalizers(obj, [item for item in finalizers if item != FOREIGN_FINALIZER], [])
         await self._insist(put)
 
-    async def _set_finalizers(self, obj: Obj, finalizers: list[str]) -> None:
+    async def _set_finalizers(self, obj: Obj, finalizers: list[str], expected: list[str]) -> None:
         meta = obj["metadata"]
-        await self.objects.edit(
-            {"op": "test", "path": "/metadata/resourceVersion", "value": meta["resourceVersion"]},
-            {"op": "add", "path": "/metadata/finalizers", "value": finalizers}, name=meta["name"],
-        )
+        previous = self.expected[meta["name"]]["finalizers"]
+        self.expected[meta["name"]]["finalizers"] = expected  # even if the answer gets lost
+        try:
+            await self.objects.edit(
+                {"op": "test", "path": "/metadata/resourceVersion", "value": meta["resourceVersion"]},
+                {"op": "add", "path": "/metadata/finalizers", "value": finalizers}, name=meta["name"],
+            )
+        except Refused as e:
+            if REFUSAL in str(e):
+                self.expected[meta["name"]]["finalizers"] = previous
+            raise
 
     async def delete(self, name: str) -> None:
         """Request the deletion."""
         await self._insist(lambda: self.objects.delete(name))
 
     async def _insist(self, request: Any) -> bool:
-        """Repeat the request until it is done, or until it is clear that there is no object."""
+        """Repeat the request until it is done, or until it is clear that there is no object, or no hope."""
         while True:
             try:
                 await request()
             except Refused as e:
-                if e.status == 404:
+                if e.status == 404 or REFUSAL in str(e):
                     return False
                 await asyncio.sleep(0.1)
             except aiohttp.ClientError:
