@@ -51,7 +51,12 @@ MISSING: dict[ModuleType, str] = {
 
 # Those that the original framework does not have, or does not promise.
 ADDED: dict[ModuleType, str] = {
-    kopf: "DeclarationError WebhookServiceServer __version__ __version_tuple__",
+    kopf: """
+        DeclarationError WebhookServiceServer __version__ __version_tuple__
+        ActivityError APIError APIClientError APIServerError APIUnauthorizedError APIForbiddenError APINotFoundError
+        APIConflictError APIGoneError APIPayloadTooLargeError APIUnsupportedMediaTypeError APIUnprocessableError
+        APITooManyRequestsError APINetworkError
+    """,
     kopf.testing: "LocalCluster",
 }
 

@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
+import typing
+
 from kopf import on
 from kopf._client.credentials import AiohttpSession, ConnectionInfo, LoginError
+from kopf._client.errors import (
+    APIClientError,
+    APIConflictError,
+    APIError,
+    APIForbiddenError,
+    APIGoneError,
+    APINetworkError,
+    APINotFoundError,
+    APIPayloadTooLargeError,
+    APIServerError,
+    APITooManyRequestsError,
+    APIUnauthorizedError,
+    APIUnprocessableError,
+    APIUnsupportedMediaTypeError,
+)
 from kopf._client.kubeconfig import login_with_kubeconfig
 from kopf._client.piggyback import login_via_async_client, login_via_client, login_via_pykube
 from kopf._client.service_account import login_with_service_account
@@ -34,6 +52,7 @@ from kopf._kits.webhooks.ngrok import WebhookNgrokTunnel
 from kopf._kits.webhooks.server import WebhookServer
 from kopf._kits.webhooks.service import WebhookServiceServer
 from kopf._operator.embedding import operator, run, run_tasks, spawn_tasks
+from kopf._reactor.activities import ActivityError
 from kopf._reactor.indexing import Index, Store
 from kopf._reactor.memos import Memo
 from kopf._reactor.posting import event, exception, info, warn
@@ -102,6 +121,20 @@ __all__ = [
     "ABSENT",
     "EVERYTHING",
     "PRESENT",
+    "APIClientError",
+    "APIConflictError",
+    "APIError",
+    "APIForbiddenError",
+    "APIGoneError",
+    "APINetworkError",
+    "APINotFoundError",
+    "APIPayloadTooLargeError",
+    "APIServerError",
+    "APITooManyRequestsError",
+    "APIUnauthorizedError",
+    "APIUnprocessableError",
+    "APIUnsupportedMediaTypeError",
+    "ActivityError",
     "AdmissionError",
     "AiohttpSession",
     "Annotations",
@@ -214,3 +247,11 @@ __all__ = [
     "timer",
     "warn",
 ]
+
+if not typing.TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Private packages of the original framework, which are there without being imported; see ``_legacy``."""
+        if name in ("_cogs", "_core"):
+            return importlib.import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

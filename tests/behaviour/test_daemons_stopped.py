@@ -171,6 +171,38 @@ async def test_several_reasons_are_combined(
     assert calls[-1] == expected
 
 
+@pytest.mark.fastforward
+@pytest.mark.parametrize(("stages", "flags"), [
+    ({}, R(0)),
+    ({"cancellation_polling": 0.2}, R(0)),
+    ({"cancellation_backoff": 1}, R.DAEMON_SIGNALLED),
+    ({"cancellation_timeout": 1000}, R.DAEMON_CANCELLED),
+    ({"cancellation_backoff": 1, "cancellation_timeout": 1000}, R.DAEMON_SIGNALLED | R.DAEMON_CANCELLED),
+], ids=str)
+async def test_only_the_stages_that_exist_are_added_to_the_reason(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        stages: dict[str, Any], flags: R,
+) -> None:
+    """With no stages, ``stopped.reason == RESOURCE_DELETED`` holds all the time."""
+    @kopf.daemon("kopfexamples", registry=registry, **stages)
+    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append("started")
+        await stopped.wait()
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError:
+            calls.append(stopped.reason)
+        else:
+            calls.append(stopped.reason)
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    await kex.delete()
+    await kex.wait_gone()
+    assert calls == ["started", R.RESOURCE_DELETED | flags]
+
+
 def test_the_values_of_reasons() -> None:
     """They are documented as numbers."""
     assert {reason.name: reason.value for reason in R} == {

@@ -109,6 +109,17 @@ async def test_results_of_probes(
     assert await ask() == (200, {"now": "today", "async_fn": {"a": [1, None]}})
 
 
+async def test_the_text_of_the_answer_is_byte_by_byte_as_of_the_original_framework(
+        operator: Operator, registry: kopf.OperatorRegistry, url: str,
+) -> None:
+    kopf.on.probe(id="now", registry=registry)(lambda **_: "today")
+    kopf.on.probe(id="all", registry=registry)(lambda **_: {"a": [1, None], "ü": True})
+    await operator.launch(liveness_endpoint=url)
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        assert await response.read() == b'{"now": "today", "all": {"a": [1, null], "\\u00fc": true}}'
+        assert response.headers["Content-Type"] == "application/json; charset=utf-8"
+
+
 async def test_kwargs_of_probes(
         operator: Operator, registry: kopf.OperatorRegistry, url: str, ask: Callable[[], Any], kex: Objects,
 ) -> None:

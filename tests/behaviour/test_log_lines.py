@@ -148,6 +148,8 @@ async def test_streams_and_login(operator: Operator, registry: kopf.OperatorRegi
         assert f"Stopping the watch-stream for kopfexamples.v1.kopf.dev {scope}." in messages
     records = logs.find("Activity '_login' succeeded.")
     assert {record.name for record in records} == {"kopf.activities.authentication"}
+    records = logs.find("Initial authentication has .*")
+    assert {record.name for record in records} == {"kopf._core.engines.activities"}
 
 
 async def test_activities(operator: Operator, registry: kopf.OperatorRegistry, logs: Logs) -> None:

@@ -109,3 +109,29 @@ def test_operators_are_run_in_tests(tmp_path: pathlib.Path, monkeypatch: pytest.
     namespace: dict[str, Any] = {}
     exec(get_blocks(ROOT / "docs" / "testing.md", "python")[0], namespace)
     namespace["test_operator"](monkeypatch)
+
+
+INSTALLATIONS = [*DOCS, *(ROOT / "examples").rglob("requirements.txt"), *(ROOT / "examples").rglob("Dockerfile")]
+
+
+@pytest.mark.parametrize("path", INSTALLATIONS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_installations_bring_this_project_and_not_the_original_one(path: pathlib.Path) -> None:
+    """Both have the same name on PyPI; the original one has the versions below 2."""
+    pattern = r"^kopf\b.*" if path.name == "requirements.txt" else r"pip install[^`\n]*?\bkopf\b[^`\s]*"
+    found = re.findall(pattern, path.read_text(), re.MULTILINE)
+    assert [text for text in found if ">=2" not in text] == []
+    assert found or path.name != "requirements.txt"
+
+
+def test_the_hierarchy_of_errors_is_drawn_as_it_is() -> None:
+    text = (ROOT / "docs" / "errors.md").read_text()
+    [drawing] = re.findall(r"^```\n(Exception\n.*?)^```", text, re.MULTILINE | re.DOTALL)
+    parents: dict[int, str] = {}
+    drawn: dict[str, str] = {}
+    for depth, name in re.findall(r"^([ │├└─]*)(?:kopf\.)?(\w+)", drawing, re.MULTILINE):
+        parents[len(depth)] = name
+        drawn[name] = parents.get(len(depth) - 4, "")
+    drawn.pop("Exception")
+    assert drawn.pop("ConnectionError") == "Exception"
+    assert drawn == {name: getattr(kopf, name).__bases__[0].__name__ for name in drawn}
+    assert {name for name in kopf.__all__ if name.startswith("API")} <= drawn.keys()

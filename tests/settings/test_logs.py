@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+import logging.config
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -319,11 +320,22 @@ def test_wrong_format_strings() -> None:
 
 
 def test_loggers_disabled_by_others_are_revived() -> None:
+    loggers = [item for item in logging.root.manager.loggerDict.values() if isinstance(item, logging.Logger)]
+    states = [item.disabled for item in loggers]
     ours, theirs = logging.getLogger("kopf.objects"), logging.getLogger("theirs")
     try:
-        ours.disabled = theirs.disabled = True
+        logging.config.dictConfig({"version": 1})  # by default, it disables all that exist
+        assert (ours.disabled, theirs.disabled) == (True, True)
         revive_loggers()
-        assert not ours.disabled
-        assert theirs.disabled
+        assert (ours.disabled, theirs.disabled) == (False, True)
     finally:
-        ours.disabled = theirs.disabled = False
+        for item, state in zip(loggers, states, strict=True):
+            item.disabled = state
+
+
+def test_loggers_disabled_on_purpose_stay_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("kopf.objects", "kopf.activities.authentication", "kopf._core.engines.activities"):
+        monkeypatch.setattr(logging.getLogger(name), "disabled", True)
+    revive_loggers()
+    for name in ("kopf.objects", "kopf.activities.authentication", "kopf._core.engines.activities"):
+        assert logging.getLogger(name).disabled

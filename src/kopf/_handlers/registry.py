@@ -7,8 +7,9 @@ There is a default registry, which the decorators fill as the modules of the ope
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kopf._handlers.handlers import (
     ActivityHandler,
@@ -54,6 +55,12 @@ class OperatorRegistry:
         self.activities = [handler for handler in self.activities if not _is_of_module(handler, module)]
         self.resources = [handler for handler in self.resources if not _is_of_module(handler, module)]
         self.webhooks = [handler for handler in self.webhooks if not _is_of_module(handler, module)]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Only for what is missing: private attributes of the original framework, in a room above of this one."""
+            return importlib.import_module("kopf._legacy.registries").get_section(self, name)
 
     def __bool__(self) -> bool:
         return bool(self.activities or self.resources or self.webhooks)

@@ -126,5 +126,5 @@ class HealthServer:
 
         report = await self._report()
         status = 200 if report.is_healthy else 503
-        headers = {"Cache-Control": "no-store"}
-        return web.Response(body=report.content, status=status, content_type="application/json", headers=headers)
+        headers = {"Cache-Control": "no-store", "Content-Type": "application/json; charset=utf-8"}
+        return web.Response(body=report.content, status=status, headers=headers)

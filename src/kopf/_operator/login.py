@@ -22,7 +22,11 @@ from kopf._settings.settings import OperatorSettings
 from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity
 
-logger = logging.getLogger("kopf.activities.authentication")
+logger = logging.getLogger("kopf._core.engines.activities")
+"""
+The logins as such; what their handlers do goes to ``kopf.activities.authentication``. Both names are known to users,
+who silence them if the logins are frequent: it is not a module of this framework, but of the original one.
+"""
 
 _LIBRARIES: Mapping[str, Callable[..., ConnectionInfo | None]] = {
     "kubernetes": login_via_client,

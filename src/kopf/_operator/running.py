@@ -26,6 +26,7 @@ from kopf._operator.flags import Flag, raise_flag
 from kopf._operator.health import serving_health
 from kopf._operator.health_server import parse_endpoint
 from kopf._operator.login import Authenticator
+from kopf._operator.login import logger as login_logger
 from kopf._operator.namespaces import Namespaces
 from kopf._operator.observation import Observer
 from kopf._operator.peering import Peering
@@ -140,9 +141,9 @@ class Operator:
 
     async def _work(self, poster: EventPoster, clock: Clock) -> None:
         if not self._vault.is_populated:
-            logger.info("Initial authentication has been initiated.")
+            login_logger.info("Initial authentication has been initiated.")
             await self._authenticator.login()
-            logger.info("Initial authentication has finished.")
+            login_logger.info("Initial authentication has finished.")
         authenticating = asyncio.create_task(self._authenticator.run(), name="authenticator")
         helpers = [authenticating]
         try:

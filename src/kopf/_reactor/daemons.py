@@ -67,7 +67,9 @@ class DaemonRun(BackgroundRun):
     async def _see_off(self) -> None:
         """Go through the stages of the stopping, until the daemon has exited or is abandoned."""
         handler, logger = self._daemon, self._companion.logger
-        self.stopper.set(DaemonStoppingReason.DAEMON_SIGNALLED)
+        # The stages that do not exist leave no flags: there, the reason is equal to what has begun the stopping.
+        if handler.cancellation_backoff is not None:
+            self.stopper.set(DaemonStoppingReason.DAEMON_SIGNALLED)
         polling = handler.cancellation_polling or self._companion.env.settings.background.cancellation_polling
         if await self._wait(handler.cancellation_backoff if handler.cancellation_backoff is not None else 0):
             return
@@ -75,9 +77,9 @@ class DaemonRun(BackgroundRun):
             while not await self._wait(polling):
                 logger.warning("%s is asked to exit, but it still runs. The object waits for it.", handler)
             return
+        self.stopper.set(DaemonStoppingReason.DAEMON_CANCELLED)
         if handler.is_async and self._task is not None:
             logger.debug("%s is signalled to exit by force.", handler)
-            self.stopper.set(DaemonStoppingReason.DAEMON_CANCELLED)
             self._task.cancel()
         if not await self._wait(handler.cancellation_timeout):
             self._abandon()
@@ -96,7 +98,9 @@ class DaemonRun(BackgroundRun):
             self._companion.orphans.add(self._task)
             self._task.add_done_callback(self._companion.orphans.discard)
         warnings.warn(message, ResourceWarning, stacklevel=1)
-        self._exit()
+        if self.is_running:  # for all others, it is over; but it is not done, so it is not marked so
+            self.is_running = False
+            self._companion.exit()
 
     def cancel(self) -> Collection[asyncio.Task[None]]:
         tasks = [task for task in (self._guard, self._task) if task is not None and not task.done()]

@@ -226,8 +226,18 @@ def parse_log_format(value: str) -> LogFormat | str:
     return {item.name.lower(): item for item in LogFormat}.get(value.lower(), value)
 
 
+_canary = logging.getLogger(__name__)
+"""It logs nothing, so nobody disables it on purpose: if it is disabled, then so is everything."""
+
+
 def revive_loggers() -> None:
-    """Enable those loggers of the framework which were disabled as "existing" by somebody's logging configuration."""
+    """
+    Enable those loggers of the framework which were disabled as "existing" by somebody's logging configuration.
+
+    Those that users have disabled one by one, stay so.
+    """
+    if not _canary.disabled:
+        return
     for name, item in logging.root.manager.loggerDict.items():
         if isinstance(item, logging.Logger) and name.partition(".")[0] == "kopf":
             item.disabled = False

@@ -10,3 +10,15 @@ the simplest to the most automatic:
 - ``server`` puts all this together; ``local``, ``service`` are specialised servers; ``ngrok`` is a tunnel.
 - ``detection`` finds out what kind of a cluster it is; ``auto`` chooses the server or the tunnel by that.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """The original framework has the servers here; see the room ``_legacy``."""
+        from kopf._legacy.modules import get_former
+
+        return get_former(__name__, name, stacklevel=2)

@@ -1,0 +1,53 @@
+"""Helpers for nested dicts, with the errors and the arguments as they were."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+from kopf._values import fields
+from kopf._values.fields import FieldSpec, parse_field
+
+
+class _Unset(enum.Enum):
+    TOKEN = enum.auto()
+
+
+def resolve(d: Mapping[str, Any] | None, field: FieldSpec, default: Any = _Unset.TOKEN) -> Any:
+    """
+    Get the value of a field, or the default if it is not there.
+
+    With no default, raises :class:`KeyError` if it is not there; :class:`TypeError` if it cannot be.
+    """
+    value: Any = d
+    for key in parse_field(field):
+        if not isinstance(value, Mapping):
+            if default is _Unset.TOKEN:
+                raise TypeError(f"There cannot be a field {key!r} in {value!r}, as it is not a dict.")
+            return default
+        if key not in value and default is not _Unset.TOKEN:
+            return default
+        value = value[key]
+    return value
+
+
+def ensure(d: MutableMapping[str, Any], field: FieldSpec, value: Any) -> None:
+    """Set the value of a field, with all the dicts on the way to it. Raises :class:`ValueError` for an empty path."""
+    path = parse_field(field)
+    if not path:
+        raise ValueError("The root of a dict cannot be replaced: the path is empty.")
+    fields.ensure(d, path, value)
+
+
+def remove(d: MutableMapping[str, Any], field: FieldSpec) -> None:
+    """Remove a field if it is there, and those dicts on the way to it that become empty by that."""
+    match parse_field(field):
+        case ():
+            raise ValueError("The root of a dict cannot be removed: the path is empty.")
+        case (key,):
+            d.pop(key, None)
+        case (key, *rest) if isinstance(child := d.get(key), MutableMapping):
+            remove(child, rest)
+            if not child:
+                del d[key]

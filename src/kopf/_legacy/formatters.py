@@ -1,0 +1,33 @@
+"""Formatters of logs by their former names & arguments: for the logging configurations of applications."""
+
+from __future__ import annotations
+
+from kopf._settings import logs
+
+
+class ObjectTextFormatter(logs.ObjectTextFormatter):
+    """Text, with no prefixes."""
+
+    def __init__(self, fmt: str = "%(message)s") -> None:
+        super().__init__(fmt, prefix=False)
+
+
+class ObjectPrefixingTextFormatter(logs.ObjectTextFormatter):
+    """Text, prefixed with the namespace & name of the object."""
+
+    def __init__(self, fmt: str = "%(message)s") -> None:
+        super().__init__(fmt, prefix=True)
+
+
+class ObjectJsonFormatter(logs.ObjectJsonFormatter):
+    """JSON, with the reference to the object."""
+
+    def __init__(self, *, refkey: str | None = None) -> None:
+        super().__init__(prefix=False, refkey=refkey or logs.DEFAULT_REFKEY)
+
+
+class ObjectPrefixingJsonFormatter(logs.ObjectJsonFormatter):
+    """JSON, with the reference to the object, and with its namespace & name in the message too."""
+
+    def __init__(self, *, refkey: str | None = None) -> None:
+        super().__init__(prefix=True, refkey=refkey or logs.DEFAULT_REFKEY)

@@ -1,0 +1,124 @@
+"""The table of the former modules: what was in them, and where it is now."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Target(NamedTuple):
+    """Where a name is now."""
+
+    module: str
+    name: str
+
+
+_SETTINGS = """
+    AdmissionSettings BackgroundSettings ExecutionSettings NetworkingSettings PeeringSettings PersistenceSettings
+    PostingSettings ProcessSettings QueueingSettings ScanningSettings WatchingSettings
+"""
+_FORMATTERS = "ObjectJsonFormatter ObjectPrefixingJsonFormatter ObjectPrefixingTextFormatter ObjectTextFormatter"
+_HANDLERS = """
+    ActivityHandler ChangingHandler DaemonHandler IndexingHandler ResourceHandler SpawningHandler TimerHandler
+    WatchingHandler WebhookHandler
+"""
+_CAUSES = """
+    ActivityCause BaseCause=Cause ChangingCause DaemonCause=ResourceCause IndexingCause=ResourceCause ResourceCause
+    SpawningCause=ResourceCause WatchingCause WebhookCause
+"""
+_LIFECYCLES = """
+    all_at_once=lifecycles.all_at_once asap=lifecycles.asap one_by_one=lifecycles.one_by_one
+    randomized=lifecycles.randomized shuffled=lifecycles.shuffled
+"""
+_PROTOCOLS = """
+    ActivityFn=HandlerFn ChangingFn=HandlerFn DaemonFn=HandlerFn IndexingFn=HandlerFn SpawningFn=HandlerFn
+    TimerFn=HandlerFn WatchingFn=HandlerFn WebhookFn=HandlerFn
+"""
+
+# The names of each former module by the modules of today; `old=new` is for those that are named differently now.
+# The public names are not here: they are found in any of these modules, as they were imported from everywhere.
+_TABLE: Mapping[str, Mapping[str, str]] = {
+    "kopf._cogs.clients.errors": {"kopf": "APIUnprocessableEntityError=APIUnprocessableError"},
+    "kopf._cogs.configs.configuration": {"kopf._settings.settings": _SETTINGS},
+    "kopf._cogs.configs.diffbase": {},
+    "kopf._cogs.configs.progress": {},
+    "kopf._cogs.helpers.loaders": {"kopf.cli.loading": "preload=load"},
+    "kopf._cogs.helpers.typedefs": {},
+    "kopf._cogs.helpers.versions": {"kopf": "version=__version__ version_tuple=__version_tuple__"},
+    "kopf._cogs.structs.bodies": {"kopf._values.bodies": "MetaEssence RawMeta"},
+    "kopf._cogs.structs.credentials": {"kopf._client.vault": "Vault"},
+    "kopf._cogs.structs.dicts": {
+        "kopf._legacy.dicts": "ensure remove resolve",
+        "kopf._values.bodies": "MappingView",
+        "kopf._values.fields": "parse_field",
+    },
+    "kopf._cogs.structs.diffs": {"kopf._values.diffs": "EMPTY diff"},
+    "kopf._cogs.structs.ephemera": {"collections.abc": "Indices=Mapping", "typing": "AnyMemo=Any"},
+    "kopf._cogs.structs.ids": {},
+    "kopf._cogs.structs.patches": {"kopf._values.patches": "JSONPatchItem MetaPatch SpecPatch StatusPatch"},
+    "kopf._cogs.structs.references": {
+        "kopf._values.bodies": "NamespaceName",
+        "kopf._values.resources": "CRDS EVENTS NAMESPACES",
+        "kopf._values.selectors": "Marker Selector",
+    },
+    "kopf._cogs.structs.reviews": {"kopf._values.reviews": "Response ResponsePayload ResponseStatus"},
+    "kopf._core.actions.execution": {
+        "kopf._handlers.causes": "Cause",
+        "kopf._handlers.errors": "HandlerChildrenRetry",
+        "kopf._handlers.handlers": "Handler",
+        "kopf._handlers.lifecycles": "LifeCycleFn",
+        "kopf._handlers.outcomes": "Outcome",
+        "kopf._legacy.context": "cause_var handler_var",
+    },
+    "kopf._core.actions.invocation": {"kopf._handlers.handlers": "is_async_fn=is_async"},
+    "kopf._core.actions.lifecycles": {"kopf": _LIFECYCLES},
+    "kopf._core.actions.loggers": {
+        "kopf._legacy.formatters": _FORMATTERS,
+        "kopf._settings.logs": "DEFAULT_JSON_REFKEY=DEFAULT_REFKEY logger=objects_logger make_formatter",
+    },
+    "kopf._core.engines.activities": {},
+    "kopf._core.engines.admission": {},
+    "kopf._core.engines.indexing": {"collections.abc": "OperatorIndices=Mapping"},
+    "kopf._core.engines.peering": {"kopf._reactor.peering": "Peer"},
+    "kopf._core.engines.posting": {
+        "kopf._legacy.posting": "K8sEvent enqueue event_queue_loop_var event_queue_var settings_var",
+    },
+    "kopf._core.intents.callbacks": {
+        "kopf._handlers.filters": "MetaFilterFn=WhenFilter WhenFilterFn=WhenFilter",
+        "kopf._handlers.handlers": _PROTOCOLS,
+    },
+    "kopf._core.intents.causes": {
+        "kopf._handlers.causes": _CAUSES,
+        "kopf._legacy.context": "cause_var",
+        "kopf._values.reasons": "Activity WebhookType",
+    },
+    "kopf._core.intents.filters": {"kopf._handlers.filters": "MetaFilter MetaFilterToken ValueFilter"},
+    "kopf._core.intents.handlers": {"kopf._handlers.handlers": _HANDLERS},
+    "kopf._core.intents.piggybacking": {},
+    "kopf._core.intents.registries": {
+        "kopf": "SmartOperatorRegistry=OperatorRegistry",
+        "kopf._values.ids": "get_callable_id",
+    },
+    "kopf._core.intents.stoppers": {},
+    "kopf._core.reactor.running": {},
+    "kopf._core.reactor.subhandling": {},
+    "kopf._kits.runner": {"kopf.testing": "KopfRunner"},
+    "kopf._kits.webhooks": {},
+}
+
+MODULES = frozenset(
+    ".".join(parts[:size]) for parts in (name.split(".") for name in _TABLE) for size in range(2, len(parts) + 1)
+)
+"""All former modules that can be imported, with the packages that they were in."""
+
+
+def find_target(module: str, name: str) -> Target | None:
+    """Find where the name of a former module is now, if it is anywhere."""
+    for place, names in _TABLE.get(module, {}).items():
+        for item in names.split():
+            old, _, new = item.partition("=")
+            if old == name:
+                return Target(place, new or old)
+    is_public = module in _TABLE and name in importlib.import_module("kopf").__all__
+    return Target("kopf", name) if is_public else None

@@ -1,0 +1,109 @@
+"""
+The queue of Kubernetes events: it was taken from a context variable in one thread or task, to be set in another one.
+
+It is the poster of the operator that is carried so. Whoever sets a queue of their own, gets the events: e.g. in tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextvars import ContextVar, Token
+from typing import Any, NamedTuple, Protocol, cast
+
+from kopf._reactor.posting import EventPoster, current_poster
+from kopf._settings.settings import OperatorSettings
+from kopf._values.references import ObjectReference
+
+
+class K8sEvent(NamedTuple):
+    """An event to be posted."""
+
+    ref: ObjectReference
+    type: str
+    reason: str
+    message: str
+    backoffs: float | Iterable[float] = ()
+
+
+class _Queue(Protocol):
+    def put_nowait(self, item: K8sEvent, /) -> None: ...
+
+
+class _PosterAsQueue:
+    """What is put, is posted."""
+
+    def __init__(self, poster: EventPoster) -> None:
+        self.poster = poster
+
+    def put_nowait(self, item: K8sEvent, /) -> None:
+        self.poster.enqueue(**item._asdict())
+
+
+class _QueueAsPoster:
+    """What is posted, is put."""
+
+    def __init__(self, queue: _Queue) -> None:
+        self._queue = queue
+
+    @property
+    def settings(self) -> OperatorSettings:
+        return _settings.get(_DEFAULT_SETTINGS)
+
+    def enqueue(self, ref: ObjectReference, *, is_explicit: bool = True, **fields: Any) -> None:
+        self._queue.put_nowait(K8sEvent(ref, **fields))
+
+
+_DEFAULT_SETTINGS = OperatorSettings()
+_settings: ContextVar[OperatorSettings] = ContextVar("settings")
+
+
+class _QueueVariable:
+    """The poster of this context in the shape of a queue."""
+
+    def get(self, *default: Any) -> Any:
+        """Get the queue, or the default. With no default, raises :class:`LookupError` outside of operators."""
+        poster = current_poster.get(None)
+        if poster is None and default:
+            return default[0]
+        return _PosterAsQueue(current_poster.get())
+
+    def set(self, queue: _PosterAsQueue | _Queue) -> Token[EventPoster]:
+        """Let the events of this context go to the queue: one of an operator, or one's own."""
+        if isinstance(queue, _PosterAsQueue):
+            return current_poster.set(queue.poster)
+        return current_poster.set(cast(EventPoster, _QueueAsPoster(queue)))
+
+    def reset(self, token: Token[EventPoster]) -> None:
+        """Undo the setting."""
+        current_poster.reset(token)
+
+
+class _SettingsVariable:
+    """The settings of the operator of this context; what is set, is used with one's own queue."""
+
+    def get(self, *default: Any) -> Any:
+        """Get the settings, or the default. With no default, raises :class:`LookupError` outside of operators."""
+        poster = current_poster.get(None)
+        return _settings.get(*default) if poster is None else poster.settings
+
+    def set(self, settings: OperatorSettings) -> Token[OperatorSettings]:
+        """Use these settings with one's own queue."""
+        return _settings.set(settings)
+
+    def reset(self, token: Token[OperatorSettings]) -> None:
+        """Undo the setting."""
+        _settings.reset(token)
+
+
+event_queue_var = _QueueVariable()
+settings_var = _SettingsVariable()
+event_queue_loop_var: ContextVar[asyncio.AbstractEventLoop] = ContextVar("event_queue_loop_var")
+"""It can be set, but there is no need in that: events are posted from any thread."""
+
+
+def enqueue(
+    ref: ObjectReference, type: str, reason: str, message: str, backoffs: float | Iterable[float] = ()
+) -> None:
+    """Post an event, whatever the settings are. Raises :class:`LookupError` outside of operators."""
+    current_poster.get().enqueue(ref, type=type, reason=reason, message=message, backoffs=backoffs)

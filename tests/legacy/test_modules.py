@@ -1,0 +1,224 @@
+"""Imports from the private modules of the original framework: they work, are warned of, and cost nothing otherwise."""
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import operator
+import subprocess
+import sys
+import textwrap
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import kopf
+import kopf.testing
+from kopf._legacy.names import _TABLE, MODULES, Target, find_target
+
+FORMER_NAMES = [
+    (module, item.partition("=")[0]) for module, places in _TABLE.items() for names in places.values()
+    for item in names.split()
+]
+
+
+@contextlib.contextmanager
+def warned(pattern: str) -> Iterator[None]:
+    """Check that the code is warned of, and that the warning points to it."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        yield
+    assert [(item.category, item.filename) for item in found] == [(DeprecationWarning, __file__)]
+    assert pattern in str(found[0].message)
+
+
+def run(code: str, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *options, "-c", textwrap.dedent(code)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+
+
+@pytest.mark.parametrize(("module", "name"), FORMER_NAMES)
+def test_everything_in_the_table_exists(module: str, name: str) -> None:
+    with warned(f"{module}.{name} is private."):
+        value = getattr(importlib.import_module(module), name)
+    target = find_target(module, name)
+    assert target is not None
+    assert value is operator.attrgetter(target.name)(importlib.import_module(target.module))
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_every_module_can_be_imported(module: str) -> None:
+    assert importlib.import_module(module).__name__ == module
+
+
+# What is imported by public operators, and in what ways.
+SAMPLES = {
+    "from kopf._cogs.structs.bodies import Body as it": kopf.Body,
+    "from kopf._cogs.structs.bodies import RawEvent as it": kopf.RawEvent,
+    "from kopf._cogs.structs import bodies; it = bodies.Body": kopf.Body,
+    "import kopf._cogs.structs.bodies; it = kopf._cogs.structs.bodies.Status": kopf.Status,
+    "import kopf; it = kopf._cogs.structs.diffs.DiffItem": kopf.DiffItem,
+    "import kopf; it = kopf._core.actions.execution.Logger": kopf.Logger,
+    "from kopf._cogs.structs.ephemera import Memo as it": kopf.Memo,
+    "from kopf._cogs.structs.patches import Patch as it": kopf.Patch,
+    "from kopf._cogs.structs.credentials import LoginError as it": kopf.LoginError,
+    "from kopf._cogs.configs.configuration import OperatorSettings as it": kopf.OperatorSettings,
+    "from kopf._cogs.configs.progress import ProgressRecord as it": kopf.ProgressRecord,
+    "from kopf._cogs.clients.errors import APINotFoundError as it": kopf.APINotFoundError,
+    "from kopf._cogs.clients.errors import APIUnprocessableEntityError as it": kopf.APIUnprocessableError,
+    "from kopf._core.intents.causes import Reason as it": kopf.Reason,
+    "from kopf._core.intents.registries import SmartOperatorRegistry as it": kopf.OperatorRegistry,
+    "from kopf._core.intents.callbacks import not_ as it": kopf.not_,
+    "from kopf._core.actions.execution import PermanentError as it": kopf.PermanentError,
+    "from kopf._core.actions.lifecycles import all_at_once as it": kopf.lifecycles.all_at_once,
+    "from kopf._core.actions import loggers; it = loggers.ObjectLogger": kopf.ObjectLogger,
+    "from kopf._core.engines.activities import ActivityError as it": kopf.ActivityError,
+    "from kopf._core.engines import posting; it = posting.event": kopf.event,
+    "from kopf._core.reactor.running import operator as it": kopf.operator,
+    "from kopf._kits.runner import KopfRunner as it": kopf.testing.KopfRunner,
+    "from kopf._kits.webhooks import WebhookServer as it": kopf.WebhookServer,
+}
+
+
+@pytest.mark.parametrize("code", SAMPLES)
+def test_former_imports(code: str) -> None:
+    namespace: dict[str, Any] = {}
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        exec(compile(code, "handlers.py", "exec"), namespace)
+    assert namespace["it"] is SAMPLES[code]
+    assert {(item.category, item.filename, item.lineno) for item in found} == {(DeprecationWarning, "handlers.py", 1)}
+    assert " is private. Use kopf" in str(found[0].message)
+
+
+def test_the_first_import_in_a_process() -> None:
+    """Where nothing of it is loaded yet."""
+    result = run("""
+        from kopf._core.intents.causes import Reason
+        import kopf
+        assert Reason is kopf.Reason
+        assert kopf._cogs.structs.bodies.Body is kopf.Body
+    """, "-W", "always")
+    assert result.returncode == 0
+    assert [line for line in result.stderr.splitlines() if "<string>" in line] == [
+        "<string>:2: DeprecationWarning: kopf._core.intents.causes.Reason is private. Use kopf.Reason instead.",
+        "<string>:5: DeprecationWarning: kopf._cogs.structs.bodies.Body is private. Use kopf.Body instead.",
+    ]
+
+
+@pytest.mark.parametrize(("code", "error"), [
+    ("from kopf._cogs.structs.bodies import RawInput", ImportError),
+    ("from kopf._cogs.structs import finalizers", ImportError),
+    ("import kopf._cogs.structs.bodies as bodies; bodies.RawInput", AttributeError),
+    ("import kopf._cogs.clients.api", ModuleNotFoundError),
+    ("from kopf._cogs.clients.api import get", ModuleNotFoundError),
+    ("from kopf._core.reactor.queueing import watcher", ModuleNotFoundError),
+    ("from kopf._kits.runner import KopfThread", ImportError),
+    ("from kopf._kits.webhooks import ClusterDetector", ImportError),
+])
+def test_what_has_no_counterpart_says_so(code: str, error: type[Exception]) -> None:
+    with pytest.raises(error, match=r"^There is no .* Use what the module 'kopf' offers\.$"):
+        exec(code, {})
+
+
+def test_it_can_be_asked_whether_something_is_there() -> None:
+    bodies = importlib.import_module("kopf._cogs.structs.bodies")
+    assert not hasattr(bodies, "RawInput")
+    assert not hasattr(bodies, "__all__")
+    assert not hasattr(kopf, "_nonexistent")
+    assert not hasattr(importlib.import_module("kopf._kits.webhooks"), "nonexistent")
+    with warned("Use kopf.Body instead"):
+        assert hasattr(bodies, "Body")
+
+
+def test_nothing_is_loaded_for_those_who_do_not_need_it() -> None:
+    result = run("""
+        import sys, kopf, kopf.testing
+        finders = [type(finder).__module__ for finder in sys.meta_path]
+        kopf.OperatorRegistry(), kopf.WebhookServer()
+        hasattr(kopf, 'nonexistent')
+        print([name for name in [*sys.modules, *finders] if name.startswith(('kopf._legacy', 'kopf._co'))])
+    """)
+    assert result.stdout.strip() == "[]", result.stderr
+
+
+def test_targets() -> None:
+    assert find_target("kopf._core.intents.causes", "Reason") == Target("kopf", "Reason")
+    assert find_target("kopf._core.intents.causes", "nonexistent") is None
+    assert find_target("kopf._core.nonexistent", "Reason") is None
+
+
+@pytest.mark.parametrize(("data", "field", "value"), [
+    ({"a": {"b": 1}}, "a.b", 1), ({"a": {"b": 1}}, ["a"], {"b": 1}),
+    ({"a": 1}, None, {"a": 1}), ({"a": None}, "a", None),
+])
+def test_resolving(data: Any, field: Any, value: Any) -> None:
+    from kopf._legacy.dicts import resolve
+    assert resolve(data, field) == resolve(data, field, "default") == value
+
+
+def test_resolving_what_is_absent() -> None:
+    from kopf._legacy.dicts import resolve
+    assert resolve({"a": {}}, "a.b", 123) == resolve({"a": 1}, "a.b", 123) == resolve(None, "a", 123) == 123
+    with pytest.raises(KeyError):
+        resolve({"a": {}}, "a.b")
+    with pytest.raises(TypeError):
+        resolve({"a": 1}, "a.b")
+
+
+def test_changing_dicts() -> None:
+    from kopf._legacy.dicts import ensure, remove
+    data: dict[str, Any] = {}
+    ensure(data, "a.b", 1)
+    ensure(data, ("a", "c", "d"), 2)
+    assert data == {"a": {"b": 1, "c": {"d": 2}}}
+    remove(data, "a.c.d")
+    remove(data, "a.x.y")
+    remove(data, "x")
+    assert data == {"a": {"b": 1}}
+    remove(data, "a.b")
+    assert data == {}
+    with pytest.raises(ValueError, match="path is empty"):
+        ensure(data, "", 1)
+    with pytest.raises(ValueError, match="path is empty"):
+        remove(data, None)
+
+
+def test_formatters(caplog: pytest.LogCaptureFixture) -> None:
+    from kopf._legacy import formatters
+    body = {"metadata": {"name": "name1", "namespace": "ns1"}}
+    kopf.ObjectLogger(body=body, settings=kopf.OperatorSettings()).warning("hello")
+    [record] = caplog.records
+    assert formatters.ObjectTextFormatter("%(levelname)s %(message)s").format(record) == "WARNING hello"
+    assert formatters.ObjectPrefixingTextFormatter().format(record) == "[ns1/name1] hello"
+    assert '"message": "hello"' in formatters.ObjectJsonFormatter(refkey="k8s").format(record)
+    assert '"k8s": {"name": "name1", "namespace": "ns1"}' in formatters.ObjectJsonFormatter(refkey="k8s").format(record)
+    assert '"message": "[ns1/name1] hello"' in formatters.ObjectPrefixingJsonFormatter().format(record)
+
+
+def test_events_go_to_ones_own_queue() -> None:
+    from kopf._legacy.posting import K8sEvent, enqueue, event_queue_var, settings_var
+    queue: asyncio.Queue[K8sEvent] = asyncio.Queue()
+    settings = kopf.OperatorSettings()
+    assert event_queue_var.get(None) is settings_var.get(None) is None
+    for variable in (event_queue_var, settings_var):
+        with pytest.raises(LookupError):
+            variable.get()
+    settings_token, token = settings_var.set(settings), event_queue_var.set(queue)
+    try:
+        assert settings_var.get() is settings
+        obj = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod1"}}
+        kopf.warn(obj, reason="Why", message="What")
+        enqueue({"name": "pod2"}, "Normal", "Why", "What")
+        settings.posting.enabled = False
+        kopf.warn(obj, reason="Never", message="Seen")
+    finally:
+        event_queue_var.reset(token)
+        settings_var.reset(settings_token)
+    ref = kopf.build_object_reference(obj)
+    assert queue.get_nowait() == K8sEvent(ref, "Warning", "Why", "What", settings.posting.default_backoffs)
+    assert queue.get_nowait() == K8sEvent({"name": "pod2"}, "Normal", "Why", "What", ())
+    assert queue.empty()
+    assert event_queue_var.get(None) is None
