@@ -21,7 +21,7 @@ class Process:
         self._log = log
         with log.open("wb") as file:
             self._popen = subprocess.Popen(
-                [sys.executable, "-m", "kopf", *args],
+                [sys.executable, "-P", "-m", "kopf", *args],  # as the installed command, with no current directory
                 cwd=cwd, env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
                 stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
                 process_group=0,  # as started from a terminal: Ctrl+C is for the whole group

@@ -20,6 +20,13 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path
 
 
+def save(path: pathlib.Path, text: str) -> None:
+    """Save in one step, so that it is one change: a half of it could be seen on a busy machine."""
+    draft = path.with_name(f"{path.name}.draft")
+    draft.write_text(text)
+    draft.replace(path)
+
+
 def test_from_nothing_to_a_handled_object(start: Starter, folder: pathlib.Path, kubectl: str) -> None:
     with start("dev", *ARGS) as process:
         process.wait_for("Applied crd.yaml: CustomResourceDefinition kopfexamples.kopf.dev$")
@@ -77,22 +84,26 @@ def test_reloading(start: Starter, folder: pathlib.Path) -> None:
         process.wait_for("Creation is processed")
 
         # A broken file does not end anything, and is waited to be mended.
-        handlers.write_text(f"{source}\nsyntax error(")
+        save(handlers, f"{source}\nsyntax error(")
         process.wait_for("Changed: handlers.py. The operator is reloaded.$")
         process.wait_for("Cannot load 'handlers.py': there is a syntax error.$")
         process.wait_for("The operator has ended. It will be started again when the files change.$")
 
+        # A file that was not there yet can be what was missing.
+        save(folder / "neighbour.py", "print('The neighbour is loaded.', flush=True)\n")
+        process.wait_for("Changed: neighbour.py. The operator is reloaded.$")
+        process.wait_for("The operator has ended. It will be started again when the files change.$", times=2)
+
         # The same cluster, the same object, but the new code.
-        handlers.write_text(source + "\nimport neighbour\n")
-        (folder / "neighbour.py").write_text("print('The neighbour is loaded.', flush=True)\n")
+        save(handlers, source + "\nimport neighbour\n")
         process.wait_for("The neighbour is loaded.$")
-        (folder / "obj.yaml").write_text((folder / "obj.yaml").read_text().replace("1m", "2m"))
+        save(folder / "obj.yaml", (folder / "obj.yaml").read_text().replace("1m", "2m"))
         process.wait_for("Applied obj.yaml", times=2)
         process.wait_for("change: spec.duration: '1m' -> '2m'$")
 
         # The imported files are watched, too.
-        (folder / "neighbour.py").write_text("print('The neighbour has changed.', flush=True)\n")
-        process.wait_for("Changed: neighbour.py. The operator is reloaded.$")
+        save(folder / "neighbour.py", "print('The neighbour has changed.', flush=True)\n")
+        process.wait_for("Changed: neighbour.py. The operator is reloaded.$", times=2)
         process.wait_for("The neighbour has changed.$")
         assert process.output.count("Hello, kopf-example-1!") == 1
 
@@ -122,6 +133,34 @@ def test_nothing_to_run(start: Starter) -> None:
     with start("dev") as process:
         assert process.wait() == 2
         assert "Nothing to run" in process.output
+
+
+def test_missing_files(start: Starter) -> None:
+    with start("dev", "nosuch.py") as process:
+        assert process.wait() == 2
+        assert "There is no such file: 'nosuch.py'." in process.output
+        assert "The local cluster is up" not in process.output
+
+
+def test_wrong_options(start: Starter, folder: pathlib.Path) -> None:
+    with start("dev", "handlers.py", "--nosuch") as process:
+        assert process.wait() == 2
+        assert "No such option" in process.output
+
+
+@pytest.mark.parametrize("command", ["dev", "run"])
+def test_files_that_are_named_as_libraries(start: Starter, folder: pathlib.Path, command: str) -> None:
+    """They are for those who import them, and the framework does not."""
+    for name in ("kopf", "click", "json", "yaml", "aiohttp", "msgspec", "uvloop"):
+        (folder / f"{name}.py").write_text("raise RuntimeError('It is executed.')\n")
+    (folder / "own.py").write_text(
+        "import kopf\n"
+        "@kopf.on.startup()\n"
+        "def startup_fn(logger, **_):\n"
+        "    logger.info('It has started.')\n")
+    with start(command, "own.py") as process:
+        process.wait_for("It has started.")
+        assert "It is executed." not in process.output
 
 
 def test_missing_manifest(start: Starter, folder: pathlib.Path) -> None:

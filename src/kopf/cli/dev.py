@@ -22,6 +22,7 @@ import yaml
 
 from kopf.cli.cluster import cluster_options, start_cluster
 from kopf.cli.interrupts import interruptible
+from kopf.cli.running import run
 from kopf.cli.sources import SourceWatcher
 
 if TYPE_CHECKING:
@@ -64,6 +65,10 @@ def dev(
     """
     if not args:
         raise click.UsageError("Nothing to run. Name the files with handlers, or modules with -m.")
+    # Nothing has to be started to see that the command makes no sense.
+    for path in run.make_context("kopf dev", list(args)).params["paths"]:
+        if not os.path.exists(path):
+            raise click.UsageError(f"There is no such file: {path!r}.")
     starting = start_cluster(port=port, kubeconfig=kubeconfig, data_dir=data_dir, simulate=simulate)
     asyncio.run(_develop(starting, manifests, args))
 
@@ -166,7 +171,8 @@ class OperatorProcess:
     async def start(self) -> None:
         self._is_ended = False
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "kopf", "run", f"--report-sources={self._report}", *self._args,
+            # With -P, the current directory is not looked into for our own imports: it can have e.g. a click.py in it.
+            sys.executable, "-P", "-m", "kopf", "run", f"--report-sources={self._report}", *self._args,
             env={**os.environ, "KUBECONFIG": str(self._kubeconfig)},
         )
 

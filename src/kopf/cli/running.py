@@ -26,6 +26,8 @@ from kopf.cli.loading import LoadingError, explain_declarations, list_sources, l
 from kopf.cli.memory import give_back_freed_memory
 from kopf.cli.options import DEBUG_KEY, CLIControls, logging_options
 
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
+
 logger = logging.getLogger("kopf.cli")
 
 DEV_PRIORITY = 666
@@ -108,6 +110,8 @@ def run(
     """
     if clusterwide and namespaces:
         raise click.UsageError("Either --all-namespaces or --namespace can be used, not both.")
+    # Before the users' files, which can be named as it is: their folders are looked into first from then on.
+    loop_factory = _find_loop_factory() if controls.loop is None else None
     try:
         load(paths, modules)
         revive_loggers()
@@ -122,7 +126,7 @@ def run(
     if not registry:
         raise _explain_nothing_to_do([*paths, *modules])
 
-    _run(controls.loop, ctx.meta[DEBUG_KEY], operator(
+    _run(controls.loop, loop_factory, ctx.meta[DEBUG_KEY], operator(
         registry=registry,
         settings=controls.settings,
         standalone=standalone,
@@ -154,12 +158,15 @@ def _explain_nothing_to_do(sources: list[str]) -> click.ClickException:
     )
 
 
-def _run(loop: asyncio.AbstractEventLoop | None, debug: bool, coro: Coroutine[Any, Any, None]) -> None:
+def _run(
+        loop: asyncio.AbstractEventLoop | None, loop_factory: LoopFactory | None, debug: bool,
+        coro: Coroutine[Any, Any, None],
+) -> None:
     try:
         if loop is not None:
             loop.run_until_complete(coro)
         else:
-            _run_in_own_loop(coro, debug)
+            _run_in_own_loop(coro, loop_factory, debug)
     except DeclarationError as e:
         LoadingError(explain_declarations(e)).show()
         raise SystemExit(1) from e
@@ -178,10 +185,10 @@ def _run(loop: asyncio.AbstractEventLoop | None, debug: bool, coro: Coroutine[An
         raise SystemExit(1) from e
 
 
-def _run_in_own_loop(coro: Coroutine[Any, Any, None], debug: bool) -> None:
+def _run_in_own_loop(coro: Coroutine[Any, Any, None], loop_factory: LoopFactory | None, debug: bool) -> None:
     """Run it in a new event loop, as :func:`asyncio.run` does, but do not wait forever for tasks that never end."""
     give_back_freed_memory()
-    runner = asyncio.Runner(loop_factory=_find_loop_factory(), debug=debug)
+    runner = asyncio.Runner(loop_factory=loop_factory, debug=debug)
     try:
         runner.run(coro)
     finally:
@@ -202,7 +209,7 @@ async def _cancel_leftovers() -> set[asyncio.Task[Any]]:
     return (await asyncio.wait(tasks, timeout=_LEFTOVERS_TIMEOUT))[1] if tasks else set()
 
 
-def _find_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def _find_loop_factory() -> LoopFactory | None:
     """Use the fast event loop if it is installed; otherwise, the one of Python."""
     if importlib.util.find_spec("uvloop") is None:
         return None
