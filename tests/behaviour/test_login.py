@@ -163,7 +163,7 @@ async def test_temporary_errors_of_handlers_are_retried(
     async def login(retry: int, **kwargs: Any) -> kopf.ConnectionInfo | None:
         calls.append(retry)
         if retry < 3:
-            raise kopf.TemporaryError("the vault is slow", delay=30)
+            raise kopf.TemporaryError("the vault is slow", delay=1)
         return kopf.login_with_kubeconfig(**kwargs)
 
     kopf.on.create("kopfexamples", registry=registry)(lambda **_: None)
