@@ -18,6 +18,7 @@ from tests.behaviour.conftest import (  # noqa: F401  # fixtures
     operator,
     registry,
     sub,
+    watch_lag,
 )
 from tests.behaviour.running import Operator
 
