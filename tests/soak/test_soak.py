@@ -5,12 +5,14 @@ import pathlib
 
 import pytest
 
-from tests.soak.soaking import Plan, soak
+from tests.soak.soaking import Plan, Report, check_growth, soak
+
+PLAN = Plan(duration=20, objects=30, pace=1.0, seed=0)
 
 
 @pytest.mark.timeout(240)
 async def test_soak(tmp_path: pathlib.Path) -> None:
-    report = await soak(Plan(duration=20, objects=30, pace=1.0, seed=0), tmp_path)
+    report = await soak(PLAN, tmp_path)
     assert not report.failures, report.describe()
     # It was not a quiet time.
     assert report.count("the API is restarted") >= 1
@@ -19,3 +21,15 @@ async def test_soak(tmp_path: pathlib.Path) -> None:
     assert report.count("the senior operator is killed") >= 1
     assert report.count("the senior operator is stopped") >= 1
     assert report.changes >= 100
+
+
+@pytest.mark.parametrize(("creep", "peak", "is_failed"), [(1.9, 0, False), (3.0, 0, True), (1.0, 30, False)])
+def test_the_judgement_of_the_memory(creep: float, peak: float, is_failed: bool) -> None:
+    """What counts, is how the least of it grows between the second quarter and the last one; bursts do not."""
+    report = Report(PLAN)
+    for moment in range(4000):
+        burst = peak if moment % 100 > 20 else 0
+        report.memory.append(50 + creep * moment / 2000 + burst)  # from quarter to quarter, it is a half of the time
+        report.files.append(10)
+    check_growth(report, spare_memory=2.0)
+    assert bool(report.failures) is is_failed
