@@ -100,9 +100,11 @@ def is_repetition(versions: dict[int, Obj], earlier: Call, later: Call, since: i
 def find_wrong_finalizers(world: World, objects: list[Obj]) -> Iterator[str]:
     """Our finalizer is on the objects that somebody needs it for, and on no others."""
     for obj in alive(objects):
-        needed = any(plan.blocks_deletion and plan.matches(obj) for plan in world.plans)
-        if needed != (FINALIZER in get_finalizers(obj)):
-            yield f"{describe(obj)} {'needs' if needed else 'does not need'} the finalizer: {obj['metadata']}"
+        blocking = [plan for plan in world.plans if plan.blocks_deletion and plan.matches(obj)]
+        if blocking and all(plan.can_be_over for plan in blocking):
+            continue  # it is needed only for as long as they run
+        if bool(blocking) != (FINALIZER in get_finalizers(obj)):
+            yield f"{describe(obj)} {'needs' if blocking else 'does not need'} the finalizer: {obj['metadata']}"
 
 
 def find_touched(world: World, objects: list[Obj]) -> Iterator[str]:

@@ -101,6 +101,12 @@ class Plan:
     def blocks_deletion(self) -> bool:
         return self.kind in ("delete", "daemon", "quitter", "timer")
 
+    @property
+    def can_be_over(self) -> bool:
+        """Whether it is a daemon or a timer that exits, or fails for good, while the object exists."""
+        is_limited = "permanent" in self.script or self.retries is not None
+        return self.kind == "quitter" or (self.kind in ("daemon", "timer") and is_limited)
+
 
 def is_odd(spec: Mapping[str, Any]) -> bool:
     return bool(spec.get("x", 0) % 2)
