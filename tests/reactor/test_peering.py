@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kopf._reactor.peering import Peer, Peers, make_identity
+from kopf._reactor.peering import MAX_LIFETIME, Peer, Peers, make_identity
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 START = 1000.0
@@ -50,7 +50,7 @@ def test_messages() -> None:
 @pytest.mark.parametrize(("record", "expected"), [
     ({"lastseen": "2026-01-01T00:00:00+00:00"}, Peer("x", 0, 60, NOW)),
     ({"lastseen": "2026-01-01T00:00:00", "priority": "7", "lifetime": "1.5"}, Peer("x", 7, 1.5, NOW)),
-    ({"lastseen": "2026-01-01T02:00:00+02:00", "lifetime": 1e99}, Peer("x", 0, 1e99, NOW)),
+    ({"lastseen": "2026-01-01T02:00:00+02:00", "lifetime": 1e99}, Peer("x", 0, MAX_LIFETIME, NOW)),
     ({"lastseen": "2026-01-01T00:00:00Z", "unknown": {}}, Peer("x", 0, 60, NOW)),
 ], ids=str)
 def test_sloppy_records(record: object, expected: Peer) -> None:

@@ -136,14 +136,15 @@ def make_error(
     content = _parse_status(body)
     if content is None:
         return cls(_shorten(body), status=status, method=method, path=path, headers=headers)
+    reason, code, details = content.get("reason"), content.get("code"), content.get("details")
     return cls(
         str(content.get("message") or ""),
         status=status,
         method=method,
         path=path,
-        reason=content.get("reason") or None,
-        code=content.get("code"),
-        details=content.get("details"),
+        reason=reason if reason and isinstance(reason, str) else None,
+        code=code if isinstance(code, int) else None,
+        details=details if isinstance(details, dict) else None,
         headers=headers,
     )
 

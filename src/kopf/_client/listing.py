@@ -8,11 +8,13 @@ soon as its objects are processed: memory is needed for one page, not for all ob
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
+from typing import Any
 
 import msgspec
 
 from kopf._client.api import APIClient
 from kopf._settings.settings import OperatorSettings
+from kopf._values import codec, nesting
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
 
@@ -51,7 +53,32 @@ class _List(msgspec.Struct, gc=False):
     items: list[msgspec.Raw] | None = None
 
 
+class _SplitList(msgspec.Struct, gc=False):
+    """The same, but instead of the items, there are their positions in a list apart."""
+
+    metadata: dict[str, Any]
+    apiVersion: str | None = None
+    kind: str | None = None
+    items: list[int] | None = None
+
+
 _decode_list = msgspec.json.Decoder(_List).decode
+_decode_split_list = msgspec.json.Decoder(_SplitList).decode
+
+
+def _parse_list(content: bytes) -> tuple[_List, list[bytes]]:
+    """Split the listing to its items; one by one if they cannot be skipped by the decoder, as they are too deep."""
+    try:
+        listing = _decode_list(content)
+    except RecursionError:
+        shallow, inner = nesting.split(content, 2)
+        split = _decode_split_list(shallow)
+        info = split.metadata.get("shardInfo")
+        meta = {**split.metadata, "shardInfo": codec.decode(inner[info]) if isinstance(info, int) else None}
+        listing = _List(msgspec.convert(meta, _ListMeta), split.apiVersion, split.kind)
+        return listing, [inner[index] for index in split.items or ()]
+    # Copies of raw objects let the page go: otherwise, each of them would keep the whole page in memory.
+    return listing, [bytes(raw) for raw in listing.items or ()]
 
 
 async def list_pages(
@@ -79,21 +106,18 @@ async def list_pages(
         params["limit"] = str(settings.watching.chunk_size or FIRST_PAGE)
     while True:
         content = await api.get(path, params=params, headers=_HEADERS)
-        listing = _decode_list(content)
+        listing, items = _parse_list(content)
         if "shardSelector" in params and not listing.metadata.shardInfo:
             raise ShardingError(
                 f"The server ignores settings.watching.shard_selectors for {resource.name!r}: it needs Kubernetes 1.36 "
                 "or newer, with the feature ServerSideShardedListWatch enabled."
             )
         kind = listing.kind.removesuffix("List") if listing.kind else resource.kind
-        # Copies of raw objects let the page go: otherwise, each of them would keep the whole page in memory.
-        objects = [
-            KubeObject.from_json(bytes(raw), api_version=listing.apiVersion, kind=kind) for raw in listing.items or ()
-        ]
+        objects = [KubeObject.from_json(raw, api_version=listing.apiVersion, kind=kind) for raw in items]
         token, version = listing.metadata.continue_, listing.metadata.resourceVersion
         if paged and objects and settings.watching.chunk_size is None:
             params["limit"] = str(max(FIRST_PAGE, PAGE_SIZE * len(objects) // len(content)))
-        del listing, content
+        del listing, items, content
         yield ListPage(objects, version)
         if not token:
             return

@@ -36,7 +36,7 @@ from kopf._client.listing import get_selectors, list_pages
 from kopf._client.retries import get_delay
 from kopf._client.watch_machine import State, WatchEvent, WatchMachine
 from kopf._settings.settings import OperatorSettings
-from kopf._values import codec
+from kopf._values import codec, nesting
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
 
@@ -78,7 +78,25 @@ class _Line(msgspec.Struct, gc=False):
     object: msgspec.Raw
 
 
+class _SplitLine(msgspec.Struct, gc=False):
+    """The same, but instead of the object, there is its position in a list apart."""
+
+    type: str
+    object: int
+
+
 _decode_line = msgspec.json.Decoder(_Line).decode
+_decode_split_line = msgspec.json.Decoder(_SplitLine).decode
+
+
+def _parse_line(raw: bytes) -> _Line:
+    """Split the line to its type and object, even if the decoder cannot skip the object, as it is too deep."""
+    try:
+        return _decode_line(raw)
+    except RecursionError:
+        shallow, inner = nesting.split(raw, 1)
+        split = _decode_split_line(shallow)
+        return _Line(split.type, msgspec.Raw(inner[split.object]))
 
 
 async def watch_batches(
@@ -235,7 +253,7 @@ class _Watcher:
         version = machine.version
         try:
             for raw in lines:
-                line = _decode_line(raw)
+                line = _parse_line(raw)
                 if machine.state is State.LISTING and line.type in _INITIAL_TYPES:
                     self._take_initial(line, events)
                     continue

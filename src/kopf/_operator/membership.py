@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 import logging
 import random
 from collections.abc import Collection, Mapping
@@ -25,6 +26,7 @@ from kopf._operator.streams import Scope
 from kopf._operator.supervision import keep_running
 from kopf._reactor.peering import Peer, Peers, Standing
 from kopf._reactor.versions import is_newer
+from kopf._values.codec import NestingError
 from kopf._values.objects import KubeObject
 from kopf._values.permissions import format_advice
 from kopf._values.resources import Resource
@@ -49,6 +51,9 @@ _KEEP_ALIVE_TIMEOUT = 5.0
 _SOONEST = 1.0
 """The shortest pause between keep-alives out of turn, in seconds."""
 
+_MAX_PROBLEMS = 10
+"""How many unreadable records are reported at once."""
+
 
 async def patch_records(
     api: APIClient,
@@ -68,6 +73,14 @@ async def patch_records(
     return KubeObject.from_json(
         await api.patch(path, payload=payload, timeout=_KEEP_ALIVE_TIMEOUT, backoffs=_BACKOFFS)
     )
+
+
+def _get_status(obj: KubeObject) -> object:
+    """Get the records as far as they can be decoded: what is too deep, cannot be of importance."""
+    try:
+        return obj.get("status")
+    except NestingError:
+        return obj.prune().get("status")
 
 
 class Membership:
@@ -271,11 +284,13 @@ class Membership:
         """Look at the peering object, or at the absence of it."""
         loop = asyncio.get_running_loop()
         was_there = self._peers.has_us
-        status = None if obj is None else obj.get("status")
+        status = None if obj is None else _get_status(obj)
         problems = self._peers.take(status, now=self._peering.env.clock.now(), time=loop.time())
         self._version = "" if obj is None else obj.head.resourceVersion
-        for identity, problem in problems.items():
+        for identity, problem in itertools.islice(problems.items(), _MAX_PROBLEMS):
             logger.warning("The record of %r in the peering %s is ignored: %s", identity, self.place, problem)
+        if len(problems) > _MAX_PROBLEMS:
+            logger.warning("So are %d other records in the peering %s.", len(problems) - _MAX_PROBLEMS, self.place)
         has_appeared = obj is not None and not self._is_present and not self._is_announced
         self._is_present = obj is not None
         if has_appeared or (obj is not None and was_there and not self._peers.has_us):

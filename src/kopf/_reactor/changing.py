@@ -9,7 +9,6 @@ a conflict, or a failure of the API) is kept in memory, so that handlers are not
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 import functools
 import logging
@@ -41,7 +40,7 @@ from kopf._values.bodies import Body, BodyEssence
 from kopf._values.fields import resolve
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
-from kopf._values.patches import FinalizerChange, Patch
+from kopf._values.patches import FinalizerChange, Patch, thaw
 from kopf._values.reasons import Reason
 from kopf._values.resources import Resource
 
@@ -348,7 +347,7 @@ class HandlingCycle:
 
     def _make_outgoing_patch(self, patch: Patch) -> Patch:
         """Separate what users want from what we add to it, so that it can be composed anew if it cannot be saved."""
-        return Patch(copy.deepcopy(dict(patch)) if patch else None, fns=patch.fns)
+        return Patch(thaw(patch) if patch else None, fns=patch.fns)
 
     async def _finish(
         self,

@@ -29,9 +29,11 @@ from kopf._reactor.selection import could_match
 from kopf._reactor.shadows import Shadows
 from kopf._reactor.stopping import DaemonStoppingReason
 from kopf._reactor.timers import TimerRun
+from kopf._reactor.unreadable import UnreadableObjects
 from kopf._reactor.watching import handle_raw_event
 from kopf._settings.logs import ObjectLogger
 from kopf._settings.settings import iter_delays
+from kopf._values.codec import NestingError
 from kopf._values.objects import KubeObject, ObjectMeta
 from kopf._values.permissions import format_advice
 from kopf._values.resources import Resource
@@ -83,6 +85,7 @@ class Dispatcher:
         self._is_paused = False
         self._is_waiting_for_gate = False
         self._shadows = Shadows()
+        self._unreadable = UnreadableObjects(env, resource, handlers)
         self._background = (
             Background(env, resource, _make_run, on_exit=self._revisit) if handlers.spawning else None
         )
@@ -114,9 +117,11 @@ class Dispatcher:
             self._room.set()
 
     def _accept(self, event: WatchEvent) -> None:
+        if event.object.pruned and event.type == "DELETED":
+            event = WatchEvent("DELETED", event.object.make_stub())
         obj = event.object
         meta = obj.head
-        if self._background is not None:
+        if self._background is not None and not obj.pruned:
             self._background.forget(meta.uid) if event.type == "DELETED" else self._background.refresh(obj)
         mailbox = self._mailboxes.get(meta.uid)
         if mailbox is None:
@@ -267,6 +272,7 @@ class Dispatcher:
 
     def _forget(self, obj: KubeObject) -> None:
         self._shadows.forget(obj.head.uid)
+        self._unreadable.forget(obj.head.uid)
         if could_match(self._handlers.changing, obj.head):
             cycle = HandlingCycle(self._env, self._resource, self._handlers, obj, initial=False, unsaved=None)
             try:
@@ -279,10 +285,15 @@ class Dispatcher:
         def get_latest() -> KubeObject:
             return mailbox.raw_events[-1].object if mailbox.raw_events else event.object
 
+        if event.object.pruned:
+            self._unreadable.report(event.object)
+            return
         try:
             await handle_raw_event(
                 self._env, self._resource, self._handlers, event, get_latest=get_latest, user_code=self._in_user_code
             )
+        except NestingError:
+            self._unreadable.report(event.object)
         except Exception as e:
             # The next events are of the same value for the handlers, so there is no sense in delaying them.
             is_api_error = isinstance(e, _API_ERRORS)
@@ -297,6 +308,10 @@ class Dispatcher:
         unsaved, mailbox.unsaved = mailbox.unsaved, None
         progress, mailbox.progress = mailbox.progress, None
         mailbox.writes.start()
+        if obj.pruned:
+            await self._set_aside(mailbox, obj)
+            return
+        self._unreadable.forget(mailbox.uid)
         if self._background is not None and not self._handlers.changing:
             await self._accompany(mailbox, obj, self._background)
             return
@@ -318,6 +333,8 @@ class Dispatcher:
         except HandlingFailure as e:
             mailbox.unsaved = e.unsaved
             self._postpone(mailbox, obj, e.__cause__ or e)
+        except NestingError:
+            await self._set_aside(mailbox, obj)
         except Exception as e:
             self._postpone(mailbox, obj, e)
         else:
@@ -329,6 +346,16 @@ class Dispatcher:
             step = await accompany(
                 self._env, self._resource, self._handlers, obj, background=background, shadows=self._shadows
             )
+        except NestingError:
+            await self._set_aside(mailbox, obj)
+        except Exception as e:
+            self._postpone(mailbox, obj, e)
+        else:
+            self._continue(mailbox, obj, step)
+
+    async def _set_aside(self, mailbox: Mailbox, obj: KubeObject) -> None:
+        try:
+            step = await self._unreadable.set_aside(obj, background=self._background, shadows=self._shadows)
         except Exception as e:
             self._postpone(mailbox, obj, e)
         else:
@@ -380,7 +407,7 @@ class Dispatcher:
             self._mailboxes[obj.head.uid] = mailbox
         mailbox.revisited = True
         if mailbox.state is None and not mailbox.gone:
-            mailbox.state = obj
+            mailbox.state = self._unreadable.get_latest(obj)
         self._enqueue(mailbox, self._news)
         self._start_workers()
 

@@ -228,6 +228,9 @@ class Indexers:
             if event.type == "DELETED":
                 for id in groups:
                     self._indexers[id].forget(owner)
+            elif event.object.pruned:  # it cannot be decoded, so it is unknown what it has
+                for id in groups:
+                    self._indexers[id].discard(owner)
             else:
                 await self._index(env, resource, groups, owner, event.object)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import getpass
+import math
 import os
 import random
 import socket
@@ -23,6 +24,11 @@ from typing import Any
 
 _DEFAULT_LIFETIME = 60
 """How long an operator is considered alive if it does not say that, in seconds."""
+
+MAX_LIFETIME = 7 * 24 * 3600
+"""How long an operator is considered alive at most, whatever it says, in seconds: others would be paused forever."""
+
+_MAX_MESSAGE_LENGTH = 1000
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -46,15 +52,18 @@ class Peer:
     def parse(cls, identity: str, record: object) -> Peer:
         """Read the record. Raises :class:`ValueError` if it makes no sense."""
         if not isinstance(record, Mapping):
-            raise ValueError(f"expected an object, got {record!r}")
+            raise ValueError(f"expected an object, got {type(record).__name__}")
         try:
             lastseen = datetime.datetime.fromisoformat(record["lastseen"])
             if lastseen.tzinfo is None:
                 lastseen = lastseen.replace(tzinfo=datetime.UTC)
             lifetime = float(record.get("lifetime", _DEFAULT_LIFETIME))
-            return cls(identity, int(record.get("priority", 0)), lifetime, lastseen, str(record.get("message", "")))
-        except (KeyError, TypeError, ValueError, OverflowError) as e:
-            raise ValueError(f"{type(e).__name__}: {e}") from e
+            if math.isnan(lifetime):
+                raise ValueError("the lifetime is not a number")
+            message = str(record.get("message", ""))[:_MAX_MESSAGE_LENGTH]
+            return cls(identity, int(record.get("priority", 0)), min(lifetime, MAX_LIFETIME), lastseen, message)
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as e:
+            raise ValueError(f"{type(e).__name__}: {str(e)[:_MAX_MESSAGE_LENGTH]}") from e
 
     def make_record(self) -> dict[str, Any]:
         """Write the record."""

@@ -229,7 +229,8 @@ def _format(moment: datetime.datetime | None, timespec: str = "seconds") -> str 
 
 def _is_terminating(error: APIForbiddenError) -> bool:
     """Tell if it is refused because the namespace is being deleted: nothing can be created there, with any role."""
-    causes = error.details.get("causes") or []
+    causes = error.details.get("causes")
+    causes = causes if isinstance(causes, list) else []
     return any(isinstance(cause, dict) and cause.get("reason") == "NamespaceTerminating" for cause in causes)
 
 

@@ -96,7 +96,10 @@ class MappingView(Mapping[K, V_co], Generic[K, V_co]):
         return len(self._target())
 
     def __repr__(self) -> str:
-        return repr(dict(self))
+        try:
+            return repr(dict(self))
+        except RecursionError:  # it is logged for debugging, which must break nothing
+            return f"<{type(self).__name__}, nested too deeply to be shown>"
 
 
 class _Stanza(MappingView[str, Any]):

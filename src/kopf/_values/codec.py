@@ -6,15 +6,31 @@ from typing import Any
 
 import msgspec
 
-encode = msgspec.json.Encoder().encode
-"""Serialise any JSON-compatible value to compact UTF-8 bytes."""
-
+_encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
 
 
+class NestingError(msgspec.DecodeError):
+    """The document is nested too deeply for Python, which is about a thousand levels; it can be proper JSON."""
+
+    def __init__(self) -> None:
+        super().__init__("it is nested too deeply")
+
+
+def encode(value: Any) -> bytes:
+    """Serialise any JSON-compatible value to compact UTF-8 bytes. Raises :class:`NestingError` if it is too deep."""
+    try:
+        return _encoder.encode(value)
+    except RecursionError as e:
+        raise NestingError from e
+
+
 def decode(data: bytes | bytearray | memoryview | str) -> Any:
-    """Parse a JSON document. Raises :class:`ValueError` if it is malformed."""
-    return _decoder.decode(data)
+    """Parse a JSON document. Raises :class:`ValueError` if it is malformed, :class:`NestingError` if it is too deep."""
+    try:
+        return _decoder.decode(data)
+    except RecursionError as e:
+        raise NestingError from e
 
 
 def dumps(value: Any) -> str:

@@ -47,7 +47,10 @@ class Diff(tuple[DiffItem, ...]):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return tuple.__repr__(self)
+        try:
+            return tuple.__repr__(self)
+        except RecursionError:  # it is logged for debugging, which must break nothing
+            return "<Diff, nested too deeply to be shown>"
 
 
 EMPTY = Diff()
@@ -59,28 +62,37 @@ def diff(old: Any, new: Any) -> Diff:
 
 
 def _iterate(old: Any, new: Any, path: FieldPath) -> Iterator[DiffItem]:
-    if old is None and new is None:
-        return
-    if old is None:
-        yield DiffItem(DiffOperation.ADD, path, old, new)
-    elif new is None:
-        yield DiffItem(DiffOperation.REMOVE, path, old, new)
-    elif isinstance(old, Mapping) and isinstance(new, Mapping):
-        for key, value in old.items():
-            yield from _iterate(value, new.get(key), (*path, key))
-        for key, value in new.items():
-            if key not in old:
-                yield from _iterate(None, value, (*path, key))
-    elif not _is_same(old, new):
-        yield DiffItem(DiffOperation.CHANGE, path, old, new)
+    """Go through the fields in their order. It is not recursive: objects can be deeper than Python can call."""
+    pending = [(old, new, path)]
+    while pending:
+        old, new, path = pending.pop()
+        if old is None and new is None:
+            continue
+        if old is None:
+            yield DiffItem(DiffOperation.ADD, path, old, new)
+        elif new is None:
+            yield DiffItem(DiffOperation.REMOVE, path, old, new)
+        elif isinstance(old, Mapping) and isinstance(new, Mapping):
+            fields = [(value, new.get(key), (*path, key)) for key, value in old.items()]
+            fields += [(None, value, (*path, key)) for key, value in new.items() if key not in old]
+            pending += reversed(fields)
+        elif not _is_same(old, new):
+            yield DiffItem(DiffOperation.CHANGE, path, old, new)
 
 
 def _is_same(old: Any, new: Any) -> bool:
     """Compare as JSON does, on all levels of lists and of dicts in them: in Python, ``1 == True``."""
-    if old != new or isinstance(old, bool) != isinstance(new, bool):
-        return False
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        return all(_is_same(value, new[key]) for key, value in old.items())
-    if isinstance(old, list | tuple) and isinstance(new, list | tuple):
-        return all(map(_is_same, old, new))
+    pending = [(old, new)]
+    while pending:
+        old, new = pending.pop()
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            if old.keys() != new.keys():
+                return False
+            pending += [(value, new[key]) for key, value in old.items()]
+        elif isinstance(old, list | tuple) and type(old) is type(new):
+            if len(old) != len(new):
+                return False
+            pending += zip(old, new, strict=True)
+        elif old != new or isinstance(old, bool) != isinstance(new, bool):
+            return False
     return True

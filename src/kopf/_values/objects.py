@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from kopf._values import codec
+from kopf._values import codec, nesting
 
 
 class ObjectMeta(msgspec.Struct):
@@ -41,6 +41,8 @@ _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _split_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _VOLATILE_STANZAS = frozenset({"metadata", "status"})
 _UNWANTED_METADATA = frozenset({"managedFields"})
+_PRUNED_DEPTH = 32
+"""Enough for all that is known of the metadata; nobody looks at the rest of the objects that are pruned."""
 
 
 class KubeObject(Mapping[str, Any]):
@@ -49,17 +51,27 @@ class KubeObject(Mapping[str, Any]):
 
     ``head`` is the eagerly decoded metadata. Values of the mapping are plain JSON values (dicts, lists,
     strings…), built on the first access and then kept until forgotten; they must not be modified.
+
+    Objects that are nested too deeply to be decoded are ``pruned``: all but the upper levels of them is cut off. They
+    have their heads, but are not what is in the cluster, and are not to be handled.
     """
 
-    __slots__ = ("_members", "_raw", "_values", "api_version", "head", "kind")
+    __slots__ = ("_members", "_raw", "_values", "api_version", "head", "kind", "pruned")
 
     head: ObjectMeta
     api_version: str | None
     kind: str | None
 
     def __init__(
-        self, head: ObjectMeta, api_version: str | None, kind: str | None, raw: bytes | msgspec.Raw | None
+        self,
+        head: ObjectMeta,
+        api_version: str | None,
+        kind: str | None,
+        raw: bytes | msgspec.Raw | None,
+        *,
+        pruned: bool = False,
     ) -> None:
+        self.pruned = pruned
         self.head = head
         self.api_version = api_version
         self.kind = kind
@@ -76,8 +88,16 @@ class KubeObject(Mapping[str, Any]):
 
         Raises :class:`ValueError` if it is not JSON or has no proper metadata.
         """
-        envelope = _decode_envelope(raw)
-        return cls(envelope.metadata, envelope.apiVersion or api_version, envelope.kind or kind, raw)
+        pruned = False
+        try:
+            envelope = _decode_envelope(raw)
+        except RecursionError:
+            raw = nesting.prune(bytes(raw), _PRUNED_DEPTH)
+            envelope = _decode_envelope(raw)
+            pruned = True
+        return cls(
+            envelope.metadata, envelope.apiVersion or api_version, envelope.kind or kind, raw, pruned=pruned
+        )
 
     @classmethod
     def from_dict(cls, source: Mapping[str, Any]) -> KubeObject:
@@ -93,6 +113,18 @@ class KubeObject(Mapping[str, Any]):
         """The serialised object: as it arrived, if it arrived serialised."""
         return codec.encode(dict(self)) if self._raw is None else bytes(self._raw)
 
+    def prune(self) -> KubeObject:
+        """Make the same object with only the upper levels, which can be decoded, however deep the others are."""
+        raw = nesting.prune(self.raw, _PRUNED_DEPTH)
+        return KubeObject(self.head, self.api_version, self.kind, raw, pruned=True)
+
+    def make_stub(self, *, pruned: bool = False) -> KubeObject:
+        """Make the same object with nothing but the metadata, as if there were nothing else in it."""
+        metadata = self.prune()["metadata"]
+        stub = KubeObject.from_dict({"apiVersion": self.api_version, "kind": self.kind, "metadata": metadata})
+        stub.pruned = pruned
+        return stub
+
     def forget_values(self) -> None:
         """Drop what was decoded, to be decoded anew if needed: decoded, an object takes several times more memory."""
         if self._raw is not None:
@@ -101,7 +133,7 @@ class KubeObject(Mapping[str, Any]):
     def _split(self) -> tuple[dict[str, msgspec.Raw], dict[str, Any]]:
         members, values = self._members, self._values
         if members is None or values is None:
-            members = self._members = _split_members(self._raw or b"{}")
+            members = self._members = _split(self._raw or b"{}")
             values = self._values = {}
             if self.api_version is not None:
                 values["apiVersion"] = self.api_version
@@ -153,6 +185,13 @@ class KubeObject(Mapping[str, Any]):
         return repr(dict(self))
 
 
+def _split(raw: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
+    try:
+        return _split_members(raw)
+    except RecursionError as e:  # it was decodable when it arrived, with fewer calls underway
+        raise codec.NestingError from e
+
+
 def _decode_metadata(raw: msgspec.Raw) -> dict[str, Any]:
-    members = _split_members(raw)
+    members = _split(raw)
     return {key: codec.decode(value) for key, value in members.items() if key not in _UNWANTED_METADATA}

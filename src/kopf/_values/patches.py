@@ -8,7 +8,6 @@ finalizers go as a JSON-patch (RFC 6902) guarded by the ``resourceVersion``, so 
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
@@ -270,7 +269,7 @@ def _drop_status(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _transform(body: dict[str, Any], patch: Patch) -> dict[str, Any]:
-    result = copy.deepcopy(body)
+    result: dict[str, Any] = thaw(body)
     merge(result, patch)
     for fn in patch.fns:
         fn(result)
@@ -296,23 +295,40 @@ def _make_pointer(path: FieldPath) -> str:
 
 
 def merge(target: MutableMapping[str, Any], patch: Mapping[str, Any]) -> None:
-    """Merge the patch into the target in place (RFC 7386)."""
-    for key, value in patch.items():
-        if value is None:
-            target.pop(key, None)
-        elif isinstance(value, Mapping):
-            child = target.get(key)
-            if not isinstance(child, MutableMapping):
-                child = target[key] = {}
-            merge(child, value)
-        else:
-            target[key] = thaw(value)
+    """Merge the patch into the target in place (RFC 7386). It is not recursive: they can be of any depth."""
+    pending: list[tuple[MutableMapping[str, Any], Mapping[str, Any]]] = [(target, patch)]
+    while pending:
+        target, patch = pending.pop()
+        for key, value in patch.items():
+            if value is None:
+                target.pop(key, None)
+            elif isinstance(value, Mapping):
+                child = target.get(key)
+                if not isinstance(child, MutableMapping):
+                    child = target[key] = {}
+                pending.append((child, value))
+            else:
+                target[key] = thaw(value)
 
 
 def thaw(value: Any) -> Any:
-    """Make a deep mutable copy of a body or any part of it, with plain dicts and lists only."""
-    if isinstance(value, Mapping):
-        return {key: thaw(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [thaw(item) for item in value]
-    return value
+    """Make a deep mutable copy of a body or any part of it, with plain dicts and lists only. It is not recursive."""
+    pending: list[tuple[Any, Any]] = []
+    result = _thaw_level(value, pending)
+    while pending:
+        source, copy = pending.pop()
+        if isinstance(copy, dict):
+            for key, item in source.items():
+                copy[key] = _thaw_level(item, pending)
+        else:
+            copy += [_thaw_level(item, pending) for item in source]
+    return result
+
+
+def _thaw_level(value: Any, pending: list[tuple[Any, Any]]) -> Any:
+    """Copy the value itself; its items are left for later."""
+    if not isinstance(value, Mapping | list | tuple):
+        return value
+    copy: Any = {} if isinstance(value, Mapping) else []
+    pending.append((value, copy))
+    return copy

@@ -14,7 +14,7 @@ from kopf._client.errors import APIError, APINetworkError
 from kopf._client.vault import Vault
 from kopf._handlers.registry import get_default_registry
 from kopf._operator.freezing import MissingPeeringError, put_record
-from kopf._reactor.peering import Peer, make_identity
+from kopf._reactor.peering import MAX_LIFETIME, Peer, make_identity
 from kopf._settings.settings import OperatorSettings
 from kopf.cli.options import CLIControls, logging_options
 
@@ -39,8 +39,8 @@ def _peering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
 @_peering_options
 @click.option("-p", "--priority", type=int, default=_PRIORITY, show_default=True, metavar="N",
               help="Operators with higher priorities are not paused.")
-@click.option("-t", "--lifetime", type=click.IntRange(min=1), default=60, show_default=True, metavar="SECONDS",
-              help="For how long they are paused.")
+@click.option("-t", "--lifetime", type=click.IntRange(1, MAX_LIFETIME), default=60, show_default=True,
+              metavar="SECONDS", help="For how long they are paused.")
 @click.option("-m", "--message", default="", metavar="TEXT", help="The reason, for the logs of the operators.")
 @click.make_pass_decorator(CLIControls, ensure=True)
 def freeze(

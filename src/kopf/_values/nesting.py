@@ -1,0 +1,50 @@
+"""
+Documents that are nested too deeply to be decoded: their upper levels are cut out, so that these can be decoded.
+
+Every JSON library of Python is recursive, even where it only skips a value. So this looks at the brackets alone, in
+one pass, with no recursion. It is much slower than to decode, and is for those documents only that cannot be decoded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+# Strings, as they can contain brackets; possessive, as there is nothing to be gained by going back.
+_find_tokens = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL).finditer
+
+
+def prune(data: bytes, depth: int) -> bytes:
+    """Replace with nulls all that is nested deeper than that; the document itself is of the depth 1."""
+    parts: list[bytes] = []
+    position = 0
+    for start, end in _find_inner(data, depth):
+        parts += [data[position:start], b"null"]
+        position = end
+    return b"".join([*parts, data[position:]])
+
+
+def split(data: bytes, depth: int) -> tuple[bytes, list[bytes]]:
+    """Take out all that is nested deeper than that, leaving there the positions in the list of what is taken out."""
+    parts: list[bytes] = []
+    inner: list[bytes] = []
+    position = 0
+    for start, end in _find_inner(data, depth):
+        parts += [data[position:start], b"%d" % len(inner)]
+        inner.append(data[start:end])
+        position = end
+    return b"".join([*parts, data[position:]]), inner
+
+
+def _find_inner(data: bytes, depth: int) -> Iterator[tuple[int, int]]:
+    level = start = 0
+    for token in _find_tokens(data):
+        match token[0]:
+            case b"{" | b"[":
+                level += 1
+                if level == depth + 1:
+                    start = token.start()
+            case b"}" | b"]":
+                level -= 1
+                if level == depth:
+                    yield start, token.end()

@@ -1,0 +1,78 @@
+"""
+A proxy that makes objects deep on their way to the operator: neither the cluster nor the tests can have such ones.
+
+Where an object has the text ``@deep:1100@``, the operator gets a thousand and one hundred nested objects.
+"""
+from __future__ import annotations
+
+import re
+import ssl
+
+import aiohttp
+from aiohttp import web
+
+from kopf._cluster import LocalCluster
+
+_MARKS = re.compile(rb'"@(deep|list):(\d+)@"')
+
+
+def deep(levels: int) -> str:
+    """The mark of nested objects."""
+    return f"@deep:{levels}@"
+
+
+def deep_list(levels: int) -> str:
+    """The mark of nested lists."""
+    return f"@list:{levels}@"
+
+
+def expand(data: bytes) -> bytes:
+    """Put the real things instead of the marks."""
+    def make(match: re.Match[bytes]) -> bytes:
+        levels = int(match[2])
+        return b'{"a":' * levels + b"1" + b"}" * levels if match[1] == b"deep" else b"[" * levels + b"]" * levels
+    return _MARKS.sub(make, data)
+
+
+class SpoilingProxy:
+    """Forwards all requests to the cluster as its administrator."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._cluster = cluster
+        self.url = ""
+
+    async def start(self) -> None:
+        context = ssl.create_default_context(cadata=self._cluster.ca_data.decode())
+        self._session = aiohttp.ClientSession(
+            headers={"Authorization": f"Bearer {self._cluster.token}"},
+            connector=aiohttp.TCPConnector(ssl=context),
+            timeout=aiohttp.ClientTimeout(total=None),
+        )
+        app = web.Application(client_max_size=2**24)
+        app.router.add_route("*", "/{path:.*}", self._forward)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.01, handler_cancellation=True, access_log=None)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        host, port = self._runner.addresses[0][:2]
+        self.url = f"http://{host}:{port}"
+
+    async def stop(self) -> None:
+        await self._runner.cleanup()
+        await self._session.close()
+
+    async def _forward(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        headers = {key: request.headers[key] for key in ("Content-Type", "Accept") if key in request.headers}
+        url = self._cluster.url + request.raw_path
+        async with self._session.request(
+            request.method, url, data=body or None, headers=headers, read_bufsize=2**24,
+        ) as response:
+            if "watch" not in request.query:
+                content = expand(await response.read())
+                return web.Response(body=content, status=response.status, content_type=response.content_type)
+            stream = web.StreamResponse(status=response.status, headers={"Content-Type": "application/json"})
+            await stream.prepare(request)
+            while line := await response.content.readline():
+                await stream.write(expand(line))
+            await stream.write_eof()
+            return stream

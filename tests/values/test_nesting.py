@@ -1,0 +1,94 @@
+"""Documents that are nested too deeply: what can be decoded of them, nevertheless."""
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kopf._values import codec, nesting
+from kopf._values.diffs import diff
+from kopf._values.objects import KubeObject
+from kopf._values.patches import Patch, compose, merge, thaw
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=20,
+)
+
+
+def _prune(value: Any, depth: int) -> Any:
+    if isinstance(value, dict):
+        return {key: _prune(item, depth - 1) for key, item in value.items()} if depth else None
+    if isinstance(value, list):
+        return [_prune(item, depth - 1) for item in value] if depth else None
+    return value
+
+
+@given(JSON, st.integers(1, 5))
+def test_the_upper_levels_are_as_they_were(value: Any, depth: int) -> None:
+    data = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+    assert json.loads(nesting.prune(data, depth)) == _prune(json.loads(data), depth)
+
+
+@given(JSON)
+def test_what_is_taken_out_can_be_put_back(value: Any) -> None:
+    data = json.dumps({"a": [value, {"b": "]}\"\\"}], "c": {}}, ensure_ascii=False).encode("utf-8", "replace")
+    shallow, inner = nesting.split(data, 1)
+    assert {key: json.loads(inner[index]) for key, index in json.loads(shallow).items()} == json.loads(data)
+
+
+@given(st.binary())
+def test_garbage_is_not_an_error(data: bytes) -> None:
+    nesting.prune(data, 1)
+    nesting.split(data, 1)
+
+
+@pytest.mark.parametrize("data", [
+    b'{"a":' * 10**6, b"[" * 10**6, b'\\"' * 10**6, b'"\\"' * 10**6, b'"' + b"\\" * 10**6, b"]}" * 10**6,
+], ids=lambda data: repr(data[:8]))
+def test_it_takes_linear_time(data: bytes) -> None:
+    started = time.process_time()
+    nesting.prune(data, 1)
+    assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize("levels", [1000, 10_000, 100_000])
+def test_the_metadata_of_an_object_are_known_at_any_depth(levels: int) -> None:
+    metadata = b'{"name":"n","uid":"u","managedFields":[{"f":' + b"[" * levels + b"]" * levels + b"}]}"
+    spec = b'{"a":' * levels + b"1" + b"}" * levels
+    obj = KubeObject.from_json(b'{"metadata":' + metadata + b',"spec":' + spec + b"}")
+    assert obj.pruned
+    assert obj.head.name == "n"
+    assert obj["metadata"] == {"name": "n", "uid": "u"}
+    assert dict(obj.make_stub()) == {"metadata": {"name": "n", "uid": "u"}}
+
+
+@pytest.mark.parametrize("text", ["[" * 3000, "[" * 3000 + "]" * 3000, '{"a":' * 3000 + "1" + "}" * 3000])
+def test_the_codec_raises_value_errors(text: str) -> None:
+    with pytest.raises(ValueError, match="nested too deeply|malformed"):
+        codec.decode(text)
+
+
+def _nest(levels: int, leaf: Any) -> Any:
+    for _ in range(levels):
+        leaf = {"a": leaf}
+    return leaf
+
+
+@pytest.mark.parametrize("levels", [500, 1000, 20_000])
+def test_diffs_and_patches_are_not_recursive(levels: int) -> None:
+    old, new = _nest(levels, 1), _nest(levels, [{"x": 1}])
+    (item,) = diff(old, new)
+    assert (item.old, item.new, len(item.field)) == (1, [{"x": 1}], levels)
+    assert not diff(old, thaw(old))
+    assert diff([old], [new])
+    assert not diff([new], [thaw(new)])
+    merge(old, new)
+    assert not diff(old, new)
+    body = {"metadata": {"finalizers": ["x"]}, "spec": new}
+    assert compose(Patch({}, fns=[lambda body: body["metadata"].clear()]), body, status_subresource=False)
