@@ -51,6 +51,8 @@ CUSTOM = {
     "peering": Kind("kopf.dev/v1", "KopfPeering", "kopfpeerings"),
     "cpeering": Kind("kopf.dev/v1", "ClusterKopfPeering", "clusterkopfpeerings", is_namespaced=False),
 }
+LATE = {"late": Kind("other.dev/v1", "KopfLate", "kopflates")}
+"""Those which the cases define themselves."""
 BUILTIN = {
     "configmap": Kind("v1", "ConfigMap", "configmaps"),
     "secret": Kind("v1", "Secret", "secrets"),
@@ -64,6 +66,6 @@ BUILTIN = {
     "crd": Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions",
                 is_namespaced=False),
 }
-KINDS = CUSTOM | BUILTIN
+KINDS = CUSTOM | LATE | BUILTIN
 DEFAULT = ("kex", "sub", "wide", "child")
 """Those which are always there; the others are there when a case speaks of them."""

@@ -159,5 +159,7 @@ class Case:
     """What the operator watches when it is started."""
     is_bare: bool = False
     """Whether the operator is exactly the source, with nothing added."""
+    webhooks: bool = False
+    """Whether the operator needs a certificate for its webhook server: ``cert.pem`` and ``key.pem`` in its folder."""
     events: bool = False
     """Whether log lines are posted as events of the cluster."""

@@ -19,6 +19,7 @@ from typing import Any
 import aiohttp
 
 from kopf._cluster import LocalCluster
+from tests.differential.certificates import write_certificate
 from tests.differential.hosting import Host, Process
 from tests.differential.kinds import CUSTOM, DEFAULT, KINDS
 from tests.differential.lives import Case, Obj, Step, start, stop
@@ -78,11 +79,11 @@ class Life:
         life = [*case.given, *case.life]
         if case.life[0].name not in {"start", "launch", "command"}:
             life.insert(len(case.given), start())
-        if life[-1].name not in {"stop", "kill", "leave", "command"}:
-            life.append(stop())
         try:
             for number, step in enumerate(life):
                 await self._do(number, step)
+            if self.process is not None:
+                await self._do(len(life), stop())
         except Impatience as e:
             self.outcome.append(f"NEVER: {e}")
         finally:
@@ -94,6 +95,8 @@ class Life:
 
     def _write_files(self) -> None:
         case = self.case
+        if case.webhooks:
+            write_certificate(self.folder)
         for name, text in {"operator.py": case.source, **case.files}.items():
             settings = textwrap.indent(textwrap.dedent(case.settings).strip(), "    ").strip()
             prelude = "" if case.is_bare else PRELUDE.format(settings=settings, events=case.events)
@@ -124,7 +127,8 @@ class Life:
                 method, self.cluster.url + path, data=data, headers={"Content-Type": type_}) as response:
             content = await response.json()
             told = [tidy(f"{response.status}: {content.get('message')}")] if response.status >= 400 else []
-            return told + [f"warning: {value}" for value in response.headers.getall("Warning", [])]
+            warnings = ",".join(response.headers.getall("Warning", [])).split(",")
+            return told + [f"warning: {warning.strip()}" for warning in sorted(warnings) if warning]
 
     async def _list(self, kind: str) -> list[Obj]:
         async with self.session.get(self.cluster.url + KINDS[kind].get_path()) as response:
@@ -245,7 +249,7 @@ class Life:
         while True:
             try:
                 async with self.session.get(url, headers={"Authorization": ""}) as response:
-                    return [tidy(f"{response.status}: {(await response.text()).strip()}")]
+                    return [tidy(f"{response.status}: {(await response.text())!r}")]
             except aiohttp.ClientError:
                 if time.monotonic() > deadline:
                     raise Impatience("the probe is not answered") from None

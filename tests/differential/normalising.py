@@ -13,7 +13,8 @@ from typing import Any
 
 VOLATILE = {"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink", "digest"}
 TIMES = {"started", "stopped", "delayed", "lastseen", "deletionTimestamp", "deletionGracePeriodSeconds"}
-PREFIX = "kopf.zalando.org/"
+PREFIXES = ("kopf.zalando.org/", "my.example.com/")
+"""Under which the frameworks keep their state; when exactly each of it is there, is theirs to decide."""
 
 _REPLACEMENTS = [
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uid>"),
@@ -38,7 +39,7 @@ def clean(value: Any, *, is_seen_by_handlers: bool = False) -> Any:
         return {
             key: "<time>" if key in TIMES and item is not None else _clean_item(key, item, is_seen_by_handlers)
             for key, item in value.items()
-            if key not in VOLATILE and not (is_seen_by_handlers and str(key).startswith(PREFIX))
+            if key not in VOLATILE and not (is_seen_by_handlers and str(key).startswith(PREFIXES))
         }
     if isinstance(value, list):
         return [clean(item, is_seen_by_handlers=is_seen_by_handlers) for item in value]
@@ -86,6 +87,8 @@ def describe_journal(lines: Iterable[dict[str, Any]], *, parallel: bool, first: 
     """What happened in one life of the operator: in order within each track, the tracks sorted."""
     tracks: dict[str, list[str]] = {}
     counts: dict[str, int] = {}
+    lines = [*lines]
+    watchers = {line["fn"] for line in lines if line["is"] == "call" and "event" in line["kwargs"]}
     for line in lines:
         match line["is"]:
             case "call":
@@ -94,9 +97,17 @@ def describe_journal(lines: Iterable[dict[str, Any]], *, parallel: bool, first: 
                     tracks.setdefault(_get_call_track(line, parallel), []).append(_describe_call(line))
             case "note":
                 tracks.setdefault("notes", []).append(tidy(line["text"]))
-            case "log":
+            case "log" if not _is_about(line, watchers):
                 tracks.setdefault(_get_log_track(line), []).append(_describe_log(line))
+    for track, items in tracks.items():  # what goes on for ever is logged for ever
+        del items[first.get(track.rpartition(" ")[2], 1_000_000):]
     return [f"{track} | {item}" for track, items in sorted(tracks.items()) for item in _arrange(track, items, parallel)]
+
+
+def _is_about(line: dict[str, Any], watchers: set[str]) -> bool:
+    """Whether the line tells the success of a handler of raw events: how many there are, depends on the speed."""
+    match = re.fullmatch(r"Handler '([^'/]+)(/[^']*)?' succeeded.", line["message"])
+    return match is not None and match[1] in watchers
 
 
 def _arrange(track: str, items: list[str], parallel: bool) -> list[str]:
@@ -107,7 +118,7 @@ def _arrange(track: str, items: list[str], parallel: bool) -> list[str]:
 
 def _get_call_track(line: dict[str, Any], parallel: bool) -> str:
     kwargs = line["kwargs"]
-    name = kwargs.get("name", "-")
+    name = _get_name(kwargs.get("body", {}).get("kind"), kwargs.get("namespace"), kwargs.get("name"))
     if "event" in kwargs:
         return f"events {name} {line['fn']}"
     if "reason" in kwargs and not parallel:
@@ -115,11 +126,17 @@ def _get_call_track(line: dict[str, Any], parallel: bool) -> str:
     return f"calls {name} {line['fn']}"
 
 
+def _get_name(kind: str | None, namespace: str | None, name: str | None) -> str:
+    return "-" if name is None else f"{kind} {namespace or ''}/{name}"
+
+
 def _describe_call(line: dict[str, Any]) -> str:
     """The head of the call, and its kwargs as the further lines."""
     kwargs = line["kwargs"]
     retry = f" retry={kwargs['retry']}" if "retry" in kwargs else ""
     head = f"{line['fn']} reason={kwargs.get('reason')} param={dump(kwargs.get('param'))}{retry}"
+    if kwargs.get("reason") is None:  # whether the finalizer is put before or after that, is a matter of time
+        kwargs = {**kwargs, "meta": {key: value for key, value in kwargs.get("meta", {}).items() if key != "finalizers"}}
     rest = [f"{key}: {dump(_clean_kwarg(key, value))}" for key, value in sorted(kwargs.items())
             if key not in {"name", "uid", "reason", "param", "retry"}]
     return "\n".join([head, *rest])
@@ -133,6 +150,8 @@ def _clean_kwarg(key: str, value: Any) -> Any:
         case "meta":
             return {name: item for name, item in value.items()
                     if item and name not in {"labels", "annotations", "name", "namespace"}}
+        case "status":
+            return {name: item for name, item in value.items() if name not in {"kopf", "my"}}
         case "diff" if isinstance(value, list):
             return sorted(value, key=dump)
         case "event":
@@ -154,9 +173,10 @@ def drop_empty(value: Any) -> Any:
 def _get_log_track(line: dict[str, Any]) -> str:
     if line["logger"] == "activities":
         return "log activities"
+    name = _get_name(line["kind"], line["namespace"], line["name"])
     if (match := re.match(r"(Daemon|Timer) '?([^' ]+)", line["message"])) is not None:
-        return f"log {line['name']} {match[2]}"
-    return f"log {line['name']}"
+        return f"log {name} {match[2]}"
+    return f"log {name}"
 
 
 def _describe_log(line: dict[str, Any]) -> str:
@@ -169,7 +189,7 @@ def describe_events(events: Iterable[dict[str, Any]]) -> list[str]:
     return sorted({
         tidy("event {0[kind]} {0[namespace]}/{0[name]}: {1} {2}: {3} [{4}, {5}, {6}]".format(
             {"namespace": "", "name": "", "kind": "", **event["involvedObject"]}, event["type"], event["reason"],
-            event.get("message"), event.get("source", {}).get("component"), event.get("reportingComponent"),
+            repr(event.get("message")), event.get("source", {}).get("component"), event.get("reportingComponent"),
             event.get("reportingInstance"),
         ))
         for event in events

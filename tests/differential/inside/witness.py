@@ -72,7 +72,8 @@ class LogWitness(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         _write({
             "is": "log", "logger": record.name.split(".")[1], "level": record.levelname, "message": record.getMessage(),
-            "name": ref.get("name"), "error": None if error is None else f"{type(error).__name__}: {error}",
+            "kind": ref.get("kind"), "namespace": ref.get("namespace"), "name": ref.get("name"),
+            "error": None if error is None else f"{type(error).__name__}: {error}",
         })
 
 
