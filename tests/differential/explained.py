@@ -28,35 +28,179 @@ class Explanation:
         return any(fnmatch.fnmatch(case, pattern) for pattern in self.cases)
 
 
+# Parts of the lines.
+CALL = r"life \d calls [^|]+ \|"
+EVENTS = r"life \d events [^|]+ \|"
+LOG = r"life \d log [^|]+ \|"
+STEP = r"step \d+ \w+ \|"
+ALL = (r".*",)
+
 EXPLANATIONS = [
+    # Causes.
     Explanation("resume-mixed-in", (
-        "resume-given", "resume-given-with-create", "create-in-downtime", "recreated-while-down",
+        "resume-given", "resume-given-with-create", "create-in-downtime", "recreated-while-down", "random-*",
     ), (
-        r"\+ life \d calls [^|]+ \| \w+ reason=create param=null retry=0",
-        r"\+ step \d settle \| KopfExample default/obj status fn: \"resumed\"",
-        r"\+ life \d log [^|]+ \| INFO Handler '\w+' succeeded.",
-        r"[+-] life \d log [^|]+ \| INFO Creation is processed: . succeeded; 0 failed.",
+        rf"\+ {CALL} (resume|change|fn)\w* reason=create param=null retry=\d",
+        rf"\+ {STEP} KopfExample default/obj status fn: \"resumed\"",
+        rf"\+ {LOG} (INFO|ERROR) Handler '(resume|change|fn)\w*' (succeeded|failed).*",
+        rf"[+-] {LOG} INFO Creation is processed: . succeeded; . failed.",
     )),
     Explanation("edits-in-between", ("edited-while-held",), (
-        r"\+ life 1 calls [^|]+ \| \w+ reason=update param=null retry=0",
-        r"\+ life 1 log [^|]+ \| INFO Handler '\w+' succeeded.",
-        r"\+ life 1 log [^|]+ \| INFO Updating is processed: 3 succeeded; 0 failed.",
+        rf"\+ {CALL} \w+ reason=update param=null retry=0",
+        rf"\+ {LOG} INFO Handler '\w+' succeeded.",
+        rf"\+ {LOG} INFO Updating is processed: 3 succeeded; 0 failed.",
     )),
     Explanation("deletion-afresh", ("delete-unfinished-*",), (
-        r"- life 1 calls [^|]+ \| second reason=delete param=null retry=1",
-        r"\+ life 1 calls [^|]+ \| \w+ reason=delete param=null retry=0",
-        r"- life 1 log [^|]+ \| INFO \w+ is superseded by deletion: .*",
-        r"\+ life 1 log [^|]+ \| INFO Handler '\w+' succeeded.",
+        rf"- {CALL} second reason=delete param=null retry=1",
+        rf"\+ {CALL} \w+ reason=delete param=null retry=0",
+        rf"- {LOG} INFO \w+ is superseded by deletion: .*",
+        rf"\+ {LOG} INFO Handler '\w+' succeeded.",
     )),
-    Explanation("types-in-diffs", ("update-kinds-of-values",), (
-        r"[+-] life 1 calls [^|]+ \| update_fn .* diff: .*",
+    Explanation("types-in-diffs", ("update-kinds-of-values",), (rf"[+-] {CALL} update_fn .* diff: .*",)),
+    Explanation("null-is-absent", ("filter-field-*", "filter-when-with-field"), (
+        rf"- {STEP} KopfExample default/null (annotations|finalizers).*",
+        rf"- {EVENTS} fn0 reason=None .*",
+        r"- life \d events KopfExample default/null fn0 \| .*",
+        r"- life \d (calls|log) KopfExample default/null \| .*",
+    )),
+    Explanation("value-absent", ("filter-field-value-absent-on-create",), ALL),
+    Explanation("field-on-resume", ("filter-field-on-resume",), (
+        r"[+-] life 2 calls KopfExample default/obj \| fn0 reason=(update|resume) .*",
+        r"[+-] life 2 log KopfExample default/obj \| INFO (Updating|Resuming) is processed: .*",
+    )),
+    Explanation("fields-of-scalars", ("field-of-scalar", "field-deep"), (
+        rf"[+-] {STEP} KopfExample default/obj annotations kopf.zalando.org/last-handled-configuration: .*",
+        rf"- {LOG} INFO Creation is processed: 1 succeeded; 0 failed.",
+    )),
+    Explanation("filters-see-param", ("kwargs-in-filters", "kwargs-in-value-filters"), (
+        r"[+-] life 1 notes \| annotations body .*",
+    )),
+    # Errors.
+    Explanation("timeouts-cancel", ("timeout-in-async",), (
+        rf"- {STEP} KopfExample default/obj status fn: 0",
+        rf"- {LOG} INFO Handler 'fn' succeeded.",
+        rf"[+-] {LOG} INFO Creation is processed: .*",
+        rf"\+ {LOG} ERROR Handler 'fn' failed permanently: Handler 'fn' has timed out after 0.5 seconds.",
+    )),
+    Explanation("stop-iteration", ("errors-stop-iteration",), (
+        r"- NEVER: the operator does not exit", rf"\+ {STEP} .*", rf"\+ {CALL} fn reason=create .*", rf"\+ {LOG} .*",
+    )),
+    Explanation("cancelled-by-themselves", ("errors-cancelled",), (
+        rf"- {LOG} WARNING Handler 'fn' is cancelled. Will escalate.",
+        rf"\+ {LOG} ERROR Handler 'fn' failed with an exception and will .* coroutine raised CancelledError.*",
+    )),
+    Explanation("unserializable-results", ("results-not-serializable",), (
+        rf"\+ {STEP} KopfExample default/obj .*",
+        rf"\+ {LOG} (ERROR Handler 'fn' has returned|INFO Handler 'other'|INFO Creation is processed).*",
+    )),
+    Explanation("retries-of-parents", ("sub-with-retries-of-the-parent",), ALL),
+    Explanation("conflicts-are-retried", ("api-conflicts",), ALL),
+    # In the background.
+    Explanation("timers-stop-forever", ("timer-permanent-error", "timer-retries"), ALL),
+    Explanation("daemons-that-end-late", ("daemon-sync", "daemon-held-by-a-slow-one"), (
+        r"- NEVER: it does not settle", rf"\+ {STEP} exit code: 0",
+    )),
+    Explanation("finalizers-of-exited-daemons", ("daemon-sees-changes", "timer-retries"), (
+        rf"- {STEP} KopfExample default/obj finalizers: .*",
+    )),
+    # The operator.
+    Explanation("cleanup-after-failed-startup", ("startup-permanent",), (
+        r"\+ life 1 calls - cleanup_fn \| .*", r"\+ life 1 log activities \| INFO Activity 'cleanup_fn' succeeded.",
+    )),
+    Explanation("failing-probes", ("probe-failing",), (
+        rf"- {STEP} 500: .*", rf"\+ {STEP} 503: .*", r"- life 1 log activities \| INFO Activity 'other_fn' succeeded.",
+    )),
+    Explanation("hopeless-operators-exit", ("exit-no-files", "login-failing"), (
+        r"- NEVER: the operator does not exit", rf"\+ {STEP} exit code: [12]",
+        r"- life 1 log activities \| INFO Activity 'login_with_kubeconfig' succeeded.",
+    )),
+    Explanation("module-names", ("loading-sibling-files",), (r"[+-] life 1 notes \| \[1, '\w+(.py)?'\]",)),
+    Explanation("login-by-default", ("login-by-default", "freeze"), (
+        r"[+-] life \d log activities \| INFO Activity 'login_\w+' succeeded.",
+    )),
+    Explanation("logs-are-posted", ("login-by-default", "posting-default-of-logs"), (
+        r"\+ event KopfExample default/obj: \w+ Logging: .*",
+    )),
+    Explanation("events-without-tracebacks", ("posting-of-errors",), (
+        r"[+-] event KopfExample default/obj: Error Logging: .Handler .*",
+    )),
+    Explanation("posting-disabled", ("posting-disabled",), (r"- event KopfExample default/obj: Warning Warn: .*",)),
+    Explanation("events-of-cluster-scoped", ("posting-for-wide",), (r"[+-] event KopfWideExample (default)?/obj: .*",)),
+    Explanation("events-are-cut", ("posting-long",), (r"[+-] event KopfExample default/obj: Normal Long: 'x+.*",)),
+    Explanation("webhooks-owner", ("admission-configurations*",), (
+        rf"\+ {STEP} \w+ /auto.kopf.dev annotations kopf.dev/webhooks-owner: .*",
+    )),
+    Explanation("adopt-across-namespaces", ("adopt-another-namespace",), (r"[+-] life 1 notes \| (None|ValueError)",)),
+    Explanation("adopt-adds-nothing-empty", ("adopt-by-wide",), (r"[+-] life 1 notes \| \['generateName', .*\]",)),
+    Explanation("errors-of-helpers", ("adopt-nothing", "label-with-none"), (
+        r"- life 1 notes \| (None|RecursionError|AttributeError)", r"\+ life 1 notes \| (None|TypeError)",
+    )),
+    # The words of log lines.
+    Explanation("words-of-throttling", (
+        "filter-when-*", "errors-refused-patch", "field-*", "results-not-serializable",
+    ), (
+        rf"- {LOG} ERROR Throttling for \d+ seconds due to an unexpected error: .*",
+        rf"- {LOG} INFO Throttling is over. Switching back to normal operations.",
+        rf"\+ {LOG} ERROR The object could not be handled, so it is left alone for \d+ seconds: .*",
+    )),
+    Explanation("words-of-ignored-errors", (
+        "arbitrary-ignored", "errors-in-event", "startup-ignored", "index-errors", "daemon-errors-ignored",
+    ), (
+        rf"- {LOG} ERROR (Handler|Activity|Indexer|Daemon) '\w+' failed with an exception and will ignore it: .*",
+        rf"\+ {LOG} ERROR (Handler|Activity|Indexer|Daemon) '\w+' failed with an exception and will be ignored: .*",
+    )),
+    Explanation("words-of-limits", ("retries-zero", "timeout-zero", "errors-with-empty-message"), (
+        rf"[+-] {LOG} .* has exceeded \d+ retries.",
+        rf"[+-] {LOG} .* has timed out after .*",
+        rf"[+-] {LOG} .* failed permanently: PermanentError(\(\))?",
+    )),
+    Explanation("words-of-requests", ("api-errors",), (
+        rf"- {LOG} ERROR Request attempt #\d+/\d+ failed; will retry: .*",
+        rf"\+ {LOG} WARNING A request has failed and will be repeated in [\d.]+ seconds: .*",
+    )),
+    Explanation("words-of-memos", ("memos",), (rf"[+-] {LOG} ERROR Handler 'update_fn' failed .*",)),
+    Explanation("words-of-inconsistencies", ("*",), (
+        rf"- {LOG} WARNING Merge-patching finished with inconsistencies: .*",
     )),
 ]
 
 FAULTS = [
     # The finalizers that nobody needs any more.
-    Explanation(None, ("restart-with-another-version", "restart-without-handlers-of-deletion"), (
-        r"\+ step \d settle \| KopfExample default/obj finalizers: .*",
-        r"[+-] life 2 calls [^|]+ \| .* meta: .*",
+    Explanation(None, ("restart-with-another-version", "restart-without-handlers-of-deletion", "daemon-*",
+                       "kwargs-param", "random-*"), (
+        rf"[+-] {STEP} KopfExample default/\w+ finalizers: .*",
+        rf"[+-] ({CALL}|{EVENTS}) .* meta: .*",
+    )),
+    Explanation(None, ("kwargs-param",), ALL),
+    # Objects that no handler matches, by the fields.
+    Explanation(None, (
+        "filter-field-*", "filter-old*", "filter-new*", "filter-added", "filter-removed", "filter-when-with-field*",
+        "stealth-*", "filter-overlapping-*", "field-of-scalar", "field-of-another-stanza",
+    ), ALL),
+    # The ids of methods and closures.
+    Explanation(None, ("id-*", "sub-default-ids"), ALL),
+    # What handlers change in their views.
+    Explanation(None, ("errors-mutating-nested", "adopt-and-patch", "storage-custom"), ALL),
+    # Own patches in the middle of a cycle.
+    Explanation(None, ("patch-own-*",), ALL),
+    # How often a parent is retried; the order of its sub-handlers.
+    Explanation(None, ("sub*", "random-*"), (
+        rf"[+-] {CALL} parent\d? reason=\w+ .*", r"[+-] life 1 notes \| parent \d",
+        rf"[+-] {CALL} (another|parent.<locals>.b) .*", rf"[+-] {LOG} INFO Handler 'another' succeeded.",
+    )),
+    # Own patches in the middle of a cycle, and objects that no handler matches, by chance.
+    Explanation(None, ("random-17", "random-20", "random-29", "random-34"), ALL),
+    # Sub-handlers of fields see the whole.
+    Explanation(None, ("sub-of-fields",), (rf"[+-] {CALL} .* (old|new|diff): .*",)),
+    # Timers have no flag.
+    Explanation(None, ("timer*", "*-timer-*"), (rf"- {CALL} tick .* stopped: .*",)),
+    Explanation(None, ("kwargs-names",), (r"[+-] life 1 notes \| annotations body index_fn .*",)),
+    # The success of probes is not logged, and their answer is not quite the same.
+    Explanation(None, ("probe", "probe-without-handlers"), (
+        rf"[+-] {STEP} 200: .*", r"- life 1 log activities \| INFO Activity '(now|number)' succeeded.",
+    )),
+    # Cancelled handlers are not told of.
+    Explanation(None, ("daemon-*",), (
+        rf"- {LOG} WARNING Daemon 'fn' is cancelled. Will escalate.",
     )),
 ]

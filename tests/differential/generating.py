@@ -41,9 +41,11 @@ def _generate_handler(dice: random.Random, index: int) -> str:
         return (f"@kopf.daemon(*E, {filters})\nasync def {name}(stopped, **kw):\n"
                 f"    see({{**kw, 'stopped': stopped}})\n    await stopped.wait()\n    note('end of {name}')\n")
     failure, effect = dice.choice(FAILURES), dice.choice(EFFECTS)
+    if kind == "parent":  # waiting for sub-handlers counts as retries in one of the frameworks
+        failure = ""
     options = [filters] if filters else []
     if failure == "arbitrary":
-        options.append("backoff=0.1")
+        options.append("backoff=0")
     if failure in {"arbitrary", "temporary"} and dice.random() < 0.3:
         options.append(f"retries={dice.randint(1, 3)}")
     decorators = _get_decorators(dice, kind)
@@ -75,7 +77,7 @@ def _generate_body(dice: random.Random, name: str, kind: str, failure: str, effe
         lines.append(f"kw['patch'].metadata.labels['by-{name}'] = 'yes'")
     match failure:
         case "temporary":
-            lines.append(f"if kw['retry'] < {dice.randint(1, 3)}: raise kopf.TemporaryError('not yet', delay=0.1)")
+            lines.append(f"if kw['retry'] < {dice.randint(1, 3)}: raise kopf.TemporaryError('not yet', delay=0)")
         case "arbitrary":
             lines.append(f"if kw['retry'] < {dice.randint(1, 3)}: raise ValueError('boom')")
         case "permanent":
@@ -86,7 +88,7 @@ def _generate_body(dice: random.Random, name: str, kind: str, failure: str, effe
             "    @kopf.subhandler(id=item)",
             f"    def {name}_sub(**kw):",
             "        see(kw)",
-            f"        if kw['retry'] < {dice.choice([0, 0, 1])}: raise kopf.TemporaryError('not yet', delay=0.1)",
+            f"        if kw['retry'] < {dice.choice([0, 0, 1])}: raise kopf.TemporaryError('not yet', delay=0)",
         ]
     if effect == "result":
         lines.append("return {'x': kw['spec'].get('x')}")

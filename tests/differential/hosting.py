@@ -49,12 +49,15 @@ class Host:
         self._ids = itertools.count()
         self._starting: dict[int, asyncio.Future[Process]] = {}
         self._running: dict[int, Process] = {}
+        self._is_over = False
 
     async def start(
             self, args: list[str], *, env: Mapping[str, str], folder: pathlib.Path, journal: pathlib.Path,
     ) -> Process:
         """Start ``kopf`` with these arguments in that folder."""
         assert self._process.stdin is not None
+        if self._is_over:
+            raise RuntimeError(f"The host of {self.name} has ended; its error is above.")
         id = next(self._ids)
         self._starting[id] = asyncio.get_running_loop().create_future()
         job = {"id": id, "args": args, "env": dict(env), "folder": str(folder), "journal": str(journal),
@@ -67,6 +70,11 @@ class Host:
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             self._hear(json.loads(line))
+        self._is_over = True
+        for starting in self._starting.values():
+            starting.cancel()
+        for process in self._running.values():
+            process.exited.cancel()
 
     def _hear(self, what: dict[str, Any]) -> None:
         if "job" in what:

@@ -94,13 +94,15 @@ def describe_journal(lines: Iterable[dict[str, Any]], *, parallel: bool, first: 
             case "call":
                 counts[line["fn"]] = counts.get(line["fn"], 0) + 1
                 if counts[line["fn"]] <= first.get(line["fn"], 1_000_000):
+                    if parallel:  # what the others have done by then, is a matter of luck
+                        line["kwargs"].pop("status", None)
                     tracks.setdefault(_get_call_track(line, parallel), []).append(_describe_call(line))
             case "note":
                 tracks.setdefault("notes", []).append(tidy(line["text"]))
             case "log" if not _is_about(line, watchers):
                 tracks.setdefault(_get_log_track(line), []).append(_describe_log(line))
-    for track, items in tracks.items():  # what goes on for ever is logged for ever
-        del items[first.get(track.rpartition(" ")[2], 1_000_000):]
+    for track in [track for track in tracks if track.startswith("log ") and track.rpartition(" ")[2] in first]:
+        del tracks[track]  # what goes on for ever is logged for ever
     return [f"{track} | {item}" for track, items in sorted(tracks.items()) for item in _arrange(track, items, parallel)]
 
 
@@ -112,8 +114,14 @@ def _is_about(line: dict[str, Any], watchers: set[str]) -> bool:
 
 def _arrange(track: str, items: list[str], parallel: bool) -> list[str]:
     if track.startswith("events "):  # how many changes are seen as one, depends on the speed
-        return [item for item, _ in itertools.groupby(items)]
+        return [next(same) for _, same in itertools.groupby(items, key=_get_content)]
     return sorted(items) if parallel or track == "notes" else items
+
+
+def _get_content(item: str) -> list[str]:
+    """What a call for a raw event is about; the first of several about the same is enough, but for the last one."""
+    lines = item.split("\n")
+    return lines if 'type: "DELETED"' in lines else [line for line in lines if not line.startswith(("type:", "event:"))]
 
 
 def _get_call_track(line: dict[str, Any], parallel: bool) -> str:
@@ -136,7 +144,7 @@ def _describe_call(line: dict[str, Any]) -> str:
     retry = f" retry={kwargs['retry']}" if "retry" in kwargs else ""
     head = f"{line['fn']} reason={kwargs.get('reason')} param={dump(kwargs.get('param'))}{retry}"
     if kwargs.get("reason") is None:  # whether the finalizer is put before or after that, is a matter of time
-        kwargs = {**kwargs, "meta": {key: value for key, value in kwargs.get("meta", {}).items() if key != "finalizers"}}
+        kwargs.get("meta", {}).pop("finalizers", None)
     rest = [f"{key}: {dump(_clean_kwarg(key, value))}" for key, value in sorted(kwargs.items())
             if key not in {"name", "uid", "reason", "param", "retry"}]
     return "\n".join([head, *rest])

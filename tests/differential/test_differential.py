@@ -14,6 +14,7 @@ from tests.conftest import ORIGINAL_MISSING
 from tests.differential.cases import CASES, SECTIONS
 from tests.differential.comparing import compare_all
 from tests.differential.explained import EXPLANATIONS, FAULTS, Explanation
+from tests.differential.generating import generate
 from tests.differential.hosting import get_original_python, get_own_python, run_host
 from tests.differential.lives import Case
 
@@ -21,6 +22,8 @@ PAGE = pathlib.Path(__file__).parents[2] / "docs" / "migration.md"
 ROWS = re.findall(r"^\| `([\w-]+)` \|", PAGE.read_text(), re.MULTILINE)
 SOME = 2
 """How many cases of each section are run here."""
+RANDOM = 40
+"""How many random operators and lives are run here."""
 
 
 async def check(cases: list[Case]) -> None:
@@ -34,9 +37,14 @@ async def check(cases: list[Case]) -> None:
         str(comparison) for comparison in found if comparison.unexplained)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 async def test_some_of_each_section() -> None:
     await check([case for cases in SECTIONS.values() for case in cases[:SOME]])
+
+
+@pytest.mark.timeout(300)
+async def test_random_operators_and_lives() -> None:
+    await check([generate(number) for number in range(RANDOM)])
 
 
 def test_the_names_are_unique() -> None:

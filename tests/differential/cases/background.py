@@ -140,7 +140,7 @@ def delete_fn(**kw):
             await stopped.wait()
             note('end')
         """, (create(), settle(), label(mine="yes"), until_note("begin"), settle(), label(mine=None), until_note("end"), settle(),
-              edit(field=2), settle(), label(mine="yes"), until_note("begin", 2), delete(), settle())),
+              edit(field=2), settle(), label(mine="yes"), until_note("begin", 2), settle(), delete(), settle())),
     Case("daemon-filtered-by-field", """
         @kopf.daemon(*E, field='spec.field', value='on')
         async def fn(stopped, **kw):

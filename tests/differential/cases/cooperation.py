@@ -102,8 +102,8 @@ def by_field(name, **kw):
 """, create(), create("mine", labels={"mine": "yes"}), create("x", spec={"field": "x"}), edit(field=3), delete()),
     admission("kwargs", """
 @kopf.on.validate(*E, param='some')
-def check(old, new, diff, dryrun, subresource, operation, userinfo, headers, param, reason, memo, body, **kw):
-    note([operation, dryrun, subresource, param, str(reason), bool(userinfo.get('username')), bool(headers), dict(memo)])
+def check(old, new, diff, dryrun, subresource, operation, userinfo, headers, param, memo, body, **kw):
+    note([operation, dryrun, subresource, param, bool(userinfo.get('username')), bool(headers), dict(memo)])
     note([plain(old and old['spec']), plain(new and new['spec']), plain(diff) if operation == 'UPDATE' else None])
 """, create(), create("dry", dry=True), edit(field=2), delete()),
     admission("two", """

@@ -1,7 +1,7 @@
 """Errors: temporary, permanent, arbitrary; retries, timeouts, backoffs."""
 from __future__ import annotations
 
-from tests.differential.lives import Case, create, delete, edit, settle, start, stop, until
+from tests.differential.lives import Case, create, delete, edit, settle, start, stop, until, until_log
 
 ONCE = (create(), settle())
 
@@ -45,8 +45,9 @@ CASES = [
     Case("retries-enough", failing("if retry < 2: raise kopf.TemporaryError('x', delay=0.1)", "retries=3"), ONCE),
     Case("timeout-between-retries", failing("raise kopf.TemporaryError('x', delay=1.5)", "timeout=1"), ONCE),
     Case("timeout-zero", failing("pass", "timeout=0"), ONCE),
-    Case("timeout-in-async", failing("await asyncio.sleep(1.5)", "timeout=0.5", is_async=True), ONCE),
-    Case("timeout-in-sync", failing("time.sleep(1)", "timeout=0.3"), ONCE),
+    Case("timeout-in-async", failing("await asyncio.sleep(1.5)", "timeout=0.5", is_async=True), (
+        create(), until_log("is processed"), settle())),
+    Case("timeout-in-sync", failing("time.sleep(1)", "timeout=0.3"), (create(), until_log("is processed"), settle())),
     Case("backoff-default", """
         @kopf.on.create(*E)
         def fn(retry, **kw):

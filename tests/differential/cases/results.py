@@ -122,7 +122,7 @@ CASES = [
         @kopf.on.event(*E)
         def fn(patch, spec, **kw):
             see(kw)
-            patch.metadata.labels['seen'] = str(spec.get('field'))
+            patch.status['seen'] = str(spec.get('field'))
         @kopf.on.create(*E)
         def create_fn(**kw):
             see(kw)

@@ -13,7 +13,7 @@ def make(number):
     def fn(retry, **kw):
         see({{**kw, 'retry': retry}}, tag=number)
         if number < 3 and retry < number:
-            raise kopf.TemporaryError('again', delay=0.1)
+            raise kopf.TemporaryError('again', delay=0)
         return number
 for number in range(5):
     make(number)
