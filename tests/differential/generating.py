@@ -43,6 +43,8 @@ def _generate_handler(dice: random.Random, index: int) -> str:
     failure, effect = dice.choice(FAILURES), dice.choice(EFFECTS)
     if kind == "parent":  # waiting for sub-handlers counts as retries in one of the frameworks
         failure = ""
+    if kind == "resume":  # it is called in creations only by one of the frameworks
+        effect = ""
     options = [filters] if filters else []
     if failure == "arbitrary":
         options.append("backoff=0")

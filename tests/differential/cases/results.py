@@ -125,10 +125,10 @@ CASES = [
             patch.status['seen'] = str(spec.get('field'))
         @kopf.on.create(*E)
         def create_fn(**kw):
-            see(kw)
+            see({**kw, 'status': {}})
         @kopf.on.update(*E)
         def update_fn(**kw):
-            see(kw)
+            see({**kw, 'status': {}})
         """, (create(), settle(), edit(field=2), settle())),
     Case("patch-and-fail", """
         @kopf.on.create(*E)
