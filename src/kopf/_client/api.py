@@ -25,6 +25,7 @@ import aiohttp
 
 from kopf._client import proxies, retries, tls
 from kopf._client.connections import Connection
+from kopf._client.credentials import redact
 from kopf._client.errors import (
     APIError,
     APIForbiddenError,
@@ -213,8 +214,9 @@ class APIClient:
                     timeout=limits,
                     server_hostname=connection.tls_server_name,
                     raise_for_status=False,
+                    allow_redirects=False,
                 ) as response:
-                    if response.status < 400:
+                    if response.status < 300:
                         is_open = True
                         async with contextlib.aclosing(_read_lines(response)) as batches:
                             async for lines in batches:
@@ -271,9 +273,10 @@ class APIClient:
                     timeout=limits,
                     server_hostname=connection.tls_server_name,
                     raise_for_status=False,  # ready-made sessions may have it, while the body is needed
+                    allow_redirects=False,  # to whomever: it would take the body there, and bring anything back
                 ) as response:
                     content = await response.read()
-                    if response.status < 400:
+                    if response.status < 300:
                         return content
                     error = _make_error(method, target, response, content)
                 self._accept_refusal(connection, token, error)
@@ -311,4 +314,4 @@ def _make_network_error(method: str, server: str, target: str, exc: Exception) -
     reason = str(exc) or ("no response in time" if isinstance(exc, TimeoutError) else type(exc).__name__)
     path = target.partition("?")[0]
     hint = tls.get_hint(exc) or proxies.get_hint(exc)
-    return APINetworkError(f"{method} {server.rstrip('/')}{path}: {reason}{'. ' + hint if hint else ''}")
+    return APINetworkError(redact(f"{method} {server.rstrip('/')}{path}: {reason}{'. ' + hint if hint else ''}"))

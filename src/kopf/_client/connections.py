@@ -10,14 +10,17 @@ import asyncio
 import datetime
 import functools
 import importlib.metadata
+import logging
 
 import aiohttp
 import yarl
 
 from kopf._client.closings import Closings
-from kopf._client.credentials import ConnectionInfo, Credentials, make_http_headers
+from kopf._client.credentials import ConnectionInfo, Credentials, make_http_headers, redact
 from kopf._client.proxies import Route, make_route
 from kopf._settings.settings import NetworkingSettings
+
+logger = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 60.0
 """
@@ -135,8 +138,20 @@ class Connection:
         await self._closings.wait()
 
 
+@functools.lru_cache(maxsize=100)
+def _warn_of_insecurity(server: str) -> None:
+    """Say it once, not with every login."""
+    logger.warning(
+        "The certificate of %s is not verified, as `insecure` says: whoever is on the way there can get the "
+        "credentials. Use the certificate authority of the cluster instead.",
+        redact(server),
+    )
+
+
 def _make_route(info: ConnectionInfo, settings: NetworkingSettings) -> Route:
     is_secure = info.server.startswith("https:")
+    if is_secure and info.insecure:
+        _warn_of_insecurity(info.server)
     route = make_route(info.proxy_url, info.as_ssl_context(strict_x509=settings.strict_x509) if is_secure else True)
     if info.tls_server_name is not None and route.is_socks:
         raise ValueError(

@@ -13,6 +13,7 @@ import dataclasses
 import datetime
 import hashlib
 import os
+import re
 import ssl
 import tempfile
 from typing import TYPE_CHECKING
@@ -27,7 +28,15 @@ class LoginError(Exception):
     """The operator cannot log in to the API; the message says why and what can be done."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+_USERINFO = re.compile(r"(?<=://)[^/\s'\"]*@")
+
+
+def redact(text: str) -> str:
+    """Hide the users & passwords of all URLs in the text, e.g. of those of proxies."""
+    return _USERINFO.sub("***@", text)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class ConnectionInfo:
     """
     A single endpoint with specific credentials.
@@ -80,7 +89,13 @@ class ConnectionInfo:
         ):
             if path is not None and data is not None:
                 raise ValueError(f"Both the {name} path & data are set, only one of them is needed.")
+        if self.insecure is not None and not isinstance(self.insecure, bool):
+            raise ValueError(f"`insecure` must be a boolean, got {type(self.insecure).__name__}.")
         object.__setattr__(self, "expiration", as_utc(self.expiration))
+
+    def __repr__(self) -> str:
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.repr}
+        return f"{type(self).__name__}({', '.join(f'{key}={redact(repr(value))}' for key, value in values.items())})"
 
     def as_ssl_context(self, *, strict_x509: bool | None = None) -> ssl.SSLContext:
         """

@@ -131,9 +131,13 @@ def make_error(
     headers: Mapping[str, str] | None = None,
     body: bytes = b"",
 ) -> APIError:
-    """Make the error of the most specific class for an error response (status 400 and up)."""
-    cls = _CLASSES.get(status) or (APIServerError if status >= 500 else APIClientError)
+    """Make the error of the most specific class for an error response (status 400 and up) or a redirect."""
+    cls = _CLASSES.get(status) or (APIServerError if status >= 500 else APIClientError if status >= 400 else APIError)
     content = _parse_status(body)
+    if status < 400:
+        where = (headers or {}).get("Location", "")
+        message = f"Redirects are not followed; this one is to {_shorten(where.partition('?')[0].encode())!r}."
+        return cls(message, status=status, method=method, path=path, headers=headers)
     if content is None:
         return cls(_shorten(body), status=status, method=method, path=path, headers=headers)
     reason, code, details = content.get("reason"), content.get("code"), content.get("details")

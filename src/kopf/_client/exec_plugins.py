@@ -70,7 +70,10 @@ def run_plugin(
     _warn_of_blocking(what)
     command = [plugin["command"], *(str(arg) for arg in plugin.get("args") or ())]
     environment = {str(item["name"]): str(item["value"]) for item in plugin.get("env") or ()}
-    info = codec.encode(_make_info(plugin, cluster)).decode()
+    try:
+        info = codec.encode(_make_info(plugin, cluster)).decode()
+    except (ValueError, TypeError) as exc:  # YAML has values that JSON has not, and cycles
+        raise LoginError(f"{what} cannot be told of its cluster: its extension is not expressible in JSON.") from exc
     try:
         code, output, errors = _execute(
             command, env={**os.environ, **environment, "KUBERNETES_EXEC_INFO": info}, timeout=timeout
@@ -108,6 +111,13 @@ def _execute(command: list[str], *, env: Mapping[str, str], timeout: float) -> t
 def _check(plugin: Mapping[str, Any], what: str) -> None:
     if not plugin.get("command"):
         raise LoginError(f"{what} has no command in the kubeconfig.")
+    args, variables = plugin.get("args") or [], plugin.get("env") or []
+    if not isinstance(plugin["command"], str) or not isinstance(args, list):
+        raise LoginError(f"{what} has a command or arguments of wrong types in the kubeconfig.")
+    if not isinstance(variables, list) or not all(_is_variable(item) for item in variables):
+        raise LoginError(f"{what} has 'env' in the kubeconfig that is not a list of names and values.")
+    if any("\0" in text for text in [plugin["command"], *map(str, args), *_list_texts(variables)]):
+        raise LoginError(f"{what} has zero bytes in its command, arguments, or variables.")
     version = plugin.get("apiVersion")
     if version not in _API_VERSIONS:
         raise LoginError(
@@ -122,6 +132,16 @@ def _check(plugin: Mapping[str, Any], what: str) -> None:
             f"{what} needs a human at a terminal (interactiveMode is 'Always'), and an operator has none. "
             "Use a service account, or configure the plugin to log in with no questions asked."
         )
+
+
+def _is_variable(item: object) -> bool:
+    return isinstance(item, dict) and item.get("name") not in (None, "") and "value" in item and (
+        "=" not in str(item["name"])
+    )
+
+
+def _list_texts(variables: list[Mapping[str, Any]]) -> list[str]:
+    return [str(item[key]) for item in variables for key in ("name", "value")]
 
 
 def _warn_of_blocking(what: str) -> None:
@@ -155,9 +175,10 @@ def _describe_cluster(cluster: Mapping[str, Any]) -> Mapping[str, Any]:
             info["certificate-authority-data"] = base64.b64encode(path.read_bytes()).decode()
         except OSError as exc:
             raise LoginError(f"The certificate authority {path} cannot be read: {exc.strerror or exc}.") from exc
-    extensions = {item["name"]: item.get("extension") for item in cluster.get("extensions") or ()}
-    if extensions.get(EXTENSION) is not None:
-        info["config"] = extensions[EXTENSION]
+    extensions = cluster.get("extensions") or []
+    for item in extensions if isinstance(extensions, list) else []:
+        if isinstance(item, dict) and item.get("name") == EXTENSION and item.get("extension") is not None:
+            info["config"] = item["extension"]
     return info
 
 
@@ -180,6 +201,8 @@ def _parse(output: bytes, *, api_version: str, what: str) -> PluginCredentials:
     token, certificate, key = (
         status.get(name) or None for name in ("token", "clientCertificateData", "clientKeyData")
     )
+    if any(value is not None and not isinstance(value, str) for value in (token, certificate, key)):
+        raise LoginError(f"{what} has brought a token, a client certificate, or its key of a wrong type.")
     if (certificate is None) != (key is None):
         raise LoginError(f"{what} has brought only one of the client certificate & its key.")
     if token is None and certificate is None:
@@ -187,7 +210,7 @@ def _parse(output: bytes, *, api_version: str, what: str) -> PluginCredentials:
     try:
         expiration = _parse_timestamp(status.get("expirationTimestamp"))
     except ValueError as exc:
-        raise LoginError(f"{what} has brought an unusable expirationTimestamp: {exc}.") from exc
+        raise LoginError(f"{what} has brought an unusable expirationTimestamp: {str(exc)[:_TEXT_LIMIT]}.") from exc
     return PluginCredentials(token, certificate, key, expiration)
 
 
@@ -196,7 +219,7 @@ def _parse_timestamp(value: Any) -> datetime.datetime | None:
     if not value:
         return None
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not a string")
+        raise ValueError(f"{repr(value)[:_TEXT_LIMIT]} is not a string")
     timestamp = datetime.datetime.fromisoformat(value)
     return timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=datetime.UTC)
 

@@ -15,7 +15,7 @@ import dataclasses
 import logging
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import yaml
@@ -29,6 +29,15 @@ DEFAULT_KUBECONFIG = "~/.kube/config"
 
 _CLUSTER_PATHS = ("certificate-authority",)
 _USER_PATHS = ("client-certificate", "client-key", "tokenFile")
+_CONTEXT_TEXTS = ("cluster", "user", "namespace")
+_INSECURE = "insecure-skip-tls-verify"
+_CLUSTER_TEXTS = ("server", "proxy-url", "tls-server-name", "certificate-authority", "certificate-authority-data")
+_CLUSTER_FLAGS = (_INSECURE, "disable-compression")
+_USER_TEXTS = (
+    *("token", "tokenFile", "username", "password"),
+    *("client-certificate", "client-certificate-data", "client-key", "client-key-data"),
+)
+_USER_MAPS = ("exec", "auth-provider")
 _IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
 _SUCCESSORS = {
     "gcp": "Install `gke-gcloud-auth-plugin`, and run `gcloud container clusters get-credentials …`.",
@@ -124,9 +133,35 @@ def get_context(config: Kubeconfig) -> tuple[Mapping[str, Any], Mapping[str, Any
     if not config.current_context:
         raise LoginError(f"No current context in {config.where}: choose one with `kubectl config use-context …`.")
     context = _get_entry(config.contexts, "context", config.current_context, config.where)
+    _check_types("context", config.current_context, context, config.where, texts=_CONTEXT_TEXTS)
     cluster = _get_entry(config.clusters, "cluster", context.get("cluster"), config.where)
     user = _get_entry(config.users, "user", context["user"], config.where) if context.get("user") else {}
+    _check_types("cluster", context["cluster"], cluster, config.where, texts=_CLUSTER_TEXTS, flags=_CLUSTER_FLAGS)
+    _check_types("user", context.get("user"), user, config.where, texts=_USER_TEXTS, maps=_USER_MAPS)
+    if cluster.get(_INSECURE) and (cluster.get("certificate-authority") or cluster.get("certificate-authority-data")):
+        raise LoginError(
+            f"The cluster {context['cluster']!r} of {config.where} has both a certificate authority and {_INSECURE!r}, "
+            "so it is not clear whether the server is to be verified. Remove one of them."
+        )
     return context, cluster, user
+
+
+def _check_types(
+    kind: str,
+    name: str | None,
+    entry: Mapping[str, Any],
+    where: str,
+    *,
+    texts: Collection[str] = (),
+    flags: Collection[str] = (),
+    maps: Collection[str] = (),
+) -> None:
+    """Refuse what only looks like something else, e.g. ``"false"`` for a flag. The values can be secret."""
+    for keys, cls, what in ((texts, str, "a string"), (flags, bool, "true or false"), (maps, dict, "a mapping")):
+        for key in keys:
+            if (value := entry.get(key)) is not None and not isinstance(value, cls):
+                found = type(value).__name__
+                raise LoginError(f"The {kind} {name!r} of {where} has {key!r} that is not {what}, but {found}.")
 
 
 def _read_file(path: pathlib.Path) -> Mapping[str, Any] | None:
@@ -136,32 +171,52 @@ def _read_file(path: pathlib.Path) -> Mapping[str, Any] | None:
         return None
     except OSError as exc:
         raise LoginError(f"The kubeconfig {path} cannot be read: {exc.strerror or exc}.") from exc
-    except yaml.YAMLError as exc:
-        raise LoginError(f"The kubeconfig {path} is not valid YAML: {exc}") from exc
+    except (yaml.YAMLError, ValueError, RecursionError) as exc:
+        # The texts of the errors quote the lines, which can have secrets: they are neither shown nor chained.
+        raise LoginError(f"The kubeconfig {path} is not valid YAML{_locate(exc)}.") from None
     if content is not None and not isinstance(content, dict):
         raise LoginError(f"The kubeconfig {path} is not a mapping, but {type(content).__name__}.")
     return content or {}
 
 
+def _locate(error: Exception) -> str:
+    mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+    return "" if mark is None else f": line {mark.line + 1}, column {mark.column + 1}"
+
+
 def _merge(config: Kubeconfig, content: Mapping[str, Any], path: pathlib.Path) -> None:
-    config.current_context = config.current_context or content.get("current-context")
+    current_context = content.get("current-context")
+    if current_context is not None and not isinstance(current_context, str):
+        raise LoginError(f"The kubeconfig {path} has 'current-context' that is not a string.")
+    config.current_context = config.current_context or current_context
     for entries, section, key, path_fields in (
         (config.contexts, "contexts", "context", ()),
         (config.clusters, "clusters", "cluster", _CLUSTER_PATHS),
         (config.users, "users", "user", _USER_PATHS),
     ):
-        for entry in content.get(section) or []:
-            if not isinstance(entry, dict) or "name" not in entry:
+        content_of_section = content.get(section) or []
+        if not isinstance(content_of_section, list):
+            raise LoginError(f"The kubeconfig {path} has {section!r} that is not a list.")
+        for entry in content_of_section:
+            if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
                 raise LoginError(f"The kubeconfig {path} has an entry with no name in {section!r}.")
             value = entry.get(key) or {}
-            absolute = {name: str(path.absolute().parent / value[name]) for name in path_fields if value.get(name)}
+            if not isinstance(value, dict):
+                raise LoginError(f"The kubeconfig {path} has {key!r} of {entry['name']!r} that is not a mapping.")
+            absolute = {
+                name: str(path.absolute().parent / value[name])
+                for name in path_fields
+                if value.get(name) and isinstance(value[name], str)
+            }
             entries.setdefault(entry["name"], {**value, **absolute, **_locate_plugin(value, path)})
 
 
 def _locate_plugin(value: Mapping[str, Any], path: pathlib.Path) -> Mapping[str, Any]:
     """Commands with slashes are relative to their file as all other paths, those without are looked for in ``PATH``."""
     plugin = value.get("exec")
-    if not plugin or os.path.basename(plugin.get("command") or "") == (plugin.get("command") or ""):
+    if not isinstance(plugin, dict) or not isinstance(plugin.get("command") or "", str):
+        return {}  # it is refused if it is really used
+    if os.path.basename(plugin.get("command") or "") == (plugin.get("command") or ""):
         return {}
     return {"exec": {**plugin, "command": str(path.absolute().parent / plugin["command"])}}
 
@@ -184,7 +239,7 @@ def _refuse_unsupported(user: Mapping[str, Any], name: str | None, where: str) -
         provider = user["auth-provider"].get("name")
         raise AuthProviderError(
             f"The user {name!r} of {where} relies on the auth-provider {provider!r}, which Kubernetes itself does not "
-            f"support anymore. {_SUCCESSORS.get(provider, _ANY_SUCCESSOR)}"
+            f"support anymore. {_SUCCESSORS.get(str(provider), _ANY_SUCCESSOR)}"
         )
 
 

@@ -286,7 +286,7 @@ def _parse_text(value: object) -> str | None:
 
 
 def _parse_number(value: object) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def _parse_ids(value: object) -> tuple[HandlerId, ...]:

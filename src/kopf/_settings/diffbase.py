@@ -8,6 +8,7 @@ never handled, i.e. they are new to the operator.
 from __future__ import annotations
 
 import abc
+import functools
 import logging
 from collections.abc import Collection, Iterable
 from typing import cast
@@ -55,16 +56,39 @@ class DiffBaseStorage(abc.ABC):
         """Put the last handled configuration to the patch (or elsewhere)."""
 
 
-def _parse(text: str, body: Body) -> BodyEssence | None:
-    try:
-        essence = codec.decode(text)
-    except ValueError as e:
-        logger.warning(
-            "The last handled configuration of %s/%s is malformed, so the object is considered as never handled: %s",
-            body.metadata.namespace or "", body.metadata.name, e,
-        )
-        return None
-    return cast(BodyEssence, essence) if isinstance(essence, dict) else None
+class _Parser:
+    """Reads the configurations, and warns of those that are malformed: once, as they are read again and again."""
+
+    def __init__(self) -> None:
+        self._warn = functools.lru_cache(maxsize=1000)(_warn)
+
+    def __call__(self, text: str, body: Body) -> BodyEssence | None:
+        try:
+            essence = codec.decode(text)
+            _check(essence)
+        except ValueError as e:
+            head = body.object.head
+            self._warn(head.namespace, head.name, head.uid, str(e))
+            return None
+        return cast(BodyEssence, essence)
+
+
+def _check(essence: object) -> None:
+    """Anybody who can change the object, can put anything there. Raises :class:`ValueError` if it is not an essence."""
+    if not isinstance(essence, dict):
+        raise ValueError(f"expected an object, got {type(essence).__name__}")
+    metadata = essence.get("metadata", {})
+    if not isinstance(metadata, dict) or not all(
+        isinstance(metadata.get(key) or {}, dict) for key in ("labels", "annotations")
+    ):
+        raise ValueError("the metadata, labels, or annotations are not objects")
+
+
+def _warn(namespace: str | None, name: str, uid: str, problem: str) -> None:
+    logger.warning(
+        "The last handled configuration of %s/%s is malformed, so the object is considered as never handled: %s",
+        namespace or "", name, problem,
+    )
 
 
 class AnnotationsDiffBaseStorage(DiffBaseStorage):
@@ -82,6 +106,7 @@ class AnnotationsDiffBaseStorage(DiffBaseStorage):
         self.prefix = prefix
         self.key = key
         self._naming = AnnotationNaming(prefix=prefix, v1=v1)
+        self._parse = _Parser()
 
     def build(self, *, body: Body, extra_fields: Iterable[FieldSpec] | None = None) -> BodyEssence:
         essence = super().build(body=body, extra_fields=extra_fields)
@@ -91,7 +116,7 @@ class AnnotationsDiffBaseStorage(DiffBaseStorage):
         annotations = body.object.head.annotations or {}
         for name in self._naming.make_keys(self.key):
             if (text := annotations.get(name)) is not None:
-                return _parse(text, body)
+                return self._parse(text, body)
         return None
 
     def store(self, *, body: Body, patch: Patch, essence: BodyEssence) -> None:
@@ -113,6 +138,7 @@ class StatusDiffBaseStorage(DiffBaseStorage):
     ) -> None:
         super().__init__(ignored_fields=ignored_fields)
         self.name = name
+        self._parse = _Parser()
         self._field = parse_field(field.format(name=name) if isinstance(field, str) else field)
 
     @property
@@ -130,7 +156,7 @@ class StatusDiffBaseStorage(DiffBaseStorage):
 
     def fetch(self, *, body: Body) -> BodyEssence | None:
         text = resolve(body, self.field)
-        return _parse(text, body) if isinstance(text, str) else None
+        return self._parse(text, body) if isinstance(text, str) else None
 
     def store(self, *, body: Body, patch: Patch, essence: BodyEssence) -> None:
         ensure(patch, self.field, codec.dumps(essence))

@@ -7,6 +7,7 @@ The records are independent of each other, so that several operators can keep th
 from __future__ import annotations
 
 import abc
+import functools
 import logging
 from collections.abc import Collection, Mapping
 from typing import TypedDict, cast
@@ -69,6 +70,13 @@ def _compact(record: ProgressRecord) -> ProgressRecord:
     return cast(ProgressRecord, {key: value for key, value in record.items() if value is not None})
 
 
+def _warn(annotation: str, namespace: str | None, name: str, uid: str, problem: str) -> None:
+    logger.warning(
+        "The annotation %r of %s/%s is malformed, so the handler starts anew: %s",
+        annotation, namespace or "", name, problem,
+    )
+
+
 class AnnotationsProgressStorage(ProgressStorage):
     """Keeps the records as JSON in annotations, one for each handler."""
 
@@ -85,6 +93,7 @@ class AnnotationsProgressStorage(ProgressStorage):
         self.verbose = verbose
         self.touch_key = touch_key
         self._naming = AnnotationNaming(prefix=prefix, v1=v1)
+        self._warn = functools.lru_cache(maxsize=1000)(_warn)  # once: they are read again and again
 
     def fetch(self, *, key: HandlerId, body: Body) -> ProgressRecord | None:
         annotations = body.object.head.annotations or {}
@@ -94,15 +103,18 @@ class AnnotationsProgressStorage(ProgressStorage):
         return None
 
     def _parse(self, text: str, name: str, body: Body) -> ProgressRecord | None:
+        problem: str
         try:
             record = codec.decode(text)
         except ValueError as e:
-            logger.warning(
-                "The annotation %r of %s/%s is malformed, so the handler starts anew: %s",
-                name, body.metadata.namespace or "", body.metadata.name, e,
-            )
-            return None
-        return cast(ProgressRecord, record) if isinstance(record, dict) else None
+            problem = str(e)
+        else:
+            if isinstance(record, dict):
+                return cast(ProgressRecord, record)
+            problem = f"expected an object, got {type(record).__name__}"
+        head = body.object.head
+        self._warn(name, head.namespace, head.name, head.uid, problem)
+        return None
 
     def store(self, *, key: HandlerId, record: ProgressRecord, body: Body, patch: Patch) -> None:
         text = codec.dumps(record if self.verbose else _compact(record))
