@@ -151,9 +151,13 @@ def field(
 
 
 def index(*name: Name, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
-    """Called for every object to say what of it goes to the index; the index is named as the handler."""
+    """
+    Called for every object to say what of it goes to the index.
+
+    The index is a kwarg of all other handlers, so it has the plain name of the function, with no classes in it.
+    """
     check_options(options, CreateOptions)
-    return _declare(IndexingHandler, name, options, is_named_by_field=False)
+    return _declare(IndexingHandler, name, options, is_kwarg=True)
 
 
 def validate(*name: Name, **options: Unpack[WebhookOptions]) -> Callable[[Fn], Fn]:
@@ -229,7 +233,7 @@ def _declare(
     name: tuple[Name, ...],
     options: EventOptions | CreateOptions | WebhookOptions,
     *,
-    is_named_by_field: bool = True,
+    is_kwarg: bool = False,
     **specifics: Any,
 ) -> Callable[[Fn], Fn]:
     generic = to_plain_numbers(options)
@@ -246,7 +250,7 @@ def _declare(
 
     def decorate(fn: Fn) -> Fn:
         _check_function(fn)
-        handler_id = _make_id(fn, id, path if is_named_by_field else ())
+        handler_id = HandlerId(id or get_callable_id(fn).rpartition(".")[-1]) if is_kwarg else _make_id(fn, id, path)
         handler = cls(id=handler_id, fn=fn, selector=selector, field=path, **generic, **specifics)
         _get_registry(registry).append(handler)
         return fn
@@ -272,6 +276,7 @@ def _make_subhandler(
         reason=None,
         field=path,
         field_needs_change=parent.field_needs_change,
+        scope=parent.field or parent.scope,
         **to_plain_numbers(options),
     )
 

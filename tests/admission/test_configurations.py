@@ -36,7 +36,7 @@ async def publish(
         decorator: Decorator = kopf.on.validate, resource: Any = "kopfexamples", **options: Any,
 ) -> Obj:
     """Declare a handler, start the operator, and get the only webhook of it."""
-    @decorator(resource, registry=registry, **{"id": "check", **options})
+    @decorator(resource, registry=registry, **{"id": "check", **options}, id="check")
     def check(**_: Any) -> None: ...
 
     await operator.launch()
@@ -131,12 +131,12 @@ async def test_match_conditions(
 async def test_one_webhook_for_each_handler(
         operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
 ) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, operation="CREATE")
-    @kopf.on.validate("kopfexamples", registry=registry, operation="DELETE")
+    @kopf.on.validate("kopfexamples", registry=registry, operation="CREATE", id="same")
+    @kopf.on.validate("kopfexamples", registry=registry, operation="DELETE", id="same")
     def same(**_: Any) -> None: ...
 
-    @kopf.on.validate("kopfexamples", registry=registry)
-    @kopf.on.mutate("kopfexamples", registry=registry)
+    @kopf.on.validate("kopfexamples", registry=registry, id="both")
+    @kopf.on.mutate("kopfexamples", registry=registry, id="both")
     def both(**_: Any) -> None: ...
 
     @kopf.on.validate("kopfexamples", registry=registry, id="bo_th")
@@ -176,7 +176,7 @@ async def test_namespaces(
         operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
         namespaces: list[str],
 ) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry)
+    @kopf.on.validate("kopfexamples", registry=registry, id="check")
     def check(**_: Any) -> None: ...
 
     await operator.launch(namespaces=namespaces, clusterwide=not namespaces)

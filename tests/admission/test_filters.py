@@ -161,9 +161,9 @@ async def test_all_handlers_are_called_if_none_is_requested(
 async def test_several_decorators_on_one_function(
         registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
 ) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, operation="CREATE", param="create")
-    @kopf.on.validate("kopfexamples", registry=registry, operation="DELETE", param="delete")
-    @kopf.on.validate("kopfexamples", registry=registry, labels={"l": "v"}, param="labelled")
+    @kopf.on.validate("kopfexamples", registry=registry, operation="CREATE", param="create", id="check")
+    @kopf.on.validate("kopfexamples", registry=registry, operation="DELETE", param="delete", id="check")
+    @kopf.on.validate("kopfexamples", registry=registry, labels={"l": "v"}, param="labelled", id="check")
     def check(param: str, **_: Any) -> None:
         calls.append(param)
 
@@ -180,8 +180,8 @@ async def test_several_decorators_on_one_function(
 async def test_both_types_on_one_function(
         registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
 ) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, param="validate")
-    @kopf.on.mutate("kopfexamples", registry=registry, param="mutate")
+    @kopf.on.validate("kopfexamples", registry=registry, param="validate", id="fn")
+    @kopf.on.mutate("kopfexamples", registry=registry, param="mutate", id="fn")
     def fn(param: str, **_: Any) -> None:
         calls.append(param)
 
@@ -191,7 +191,7 @@ async def test_both_types_on_one_function(
 
 
 async def test_the_default_registry(reviewer: Reviewer, calls: Journal[Any], as_users_run_it: None) -> None:
-    @kopf.on.validate("kopf.dev", "v1", "kopfexamples")
+    @kopf.on.validate("kopf.dev", "v1", "kopfexamples", id="check")
     def check(**_: Any) -> None:
         calls.append("called")
 

@@ -73,16 +73,16 @@ class Fuzzer:
 
 
 def declare(registry: kopf.OperatorRegistry) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, subresource="*")
+    @kopf.on.validate("kopfexamples", registry=registry, subresource="*", id="check")
     def check(body: kopf.Body, meta: kopf.Meta, diff: kopf.Diff, warnings: list[str], **_: Any) -> None:
         warnings.append(f"{len(body)} {meta.get('name')!r} {len(diff)}"[:100])
 
-    @kopf.on.mutate("kopfexamples", registry=registry, annotations={"a": kopf.ABSENT})
+    @kopf.on.mutate("kopfexamples", registry=registry, annotations={"a": kopf.ABSENT}, id="fill")
     async def fill(patch: kopf.Patch, **_: Any) -> None:
         patch.spec["x"] = {"y": 1}
         patch.fns.append(lambda body: body.update(more=[]))
 
-    @kopf.on.validate("kopfexamples", registry=registry, labels=LABELS, field="spec.field")
+    @kopf.on.validate("kopfexamples", registry=registry, labels=LABELS, field="spec.field", id="filtered")
     def filtered(**_: Any) -> None:
         raise kopf.AdmissionError("no!", code=400)
 

@@ -132,7 +132,7 @@ async def test_mutation(registry: kopf.OperatorRegistry, start: Any, run: Kubect
 async def test_other_errors(
         registry: kopf.OperatorRegistry, start: Any, run: Kubectl, error: Exception, message: str,
 ) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry)
+    @kopf.on.validate("kopfexamples", registry=registry, id="validate1")
     def validate1(**_: Any) -> None:
         raise error
 
@@ -143,7 +143,7 @@ async def test_other_errors(
 
 
 async def test_dry_runs(registry: kopf.OperatorRegistry, start: Any, run: Kubectl, calls: Journal[Any]) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, side_effects=True)
+    @kopf.on.validate("kopfexamples", registry=registry, side_effects=True, id="check")
     def check(dryrun: bool, userinfo: kopf.UserInfo, **_: Any) -> None:
         calls.append(dryrun)
 
@@ -217,7 +217,7 @@ async def test_filters_on_the_server_and_in_the_operator(
 
 
 async def test_users(registry: kopf.OperatorRegistry, start: Any, run: Kubectl, calls: Journal[Any]) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry)
+    @kopf.on.validate("kopfexamples", registry=registry, id="check")
     def check(userinfo: kopf.UserInfo, headers: kopf.Headers, **_: Any) -> None:
         calls.append((userinfo["username"], sorted(set(userinfo["groups"]) & {"devs"})))
         assert "Content-Type" in headers
@@ -231,7 +231,7 @@ async def test_namespaces(
         registry: kopf.OperatorRegistry, start: Any, run: Kubectl, calls: Journal[Any],
 ) -> None:
     """The namespaces of the operator restrict what it handles, not what it admits."""
-    @kopf.on.validate("kopfexamples", registry=registry)
+    @kopf.on.validate("kopfexamples", registry=registry, id="check")
     def check(namespace: str, **_: Any) -> None:
         calls.append(namespace)
         raise kopf.AdmissionError("It is bad.")
@@ -244,7 +244,7 @@ async def test_namespaces(
 
 
 async def test_ignored_failures(registry: kopf.OperatorRegistry, start: Any, run: Kubectl) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, ignore_failures=True)
+    @kopf.on.validate("kopfexamples", registry=registry, ignore_failures=True, id="check")
     def check(**_: Any) -> None:
         raise kopf.AdmissionError("It is bad.")
 
@@ -257,7 +257,7 @@ async def test_ignored_failures(registry: kopf.OperatorRegistry, start: Any, run
 async def test_persistent_webhooks_block_when_the_operator_is_down(
         registry: kopf.OperatorRegistry, start: Any, run: Kubectl, operator: Operator,
 ) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, persistent=True, operation="CREATE")
+    @kopf.on.validate("kopfexamples", registry=registry, persistent=True, operation="CREATE", id="blocking")
     def blocking(**_: Any) -> None: ...
 
     @kopf.on.validate("kopfexamples", registry=registry, operation="UPDATE")

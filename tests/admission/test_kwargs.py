@@ -172,12 +172,12 @@ async def test_no_credentials(registry: kopf.OperatorRegistry, reviewer: Reviewe
 
 
 async def test_warnings(registry: kopf.OperatorRegistry, reviewer: Reviewer) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry)
+    @kopf.on.validate("kopfexamples", registry=registry, id="first")
     def first(warnings: list[Any], **_: Any) -> None:
         warnings.append("one")
         warnings.append(2)
 
-    @kopf.on.mutate("kopfexamples", registry=registry)
+    @kopf.on.mutate("kopfexamples", registry=registry, id="second")
     def second(warnings: list[str], **_: Any) -> None:
         warnings.append("three")
 
@@ -240,7 +240,7 @@ async def test_memos_of_existing_objects_are_shared_with_other_handlers(
     def create(memo: kopf.Memo, **_: Any) -> None:
         memo.created = True
 
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples", registry=registry, id="update")
     def update(memo: kopf.Memo, **_: Any) -> None:
         calls.append(("update", dict(memo)))
 

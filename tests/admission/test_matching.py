@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import kopf
 from kopf._cluster.cel.expressions import compile_expression
 from kopf._handlers.causes import ResourceCause
-from kopf._handlers.filters import matches_field, matches_object
+from kopf._handlers.filters import matches
 from kopf._handlers.handlers import WebhookHandler
 from kopf._operator.webhooks_matching import list_conditions, select_objects
 from kopf._values.bodies import Body
@@ -36,11 +36,11 @@ def meets(handler: WebhookHandler, new: Any, old: Any) -> bool:
     return all(compile_expression(item["expression"], VARIABLES).evaluate(values) is True for item in conditions)
 
 
-def matches(handler: WebhookHandler, body: Any) -> bool:
+def is_matching(handler: WebhookHandler, body: Any) -> bool:
     """Check the filters as the operator does."""
     cause = ResourceCause(
         logger=logging.getLogger(), memo=None, indices={}, resource=PODS, body=Body(body or {}), patch=Patch())
-    return matches_object(handler, cause) and matches_field(handler, cause)
+    return matches(handler, cause)
 
 
 LABELS: list[tuple[Any, list[Any]]] = [
@@ -104,7 +104,7 @@ bodies = st.none() | st.builds(
 @settings(max_examples=300, deadline=None)
 def test_annotations(filters: dict[str, Any], new: Any, old: Any) -> None:
     handler = declare(annotations=filters)
-    assert meets(handler, new, old) == matches(handler, old if new is None else new)
+    assert meets(handler, new, old) == is_matching(handler, old if new is None else new)
 
 
 @given(
@@ -114,7 +114,7 @@ def test_annotations(filters: dict[str, Any], new: Any, old: Any) -> None:
 def test_fields(path: list[str], value: Any, new: Any, old: Any) -> None:
     handler = declare(field=("spec", *path), value=value)
     assert len(list_conditions(handler)) == 1
-    assert meets(handler, new, old) == matches(handler, old if new is None else new)
+    assert meets(handler, new, old) == is_matching(handler, old if new is None else new)
 
 
 def test_names_of_conditions_are_unique() -> None:

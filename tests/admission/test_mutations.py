@@ -19,7 +19,7 @@ pytestmark = pytest.mark.fastforward
 
 
 def declare(registry: kopf.OperatorRegistry, changes: Any) -> None:
-    @kopf.on.mutate("kopfexamples", registry=registry)
+    @kopf.on.mutate("kopfexamples", registry=registry, id="fn")
     def fn(patch: kopf.Patch, **_: Any) -> None:
         changes(patch)
 
@@ -96,7 +96,7 @@ async def test_updates_are_relative_to_the_new_object(
 
 
 async def test_several_handlers_patch_together(registry: kopf.OperatorRegistry, reviewer: Reviewer) -> None:
-    @kopf.on.mutate("kopfexamples", registry=registry)
+    @kopf.on.mutate("kopfexamples", registry=registry, id="first")
     def first(patch: kopf.Patch, **_: Any) -> None:
         patch.spec["a"] = 1
 
@@ -121,7 +121,7 @@ async def test_there_is_nothing_to_patch_without_an_object(
 async def test_validating_handlers_do_not_patch(
         registry: kopf.OperatorRegistry, reviewer: Reviewer, logs: Logs,
 ) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry)
+    @kopf.on.validate("kopfexamples", registry=registry, id="check")
     def check(patch: kopf.Patch, **_: Any) -> None:
         patch.spec["field"] = "bad"
 

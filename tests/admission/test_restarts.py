@@ -21,7 +21,7 @@ def configure(settings: kopf.OperatorSettings) -> None:
 
 
 def declare(registry: kopf.OperatorRegistry) -> None:
-    @kopf.on.mutate("kopfexamples", registry=registry)
+    @kopf.on.mutate("kopfexamples", registry=registry, id="fill")
     async def fill(patch: kopf.Patch, **_: Any) -> None:
         await asyncio.sleep(0.05)
         patch.spec["reviewed"] = True

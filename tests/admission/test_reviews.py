@@ -23,7 +23,7 @@ pytestmark = pytest.mark.fastforward
 
 
 def declare(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry)
+    @kopf.on.validate("kopfexamples", registry=registry, id="check")
     def check(operation: str, **_: Any) -> None:
         calls.append(operation)
 
@@ -144,7 +144,7 @@ async def test_the_reviews_wait_until_the_indices_are_filled(
         await asyncio.sleep(5)
         return {name: 1}
 
-    @kopf.on.validate("kopfexamples", registry=registry)
+    @kopf.on.validate("kopfexamples", registry=registry, id="check")
     def check(by_name: kopf.Index[str, int], **_: Any) -> None:
         calls.append(sorted(by_name))
 
@@ -174,7 +174,7 @@ async def test_synchronous_handlers_do_not_block_the_loop(
 ) -> None:
     loop = asyncio.get_running_loop()
 
-    @kopf.on.validate("kopfexamples", registry=registry)
+    @kopf.on.validate("kopfexamples", registry=registry, id="check")
     def check(**_: Any) -> None:
         future = asyncio.run_coroutine_threadsafe(asyncio.sleep(0, "alive"), loop)
         assert future.result(timeout=10) == "alive"
@@ -186,7 +186,7 @@ async def test_synchronous_handlers_do_not_block_the_loop(
 async def test_slow_handlers_are_cancelled_when_nobody_waits_for_them(
         registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], *, is_ignored: bool,
 ) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, ignore_failures=is_ignored)
+    @kopf.on.validate("kopfexamples", registry=registry, ignore_failures=is_ignored, id="check")
     async def check(**_: Any) -> None:
         try:
             await asyncio.Event().wait()
@@ -228,7 +228,7 @@ async def test_handlers_are_cancelled_with_the_call(
 async def test_own_timeouts_of_handlers_are_their_errors(
         registry: kopf.OperatorRegistry, reviewer: Reviewer,
 ) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry)
+    @kopf.on.validate("kopfexamples", registry=registry, id="check")
     async def check(**_: Any) -> None:
         async with asyncio.timeout(1):
             await asyncio.Event().wait()
@@ -238,10 +238,10 @@ async def test_own_timeouts_of_handlers_are_their_errors(
 
 
 async def test_log_lines(registry: kopf.OperatorRegistry, reviewer: Reviewer, logs: Logs) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry)
+    @kopf.on.validate("kopfexamples", registry=registry, id="good")
     def good(**_: Any) -> None: ...
 
-    @kopf.on.validate("kopfexamples", registry=registry)
+    @kopf.on.validate("kopfexamples", registry=registry, id="bad")
     def bad(**_: Any) -> None:
         raise kopf.AdmissionError("no!")
 
@@ -262,7 +262,7 @@ async def test_nothing_is_posted_as_events(
         reviewer.configure(settings)
         settings.posting.enabled = True
 
-    @kopf.on.validate("kopfexamples", registry=registry)
+    @kopf.on.validate("kopfexamples", registry=registry, id="check")
     def check(logger: kopf.Logger, **_: Any) -> None:
         logger.error("hello")
         raise kopf.AdmissionError("no!")

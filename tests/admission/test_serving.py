@@ -199,7 +199,7 @@ async def test_reviews_are_answered_until_the_end(
         operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, calls: Journal[Any],
 ) -> None:
     """Those in progress, and those that come a moment after the webhooks are removed: nothing is known at once."""
-    @kopf.on.validate("kopfexamples", registry=registry)
+    @kopf.on.validate("kopfexamples", registry=registry, id="check")
     async def check(**_: Any) -> None:
         await asyncio.sleep(0.3)
 

@@ -51,6 +51,20 @@ class Plan:
 
     def matches(self, obj: Obj) -> bool:
         """Whether the handler is for the object as it is."""
+        return self._has_field(obj) and self._satisfies_filter(obj)
+
+    def _has_field(self, obj: Obj) -> bool:
+        match self.kind:
+            case "field":
+                return obj["spec"].get("x") is not None
+            case "status":
+                return obj.get("status") is not None
+            case "deep":
+                return ((obj.get("status") or {}).get("deep") or {}).get("one") is not None
+            case _:
+                return True
+
+    def _satisfies_filter(self, obj: Obj) -> bool:
         match self.filter:
             case "label":
                 return (obj["metadata"].get("labels") or {}).get("mark") == "on"

@@ -60,7 +60,7 @@ async def test_hanging_logins_do_not_hold_the_exit(
     registry = kopf.OperatorRegistry()
     operator.registry = registry
 
-    @kopf.on.login(registry=registry)
+    @kopf.on.login(registry=registry, id="login")
     async def login(**_: Any) -> None:
         calls.append("called")
         await asyncio.Event().wait()
@@ -106,7 +106,7 @@ def test_embedded_operators_fail_to_those_who_embed_them(tmp_path: pathlib.Path)
     outcomes: list[BaseException] = []
     stop_flag = threading.Event()
 
-    @kopf.on.login(registry=registry)
+    @kopf.on.login(registry=registry, id="login")
     def login(**_: Any) -> kopf.ConnectionInfo | None:
         raise kopf.PermanentError("the account is locked")
 

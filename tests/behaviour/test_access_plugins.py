@@ -157,7 +157,7 @@ async def test_what_cannot_work_is_said_at_once(
 async def test_login_handlers_can_use_it_too(
         operator: Operator, plugin: Plugin, kex: Objects, registry: kopf.OperatorRegistry, logs: Logs,
 ) -> None:
-    @kopf.on.login(registry=registry)
+    @kopf.on.login(registry=registry, id="login")
     def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
         return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
 

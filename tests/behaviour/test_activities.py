@@ -23,7 +23,7 @@ async def test_the_order_of_everything(operator: Operator, kex: Objects, calls: 
     async def startup_2(**_: Any) -> None:
         calls.append("startup 2")
 
-    @kopf.on.login(registry=registry)
+    @kopf.on.login(registry=registry, id="login")
     def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
         calls.append("login")
         return kopf.login_with_kubeconfig(**kwargs)
@@ -64,15 +64,15 @@ async def test_nothing_is_requested_before_the_startup_is_over(
 async def test_a_failed_startup_is_the_error_of_the_operator(
         operator: Operator, registry: kopf.OperatorRegistry, logs: Logs, calls: Journal[Any],
 ) -> None:
-    @kopf.on.startup(registry=registry)
+    @kopf.on.startup(registry=registry, id="good")
     async def good(**_: Any) -> None:
         calls.append("good")
 
-    @kopf.on.startup(registry=registry)
+    @kopf.on.startup(registry=registry, id="bad")
     async def bad(**_: Any) -> None:
         raise kopf.PermanentError("it is broken")
 
-    @kopf.on.cleanup(registry=registry)
+    @kopf.on.cleanup(registry=registry, id="cleanup")
     async def cleanup(**_: Any) -> None:
         calls.append("cleanup")
 
@@ -92,13 +92,13 @@ async def test_startup_handlers_are_retried(
 ) -> None:
     loop = asyncio.get_running_loop()
 
-    @kopf.on.startup(registry=registry)
+    @kopf.on.startup(registry=registry, id="arbitrary")
     async def arbitrary(retry: int, **_: Any) -> None:
         calls.append(("arbitrary", retry, round(loop.time() - started)))
         if retry < 2:
             raise ValueError("boom")
 
-    @kopf.on.startup(registry=registry)
+    @kopf.on.startup(registry=registry, id="temporary")
     async def temporary(retry: int, **_: Any) -> None:
         calls.append(("temporary", retry))
         if retry < 2:
@@ -119,7 +119,7 @@ async def test_limits_of_startup_handlers(
         operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[Any],
         options: dict[str, Any], attempts: int,
 ) -> None:
-    @kopf.on.startup(registry=registry, **options)
+    @kopf.on.startup(registry=registry, **options, id="bad")
     async def bad(**_: Any) -> None:
         calls.append("called")
         raise ValueError("boom")
@@ -131,7 +131,7 @@ async def test_limits_of_startup_handlers(
 
 
 async def test_ignored_errors_of_startup_handlers(operator: Operator, registry: kopf.OperatorRegistry) -> None:
-    @kopf.on.startup(registry=registry, errors=kopf.ErrorsMode.IGNORED)
+    @kopf.on.startup(registry=registry, errors=kopf.ErrorsMode.IGNORED, id="bad")
     async def bad(**_: Any) -> None:
         raise ValueError("boom")
 
@@ -184,7 +184,7 @@ async def test_cleanup_happens_after_a_fatal_failure(
 ) -> None:
     registry = operator.registry = kopf.OperatorRegistry()
 
-    @kopf.on.login(registry=registry)
+    @kopf.on.login(registry=registry, id="login")
     async def login(**_: Any) -> None:
         raise kopf.PermanentError("no way in")
 
@@ -203,17 +203,17 @@ async def test_cleanup_happens_after_a_fatal_failure(
 async def test_failures_of_cleanup_are_retried_and_reported(
         operator: Operator, registry: kopf.OperatorRegistry, logs: Logs, calls: Journal[Any],
 ) -> None:
-    @kopf.on.cleanup(registry=registry)
+    @kopf.on.cleanup(registry=registry, id="retried")
     async def retried(retry: int, **_: Any) -> None:
         calls.append(("retried", retry))
         if retry < 2:
             raise kopf.TemporaryError("not yet", delay=5)
 
-    @kopf.on.cleanup(registry=registry)
+    @kopf.on.cleanup(registry=registry, id="bad")
     async def bad(**_: Any) -> None:
         raise kopf.PermanentError("never")
 
-    @kopf.on.cleanup(registry=registry)
+    @kopf.on.cleanup(registry=registry, id="good")
     async def good(**_: Any) -> None:
         calls.append("good")
 
@@ -239,7 +239,7 @@ async def test_background_threads_from_startup_to_cleanup(
         memo.thread = threading.Thread(target=work, args=(memo.jobs,))
         memo.thread.start()
 
-    @kopf.on.cleanup(registry=registry)
+    @kopf.on.cleanup(registry=registry, id="stop")
     def stop(memo: kopf.Memo, **_: Any) -> None:
         memo["jobs"].put(None)
         memo["thread"].join()

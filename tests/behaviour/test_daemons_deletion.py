@@ -66,7 +66,7 @@ async def test_deletion_handlers_and_daemons_are_both_awaited_and_happen_once(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
         daemon_time: float, handler_time: float,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="daemon_fn")
     async def daemon_fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("daemon started")
         await stopped.wait()
@@ -94,13 +94,13 @@ async def test_results_of_deletion_and_of_daemons_on_blocked_objects(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
     """Both are stored before our finalizer is removed, and no other one is touched."""
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="daemon_fn")
     async def daemon_fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> str:
         calls.append("started")
         await stopped.wait()
         return "exited"
 
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry, id="delete_fn")
     async def delete_fn(**_: Any) -> str:
         calls.append("deleted")
         return "done"
@@ -144,7 +144,7 @@ async def test_the_memory_of_gone_objects_is_freed(
     class Value:
         """Something that a weak reference can be made to."""
 
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="daemon_fn")
     async def daemon_fn(memo: kopf.Memo, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         memo.value = Value()
         calls.append(weakref.ref(memo.value))

@@ -19,7 +19,7 @@ async def test_daemons_exit_with_the_operator_and_the_objects_remain_blocked(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
     """They will be started again by the next operator, so the finalizers stay."""
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="fn")
     async def fn(name: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append(name)
         await stopped.wait()
@@ -43,7 +43,7 @@ async def test_daemons_that_need_some_time_have_it(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], seconds: float,
 ) -> None:
     """And what they return is stored, as the connection is closed afterwards."""
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> str:
         calls.append("started")
         await stopped.wait()
@@ -67,7 +67,7 @@ async def test_daemons_that_need_some_time_have_it(
 async def test_daemons_with_stages_are_cancelled_by_them(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, cancellation_backoff=1, cancellation_timeout=1)
+    @kopf.daemon("kopfexamples", registry=registry, cancellation_backoff=1, cancellation_timeout=1, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("started")
         try:
@@ -114,7 +114,7 @@ async def test_many_stubborn_daemons_do_not_hold_the_exit_for_longer(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
     """Those that refuse to be cancelled: the time does not depend on how many they are."""
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("started")
         while not allowed.is_set():
@@ -140,7 +140,7 @@ async def test_orphaned_daemons_are_cancelled_too(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
     """Nothing of an embedded operator goes on after it, even if its object has not waited for the daemon."""
-    @kopf.daemon("kopfexamples", registry=registry, cancellation_timeout=1)
+    @kopf.daemon("kopfexamples", registry=registry, cancellation_timeout=1, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("started")
         try:
@@ -166,7 +166,7 @@ async def test_orphaned_daemons_are_cancelled_too(
 async def test_sync_daemons_exit_with_the_operator(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="fn")
     def fn(stopped: kopf.SyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         stopped.wait()
@@ -184,7 +184,7 @@ async def test_hung_sync_daemons_do_not_hold_the_exit_of_embedded_operators(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
     """A thread cannot be stopped, so it is left alone."""
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="fn")
     def fn(**_: Any) -> None:
         calls.append("started")
         allowed.wait()
@@ -231,7 +231,7 @@ async def test_what_only_waits_exits_at_once(
 async def test_hung_timers_are_cancelled_in_five_seconds(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=1)
+    @kopf.timer("kopfexamples", registry=registry, interval=1, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("started")
         try:

@@ -21,7 +21,7 @@ def get_pauses(times: list[float]) -> list[float]:
 async def test_daemons_that_exit_are_not_started_again_in_this_operator(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
 
@@ -43,7 +43,7 @@ async def test_permanent_errors_end_the_daemon_until_the_operator_restarts(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
         error: Exception,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
         raise error
@@ -64,7 +64,7 @@ async def test_permanent_errors_end_the_daemon_until_the_operator_restarts(
 async def test_temporary_errors_restart_the_daemon_after_their_delay(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], delay: float,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append((retry, now()))
         await asyncio.sleep(5)
@@ -81,7 +81,7 @@ async def test_temporary_errors_restart_the_daemon_after_their_delay(
 async def test_no_delay_is_an_instant_restart_which_does_not_block_the_operator(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], delay: float | None,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, when=lambda name, **_: name == "obj")
+    @kopf.daemon("kopfexamples", registry=registry, when=lambda name, **_: name == "obj", id="fn")
     async def fn(retry: int, **_: Any) -> None:
         if finished.is_set():
             calls.append(("finished", retry))
@@ -123,7 +123,7 @@ async def test_arbitrary_errors_are_retried_after_the_backoff(
 async def test_the_mixed_example_of_errors(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, errors=kopf.ErrorsMode.TEMPORARY, backoff=10, retries=10)
+    @kopf.daemon("kopfexamples", registry=registry, errors=kopf.ErrorsMode.TEMPORARY, backoff=10, retries=10, id="fn")
     def fn(retry: int, runtime: Any, **_: Any) -> None:
         calls.append((retry, round(runtime.total_seconds())))
         if retry < 3:
@@ -150,7 +150,7 @@ async def test_limits_and_modes(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
         options: dict[str, Any], expected: int,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, **options)
+    @kopf.daemon("kopfexamples", registry=registry, **options, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
         raise Exception("boo")
@@ -167,7 +167,7 @@ async def test_limits_and_modes(
 async def test_daemons_waiting_for_a_retry_exit_at_once_when_the_object_is_deleted(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
         raise kopf.TemporaryError("later", delay=100000)
@@ -185,7 +185,7 @@ async def test_daemons_waiting_for_a_retry_exit_at_once_when_the_object_is_delet
 async def test_daemons_that_fail_while_being_stopped_are_not_retried(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("called")
         await stopped.wait()
@@ -205,7 +205,7 @@ async def test_daemons_that_fail_while_being_stopped_are_not_retried(
 async def test_results_go_to_the_status(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, value: Any,
 ) -> None:
-    @kopf.daemon("kopf.dev", kopf.EVERYTHING, registry=registry)
+    @kopf.daemon("kopf.dev", kopf.EVERYTHING, registry=registry, id="fn")
     async def fn(**_: Any) -> Any:
         await asyncio.sleep(100)
         return value
@@ -222,7 +222,7 @@ async def test_results_go_to_the_status(
 async def test_results_that_are_not_json_are_reported_and_do_not_hold_the_object(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="fn")
     async def fn(**_: Any) -> Any:
         calls.append("called")
         return object()
@@ -242,7 +242,7 @@ async def test_results_that_are_not_json_are_reported_and_do_not_hold_the_object
 async def test_patches_go_to_the_object_after_each_attempt(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="fn")
     async def fn(patch: kopf.Patch, retry: int, **_: Any) -> str:
         patch.status[f"attempt{retry}"] = "was here"
         patch.metadata.labels[f"attempt{retry}"] = "yes"
@@ -262,7 +262,7 @@ async def test_patches_go_to_the_object_after_each_attempt(
 async def test_patches_refused_forever_do_not_hold_the_object(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> None:
         calls.append("called")
         patch.metadata.labels["label"] = "such values are not accepted!"
@@ -282,7 +282,7 @@ async def test_exclusion_forever_by_annotations(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
     """As in the tips & tricks: even the restarted operator does not start the daemon again."""
-    @kopf.daemon("kopfexamples", registry=registry, annotations={"never-again": kopf.ABSENT})
+    @kopf.daemon("kopfexamples", registry=registry, annotations={"never-again": kopf.ABSENT}, id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> None:
         calls.append("called")
         patch.metadata.annotations["never-again"] = "yes"

@@ -17,7 +17,7 @@ async def test_the_object_waits_until_its_daemon_exits(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
     """A daemon that takes its time on request is not cancelled while it is in the backoff."""
-    @kopf.daemon("kopfexamples", registry=registry, cancellation_backoff=100, cancellation_timeout=1)
+    @kopf.daemon("kopfexamples", registry=registry, cancellation_backoff=100, cancellation_timeout=1, id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         await stopped.wait()
@@ -50,7 +50,7 @@ async def test_async_daemons_are_cancelled_after_the_backoff_if_they_may_be(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
         options: dict[str, Any], expected: float,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, **options)
+    @kopf.daemon("kopfexamples", registry=registry, **options, id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         try:
@@ -74,7 +74,7 @@ async def test_async_daemons_are_cancelled_after_the_backoff_if_they_may_be(
 async def test_daemons_may_swallow_the_cancellation_and_exit_normally(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, cancellation_timeout=100)
+    @kopf.daemon("kopfexamples", registry=registry, cancellation_timeout=100, id="fn")
     async def fn(**_: Any) -> None:
         try:
             calls.append("started")
@@ -97,7 +97,7 @@ async def test_daemons_may_swallow_the_cancellation_and_exit_normally(
 async def test_the_timeout_is_measured_from_the_cancellation_and_then_the_daemon_is_abandoned(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, cancellation_backoff=100, cancellation_timeout=50)
+    @kopf.daemon("kopfexamples", registry=registry, cancellation_backoff=100, cancellation_timeout=50, id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         while not allowed.is_set():
@@ -125,7 +125,7 @@ async def test_the_timeout_is_measured_from_the_cancellation_and_then_the_daemon
 async def test_sync_daemons_cannot_be_cancelled_but_can_be_abandoned(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, cancellation_backoff=0.02, cancellation_timeout=0.02)
+    @kopf.daemon("kopfexamples", registry=registry, cancellation_backoff=0.02, cancellation_timeout=0.02, id="fn")
     def fn(stopped: kopf.SyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         allowed.wait()
@@ -158,7 +158,7 @@ async def test_without_the_timeout_it_is_polled_forever_and_the_object_is_blocke
     if source == "settings":
         operator.configure = lambda settings: setattr(settings.background, "cancellation_polling", 30)
 
-    @kopf.daemon("kopfexamples", registry=registry, **options)
+    @kopf.daemon("kopfexamples", registry=registry, **options, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("started")
         try:
@@ -210,7 +210,7 @@ async def test_objects_deleted_by_force_take_their_daemons_with_them(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
     """Somebody removes the finalizers while the daemon is being waited for."""
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         await allowed.wait()
@@ -235,7 +235,7 @@ async def test_daemons_of_objects_gone_unnoticed_exit_and_are_not_spawned_again(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
     """The object is deleted and released while the stream is broken: the operator never sees it being deleted."""
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="fn")
     async def fn(name: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append(name)
         await stopped.wait()
@@ -263,7 +263,7 @@ async def test_daemons_exit_when_the_object_is_deleted_even_if_our_finalizer_was
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
     """Another finalizer holds the object, so it is marked for deletion for long."""
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         await stopped.wait()

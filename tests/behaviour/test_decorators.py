@@ -124,11 +124,11 @@ async def test_static_methods(
 ) -> None:
     class Namespace:
         @staticmethod
-        @kopf.on.create("kopfexamples", registry=registry)
+        @kopf.on.create("kopfexamples", registry=registry, id="inner")
         def inner(name: str, **_: Any) -> None:
             calls.append(("inner", name))
 
-        @kopf.on.create("kopfexamples", registry=registry)
+        @kopf.on.create("kopfexamples", registry=registry, id="outer")
         @staticmethod
         async def outer(name: str, **_: Any) -> None:
             calls.append(("outer", name))
@@ -165,9 +165,9 @@ async def test_one_function_for_all_reasons_runs_for_each_of_them(
     def fn(reason: kopf.Reason, **_: Any) -> None:
         calls.append(reason.value)
 
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.update("kopfexamples", registry=registry)
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="another")
+    @kopf.on.update("kopfexamples", registry=registry, id="another")
+    @kopf.on.delete("kopfexamples", registry=registry, id="another")
     def another(**_: Any) -> None:
         pass
 

@@ -19,12 +19,12 @@ async def test_it_overtakes_pending_retries(
 ) -> None:
     decorator = {"create": kopf.on.create, "update": kopf.on.update, "resume": kopf.on.resume}[reason]
 
-    @decorator("kopfexamples", registry=registry)
+    @decorator("kopfexamples", registry=registry, id="pending")
     async def pending(**_: Any) -> None:
         calls.append(reason)
         raise kopf.TemporaryError("not yet", delay=3600)
 
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry, id="delete_fn")
     async def delete_fn(**_: Any) -> None:
         calls.append("delete")
 
@@ -55,7 +55,7 @@ async def test_a_handler_that_is_running_is_not_interrupted(
         await kex.delete()
         calls.append("created")
 
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry, id="delete_fn")
     async def delete_fn(**_: Any) -> None:
         calls.append("deleted")
 
@@ -69,8 +69,8 @@ async def test_a_handler_that_is_running_is_not_interrupted(
 async def test_objects_deleted_before_they_are_noticed_are_not_handled(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.delete("kopfexamples", registry=registry, id="fn")
     async def fn(name: str, reason: kopf.Reason, **_: Any) -> None:
         calls.append((name, reason.value))
 
@@ -88,8 +88,8 @@ async def test_objects_deleted_before_they_are_noticed_are_not_handled(
 async def test_the_deletion_is_retried_and_its_progress_is_its_own(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.delete("kopfexamples", registry=registry, id="fn")
     async def fn(reason: kopf.Reason, retry: int, **_: Any) -> None:
         calls.append((reason.value, retry))
         if reason == kopf.Reason.CREATE or retry < 2:
@@ -107,15 +107,15 @@ async def test_the_deletion_is_retried_and_its_progress_is_its_own(
 async def test_changes_while_being_deleted_do_not_repeat_the_handlers(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples", registry=registry, id="update_fn")
     async def update_fn(**_: Any) -> None:
         calls.append("updated")
 
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry, id="first")
     async def first(**_: Any) -> None:
         calls.append("first")
 
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry, id="second")
     async def second(retry: int, **_: Any) -> None:
         calls.append(f"second-{retry}")
         if retry < 2:
@@ -134,7 +134,7 @@ async def test_changes_while_being_deleted_do_not_repeat_the_handlers(
 async def test_others_finalizers_hold_the_object_but_not_the_handling(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("deleted")
 
@@ -157,7 +157,7 @@ async def test_objects_released_by_others_by_force(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
 ) -> None:
     """The finalizer is removed by hand while the handlers are being retried."""
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
         raise kopf.TemporaryError("not yet", delay=0.1)
@@ -181,7 +181,7 @@ async def test_objects_deleted_while_there_is_no_operator(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], way: str,
 ) -> None:
     """They are held by the finalizer, until it is removed as documented: with the next operator, or without it."""
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
 
@@ -202,9 +202,9 @@ async def test_objects_deleted_while_there_is_no_operator(
 async def test_recreated_objects_are_new_objects(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.update("kopfexamples", registry=registry)
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.update("kopfexamples", registry=registry, id="fn")
+    @kopf.on.delete("kopfexamples", registry=registry, id="fn")
     async def fn(uid: str, reason: kopf.Reason, **_: Any) -> None:
         calls.append((uid, reason.value))
 
@@ -222,7 +222,7 @@ async def test_recreated_objects_are_new_objects(
 async def test_objects_recreated_while_nobody_watches(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(uid: str, memo: kopf.Memo, **_: Any) -> None:
         calls.append((uid, dict(memo)))
         memo.touched = True
@@ -248,7 +248,7 @@ async def test_recreated_while_a_handler_of_the_old_one_runs(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
     """What is left of the old object must not be written to the new one."""
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(spec: kopf.Spec, uid: str, **_: Any) -> str:
         calls.append((spec["number"], uid))
         if spec["number"] == 1:
@@ -271,11 +271,11 @@ async def test_recreated_while_a_handler_of_the_old_one_runs(
 async def test_the_progress_of_overtaken_updates_is_removed_with_the_first_one_of_the_deletion(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
 ) -> None:
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples", registry=registry, id="update_fn")
     async def update_fn(**_: Any) -> None:
         raise kopf.TemporaryError("not yet", delay=1000)
 
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry, id="delete_fn")
     async def delete_fn(retry: int, **_: Any) -> None:
         if not retry:
             raise kopf.TemporaryError("not yet", delay=10)

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.lagging
 async def test_changes_are_handled_together(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples", registry=registry, id="fn")
     async def fn(diff: kopf.Diff, **_: Any) -> None:
         calls.append(sorted(map(tuple, diff)))
 
@@ -36,7 +36,7 @@ async def test_changes_are_handled_together(
 async def test_deletions_are_handled(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry, id="fn")
     async def fn(name: str, **_: Any) -> None:
         calls.append(name)
 
@@ -56,7 +56,7 @@ async def test_deletions_are_handled(
 async def test_creations_are_handled(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(name: str, **_: Any) -> None:
         calls.append(name)
 
@@ -109,7 +109,7 @@ async def test_the_schedule_of_retries_goes_on_after_restarts(
 ) -> None:
     loop = asyncio.get_running_loop()
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append((retry, round(loop.time() - started)))
         if not retry:
@@ -131,7 +131,7 @@ async def test_the_schedule_of_retries_goes_on_after_restarts(
 async def test_handlers_that_hang_are_cancelled_on_exit_and_repeated_later(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
         if len(calls) == 1:
@@ -158,14 +158,14 @@ async def test_handlers_that_are_about_to_finish_are_awaited_on_exit(
 ) -> None:
     leaving = asyncio.Event()
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="first")
     async def first(**_: Any) -> str:
         calls.append("called")
         leaving.set()
         await asyncio.sleep(0.1)
         return "done"
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="second")
     async def second(**_: Any) -> None:
         calls.append("second")
 
@@ -184,7 +184,7 @@ async def test_handlers_that_are_about_to_finish_are_awaited_on_exit(
 async def test_handlers_of_the_new_version_of_the_operator_do_not_touch_handled_objects(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="old")
     async def old(name: str, **_: Any) -> None:
         calls.append(("old", name))
 
@@ -193,8 +193,8 @@ async def test_handlers_of_the_new_version_of_the_operator_do_not_touch_handled_
     handled = await kex.wait_handled()
     await operator.stop()
 
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="new")
+    @kopf.on.update("kopfexamples", registry=registry, id="new")
     async def new(name: str, **_: Any) -> None:
         calls.append(("new", name))
 
@@ -210,11 +210,11 @@ async def test_changes_during_the_downtime_in_the_middle_of_the_handling(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
 ) -> None:
     """The creation goes on with the newest state; the finished handlers are not repeated for it."""
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="first")
     async def first(spec: kopf.Spec, **_: Any) -> None:
         calls.append(("first", spec["field"]))
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="second")
     async def second(spec: kopf.Spec, retry: int, **_: Any) -> None:
         calls.append(("second", spec["field"]))
         if not retry:

@@ -28,7 +28,7 @@ async def test_temporary_errors_are_retried_after_their_delay(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
         options: dict[str, Any], delay: float,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
     async def create_fn(retry: int, **_: Any) -> str:
         calls.append(now())
         if retry < 3:
@@ -49,7 +49,7 @@ async def test_temporary_errors_of_sync_handlers(
 ) -> None:
     loop = asyncio.get_running_loop()
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
     def create_fn(retry: int, **_: Any) -> None:
         calls.append(loop.time())
         if not retry:
@@ -85,12 +85,12 @@ async def test_resuming_is_retried_after_errors_and_happens_once_otherwise(
 async def test_permanent_errors_are_not_retried(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="perm")
     def perm(**_: Any) -> None:
         calls.append("called")
         raise kopf.PermanentError("never")
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="good")
     def good(**_: Any) -> str:
         return "done"
 
@@ -108,7 +108,7 @@ async def test_arbitrary_errors_are_retried_after_a_minute_by_default(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
         options: dict[str, Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, **options)
+    @kopf.on.create("kopfexamples", registry=registry, **options, id="arb")
     async def arb(retry: int, **_: Any) -> None:
         calls.append(now())
         if retry < 10:
@@ -126,7 +126,7 @@ async def test_arbitrary_errors_are_retried_after_a_minute_by_default(
 async def test_permanent_mode_stops_at_arbitrary_errors(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, errors=kopf.ErrorsMode.PERMANENT)
+    @kopf.on.create("kopfexamples", registry=registry, errors=kopf.ErrorsMode.PERMANENT, id="arb")
     async def arb(**_: Any) -> None:
         calls.append(now())
         raise ValueError("boom")
@@ -143,7 +143,7 @@ async def test_permanent_mode_stops_at_arbitrary_errors(
 async def test_ignored_mode_takes_arbitrary_errors_for_a_success(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, errors=kopf.ErrorsMode.IGNORED)
+    @kopf.on.create("kopfexamples", registry=registry, errors=kopf.ErrorsMode.IGNORED, id="arb")
     async def arb(**_: Any) -> None:
         calls.append(now())
         raise ValueError("boom")
@@ -161,7 +161,7 @@ async def test_the_modes_do_not_affect_temporary_and_permanent_errors(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
         mode: kopf.ErrorsMode,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, errors=mode)
+    @kopf.on.create("kopfexamples", registry=registry, errors=mode, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(now())
         raise kopf.PermanentError("never") if retry else kopf.TemporaryError("not yet", delay=10)
@@ -182,7 +182,7 @@ async def test_inherited_errors_are_of_the_kind_of_their_parents(
     class MyPermanentError(kopf.PermanentError):
         pass
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(now())
         raise MyPermanentError("never") if retry else MyTemporaryError("not yet", delay=10)
@@ -196,13 +196,13 @@ async def test_inherited_errors_are_of_the_kind_of_their_parents(
 async def test_a_failing_handler_does_not_hold_the_others(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="slow")
     async def slow(retry: int, **_: Any) -> None:
         calls.append(("slow", retry, now() - started))
         if not retry:
             raise kopf.TemporaryError("later", delay=500)
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="quick")
     async def quick(retry: int, **_: Any) -> None:
         calls.append(("quick", retry, now() - started))
         if retry < 2:
@@ -219,7 +219,7 @@ async def test_a_failing_handler_does_not_hold_the_others(
 async def test_while_waiting_nothing_is_sent_to_the_api(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(operator.cluster.counters.get(("patch", "kopfexamples", 200), 0))
         if retry < 3:
@@ -237,7 +237,7 @@ async def test_while_waiting_nothing_is_sent_to_the_api(
 async def test_the_last_error_is_kept_in_the_progress(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(now())
         raise (kopf.TemporaryError(f"temporary {retry}", delay=10) if retry < 1 else
@@ -265,7 +265,7 @@ async def test_errors_of_raw_events_are_logged_and_ignored(
         calls.append(("bad", event["type"]))
         raise ValueError("boom")
 
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples", registry=registry, id="temporary")
     async def temporary(event: kopf.RawEvent, **_: Any) -> None:
         calls.append(("temporary", event["type"]))
         raise kopf.TemporaryError("not yet")
@@ -282,7 +282,7 @@ async def test_errors_of_raw_events_are_logged_and_ignored(
 async def test_permanent_errors_exclude_the_handler_from_one_change_only(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples", registry=registry, id="fn")
     async def fn(spec: kopf.Spec, **_: Any) -> None:
         calls.append(spec["field"])
         raise kopf.PermanentError("never")
@@ -299,13 +299,13 @@ async def test_permanent_errors_exclude_the_handler_from_one_change_only(
 async def test_handlers_exclude_themselves_forever_by_annotations(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.update("kopfexamples", registry=registry, annotations={"never-again": kopf.ABSENT})
+    @kopf.on.update("kopfexamples", registry=registry, annotations={"never-again": kopf.ABSENT}, id="excluded")
     async def excluded(spec: kopf.Spec, patch: kopf.Patch, **_: Any) -> None:
         calls.append(("excluded", spec["field"]))
         patch.metadata.annotations["never-again"] = "yes"
         raise kopf.PermanentError("never again")
 
-    @kopf.on.update("kopfexamples", registry=registry, field="spec.field")
+    @kopf.on.update("kopfexamples", registry=registry, field="spec.field", id="regular")
     async def regular(spec: kopf.Spec, **_: Any) -> None:
         calls.append(("regular", spec["field"]))
 

@@ -210,8 +210,9 @@ async def test_the_finalizer_stays_as_long_as_any_handler_needs_it(
         labels = {"kept": "yes"} if name == kept else {"match": "yes"}
 
         @decorator("kopfexamples", registry=registry, id=name, labels=labels)
-        async def fn(**_: Any) -> None:
-            pass
+        async def fn(**kwargs: Any) -> None:
+            if "stopped" in kwargs:
+                await kwargs["stopped"].wait()
 
     @kopf.on.update("kopfexamples", registry=registry)
     async def update_fn(**_: Any) -> None:

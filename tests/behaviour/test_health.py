@@ -97,7 +97,7 @@ async def test_results_of_probes(
     def sync_fn(**_: Any) -> str:
         return "today"
 
-    @kopf.on.probe(registry=registry, param={"a": [1, None]})
+    @kopf.on.probe(registry=registry, param={"a": [1, None]}, id="async_fn")
     async def async_fn(param: Any, **_: Any) -> Any:
         return param
 
@@ -133,7 +133,7 @@ async def test_kwargs_of_probes(
     def startup_fn(memo: kopf.Memo, **_: Any) -> None:
         memo.greeting = "hello"
 
-    @kopf.on.probe(registry=registry)
+    @kopf.on.probe(registry=registry, id="fn")
     def fn(**kwargs: Any) -> list[str]:
         seen.update(kwargs)
         return [*kwargs["names"], kwargs["memo"].greeting]
@@ -151,7 +151,7 @@ async def test_mass_requests_call_the_probes_once(
 ) -> None:
     released = asyncio.Event()
 
-    @kopf.on.probe(registry=registry)
+    @kopf.on.probe(registry=registry, id="fn")
     async def fn(**_: Any) -> int:
         calls.append("called")
         await released.wait()
@@ -172,7 +172,7 @@ async def test_results_are_cached_for_a_limited_time(
     def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
         settings.health.probe_lifetime = 0.05
 
-    @kopf.on.probe(registry=registry)
+    @kopf.on.probe(registry=registry, id="fn")
     def fn(**_: Any) -> int:
         calls.append("called")
         return len(calls)
@@ -185,7 +185,7 @@ async def test_results_are_cached_for_a_limited_time(
 async def test_failed_probes_are_unhealthy_but_others_are_seen(
         operator: Operator, registry: kopf.OperatorRegistry, url: str, ask: Callable[[], Any], calls: Journal[Any],
 ) -> None:
-    @kopf.on.probe(registry=registry)
+    @kopf.on.probe(registry=registry, id="bad")
     def bad(**_: Any) -> None:
         calls.append("called")
         raise ConnectionError("the database is away")
@@ -194,13 +194,13 @@ async def test_failed_probes_are_unhealthy_but_others_are_seen(
     def ignored(**_: Any) -> None:
         raise ValueError("boom")
 
-    @kopf.on.probe(registry=registry, errors=kopf.ErrorsMode.TEMPORARY, backoff=0.01)
+    @kopf.on.probe(registry=registry, errors=kopf.ErrorsMode.TEMPORARY, backoff=0.01, id="retried")
     def retried(retry: int, **_: Any) -> int:
         if retry < 2:
             raise ValueError("boom")
         return retry
 
-    @kopf.on.probe(registry=registry)
+    @kopf.on.probe(registry=registry, id="good")
     def good(**_: Any) -> int:
         return 123
 
@@ -344,7 +344,7 @@ async def test_blocked_loops_are_unhealthy_with_the_name_of_the_culprit(
     async def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
         settings.health.loop_timeout = 0.3
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="blocking_fn")
     async def blocking_fn(**_: Any) -> None:
         answers.append(executor.submit(ask_from_a_thread, url).result())  # the bad thing
 
@@ -381,7 +381,7 @@ async def test_a_pause_is_shown_and_is_healthy(
 async def test_slow_probes_do_not_hold_the_exit(
         operator: Operator, registry: kopf.OperatorRegistry, url: str, ask: Callable[[], Any], calls: Journal[Any],
 ) -> None:
-    @kopf.on.probe(registry=registry)
+    @kopf.on.probe(registry=registry, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
         await asyncio.Event().wait()

@@ -34,7 +34,7 @@ async def test_they_are_full_before_any_handler_of_any_resource(
 ) -> None:
     make(registry)
 
-    @decorator(plural, registry=registry)
+    @decorator(plural, registry=registry, id="fn")
     async def fn(idx: kopf.Index[Any, Any], **_: Any) -> None:
         calls.append(read(idx))
 
@@ -55,7 +55,7 @@ async def test_denied_resources_do_not_hold_the_others_forever(
     make(registry, "kopfstatusexamples")
     make(registry, "absent-resource", id="absent")
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(idx: kopf.Index[Any, Any], absent: kopf.Index[Any, Any], **_: Any) -> None:
         calls.append((read(idx), read(absent)))
 
@@ -156,7 +156,7 @@ async def test_filters_by_fields_do_not_affect_the_name(
 ) -> None:
     make(registry, field="spec.field", value="value")
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(**kwargs: Any) -> None:
         calls.append(read(kwargs["idx"]) if "idx" in kwargs else sorted(kwargs))
 
@@ -198,7 +198,7 @@ async def test_a_hung_handler_does_not_hold_the_indexing(
     async def hung_fn(**_: Any) -> None:
         await allowed.wait()
 
-    @kopf.on.create("kopfstatusexamples", registry=registry)
+    @kopf.on.create("kopfstatusexamples", registry=registry, id="fn")
     async def fn(idx: kopf.Index[Any, Any], **_: Any) -> None:
         while read(idx) != ["a", "b"]:
             await asyncio.sleep(0.001)
@@ -222,7 +222,7 @@ async def test_iterating_while_it_changes(
     def idx(name: str, **_: Any) -> Any:
         return {name: name, "all": name}
 
-    @kopf.on.create("kopfstatusexamples", registry=registry)
+    @kopf.on.create("kopfstatusexamples", registry=registry, id="fn")
     async def fn(idx: kopf.Index[Any, Any], **_: Any) -> None:
         iterators: list[Any] = [iter(idx), iter(idx.keys()), iter(idx.values()), iter(idx.items()), iter(idx["all"])]
         for iterator in iterators:
@@ -292,8 +292,8 @@ async def test_restarted_operators_begin_with_empty_indices(
 ) -> None:
     make(registry)
 
-    @kopf.on.startup(registry=registry)
-    @kopf.on.cleanup(registry=registry)
+    @kopf.on.startup(registry=registry, id="fn")
+    @kopf.on.cleanup(registry=registry, id="fn")
     async def fn(idx: kopf.Index[Any, Any], activity: Any, **_: Any) -> None:
         calls.append((activity.value, read(idx)))
 

@@ -17,8 +17,8 @@ from tests.behaviour.running import Journal, Logs, Operator
 async def test_async_handlers_run_in_the_loop_of_the_operator(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.event("kopfexamples", registry=registry, id="fn")
     async def fn(**_: Any) -> None:
         calls.append((threading.get_ident(), asyncio.get_running_loop()))
 
@@ -31,8 +31,8 @@ async def test_async_handlers_run_in_the_loop_of_the_operator(
 async def test_sync_handlers_run_in_threads(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.event("kopfexamples", registry=registry, id="fn")
     def fn(**_: Any) -> None:
         calls.append(threading.get_ident())
         with pytest.raises(RuntimeError):
@@ -50,7 +50,7 @@ async def test_sync_handlers_of_different_objects_run_in_parallel(
 ) -> None:
     barrier = threading.Barrier(3)
 
-    @kopf.on.create("kopfexamples", registry=registry, errors=kopf.ErrorsMode.PERMANENT)
+    @kopf.on.create("kopfexamples", registry=registry, errors=kopf.ErrorsMode.PERMANENT, id="fn")
     def fn(**_: Any) -> str:
         barrier.wait(10)
         return "passed"
@@ -67,7 +67,7 @@ async def test_sync_handlers_of_different_objects_run_in_parallel(
 async def test_async_handlers_of_different_objects_run_in_parallel(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(name: str, **_: Any) -> None:
         calls.append(name)
         await calls.wait_length(150)
@@ -107,7 +107,7 @@ async def test_handlers_of_one_object_never_run_in_parallel(
 async def test_raw_events_of_one_object_come_one_by_one_and_in_order(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples", registry=registry, id="fn")
     async def fn(spec: kopf.Spec, event: kopf.RawEvent, **_: Any) -> None:
         await asyncio.sleep(0.002)
         calls.append((event["type"], spec["count"]))
@@ -128,7 +128,7 @@ async def test_raw_events_do_not_fill_the_memory_while_their_handler_hangs(
     monkeypatch.setattr(dispatching, "_ENOUGH_EVENTS", 10)
     released = asyncio.Event()
 
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples", registry=registry, id="fn")
     async def fn(spec: kopf.Spec, **_: Any) -> None:
         calls.append(spec["count"])
         await released.wait()
@@ -193,7 +193,7 @@ async def test_the_executor_of_the_settings_is_used_and_left_alive(
 ) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     def fn(**_: Any) -> None:
         calls.append(threading.current_thread().name)
 
@@ -215,7 +215,7 @@ async def test_the_number_of_threads_can_be_limited(
     """A burst of objects with few threads: all are handled, never more of them at once than the threads."""
     lock, running = threading.Lock(), 0
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     def fn(**_: Any) -> None:
         nonlocal running
         with lock:
@@ -244,7 +244,7 @@ async def test_the_number_of_objects_handled_at_once_can_be_limited(
 ) -> None:
     running = 0
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(**_: Any) -> None:
         nonlocal running
         running += 1

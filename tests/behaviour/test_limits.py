@@ -18,7 +18,7 @@ pytestmark = pytest.mark.fastforward
 async def test_backoff_is_the_pause_after_arbitrary_errors(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, backoff=30)
+    @kopf.on.create("kopfexamples", registry=registry, backoff=30, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(round(now() - started))
         if retry == 0:
@@ -40,7 +40,7 @@ async def test_the_default_backoff_is_in_the_settings(
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.execution.default_backoff = 7
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(now() - started)
         if retry < 2:
@@ -59,7 +59,7 @@ async def test_retries_limit_the_number_of_attempts(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
         error: Exception,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, retries=3)
+    @kopf.on.create("kopfexamples", registry=registry, retries=3, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(now() - started)
         assert retry == len(calls) - 1
@@ -78,7 +78,7 @@ async def test_retries_limit_the_number_of_attempts(
 async def test_exceeded_retries_are_logged(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, retries=2, backoff=2)
+    @kopf.on.create("kopfexamples", registry=registry, retries=2, backoff=2, id="arb")
     async def arb(**_: Any) -> None:
         raise ValueError("boom")
 
@@ -95,7 +95,7 @@ async def test_exceeded_retries_are_logged(
 async def test_timeout_limits_the_time_of_all_attempts(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, timeout=200)
+    @kopf.on.create("kopfexamples", registry=registry, timeout=200, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append((retry, round(now() - started)))
         raise kopf.TemporaryError("not yet", delay=60)
@@ -112,7 +112,7 @@ async def test_timeout_limits_the_time_of_all_attempts(
 async def test_timeout_interrupts_coroutines(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, timeout=100)
+    @kopf.on.create("kopfexamples", registry=registry, timeout=100, id="fn")
     async def fn(**_: Any) -> None:
         try:
             await asyncio.Event().wait()
@@ -131,7 +131,7 @@ async def test_timeout_interrupts_coroutines(
 async def test_timeout_errors_of_the_handler_itself_are_arbitrary_errors(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, timeout=1000)
+    @kopf.on.create("kopfexamples", registry=registry, timeout=1000, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(round(now() - started))
         if retry < 2:
@@ -147,7 +147,7 @@ async def test_timeout_errors_of_the_handler_itself_are_arbitrary_errors(
 async def test_retry_started_and_runtime_tell_of_all_attempts(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(retry: int, started: datetime.datetime, runtime: datetime.timedelta, **_: Any) -> None:
         calls.append((retry, started, round(runtime.total_seconds())))
         if retry < 3:
@@ -163,7 +163,7 @@ async def test_retry_started_and_runtime_tell_of_all_attempts(
 async def test_the_attempts_are_counted_across_restarts(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, retries=3)
+    @kopf.on.create("kopfexamples", registry=registry, retries=3, id="fn")
     async def fn(retry: int, started: datetime.datetime, runtime: datetime.timedelta, **_: Any) -> None:
         calls.append((retry, started, runtime))
         raise kopf.TemporaryError("not yet", delay=100)

@@ -18,15 +18,15 @@ HIGH = logging.INFO
 
 
 async def test_a_whole_life(operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
     async def create_fn(**_: Any) -> None:
         pass
 
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples", registry=registry, id="update_fn")
     async def update_fn(**_: Any) -> None:
         pass
 
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry, id="delete_fn")
     async def delete_fn(**_: Any) -> None:
         pass
 
@@ -170,7 +170,7 @@ async def test_activities(operator: Operator, registry: kopf.OperatorRegistry, l
 async def test_handlers_log_about_their_objects(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
     def create_fn(logger: kopf.Logger, **_: Any) -> None:
         logger.info("Hello, %s!", "world")
 

@@ -121,7 +121,7 @@ async def test_without_any_credentials_it_exits_with_a_clear_error(
 async def test_handlers_that_bring_nothing_are_a_clear_error(
         operator: Operator, registry: kopf.OperatorRegistry, logs: Logs,
 ) -> None:
-    @kopf.on.login(registry=registry)
+    @kopf.on.login(registry=registry, id="login")
     async def login(**_: Any) -> None:
         return None
 
@@ -132,7 +132,7 @@ async def test_handlers_that_bring_nothing_are_a_clear_error(
 
 
 async def test_handlers_that_return_something_else(operator: Operator, registry: kopf.OperatorRegistry) -> None:
-    @kopf.on.login(registry=registry)
+    @kopf.on.login(registry=registry, id="login")
     async def login(**_: Any) -> dict[str, str]:
         return {"server": "https://localhost"}
 
@@ -145,7 +145,7 @@ async def test_handlers_that_return_something_else(operator: Operator, registry:
 async def test_permanent_errors_of_handlers_are_the_error_of_the_operator(
         operator: Operator, registry: kopf.OperatorRegistry, logs: Logs,
 ) -> None:
-    @kopf.on.login(registry=registry)
+    @kopf.on.login(registry=registry, id="login")
     async def login(**_: Any) -> None:
         raise kopf.PermanentError("the vault is sealed")
 
@@ -159,7 +159,7 @@ async def test_permanent_errors_of_handlers_are_the_error_of_the_operator(
 async def test_temporary_errors_of_handlers_are_retried(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.login(registry=registry)
+    @kopf.on.login(registry=registry, id="login")
     async def login(retry: int, **kwargs: Any) -> kopf.ConnectionInfo | None:
         calls.append(retry)
         if retry < 3:
@@ -177,7 +177,7 @@ async def test_temporary_errors_of_handlers_are_retried(
 async def test_attempts_can_be_limited(
         operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[Any],
 ) -> None:
-    @kopf.on.login(registry=registry, retries=3, backoff=10)
+    @kopf.on.login(registry=registry, retries=3, backoff=10, id="login")
     def login(retry: int, **_: Any) -> None:
         calls.append(retry)
         raise ConnectionError("the vault is down")
@@ -193,7 +193,7 @@ async def test_logs_of_frequent_logins_can_be_disabled(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
         monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    @kopf.on.login(registry=registry)
+    @kopf.on.login(registry=registry, id="login")
     async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
         calls.append("login")
         info = kopf.login_with_kubeconfig(**kwargs)
@@ -218,7 +218,7 @@ async def test_one_of_several_handlers_is_enough(
     async def bad(**_: Any) -> None:
         raise kopf.PermanentError("never")
 
-    @kopf.on.login(registry=registry)
+    @kopf.on.login(registry=registry, id="none")
     async def none(**_: Any) -> None:
         return None
 
@@ -235,7 +235,7 @@ async def test_one_of_several_handlers_is_enough(
 async def test_refused_credentials_are_renewed_and_nothing_is_lost(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.login(registry=registry)
+    @kopf.on.login(registry=registry, id="login")
     async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
         calls.append("login")
         info = kopf.login_with_kubeconfig(**kwargs)
@@ -259,7 +259,7 @@ async def test_credentials_refused_forever_end_the_operator(
         operator: Operator, registry: kopf.OperatorRegistry, logs: Logs,
 ) -> None:
     """The same credentials are brought again and again: there is no sense in going on with them."""
-    @kopf.on.login(registry=registry)
+    @kopf.on.login(registry=registry, id="login")
     async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
         return kopf.login_with_kubeconfig(**kwargs)
 
@@ -274,7 +274,7 @@ async def test_credentials_refused_forever_end_the_operator(
 async def test_refused_credentials_in_the_middle_end_the_operator(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
 ) -> None:
-    @kopf.on.login(registry=registry)
+    @kopf.on.login(registry=registry, id="login")
     async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
         if calls:
             raise kopf.PermanentError("the account is locked")

@@ -75,7 +75,7 @@ async def test_those_who_insist_on_the_removal_are_not_fought_with(
     """Another controller always brings its objects to what it believes they should be."""
     declare(registry, calls)
 
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples", registry=registry, id="controller")
     async def controller(name: str, body: kopf.Body, **_: Any) -> None:
         if name == "obj" and LAST_HANDLED in body.metadata.annotations:
             await kex.merge({"metadata": {"annotations": {LAST_HANDLED: None}}})

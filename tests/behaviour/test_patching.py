@@ -13,7 +13,7 @@ pytestmark = pytest.mark.lagging
 
 
 async def test_all_stanzas(operator: Operator, registry: kopf.OperatorRegistry, sub: Objects) -> None:
-    @kopf.on.create("kopfstatusexamples", registry=registry)
+    @kopf.on.create("kopfstatusexamples", registry=registry, id="fn")
     def fn(patch: kopf.Patch, **_: Any) -> None:
         patch.spec["added"] = {"deep": [1]}
         patch.spec["field"] = None
@@ -37,7 +37,7 @@ async def test_all_stanzas(operator: Operator, registry: kopf.OperatorRegistry, 
 async def test_patches_of_failed_attempts_are_applied_too(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     def fn(patch: kopf.Patch, retry: int, **_: Any) -> None:
         patch.status[f"attempt{retry}"] = True
         if not retry:
@@ -53,7 +53,7 @@ async def test_patches_of_failed_attempts_are_applied_too(
 async def test_patches_of_raw_event_handlers(
         operator: Operator, registry: kopf.OperatorRegistry, sub: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.event("kopfstatusexamples", registry=registry)
+    @kopf.on.event("kopfstatusexamples", registry=registry, id="fn")
     def fn(patch: kopf.Patch, event: kopf.RawEvent, spec: kopf.Spec, **_: Any) -> None:
         calls.append(event["type"])
         if event["type"] == "ADDED":
@@ -73,7 +73,7 @@ async def test_patches_of_raw_event_handlers(
 async def test_conflicting_patches_of_raw_event_handlers_are_applied_to_the_fresh_state(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples", registry=registry, id="fn")
     async def fn(patch: kopf.Patch, event: kopf.RawEvent, **_: Any) -> None:
         calls.append(event["type"])
         if event["type"] == "ADDED":
@@ -115,7 +115,7 @@ async def test_functions_transform_lists(
     def drop_item(body: dict[str, Any]) -> None:
         body["spec"]["items"].remove("b")
 
-    @kopf.on.create("kopfstatusexamples", registry=registry)
+    @kopf.on.create("kopfstatusexamples", registry=registry, id="fn")
     def fn(patch: kopf.Patch, **_: Any) -> None:
         patch.spec["merged"] = True
         patch.status["merged"] = True
@@ -134,7 +134,7 @@ async def test_functions_transform_lists(
 async def test_functions_with_nothing_to_change_make_no_requests(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples", registry=registry, id="fn")
     def fn(patch: kopf.Patch, event: kopf.RawEvent, **_: Any) -> None:
         calls.append(event["type"])
         patch.fns.append(lambda body: calls.append("transformed"))
@@ -153,7 +153,7 @@ async def test_conflicting_functions_are_applied_to_the_fresh_state_without_runn
         calls.append(("transformed", [*body["spec"]["items"]]))
         body["spec"]["items"].append("ours")
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> str:
         calls.append("called")
         patch.fns.append(add_item)
@@ -193,7 +193,7 @@ async def test_functions_are_applied_once(
 async def test_merge_patches_do_not_conflict(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> None:
         calls.append("called")
         patch.spec["ours"] = True
@@ -212,7 +212,7 @@ async def test_objects_that_are_gone_end_the_handling_quietly(
         with_finalizer: bool,
 ) -> None:
     """The handler deletes its own object; the patch after it is answered with 404."""
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(patch: kopf.Patch, name: str, **_: Any) -> str:
         calls.append("called")
         patch.fns.append(lambda body: body["spec"].update(some="value"))

@@ -50,7 +50,7 @@ async def switch(cluster: LocalCluster, api: API, logs: Logs) -> Switch:
 async def test_daemons_are_stopped_and_started_anew(
         operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="fn")
     async def fn(name: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append((name, "started"))
         await stopped.wait()
@@ -83,7 +83,7 @@ async def test_daemons_are_stopped_and_started_anew(
 async def test_sync_daemons(
         operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="fn")
     def fn(stopped: kopf.SyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         stopped.wait()
@@ -104,7 +104,7 @@ async def test_daemons_that_exit_slowly_are_started_anew_only_when_they_have_exi
 ) -> None:
     release = asyncio.Event()
 
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("started")
         await release.wait()
@@ -126,11 +126,11 @@ async def test_daemons_that_have_exited_before_are_not_started_anew(
         operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, kex: Objects, calls: Journal[Any],
         logs: Logs,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="done")
     async def done(**_: Any) -> None:
         calls.append("done")
 
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="failed")
     async def failed(**_: Any) -> None:
         calls.append("failed")
         raise kopf.PermanentError("never")
@@ -149,7 +149,7 @@ async def test_daemons_that_have_exited_before_are_not_started_anew(
 async def test_objects_deleted_during_the_pause_release_their_daemons(
         operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         await stopped.wait()
@@ -170,7 +170,7 @@ async def test_timers_do_not_tick_while_paused(
 ) -> None:
     loop = asyncio.get_running_loop()
 
-    @kopf.timer("kopfexamples", registry=registry, interval=10)
+    @kopf.timer("kopfexamples", registry=registry, interval=10, id="fn")
     async def fn(**_: Any) -> None:
         calls.append(loop.time())
 
@@ -200,13 +200,13 @@ async def test_running_handlers_finish_and_the_next_ones_wait(
     """What is done is saved, so that it can be continued by anybody; and it is not done again."""
     release = asyncio.Event()
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="first")
     async def first(**_: Any) -> None:
         calls.append("first begins")
         await release.wait()
         calls.append("first ends")
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="second")
     async def second(**_: Any) -> None:
         calls.append("second")
 
@@ -232,7 +232,7 @@ async def test_retries_continue(
     """Those that were due meanwhile come at once; those that are not, in time."""
     loop = asyncio.get_running_loop()
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append((retry, loop.time()))
         if retry == 0:
@@ -253,7 +253,7 @@ async def test_retries_continue(
 async def test_what_others_have_done_meanwhile_is_not_done_again(
         operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
         raise kopf.TemporaryError("not yet", delay=0.2)
@@ -275,7 +275,7 @@ async def test_what_others_have_done_meanwhile_is_not_done_again(
 async def test_raw_events_bring_the_latest_states(
         operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples", registry=registry, id="fn")
     async def fn(type: str | None, name: str, spec: kopf.Spec, **_: Any) -> None:
         calls.append((type, name, spec.get("field")))
 
@@ -301,8 +301,8 @@ async def test_raw_events_bring_the_latest_states(
 async def test_memos_live_on(
         operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.update("kopfexamples", registry=registry, id="fn")
     async def fn(memo: kopf.Memo, **_: Any) -> None:
         memo.count = memo.get("count", 0) + 1
         calls.append(memo.count)
@@ -328,7 +328,7 @@ async def test_indices_are_refreshed_before_anything_is_handled(
     async def idx(name: str, spec: kopf.Spec, **_: Any) -> Any:
         return {name: spec.get("field")}
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(idx: kopf.Index[str, str], name: str, **_: Any) -> None:
         calls.append((name, {key: list(values) for key, values in idx.items()}))
 
@@ -388,8 +388,8 @@ async def test_the_pause_can_come_at_any_moment_of_the_start(
     release = asyncio.Event()
     started = asyncio.Event()
 
-    @kopf.on.resume("kopfexamples", registry=registry)
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.resume("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(name: str, **_: Any) -> None:
         calls.append(name)
 
@@ -432,7 +432,7 @@ async def test_flapping(
         operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, kex: Objects, calls: Journal[Any],
 ) -> None:
     """Many short pauses while the objects change: every object is handled up to the end, and created once."""
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="created")
     async def created(name: str, **_: Any) -> None:
         calls.append(name)
 
@@ -463,7 +463,7 @@ async def test_flapping(
 async def test_the_operator_can_exit_while_paused(
         operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         await stopped.wait()
@@ -484,7 +484,7 @@ async def test_nothing_is_started_if_the_operator_exits_while_it_waits_for_the_i
     def idx(name: str, **_: Any) -> str:
         return name
 
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples", registry=registry, id="fn")
     async def fn(name: str, **_: Any) -> None:
         calls.append(name)
 

@@ -82,7 +82,7 @@ def roles(cluster: LocalCluster) -> Roles:
 
 
 def note_created(registry: kopf.OperatorRegistry, calls: Journal[Any], resource: str = "kopfexamples") -> None:
-    @kopf.on.create(resource, registry=registry)
+    @kopf.on.create(resource, registry=registry, id="fn")
     async def fn(namespace: str, **_: Any) -> None:
         calls.append(namespace)
 
@@ -132,7 +132,7 @@ async def test_resources_that_are_only_read_need_no_more(
     def idx(name: str, **_: Any) -> str:
         return name
 
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples", registry=registry, id="fn")
     async def fn(name: str, idx: kopf.Index[Any, Any], **_: Any) -> None:
         calls.append(sorted(idx[None]))
 
@@ -214,7 +214,7 @@ async def test_the_status_is_another_resource(
 ) -> None:
     logs.expected += ["Cannot patch kopfstatusexamples", "The object could not be handled.*403"]
 
-    @kopf.on.create("kopfstatusexamples", registry=registry)
+    @kopf.on.create("kopfstatusexamples", registry=registry, id="fn")
     async def fn(**_: Any) -> str:
         return "result"
 
@@ -372,8 +372,8 @@ async def test_everything_that_is_documented_as_needed_is_enough(
     peering = PeeringObject(api, "default")
     await peering.create()
 
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.delete("kopfexamples", registry=registry, id="fn")
     async def fn(**_: Any) -> str:
         return "result"
 

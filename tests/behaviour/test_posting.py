@@ -98,7 +98,7 @@ async def test_events_about_other_objects(
         for name in ("pod1", "pod2")
     ]
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     def fn(**_: Any) -> None:
         kopf.info(pods, reason="SomeReason", message="Some message")
 
@@ -112,7 +112,7 @@ async def test_events_about_other_objects(
 async def test_events_about_events_are_skipped(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     def fn(body: kopf.Body, **_: Any) -> None:
         kopf.info({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"}},
                   reason="Skipped")
@@ -126,7 +126,7 @@ async def test_events_about_events_are_skipped(
 async def test_log_messages_become_events(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, configured: Callable[..., None],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
     def create_fn(logger: kopf.Logger, **_: Any) -> None:
         logger.debug("a debug message")
         logger.info("an info message")
@@ -159,7 +159,7 @@ async def test_log_messages_are_posted_by_default(
 async def test_the_level_is_configurable(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, configured: Callable[..., None],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
     def create_fn(logger: kopf.Logger, body: kopf.Body, **_: Any) -> None:
         logger.info("not posted")
         kopf.info(body, reason="NotPosted")
@@ -179,7 +179,7 @@ async def test_what_is_not_logged_is_not_posted(
         caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The explicit events do not depend on the levels of the logging."""
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
     def create_fn(logger: kopf.Logger, body: kopf.Body, **_: Any) -> None:
         logger.info("not posted")
         logger.warning("a warning message")
@@ -197,7 +197,7 @@ async def test_what_is_not_logged_is_not_posted(
 async def test_it_can_be_disabled(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, configured: Callable[..., None],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
     def create_fn(logger: kopf.Logger, body: kopf.Body, **_: Any) -> None:
         logger.error("not posted")
         kopf.event(body, type="Any", reason="NotPosted", message="x")
@@ -214,7 +214,7 @@ async def test_raw_event_handlers_do_not_flood_with_their_logs(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, configured: Callable[..., None],
 ) -> None:
     """Nothing is put to or around the objects for raw events; explicit events are posted nevertheless."""
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples", registry=registry, id="fn")
     def fn(logger: kopf.Logger, body: kopf.Body, event: kopf.RawEvent, **_: Any) -> None:
         logger.error("not posted")
         if event["type"] == "ADDED":
@@ -231,7 +231,7 @@ async def test_raw_event_handlers_do_not_flood_with_their_logs(
 async def test_long_messages_are_cut(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
     def create_fn(body: kopf.Body, **_: Any) -> None:
         kopf.info(body, reason="Long", message="begin" + "x" * 5000 + "end")
 
@@ -261,7 +261,7 @@ async def test_the_identity_is_configurable(
 async def test_failures_of_posting_do_not_affect_the_handling(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any], status: int,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
     async def create_fn(body: kopf.Body, **_: Any) -> None:
         calls.append("called")
         kopf.info(body, reason="R", message="m")
@@ -284,7 +284,7 @@ async def test_failed_requests_are_repeated_by_the_settings(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, configured: Callable[..., None], logs: Logs,
         explicit: Any, logging_: Any, expected: int,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
     async def create_fn(body: kopf.Body, logger: kopf.Logger, **_: Any) -> None:
         kopf.warn(body, reason="R", message="explicit")
         logger.warning("logged")
@@ -303,7 +303,7 @@ async def test_how_many_requests_are_made_at_once(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, configured: Callable[..., None],
         limit: int, duration: float,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
     async def create_fn(body: kopf.Body, **_: Any) -> None:
         for i in range(10):
             kopf.info(body, reason="R", message=f"message {i}")

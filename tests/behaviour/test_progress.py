@@ -46,11 +46,11 @@ def get_moments(kex: Objects, name: str = "obj") -> list[dict[str, dict[str, Any
 async def test_progress_is_saved_after_each_handler_and_removed_in_the_end(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="first")
     def first(**_: Any) -> None:
         pass
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="second")
     def second(**_: Any) -> None:
         raise kopf.PermanentError("never")
 
@@ -73,7 +73,7 @@ async def test_progress_is_saved_after_each_handler_and_removed_in_the_end(
 async def test_progress_of_retried_handlers(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         if retry < 2:
             raise kopf.TemporaryError(f"attempt {retry}", delay=100)
@@ -100,7 +100,7 @@ async def test_progress_of_retried_handlers(
 async def test_the_purpose_is_the_reason(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], decorator: Decorator,
 ) -> None:
-    @decorator("kopfexamples", registry=registry)
+    @decorator("kopfexamples", registry=registry, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(retry)
         if not retry:
@@ -193,7 +193,7 @@ async def test_unhandled_changes_are_remembered_too(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
     """The next change is compared to the latest state, not to the state when a handler was called the last time."""
-    @kopf.on.update("kopfexamples", registry=registry, field="spec.field")
+    @kopf.on.update("kopfexamples", registry=registry, field="spec.field", id="fn")
     def fn(diff: kopf.Diff, old: Any, new: Any, **_: Any) -> None:
         calls.append((old, new))
 
@@ -210,8 +210,8 @@ async def test_unhandled_changes_are_remembered_too(
 async def test_nothing_is_written_when_nothing_is_to_be_done(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.resume("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.resume("kopfexamples", registry=registry, id="fn")
     def fn(**_: Any) -> None:
         calls.append("called")
 
@@ -234,20 +234,20 @@ async def test_progress_of_other_frameworks_and_versions_is_continued(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
     """What was begun by the original framework, is finished here."""
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="done")
     async def done(**_: Any) -> None:
         calls.append("done")
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="failed")
     async def failed(**_: Any) -> None:
         calls.append("failed")
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="retried")
     async def retried(retry: int, runtime: datetime.timedelta, **_: Any) -> None:
         assert runtime.total_seconds() == pytest.approx(300 + 200, abs=5)
         calls.append(("retried", retry, round(asyncio.get_running_loop().time() - started)))
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fresh")
     async def fresh(retry: int, **_: Any) -> None:
         calls.append(("fresh", retry))
 
@@ -272,7 +272,7 @@ async def test_progress_of_other_frameworks_and_versions_is_continued(
 async def test_broken_progress_is_as_good_as_none(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], garbage: str,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(retry)
 
@@ -286,7 +286,7 @@ async def test_broken_progress_is_as_good_as_none(
 async def test_broken_last_handled_configuration_is_as_good_as_none(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], garbage: str,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
 

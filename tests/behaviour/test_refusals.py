@@ -19,7 +19,7 @@ async def test_a_refused_state_is_reported_once_and_retried_with_growing_delays(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
         status: int,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(**_: Any) -> str:
         calls.append("called")
         return "result"
@@ -45,7 +45,7 @@ async def test_a_refused_state_is_reported_once_and_retried_with_growing_delays(
 async def test_a_refused_state_does_not_go_hot(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
 
@@ -63,8 +63,8 @@ async def test_oversized_states(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
 ) -> None:
     """Annotations are limited to 256 KB in total by Kubernetes; the last handled configuration is among them."""
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.update("kopfexamples", registry=registry, id="fn")
     async def fn(spec: kopf.Spec, **_: Any) -> None:
         calls.append(len(spec["field"]))
 
@@ -83,7 +83,7 @@ async def test_oversized_states(
 async def test_other_objects_are_not_affected(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(name: str, **_: Any) -> None:
         calls.append(name)
 
@@ -172,7 +172,7 @@ async def test_exhausted_retries_of_requests_are_continued_as_errors_of_the_obje
         settings.networking.error_backoffs = [1, 1]
         settings.queueing.error_delays = [100]
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
 
@@ -191,7 +191,7 @@ async def test_retried_handlers_keep_their_schedule_when_the_state_is_refused(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
 ) -> None:
     """The progress that could not be stored is kept in memory: attempts are counted, delays are obeyed."""
-    @kopf.on.create("kopfexamples", registry=registry, retries=3)
+    @kopf.on.create("kopfexamples", registry=registry, retries=3, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append((retry, round(now() - started)))
         raise kopf.TemporaryError("not yet", delay=1000)

@@ -26,7 +26,7 @@ def objects(request: pytest.FixtureRequest) -> Objects:
 async def test_any_json_value_can_be_returned(
         operator: Operator, registry: kopf.OperatorRegistry, objects: Objects, value: Any,
 ) -> None:
-    @kopf.on.create(objects.plural, registry=registry)
+    @kopf.on.create(objects.plural, registry=registry, id="create_fn")
     def create_fn(**_: Any) -> Any:
         return value
 
@@ -39,7 +39,7 @@ async def test_any_json_value_can_be_returned(
 async def test_nothing_is_stored_if_nothing_is_returned(
         operator: Operator, registry: kopf.OperatorRegistry, objects: Objects,
 ) -> None:
-    @kopf.on.create(objects.plural, registry=registry)
+    @kopf.on.create(objects.plural, registry=registry, id="create_fn")
     def create_fn(**_: Any) -> None:
         return None
 
@@ -52,19 +52,19 @@ async def test_nothing_is_stored_if_nothing_is_returned(
 async def test_results_of_several_handlers_and_of_fields(
         operator: Operator, registry: kopf.OperatorRegistry, objects: Objects,
 ) -> None:
-    @kopf.on.create(objects.plural, registry=registry)
+    @kopf.on.create(objects.plural, registry=registry, id="create_1")
     def create_1(**_: Any) -> int:
         return 100
 
-    @kopf.on.create(objects.plural, registry=registry)
+    @kopf.on.create(objects.plural, registry=registry, id="create_2")
     async def create_2(uid: str, **_: Any) -> dict[str, str]:
         return {"uid": uid}
 
-    @kopf.on.field(objects.plural, registry=registry, field="spec.field")
+    @kopf.on.field(objects.plural, registry=registry, field="spec.field", id="field_fn")
     def field_fn(new: Any, **_: Any) -> Any:
         return {"became": new}
 
-    @kopf.on.update(objects.plural, registry=registry, field="spec.field")
+    @kopf.on.update(objects.plural, registry=registry, field="spec.field", id="update_fn")
     def update_fn(new: Any, **_: Any) -> Any:
         return new
 
@@ -85,7 +85,7 @@ async def test_results_of_several_handlers_and_of_fields(
 async def test_results_of_subhandlers(
         operator: Operator, registry: kopf.OperatorRegistry, objects: Objects,
 ) -> None:
-    @kopf.on.create(objects.plural, registry=registry)
+    @kopf.on.create(objects.plural, registry=registry, id="parent")
     def parent(**_: Any) -> str:
         @kopf.subhandler(id="sub")
         def sub_fn(**_: Any) -> str:
@@ -119,11 +119,11 @@ async def test_results_replace_the_previous_ones_by_merging(
 async def test_the_result_is_there_as_soon_as_the_success_is_recorded(
         operator: Operator, registry: kopf.OperatorRegistry, objects: Objects,
 ) -> None:
-    @kopf.on.create(objects.plural, registry=registry)
+    @kopf.on.create(objects.plural, registry=registry, id="first")
     def first(**_: Any) -> int:
         return 1
 
-    @kopf.on.create(objects.plural, registry=registry)
+    @kopf.on.create(objects.plural, registry=registry, id="second")
     def second(status: kopf.Status, **_: Any) -> Any:
         return {"seen": status["first"]}
 
@@ -139,7 +139,7 @@ async def test_the_result_is_there_as_soon_as_the_success_is_recorded(
 async def test_results_of_raw_event_handlers(
         operator: Operator, registry: kopf.OperatorRegistry, objects: Objects,
 ) -> None:
-    @kopf.on.event(objects.plural, registry=registry)
+    @kopf.on.event(objects.plural, registry=registry, id="event_fn")
     def event_fn(event: kopf.RawEvent, **_: Any) -> str | None:
         return "added" if event["type"] == "ADDED" else None
 
@@ -155,7 +155,7 @@ async def test_unserialisable_results_are_reported_and_the_handler_is_not_repeat
         operator: Operator, registry: kopf.OperatorRegistry, objects: Objects, logs: Logs,
         calls: Journal[Any], value: Any,
 ) -> None:
-    @kopf.on.create(objects.plural, registry=registry)
+    @kopf.on.create(objects.plural, registry=registry, id="create_fn")
     def create_fn(**_: Any) -> Any:
         calls.append("called")
         return value
@@ -172,7 +172,7 @@ async def test_unserialisable_results_are_reported_and_the_handler_is_not_repeat
 async def test_results_of_the_deletion_are_visible_while_others_block_it(
         operator: Operator, registry: kopf.OperatorRegistry, objects: Objects,
 ) -> None:
-    @kopf.on.delete(objects.plural, registry=registry)
+    @kopf.on.delete(objects.plural, registry=registry, id="delete_fn")
     def delete_fn(**_: Any) -> str:
         return "deleted"
 

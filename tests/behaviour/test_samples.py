@@ -49,7 +49,7 @@ async def test_methods(
     await operator.start()
     await kex.create()
     await kex.wait_handled()
-    assert logs.find("Handler 'my_handler' succeeded.")
+    assert logs.find("Handler 'MyCls.my_handler' succeeded.")
     assert "MyCls object at" in capsys.readouterr().out
 
 
@@ -114,6 +114,7 @@ async def test_reacting_to_the_status(operator: Operator, logs: Logs, load: Load
     await operator.start(watching=("jobs",))
     async with watch(api, "Job", "jobs", group="batch.example.com") as jobs:
         await jobs.create()
+        await jobs.merge({"status": {"active": 1}}, subresource="status")
         await jobs.wait_handled()
         await jobs.merge({"status": {"succeeded": 1}}, subresource="status")
         await logs.wait("Handler 'job_status_changes/status' succeeded.")

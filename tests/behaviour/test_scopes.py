@@ -80,7 +80,7 @@ async def test_objects_of_no_namespace(
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.posting.enabled = True
 
-    @kopf.on.create("clusterexamples", registry=registry)
+    @kopf.on.create("clusterexamples", registry=registry, id="create_fn")
     async def create_fn(namespace: str | None, name: str, body: kopf.Body, **_: Any) -> str:
         calls.append((namespace, name))
         kopf.info(body, reason="Explicit", message="m")

@@ -42,7 +42,7 @@ plans = st.lists(st.builds(
     retries=st.sampled_from([None, None, 2]),
     is_async=st.sampled_from([True, True, False]),
     duration=st.sampled_from([0, 1, 10]),
-    effect=st.sampled_from(["none", "result", "status", "fns", "fns-spec", "spec", "label", "annotation"]),
+    effect=st.sampled_from(["none", "result", "status", "fns", "fns-spec", "spec", "label", "annotation", "leak"]),
 ), min_size=1, max_size=5).map(lambda items: [
     Plan(**{**vars(plan), "number": number}) for number, plan in enumerate(items)
 ])

@@ -84,7 +84,7 @@ async def test_all_ways_for_all_reasons(
 async def test_they_get_the_kwargs_of_their_cause(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples", registry=registry, id="parent")
     def parent(**_: Any) -> None:
         @kopf.subhandler(id="sub", param=123)
         def sub(**kwargs: Any) -> None:
@@ -107,7 +107,7 @@ async def test_they_get_the_kwargs_of_their_cause(
 async def test_progress_of_them_and_of_their_parents(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="parent")
     def parent(**_: Any) -> None:
         for id in ("a", "b"):
             @kopf.subhandler(id=id)
@@ -128,7 +128,7 @@ async def test_progress_of_them_and_of_their_parents(
 async def test_nested_subhandlers(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="top")
     def top(**_: Any) -> None:
         @kopf.subhandler(id="mid")
         def mid(**_: Any) -> str:
@@ -174,13 +174,16 @@ async def test_ids_are_the_names_of_functions_by_default(
     await operator.start()
     await kex.create()
     obj = await kex.wait_handled()
-    assert obj["status"] == {"parent/decorated": 1, "parent/registered": 2, "parent/executed": 3}
+    place = "test_ids_are_the_names_of_functions_by_default.<locals>.parent.<locals>"
+    assert obj["status"] == {
+        f"parent/{place}.decorated": 1, f"parent/{place}.registered": 2, f"parent/{place}.executed": 3,
+    }
 
 
 async def test_after_execution_the_parent_goes_on(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="parent")
     async def parent(**_: Any) -> str:
         calls.append("entering")
         await kopf.execute(fns={"sub": lambda **_: calls.append("sub")})
@@ -197,7 +200,7 @@ async def test_after_execution_the_parent_goes_on(
 async def test_filters_of_subhandlers(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="parent")
     def parent(**_: Any) -> None:
         for value in ("v", "w"):
             @kopf.subhandler(id=value, labels={"l": value})
@@ -213,7 +216,7 @@ async def test_filters_of_subhandlers(
 async def test_no_subhandlers_at_all(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="parent")
     async def parent(**_: Any) -> str:
         await kopf.execute(fns={})
         await kopf.execute()
@@ -239,8 +242,8 @@ async def test_handlers_of_a_registry_can_be_executed(
         calls.append(param)
         return param
 
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="parent")
+    @kopf.on.update("kopfexamples", registry=registry, id="parent")
     async def parent(**_: Any) -> None:
         await kopf.execute(registry=inner)
         calls.append("leaving")
@@ -260,7 +263,7 @@ async def test_the_lifecycle_of_subhandlers_can_be_chosen(
     def backwards(handlers: Any, **_: Any) -> Any:
         return handlers[::-1]
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="parent")
     async def parent(**_: Any) -> None:
         calls.append("entering")
         await kopf.execute(fns={item: lambda item=item, **_: calls.append(item) for item in "abc"}, lifecycle=backwards)
@@ -291,7 +294,7 @@ async def test_all_filters_are_available(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
         options: dict[str, Any], expected: bool,
 ) -> None:
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples", registry=registry, id="parent")
     async def parent(**_: Any) -> None:
         @kopf.subhandler(id="sub", **options)
         async def sub(**_: Any) -> None:

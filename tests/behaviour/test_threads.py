@@ -27,7 +27,7 @@ def release() -> Iterator[threading.Event]:
 async def test_sync_daemons_do_not_take_the_threads_of_handlers(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="daemon_fn")
     def daemon_fn(stopped: kopf.DaemonStopped, **_: Any) -> None:
         assert isinstance(stopped, kopf.SyncDaemonStopperChecker)
         calls.append(threading.current_thread().name.rpartition("_")[0])
@@ -56,7 +56,7 @@ async def test_sync_daemons_do_not_take_the_threads_of_handlers(
 async def test_replaced_executors_are_used_for_daemons_too(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="daemon_fn")
     def daemon_fn(stopped: kopf.DaemonStopped, **_: Any) -> None:
         assert isinstance(stopped, kopf.SyncDaemonStopperChecker)
         calls.append(threading.current_thread().name)
@@ -96,15 +96,15 @@ async def test_saturation_is_warned_of_with_the_names_of_handlers(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, release: threading.Event, logs: Logs,
         monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="slow_fn")
     def slow_fn(**_: Any) -> None:
         release.wait(30)
 
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples", registry=registry, id="quick_fn")
     def quick_fn(**_: Any) -> None:
         pass
 
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples", registry=registry, id="daemon_fn")
     def daemon_fn(stopped: kopf.DaemonStopped, **_: Any) -> None:
         assert isinstance(stopped, kopf.SyncDaemonStopperChecker)
         stopped.wait()
@@ -133,7 +133,7 @@ async def test_many_hung_handlers_are_never_silent(
         monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With the default settings, and with no more objects than the threads & the workers can take."""
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="hung_fn")
     def hung_fn(**_: Any) -> None:
         release.wait(30)
 
@@ -152,7 +152,7 @@ async def test_hung_handlers_do_not_hold_the_exit(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, release: threading.Event, logs: Logs,
 ) -> None:
     """Threads cannot be interrupted; the operator waits for the configured time, and leaves them."""
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="hung_fn")
     def hung_fn(**_: Any) -> None:
         release.wait(30)
 

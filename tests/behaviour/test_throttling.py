@@ -100,7 +100,8 @@ async def test_only_the_latest_state_is_handled_afterwards(
     await kex.merge({"spec": {"field": 2}})
     await logs.wait(".*left alone for 100 seconds.*")
     for value in range(3, 10):
-        await kex.merge({"spec": {"field": value}})
+        await kex.merge({"metadata": {"labels": {"l": str(value)}}})
+    await kex.merge({"spec": {"field": 9}})
     await kex.wait_handled(field=9)
     assert refusals.handled == [1, 2, 9]
 

@@ -25,7 +25,7 @@ async def test_the_interval_is_between_the_calls(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
     """By default, the time of the function itself is not taken into account."""
-    @kopf.timer("kopfexamples", registry=registry, interval=10)
+    @kopf.timer("kopfexamples", registry=registry, interval=10, id="fn")
     async def fn(**_: Any) -> None:
         calls.append(now())
         await asyncio.sleep(3)
@@ -41,7 +41,7 @@ async def test_the_interval_is_between_the_calls(
 async def test_sharp_timers_take_the_time_of_the_function_into_account(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=10, sharp=True)
+    @kopf.timer("kopfexamples", registry=registry, interval=10, sharp=True, id="fn")
     async def fn(**_: Any) -> None:
         calls.append(now())
         await asyncio.sleep(3)
@@ -56,7 +56,7 @@ async def test_sharp_timers_do_not_drift(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
     """The latencies of single runs do not accumulate over hundreds of them."""
-    @kopf.timer("kopfexamples", registry=registry, interval=10, sharp=True)
+    @kopf.timer("kopfexamples", registry=registry, interval=10, sharp=True, id="fn")
     async def fn(**_: Any) -> None:
         calls.append(now())
         loop.call_later(9.995, loop.skip, 0.02)  # type: ignore[attr-defined]  # busy when it is time for the next run
@@ -71,7 +71,7 @@ async def test_sharp_timers_do_not_drift(
 async def test_sharp_timers_that_are_late_skip_what_is_missed_and_never_overlap(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=10, sharp=True)
+    @kopf.timer("kopfexamples", registry=registry, interval=10, sharp=True, id="fn")
     async def fn(**_: Any) -> None:
         calls.append(("started", now()))
         await asyncio.sleep(23)
@@ -89,7 +89,7 @@ async def test_sharp_timers_that_are_late_skip_what_is_missed_and_never_overlap(
 async def test_hours_of_an_ordinary_timer(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=60)
+    @kopf.timer("kopfexamples", registry=registry, interval=60, id="fn")
     async def fn(name: str, **_: Any) -> None:
         calls.append((name, now()))
 
@@ -106,7 +106,7 @@ async def test_hours_of_an_ordinary_timer(
 async def test_sync_timers(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=3600)
+    @kopf.timer("kopfexamples", registry=registry, interval=3600, id="fn")
     def fn(**_: Any) -> None:
         calls.append((loop.time(), threading.current_thread() is threading.main_thread()))
 
@@ -153,7 +153,7 @@ async def test_several_timers_of_one_object_are_independent(
 async def test_the_initial_delay_postpones_only_the_first_call(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], delay: Any,
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=100, initial_delay=delay)
+    @kopf.timer("kopfexamples", registry=registry, interval=100, initial_delay=delay, id="fn")
     async def fn(**_: Any) -> None:
         calls.append(now())
 
@@ -173,7 +173,7 @@ async def test_the_initial_delay_postpones_only_the_first_call(
 async def test_without_an_interval_it_is_called_once(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, initial_delay=10)
+    @kopf.timer("kopfexamples", registry=registry, initial_delay=10, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
 
@@ -188,7 +188,7 @@ async def test_without_an_interval_it_is_called_once(
 async def test_they_run_as_long_as_the_object_exists(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=10)
+    @kopf.timer("kopfexamples", registry=registry, interval=10, id="fn")
     async def fn(name: str, **_: Any) -> None:
         calls.append(name)
 
@@ -208,7 +208,7 @@ async def test_they_run_as_long_as_the_object_exists(
 async def test_timers_see_the_current_state(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=10)
+    @kopf.timer("kopfexamples", registry=registry, interval=10, id="fn")
     async def fn(spec: kopf.Spec, **_: Any) -> None:
         calls.append(spec["field"])
 
@@ -313,7 +313,7 @@ async def test_timers_can_ask_if_they_are_to_stop(
 async def test_hours_of_patching_take_no_more_memory_than_minutes(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=20)
+    @kopf.timer("kopfexamples", registry=registry, interval=20, id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> str:
         calls.items.append(None)
         patch.status["count"] = len(calls)

@@ -22,7 +22,7 @@ async def test_the_documented_schedule(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
     """Three failures with the backoff of 5 seconds, a success, and the interval of 10: 25 seconds for one cycle."""
-    @kopf.timer("kopfexamples", registry=registry, errors=kopf.ErrorsMode.TEMPORARY, interval=10, backoff=5)
+    @kopf.timer("kopfexamples", registry=registry, errors=kopf.ErrorsMode.TEMPORARY, interval=10, backoff=5, id="fn")
     async def fn(retry: int, runtime: Any, **_: Any) -> None:
         calls.append((retry, round(runtime.total_seconds()), now()))
         if retry < 3:
@@ -41,7 +41,7 @@ async def test_the_documented_schedule(
 async def test_arbitrary_errors_are_retried_after_a_minute_by_default(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=10)
+    @kopf.timer("kopfexamples", registry=registry, interval=10, id="fn")
     async def fn(**_: Any) -> None:
         calls.append(now())
         raise Exception("boo")
@@ -56,7 +56,7 @@ async def test_arbitrary_errors_are_retried_after_a_minute_by_default(
 async def test_delays_of_temporary_errors_override_the_schedule(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], sharp: bool,
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=10, sharp=sharp)
+    @kopf.timer("kopfexamples", registry=registry, interval=10, sharp=sharp, id="fn")
     async def fn(**_: Any) -> None:
         calls.append(now())
         if len(calls) <= 2:
@@ -79,7 +79,7 @@ async def test_permanent_errors_stop_the_timer_until_the_operator_restarts(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
         options: dict[str, Any], error: Exception, expected: int,
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=10, **options)
+    @kopf.timer("kopfexamples", registry=registry, interval=10, **options, id="fn")
     async def fn(name: str, **_: Any) -> None:
         calls.append(name)
         if name == "bad":
@@ -102,7 +102,7 @@ async def test_permanent_errors_stop_the_timer_until_the_operator_restarts(
 async def test_ignored_errors_are_as_good_as_successes(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=10, errors=kopf.ErrorsMode.IGNORED)
+    @kopf.timer("kopfexamples", registry=registry, interval=10, errors=kopf.ErrorsMode.IGNORED, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append((retry, now()))
         raise Exception("boo")
@@ -118,7 +118,7 @@ async def test_a_success_begins_a_new_cycle_of_retries(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
     """The limits are for one cycle: occasional errors do not accumulate."""
-    @kopf.timer("kopfexamples", registry=registry, interval=10, backoff=1, retries=3, timeout=100)
+    @kopf.timer("kopfexamples", registry=registry, interval=10, backoff=1, retries=3, timeout=100, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(retry)
         if retry < 2:
@@ -134,7 +134,7 @@ async def test_a_success_begins_a_new_cycle_of_retries(
 async def test_results_go_to_the_status(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, value: Any,
 ) -> None:
-    @kopf.timer("kopf.dev", kopf.EVERYTHING, registry=registry, interval=10)
+    @kopf.timer("kopf.dev", kopf.EVERYTHING, registry=registry, interval=10, id="fn")
     async def fn(**_: Any) -> Any:
         return value
 
@@ -148,7 +148,7 @@ async def test_results_go_to_the_status(
 async def test_the_same_results_make_no_changes(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=10)
+    @kopf.timer("kopfexamples", registry=registry, interval=10, id="fn")
     async def fn(**_: Any) -> str:
         calls.append("called")
         return "the same"
@@ -164,7 +164,7 @@ async def test_patches_are_applied_once_for_each_call(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
     """Neither dicts nor functions accumulate from call to call."""
-    @kopf.timer("kopfexamples", registry=registry, interval=10)
+    @kopf.timer("kopfexamples", registry=registry, interval=10, id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> None:
         assert not patch
         assert not patch.fns
@@ -183,7 +183,7 @@ async def test_conflicting_patches_are_applied_to_the_fresh_state(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
     """Neither our change nor the other one is lost, and the timer is not called again for that."""
-    @kopf.timer("kopfexamples", registry=registry, interval=1000)
+    @kopf.timer("kopfexamples", registry=registry, interval=1000, id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> None:
         calls.append("called")
         patch.fns.append(lambda body: body["spec"]["items"].append("ours"))
@@ -201,7 +201,7 @@ async def test_conflicting_patches_are_applied_to_the_fresh_state(
 async def test_what_can_never_be_stored_is_reported_and_the_timer_goes_on(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs, kind: str,
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=10)
+    @kopf.timer("kopfexamples", registry=registry, interval=10, id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> Any:
         calls.append("called")
         if kind == "result":
@@ -222,7 +222,7 @@ async def test_what_can_never_be_stored_is_reported_and_the_timer_goes_on(
 async def test_failures_of_the_api_are_got_over(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=10)
+    @kopf.timer("kopfexamples", registry=registry, interval=10, id="fn")
     async def fn(**_: Any) -> int:
         calls.append("called")
         return len(calls)

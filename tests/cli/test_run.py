@@ -292,7 +292,7 @@ def test_controls_for_those_who_call_it_from_python(
     settings, seen, own = kopf.OperatorSettings(), list[Any](), OperatorRegistry()
     ready, stop = threading.Event(), threading.Event()
 
-    @kopf.on.startup(registry=own)
+    @kopf.on.startup(registry=own, id="startup_fn")
     async def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
         seen.extend([settings, asyncio.get_running_loop()])
 

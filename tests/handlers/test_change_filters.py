@@ -89,7 +89,7 @@ def test_values_that_are_false_are_values(change: Any, filters: Any, expected: b
     assert matches(change, **filters) is expected
 
 
-def test_callbacks_get_the_kwargs_relative_to_the_field() -> None:
+def test_callbacks_see_the_whole_change_and_the_value_of_the_field() -> None:
     calls: list[tuple[Any, Any, Any, Any]] = []
 
     def check(value: Any, old: Any, new: Any, diff: Any, **_: Any) -> bool:
@@ -99,7 +99,11 @@ def test_callbacks_get_the_kwargs_relative_to_the_field() -> None:
     assert not matches(EDITED, value=check)
     assert sorted(value for value, *_ in calls) == ["new", "old"]
     for _, *kwargs in calls:
-        assert kwargs == ["old", "new", (("change", (), "old", "new"),)]
+        assert kwargs == [
+            {"spec": {"x": 1, "field": "old"}},
+            {"spec": {"x": 2, "field": "new"}},
+            (("change", ("spec", "x"), 1, 2), ("change", ("spec", "field"), "old", "new")),
+        ]
 
 
 def test_creation_is_a_change_from_nothing() -> None:

@@ -214,7 +214,7 @@ def test_ids(registry: OperatorRegistry, decorator: Decorator, options: Any, id:
 
 
 @pytest.mark.parametrize(("fn", "id"), [
-    (Namespace().method, "method"),
+    (Namespace().method, "Namespace.method"),
     (Callable_(), "Callable_"),
     (functools.partial(function), "function"),
 ])
@@ -225,9 +225,9 @@ def test_anything_callable_can_be_a_handler(registry: OperatorRegistry, decorato
 
 
 def test_decorators_can_be_stacked(registry: OperatorRegistry) -> None:
-    @kopf.on.resume("kopfexamples", registry=registry)
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.update("kopfexamples", field="spec.field", registry=registry)
+    @kopf.on.resume("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.update("kopfexamples", field="spec.field", registry=registry, id="fn")
     def fn(**_: Any) -> None: ...
 
     assert [handler.fn for handler in registry.resources] == [fn, fn, fn]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kopf._handlers.filters import ABSENT, PRESENT, all_, any_, matches_field, matches_object, none_, not_
+from kopf._handlers.filters import ABSENT, PRESENT, all_, any_, matches, matches_field, none_, not_
 from tests.handlers.builders import make_changing_cause, make_resource_cause, make_watching_handler
 
 VALUES: list[tuple[Any, Any, bool]] = [
@@ -38,7 +38,7 @@ def test_labels_and_annotations(stanza: str, criterion: Any, value: Any, expecte
     content = {"other": "x"} if value is None else {"other": "x", "key": value}
     filters: Any = {stanza: {"key": criterion}}
     handler = make_watching_handler(**filters)
-    assert matches_object(handler, make_resource_cause({"metadata": {stanza: content}})) is expected
+    assert matches(handler, make_resource_cause({"metadata": {stanza: content}})) is expected
 
 
 @pytest.mark.parametrize("stanza", ["labels", "annotations"])
@@ -47,7 +47,7 @@ def test_labels_and_annotations(stanza: str, criterion: Any, value: Any, expecte
 def test_objects_with_no_labels_or_annotations(stanza: str, metadata: Any, criterion: Any, expected: bool) -> None:
     filters: Any = {stanza: {"key": criterion}}
     handler = make_watching_handler(**filters)
-    assert matches_object(handler, make_resource_cause({"metadata": metadata})) is expected
+    assert matches(handler, make_resource_cause({"metadata": metadata})) is expected
 
 
 @pytest.mark.parametrize(("criterion", "value", "expected"), [
@@ -95,12 +95,12 @@ def test_callbacks_of_the_whole_object(when: Any, expected: bool) -> None:
         "metadata": {"name": "x", "namespace": "ns", "uid": "u", "labels": {"l": "v"}},
         "spec": {"field": 1, "items": [1]},
     }
-    assert matches_object(make_watching_handler(when=when), make_resource_cause(body)) is expected
+    assert matches(make_watching_handler(when=when), make_resource_cause(body)) is expected
 
 
 def test_without_filters_everything_matches() -> None:
     handler = make_watching_handler()
-    assert matches_object(handler, make_resource_cause({}))
+    assert matches(handler, make_resource_cause({}))
     assert matches_field(handler, make_resource_cause({}))
 
 
@@ -110,13 +110,13 @@ def test_without_filters_everything_matches() -> None:
 def test_all_criteria_must_be_satisfied(labels: Any, annotations: Any, when: bool) -> None:
     handler = make_watching_handler(labels=labels, annotations=annotations, when=lambda **_: when)
     cause = make_resource_cause({"metadata": {"labels": {"l": "v"}, "annotations": {"a": "v"}}})
-    assert matches_object(handler, cause) is (labels == {"l": "v"} and annotations == {"a": "v"} and when)
+    assert matches(handler, cause) is (labels == {"l": "v"} and annotations == {"a": "v"} and when)
 
 
 def test_several_labels_must_all_match() -> None:
     handler = make_watching_handler(labels={"one": "1", "two": PRESENT})
-    assert matches_object(handler, make_resource_cause({"metadata": {"labels": {"one": "1", "two": "x"}}}))
-    assert not matches_object(handler, make_resource_cause({"metadata": {"labels": {"one": "1"}}}))
+    assert matches(handler, make_resource_cause({"metadata": {"labels": {"one": "1", "two": "x"}}}))
+    assert not matches(handler, make_resource_cause({"metadata": {"labels": {"one": "1"}}}))
 
 
 def test_callbacks_get_the_kwargs_of_the_handler_and_the_value_as_the_only_positional_one() -> None:
@@ -130,14 +130,13 @@ def test_callbacks_get_the_kwargs_of_the_handler_and_the_value_as_the_only_posit
         labels={"l": check}, annotations={"a": check}, when=check, field=("spec", "f"), value=check, param=123
     )
     cause = make_changing_cause({"metadata": {"labels": {"l": "v"}}, "spec": {"f": 1}}, indices={"idx": "index"})
-    assert matches_object(handler, cause)
-    assert matches_field(handler, cause)
-    assert [args for args, _ in calls] == [("v",), (None,), (), (1,)]
+    assert matches(handler, cause)
+    assert [args for args, _ in calls] == [("v",), (None,), (1,), ()]
     for _, kwargs in calls:
-        assert kwargs == cause.kwargs_for(handler)
+        assert kwargs == {**cause.kwargs, "param": 123}
         assert kwargs["param"] == 123
         assert kwargs["idx"] == "index"
-        assert kwargs["new"] == 1
+        assert kwargs["new"] == {"spec": {"f": 1}}
 
 
 def test_callbacks_are_not_called_if_the_cheaper_criteria_are_not_satisfied() -> None:
@@ -145,7 +144,7 @@ def test_callbacks_are_not_called_if_the_cheaper_criteria_are_not_satisfied() ->
         raise AssertionError
 
     handler = make_watching_handler(labels={"l": "v"}, annotations={"a": fail}, when=fail)
-    assert not matches_object(handler, make_resource_cause({}))
+    assert not matches(handler, make_resource_cause({}))
 
 
 # --- combinators ---
@@ -186,8 +185,8 @@ def test_combinators_pass_the_value_on_and_can_be_nested() -> None:
         return str(value).endswith("label")
 
     handler = make_watching_handler(labels={"l": all_([is_some, not_(any_([is_label]))])})
-    assert matches_object(handler, make_resource_cause({"metadata": {"labels": {"l": "some-value"}}}))
-    assert not matches_object(handler, make_resource_cause({"metadata": {"labels": {"l": "some-label"}}}))
+    assert matches(handler, make_resource_cause({"metadata": {"labels": {"l": "some-value"}}}))
+    assert not matches(handler, make_resource_cause({"metadata": {"labels": {"l": "some-label"}}}))
 
 
 def test_combinators_evaluate_no_more_than_needed() -> None:

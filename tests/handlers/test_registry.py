@@ -123,16 +123,7 @@ def test_selectors_are_listed_once(registry: OperatorRegistry) -> None:
 ])
 def test_fields_out_of_the_essence_are_collected_from_the_handlers_of_changes(field: Any, is_extra: bool) -> None:
     handlers = [make_changing_handler(field=field), make_watching_handler(field=("status", "raw"))]
-    assert HandlersOfResource.build(handlers).extra_fields == (frozenset({field}) if is_extra else frozenset())
-
-
-@pytest.mark.parametrize(("handlers", "expected"), [
-    ([], False),
-    ([make_watching_handler(), make_changing_handler()], False),
-    ([make_changing_handler(), make_changing_handler(requires_finalizer=True)], True),
-])
-def test_finalizers_are_used_if_any_handler_needs_them(handlers: Any, expected: bool) -> None:
-    assert HandlersOfResource.build(handlers).uses_finalizers is expected
+    assert HandlersOfResource.build(handlers).extra_fields == ((field,) if is_extra else ())
 
 
 class Namespace:

@@ -233,7 +233,7 @@ def test_all_problems_are_told_with_their_places(
         f"test_signatures.py:{line}: {prefix}.one() requires 'spce', but there is no such argument for "
         f"handlers of changes. Did you mean 'spec'?",
         f"test_signatures.py:{line + 4}: {prefix}.<lambda>() does not accept all arguments for "
-        f"when= of 'two', present and future: add '**_' to its parameters.",
+        f"when= of '{prefix}.two', present and future: add '**_' to its parameters.",
     ]
     assert str(e.value) == "\n".join(e.value.problems)
 

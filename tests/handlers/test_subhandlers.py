@@ -51,7 +51,7 @@ def get_ids(handlers: Sequence[ChangingHandler]) -> list[str]:
 
 
 def test_subhandlers_are_declared_under_their_parent(context: SubhandlingContext) -> None:
-    @kopf.subhandler()
+    @kopf.subhandler(id="one")
     def one(**_: Any) -> None: ...
 
     @kopf.on.subhandler(id="two", field="spec.field")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ import kopf
 from kopf._handlers.errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.outcomes import Outcome
+from kopf._reactor.digests import Digests
 from kopf._reactor.progress import Counts, HandlerState, Progress, find_overtaken
 from kopf._settings.progress import ProgressRecord, SmartProgressStorage
 from kopf._values.bodies import Body
@@ -38,6 +39,17 @@ def after(seconds: float) -> datetime.datetime:
     return NOW + datetime.timedelta(seconds=seconds)
 
 
+class FixedDigests(Digests):
+    """The same digest whatever the handler is for."""
+
+    def __init__(self, reason: Reason, digest: str | None = None) -> None:
+        super().__init__(reason, None)
+        self.digest = digest
+
+    def get(self, handler: ChangingHandler) -> str | None:
+        return self.digest
+
+
 def make_progress(
     body: Body = NOTHING,
     *,
@@ -45,26 +57,25 @@ def make_progress(
     now: datetime.datetime = NOW,
     known: Any = (),
     unsaved: Any = (),
-    get_digest: Callable[[ChangingHandler], str | None] = lambda _: None,
+    digest: str | None = None,
     handlers: Collection[ChangingHandler] = HANDLERS,
 ) -> Progress:
     progress = Progress(
         storage=SmartProgressStorage(),
         body=body,
-        reason=reason,
         now=now,
         known=dict(known),
         unsaved=dict(unsaved),
-        get_digest=get_digest,
     )
-    progress.involve(handlers)
+    progress.begin(reason)
+    progress.involve(handlers, FixedDigests(reason, digest))
     return progress
 
 
 def save(progress: Progress, body: Body = NOTHING) -> Body:
     """What the object becomes when the progress is saved on it."""
     patch = Patch()
-    progress.store(patch, lambda _: None)
+    progress.store(patch)
     return apply(body, patch)
 
 
@@ -87,7 +98,7 @@ def with_record(record: dict[str, Any], id: str = "one") -> Body:
     (FAILURE, {"stopped": after(9), "retries": 1, "failure": True, "message": "never"}),
     (RETRY, {"delayed": after(14), "retries": 1, "message": "not yet"}),
     (AT_ONCE, {"retries": 1, "message": "now"}),
-    (CHILDREN, {"delayed": after(12), "retries": 0, "message": "children"}),
+    (CHILDREN, {"delayed": after(12), "retries": 1, "reentries": 1, "message": "children"}),
     (Outcome(final=False, delay=None, exception=ValueError()), {"retries": 1, "message": "ValueError"}),
 ])
 def test_states_after_outcomes(outcome: Outcome, expected: dict[str, Any]) -> None:
@@ -100,7 +111,9 @@ def test_attempts_are_counted_and_the_last_outcome_counts() -> None:
     state = HandlerState(started=NOW)
     for outcome in [RETRY, AT_ONCE, CHILDREN, RETRY, SUCCESS]:
         state = state.with_outcome(outcome, after(1), [])
-    assert state == HandlerState(started=NOW, stopped=after(1), retries=4, success=True)
+    assert state == HandlerState(started=NOW, stopped=after(1), retries=5, reentries=1, success=True)
+    assert state.get_attempt(after(1)).retry == 5
+    assert state.get_attempt(after(1)).failures == 4
 
 
 def test_all_subhandlers_that_were_ever_seen_are_remembered_in_their_order() -> None:
@@ -125,7 +138,8 @@ def test_attempts_are_described_since_the_first_one() -> None:
 
 def test_the_persisted_form() -> None:
     progress = make_progress(handlers=[ONE])
-    progress.note(ONE, Outcome(final=False, delay=60, exception=ValueError("boom")), after(1), [HandlerId("one/a")])
+    outcome = Outcome(final=False, delay=60, exception=ValueError("boom"))
+    progress.note(ONE, outcome, after(1), [HandlerId("one/a")], None)
     assert save(progress).metadata.annotations == {
         "kopf.zalando.org/one": '{"started":"2026-11-20T23:53:38.049971+00:00",'
         '"delayed":"2026-11-20T23:54:39.049971+00:00",'
@@ -200,8 +214,8 @@ def test_everything_begins_anew_on_new_objects() -> None:
 
 def test_the_progress_continues_after_restarts() -> None:
     progress = make_progress()
-    progress.note(ONE, SUCCESS, after(1), [])
-    progress.note(TWO, RETRY, after(1), [])
+    progress.note(ONE, SUCCESS, after(1), [], None)
+    progress.note(TWO, RETRY, after(1), [], None)
     body = save(progress)
     restored = make_progress(body, now=after(2))
     assert restored[ONE.id] == progress[ONE.id]
@@ -214,9 +228,9 @@ def test_the_progress_continues_after_restarts() -> None:
 
 def test_finished_handlers_are_neither_pending_nor_awaited() -> None:
     progress = make_progress()
-    progress.note(ONE, SUCCESS, NOW, [])
-    progress.note(TWO, FAILURE, NOW, [])
-    progress.note(THREE, RETRY, NOW, [])
+    progress.note(ONE, SUCCESS, NOW, [], None)
+    progress.note(TWO, FAILURE, NOW, [], None)
+    progress.note(THREE, RETRY, NOW, [], None)
     assert progress.get_pending(HANDLERS, NOW) == []
     assert progress.get_pending(HANDLERS, after(5)) == [THREE]
     assert progress.get_delay(HANDLERS, after(2)) == 3
@@ -227,7 +241,7 @@ def test_finished_handlers_are_neither_pending_nor_awaited() -> None:
 def test_the_delay_is_till_the_soonest_of_the_handlers() -> None:
     progress = make_progress()
     for handler, delay in zip(HANDLERS, [7, 5, 9], strict=True):
-        progress.note(handler, Outcome(final=False, delay=delay, exception=ValueError()), NOW, [])
+        progress.note(handler, Outcome(final=False, delay=delay, exception=ValueError()), NOW, [], None)
     assert progress.get_delay(HANDLERS, after(1)) == 4
     assert progress.get_delay([], NOW) is None
 
@@ -275,7 +289,7 @@ def test_states_that_are_known_to_be_saved_are_not_read_again() -> None:
 
 def test_only_what_has_changed_is_stored() -> None:
     progress = make_progress(with_record({"purpose": "create", "retries": 1}))
-    progress.note(TWO, RETRY, NOW, [])
+    progress.note(TWO, RETRY, NOW, [], None)
     assert list(progress.unsaved) == ["two"]
     assert list(save(progress).metadata.annotations) == ["kopf.zalando.org/two"]
 
@@ -295,7 +309,7 @@ def test_handlers_begin_anew_if_the_object_has_changed_since_the_attempt(
 ) -> None:
     record = {"purpose": "update", "retries": 5, "success": True, "digest": stored}
     progress = make_progress(
-        with_record(record), reason=Reason.UPDATE, get_digest=lambda _: actual, handlers=[ONE]
+        with_record(record), reason=Reason.UPDATE, digest=actual, handlers=[ONE]
     )
     assert progress[ONE.id].retries == (0 if is_overtaken else 5)
     assert progress[ONE.id].success is not is_overtaken
@@ -303,9 +317,9 @@ def test_handlers_begin_anew_if_the_object_has_changed_since_the_attempt(
 
 def test_attempts_remember_what_they_were_for() -> None:
     progress = make_progress(reason=Reason.UPDATE)
-    progress.note(ONE, RETRY, NOW, [])
+    progress.note(ONE, RETRY, NOW, [], "digest of one")
     patch = Patch()
-    progress.store(patch, lambda handler: f"digest of {handler.id}")
+    progress.store(patch)
     assert progress[ONE.id].digest == "digest of one"
     assert json.loads(apply(NOTHING, patch).metadata.annotations["kopf.zalando.org/one"])["digest"] == "digest of one"
 
@@ -313,7 +327,7 @@ def test_attempts_remember_what_they_were_for() -> None:
 def test_unfinished_handlers_go_on_even_if_the_object_has_changed() -> None:
     record = {"purpose": "update", "retries": 5, "digest": "a"}
     progress = make_progress(
-        with_record(record), reason=Reason.UPDATE, get_digest=lambda _: "b", handlers=[ONE]
+        with_record(record), reason=Reason.UPDATE, digest="b", handlers=[ONE]
     )
     assert progress[ONE.id].retries == 5
 
@@ -326,9 +340,8 @@ def test_unfinished_handlers_go_on_even_if_the_object_has_changed() -> None:
     ({"digest": "old"}, False),
 ])
 def test_handlers_that_have_seen_a_change_which_is_undone_are_found(record: Any, is_found: bool) -> None:
-    found = find_overtaken(
-        [ONE, TWO], storage=SmartProgressStorage(), body=with_record(record), get_digest=lambda _: "new"
-    )
+    progress = make_progress(with_record(record), reason=Reason.UPDATE, handlers=[])
+    found = find_overtaken([ONE, TWO], progress, FixedDigests(Reason.UPDATE, "new"))
     assert list(found) == ([ONE] if is_found else [])
 
 
@@ -349,9 +362,9 @@ def test_nothing_is_purged_where_nothing_is_stored() -> None:
 def test_all_records_are_purged_with_those_of_the_subhandlers() -> None:
     progress = make_progress()
     sub = make_changing_handler("one/sub")
-    progress.involve([sub])
-    progress.note(sub, SUCCESS, NOW, [])
-    progress.note(ONE, CHILDREN, NOW, [sub.id, HandlerId("one/gone")])
+    progress.involve([sub], FixedDigests(Reason.CREATE))
+    progress.note(sub, SUCCESS, NOW, [], None)
+    progress.note(ONE, CHILDREN, NOW, [sub.id, HandlerId("one/gone")], None)
     body = save(progress)
     assert len(body.metadata.annotations) == 2
     purge(make_progress(body, now=after(5)), body)
@@ -380,9 +393,9 @@ def test_records_of_others_are_not_touched() -> None:
 
 def test_what_was_to_be_stored_is_not_stored_when_purged() -> None:
     progress = make_progress()
-    progress.note(ONE, SUCCESS, NOW, [])
+    progress.note(ONE, SUCCESS, NOW, [], None)
     patch = Patch()
-    progress.store(patch, lambda _: None)
+    progress.store(patch)
     progress.purge(HANDLERS, patch)
     assert not patch.metadata.annotations
 
@@ -394,10 +407,8 @@ def test_storages_with_caches_are_flushed_once_for_each_saving() -> None:
         def flush(self) -> None:
             flushes.append("flushed")
 
-    progress = Progress(
-        storage=Cached(), body=NOTHING, reason=Reason.CREATE, now=NOW, known={}, unsaved={}, get_digest=lambda _: None
-    )
-    progress.store(Patch(), lambda _: None)
+    progress = Progress(storage=Cached(), body=NOTHING, now=NOW, known={}, unsaved={})
+    progress.store(Patch())
     assert len(flushes) == 1
     progress.purge([], Patch())
     assert len(flushes) == 2

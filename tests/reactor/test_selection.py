@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kopf
-from kopf._handlers.filters import ABSENT, PRESENT, matches_object
+from kopf._handlers.filters import ABSENT, PRESENT, matches
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.registry import OperatorRegistry
-from kopf._reactor.selection import could_match, select_accompanying, select_called, select_subhandlers
+from kopf._reactor.selection import Selection, could_match
 from kopf._values.objects import ObjectMeta
 from kopf._values.reasons import Reason
 from tests.handlers.builders import (
@@ -39,7 +39,8 @@ def get_ids(handlers: list[ChangingHandler]) -> list[str]:
 
 
 def select(handlers: list[ChangingHandler], reason: Reason, *, initial: bool = False, **states: Any) -> list[str]:
-    return get_ids(select_called(handlers, make_changing_cause({"spec": {}}, reason, initial=initial, **states)))
+    cause = make_changing_cause({"spec": {}}, reason, initial=initial, **states)
+    return get_ids(Selection(cause).select_called(handlers))
 
 
 ALL = [
@@ -84,7 +85,7 @@ def test_a_function_for_resuming_and_for_something_else_is_called_once(other: An
     declarations = [(kopf.on.resume, {"param": "resume", **options}), (decorator, {"param": "other"})]
     handlers = declare(*(declarations if is_resuming_first else declarations[::-1]))
     cause = make_changing_cause({}, reason, initial=True, old={"spec": 1}, new={"spec": 2})
-    assert [handler.param for handler in select_called(handlers, cause)] == ["other"]
+    assert [handler.param for handler in Selection(cause).select_called(handlers)] == ["other"]
 
 
 def test_methods_are_called_once_too() -> None:
@@ -92,8 +93,8 @@ def test_methods_are_called_once_too() -> None:
         def method(self, **_: Any) -> None: ...
 
     instance, registry = Namespace(), OperatorRegistry()
-    kopf.on.resume("kopfexamples", registry=registry)(instance.method)
-    kopf.on.create("kopfexamples", registry=registry)(instance.method)
+    kopf.on.resume("kopfexamples", registry=registry, id="method")(instance.method)
+    kopf.on.create("kopfexamples", registry=registry, id="method")(instance.method)
     handlers = list(registry.plan([RESOURCE])[RESOURCE].changing)
     assert select(handlers, CREATE, initial=True) == ["method"]
 
@@ -141,30 +142,36 @@ def test_updates_look_at_the_change_and_all_else_at_the_state(
         old=None if old is None else {"spec": old},
         new={"spec": new},
     )
-    assert get_ids(select_called(handlers, cause)) == expected
+    assert get_ids(Selection(cause).select_called(handlers)) == expected
 
 
 def test_fields_of_the_status_are_looked_for_in_the_object() -> None:
     handlers = declare((kopf.on.create, {"field": "status.phase", "value": "done"}))
-    assert get_ids(select_called(handlers, make_changing_cause({"status": {"phase": "done"}}, CREATE)))
-    assert not get_ids(select_called(handlers, make_changing_cause({"status": {"phase": "other"}}, CREATE)))
+    assert get_ids(Selection(make_changing_cause({"status": {"phase": "done"}}, CREATE)).select_called(handlers))
+    assert not get_ids(Selection(make_changing_cause({"status": {"phase": "other"}}, CREATE)).select_called(handlers))
 
 
 # --- the objects in the scope ---
 
 
-def test_handlers_accompany_the_objects_they_can_ever_be_called_for() -> None:
+def test_handlers_accompany_the_objects_they_can_be_called_for() -> None:
     handlers = declare(
         (kopf.on.create, {"id": "any"}),
-        (kopf.on.delete, {"id": "field", "field": "spec.absent", "value": "x"}),
+        (kopf.on.delete, {"id": "field", "field": "spec.field", "value": "x"}),
+        (kopf.on.delete, {"id": "value", "field": "spec.field", "value": "y"}),
+        (kopf.on.field, {"id": "absent", "field": "spec.absent"}),
+        (kopf.on.field, {"id": "was", "field": "spec.was"}),
         (kopf.on.update, {"id": "matching-label", "labels": {"l": "v"}}),
         (kopf.on.update, {"id": "other-label", "labels": {"l": "other"}}),
         (kopf.on.update, {"id": "annotation", "annotations": {"a": PRESENT}}),
         (kopf.on.update, {"id": "when", "when": lambda name, **_: name == "x"}),
         (kopf.on.update, {"id": "when-not", "when": lambda name, **_: name != "x"}),
     )
-    cause = make_changing_cause({"metadata": {"name": "x", "labels": {"l": "v"}}}, NOOP)
-    assert get_ids(select_accompanying(handlers, cause)) == ["any", "field/spec.absent", "matching-label", "when"]
+    body = {"metadata": {"name": "x", "labels": {"l": "v"}}, "spec": {"field": "x"}}
+    cause = make_changing_cause(body, NOOP, old={"spec": {"was": 1}})
+    assert get_ids(Selection(cause).select_accompanying(handlers)) == [
+        "any", "field/spec.field", "was/spec.was", "matching-label", "when",
+    ]
 
 
 META = st.none() | st.dictionaries(st.sampled_from(["a", "b"]), st.sampled_from(["", "x", "y"]))
@@ -180,7 +187,7 @@ def test_the_quick_check_never_misses_an_object(
 ) -> None:
     handler = make_watching_handler(labels=label_filters, annotations=annotation_filters)
     cause = make_resource_cause({"metadata": {"labels": labels, "annotations": annotations}})
-    if matches_object(handler, cause):
+    if matches(handler, cause):
         assert could_match([make_watching_handler(labels={"absent": "x"}), handler], cause.body.object.head)
 
 
@@ -213,7 +220,7 @@ def test_subhandlers_are_selected_whatever_the_reason(reason: Reason) -> None:
         make_changing_handler("other-field", field=("spec", "field"), value="y"),
     ]
     cause = make_changing_cause({"spec": {"field": "x"}}, reason)
-    assert get_ids(select_subhandlers(handlers, cause)) == ["any", "other", "absent-label", "field"]
+    assert get_ids(Selection(cause).select_subhandlers(handlers)) == ["any", "other", "absent-label", "field"]
 
 
 def test_subhandlers_of_updates_look_at_the_change() -> None:
@@ -223,4 +230,4 @@ def test_subhandlers_of_updates_look_at_the_change() -> None:
         make_changing_handler("c", field=("spec", "b"), field_needs_change=True, old="y"),
     ]
     cause = make_changing_cause({}, UPDATE, old={"spec": {"a": 1, "b": "x"}}, new={"spec": {"a": 1, "b": "z"}})
-    assert get_ids(select_subhandlers(handlers, cause)) == ["b"]
+    assert get_ids(Selection(cause).select_subhandlers(handlers)) == ["b"]

@@ -28,8 +28,8 @@ def wrapper(**kwargs: Any) -> None: ...
 
 @pytest.mark.parametrize(("fn", "expected"), [
     (function, "function"),
-    (Namespace().method, "method"),
-    (Namespace.static, "static"),
+    (Namespace().method, "Namespace.method"),
+    (Namespace.static, "Namespace.static"),
     (Callable(), "Callable"),
     (wrapper, "function"),
     (functools.partial(function), "function"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from kopf._client.api import AnyLogger, APIClient
 from kopf._client.errors import APIConflictError, APINotFoundError, APIUnprocessableError
@@ -39,6 +40,7 @@ async def patch_object(
     finalizer: str = "",
     change: FinalizerChange | None = None,
     is_superseded: Callable[[KubeObject], bool] | None = None,
+    on_saved: Callable[[PatchRequest, KubeObject], None] = lambda *_: None,
     logger: AnyLogger,
 ) -> KubeObject | None:
     """
@@ -48,20 +50,22 @@ async def patch_object(
     made for, and nobody comes in between of its requests. If the object has changed, its fresh state is passed there
     to decide: either the patch is applied to that one, or :class:`PatchSuperseded` is raised.
 
+    ``on_saved`` is called for each request that has succeeded, with the state of the object after it.
+
     Returns the new state of the object (the same one if there was nothing to change), or ``None`` if it is gone.
     Raises :class:`PatchConflict` if the patch was based on an outdated state, or :class:`APIError`.
     """
     has_status = "status" in resource.subresources
     requests = compose(patch, obj, finalizer=finalizer, change=change, status_subresource=has_status)
+    send = functools.partial(_send, api, resource, on_saved=on_saved, logger=logger)
     is_merged = not any(request.guarded for request in requests)
     if is_superseded is not None and is_merged and any(request.subresource for request in requests):
-        return await _send_exclusively(api, resource, obj, requests, is_superseded, logger)
-    return await _send(api, resource, obj, requests, logger)
+        return await _send_exclusively(send, obj, requests, is_superseded, logger)
+    return await send(obj, requests)
 
 
 async def _send_exclusively(
-    api: APIClient,
-    resource: Resource,
+    send: Callable[[KubeObject, Sequence[PatchRequest]], Awaitable[KubeObject | None]],
     obj: KubeObject,
     requests: Sequence[PatchRequest],
     is_superseded: Callable[[KubeObject], bool],
@@ -72,20 +76,26 @@ async def _send_exclusively(
     reading = PatchRequest(requests[0].subresource, requests[0].content_type, {})
     for _ in range(_MAX_CONFLICTS - 1):
         try:
-            return await _send(api, resource, obj, requests, logger)
+            return await send(obj, requests)
         except PatchConflict as e:
             logger.debug("The object has changed meanwhile; looking at its fresh state: %s", e)
-        fresh = await _send(api, resource, obj, [reading], logger)
+        fresh = await send(obj, [reading])
         if fresh is None:
             return None
         if is_superseded(fresh):
             raise PatchSuperseded(fresh)
         obj = fresh
-    return await _send(api, resource, obj, requests, logger)
+    return await send(obj, requests)
 
 
 async def _send(
-    api: APIClient, resource: Resource, obj: KubeObject, requests: Sequence[PatchRequest], logger: AnyLogger
+    api: APIClient,
+    resource: Resource,
+    obj: KubeObject,
+    requests: Sequence[PatchRequest],
+    *,
+    on_saved: Callable[[PatchRequest, KubeObject], None],
+    logger: AnyLogger,
 ) -> KubeObject | None:
     for request in requests:
         _log(request, logger)
@@ -106,6 +116,8 @@ async def _send(
                 raise PatchConflict(str(e)) from e
             raise
         obj = KubeObject.from_json(response, api_version=obj.api_version, kind=obj.kind)
+        if request.changes:
+            on_saved(request, obj)
     return obj
 
 

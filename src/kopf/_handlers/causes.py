@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from kopf._handlers.handlers import Handler, ResourceHandler, SpawningHandler, WatchingHandler
+from kopf._handlers.handlers import ChangingHandler, Handler, ResourceHandler, SpawningHandler, WatchingHandler
 from kopf._settings.logs import Logger
 from kopf._settings.settings import OperatorSettings
 from kopf._values.bodies import Body, BodyEssence
@@ -48,6 +48,10 @@ class Cause:
     def kwargs_for(self, handler: Handler) -> Kwargs:
         """The kwargs for the handler, before it is known which attempt of it is executed."""
         return {"param": handler.param, **self.kwargs}
+
+    def kwargs_for_filters(self, handler: Handler) -> Kwargs:
+        """The kwargs for the callbacks of the handler's filters: they see the whole change, not of one field."""
+        return self.kwargs_for(handler)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -127,11 +131,15 @@ class ChangingCause(ResourceCause):
         }
 
     def kwargs_for(self, handler: Handler) -> Kwargs:
+        kwargs = self.kwargs_for_filters(handler)
+        if not isinstance(handler, SpawningHandler):
+            _narrow_to_field(kwargs, handler, self)
+        return kwargs
+
+    def kwargs_for_filters(self, handler: Handler) -> Kwargs:
         if isinstance(handler, SpawningHandler):  # it is for the object, whether it is changed or not
             return {"param": handler.param, **super()._make_kwargs(), **self.indices}
-        kwargs = super().kwargs_for(handler)
-        _narrow_to_field(kwargs, handler, self)
-        return kwargs
+        return {"param": handler.param, **self.kwargs}
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -174,10 +182,14 @@ class WebhookCause(ResourceCause):
         _narrow_to_field(kwargs, handler, self)
         return kwargs
 
+    def kwargs_for_filters(self, handler: Handler) -> Kwargs:
+        return super().kwargs_for(handler)
+
 
 def _narrow_to_field(kwargs: Kwargs, handler: Handler, cause: ChangingCause | WebhookCause) -> None:
     """The handlers of a field see the change of that field, not of the whole object."""
-    if isinstance(handler, ResourceHandler) and handler.field:
-        old, new = resolve(cause.old, handler.field), resolve(cause.new, handler.field)
+    field = handler.field if isinstance(handler, ResourceHandler) else ()
+    if field := field or (handler.scope if isinstance(handler, ChangingHandler) else ()):
+        old, new = resolve(cause.old, field), resolve(cause.new, field)
         kwargs.update({"old": old, "new": new, "diff": diff(old, new)})
         kwargs.update(cause.indices)

@@ -1,8 +1,10 @@
 """
 Filters: which objects a handler is for, by labels, annotations, fields, and arbitrary callbacks.
 
-All criteria of a handler must be satisfied. Callbacks get the same kwargs as the handler; those of values
-also get the value as the only positional argument (``None`` if it is absent).
+All criteria of a handler must be satisfied. Callbacks get the same kwargs as the handler, except that they see the
+whole object and the whole change even if the handler is for one field; those of values also get the value as the only
+positional argument (``None`` if it is absent). The ``when=`` comes last: it is only called for the objects that satisfy
+all the rest.
 """
 
 from __future__ import annotations
@@ -12,10 +14,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kopf._values.fields import resolve
+from kopf._values.ids import describe_callable
 
 if TYPE_CHECKING:
     from kopf._handlers.causes import ChangingCause, ResourceCause
-    from kopf._handlers.handlers import ResourceHandler
+    from kopf._handlers.handlers import ChangingHandler, ResourceHandler
 
 
 class MetaFilterToken(enum.Enum):
@@ -73,18 +76,35 @@ def none_(fns: Collection[FilterFn]) -> FilterFn:
     return none_fn  # type: ignore[return-value]
 
 
-def matches_object(handler: ResourceHandler, cause: ResourceCause) -> bool:
-    """
-    Tell if the object could ever be of interest for the handler: by everything except for the fields.
+class FilterError(Exception):
+    """A callback of a filter has failed, so it is unknown whether the handler is for the object; the cause says why."""
 
-    Fields come and go with changes, while the objects that match here are accompanied from their creation.
+
+def matches(handler: ResourceHandler, cause: ResourceCause) -> bool:
     """
-    head = cause.body.object.head
-    return (
-        _matches_metadata(handler.labels, head.labels, handler, cause)
-        and _matches_metadata(handler.annotations, head.annotations, handler, cause)
-        and (handler.when is None or bool(handler.when(**cause.kwargs_for(handler))))
-    )
+    Tell if the handler is for the object in its current state.
+
+    Raises :class:`FilterError` if any of the callbacks fails.
+    """
+    return _matches_metadata(handler, cause) and matches_field(handler, cause) and matches_when(handler, cause)
+
+
+def matches_either_state(handler: ResourceHandler, cause: ChangingCause) -> bool:
+    """
+    Tell if the handler can be for the object in its current state, or was for its last handled state.
+
+    An object that matches no handlers in neither of the states is left untouched. The metadata are judged by
+    the current state only: an object that has lost its label has left our sight.
+    """
+    if not _matches_metadata(handler, cause):
+        return False
+    if handler.field and not matches_field(handler, cause):
+        if cause.old is None:
+            return False
+        before = resolve(cause.old, handler.field)
+        if not _matches_value(handler, cause, "value=", _get_value_filter(handler), before):
+            return False
+    return matches_when(handler, cause)
 
 
 def matches_field(handler: ResourceHandler, cause: ResourceCause) -> bool:
@@ -92,41 +112,70 @@ def matches_field(handler: ResourceHandler, cause: ResourceCause) -> bool:
     if not handler.field:
         return True
     value = resolve(cause.body, handler.field)
-    return _matches_value(PRESENT if handler.value is None else handler.value, value, handler, cause)
+    return _matches_value(handler, cause, "value=", _get_value_filter(handler), value)
 
 
-def matches_change(handler: ResourceHandler, cause: ChangingCause) -> bool:
+def matches_change(handler: ChangingHandler, cause: ChangingCause) -> bool:
     """Tell if the field of the handler is affected by the change, and was or became what is requested."""
     if not handler.field:
         return True
     old, new = resolve(cause.old, handler.field), resolve(cause.new, handler.field)
     if old == new:
         return False
-    old_filter, new_filter = getattr(handler, "old", None), getattr(handler, "new", None)
     if handler.value is not None:
-        return _matches_value(handler.value, new, handler, cause) or _matches_value(handler.value, old, handler, cause)
-    return (old_filter is None or _matches_value(old_filter, old, handler, cause)) and (
-        new_filter is None or _matches_value(new_filter, new, handler, cause)
+        return any(_matches_value(handler, cause, "value=", handler.value, value) for value in (new, old))
+    return (handler.old is None or _matches_value(handler, cause, "old=", handler.old, old)) and (
+        handler.new is None or _matches_value(handler, cause, "new=", handler.new, new)
     )
 
 
-def _matches_metadata(
-    pattern: Mapping[str, MetaFilter] | None,
-    content: Mapping[str, str] | None,
+def matches_when(handler: ResourceHandler, cause: ResourceCause) -> bool:
+    """Tell if the callback of the handler for the whole object agrees, or there is none."""
+    return handler.when is None or _call(handler, cause, "when=", handler.when)
+
+
+def _get_value_filter(handler: ResourceHandler) -> ValueFilter:
+    return PRESENT if handler.value is None else handler.value
+
+
+def _matches_metadata(handler: ResourceHandler, cause: ResourceCause) -> bool:
+    head = cause.body.object.head
+    return _matches_mapping(handler, cause, "labels=", handler.labels, head.labels) and _matches_mapping(
+        handler, cause, "annotations=", handler.annotations, head.annotations
+    )
+
+
+def _matches_mapping(
     handler: ResourceHandler,
     cause: ResourceCause,
+    option: str,
+    pattern: Mapping[str, MetaFilter] | None,
+    content: Mapping[str, str] | None,
 ) -> bool:
     if not pattern:
         return True
     content = content or {}
-    return all(_matches_value(expected, content.get(key), handler, cause) for key, expected in pattern.items())
+    return all(_matches_value(handler, cause, option, item, content.get(key)) for key, item in pattern.items())
 
 
-def _matches_value(expected: ValueFilter, value: Any, handler: ResourceHandler, cause: ResourceCause) -> bool:
+def _matches_value(
+    handler: ResourceHandler, cause: ResourceCause, option: str, expected: ValueFilter, value: Any
+) -> bool:
     if expected is PRESENT:
         return value is not None
     if expected is ABSENT:
         return value is None
     if callable(expected):
-        return bool(expected(value, **cause.kwargs_for(handler)))
+        return _call(handler, cause, option, expected, value)
     return bool(value == expected)
+
+
+def _call(
+    handler: ResourceHandler, cause: ResourceCause, option: str, callback: Callable[..., bool], *args: Any
+) -> bool:
+    try:
+        return bool(callback(*args, **cause.kwargs_for_filters(handler)))
+    except Exception as e:
+        raise FilterError(
+            f"The callback {describe_callable(callback)} in {option} of {handler} has failed: {type(e).__name__}: {e}"
+        ) from e

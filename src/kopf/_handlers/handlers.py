@@ -178,3 +178,5 @@ class ChangingHandler(ResourceHandler):
     """Whether the field must have been affected (updates) or just be there (all else)."""
     old: ValueFilter = None
     new: ValueFilter = None
+    scope: FieldPath = ()
+    """For sub-handlers of a field's handler: that field. They see the change of it, unless they have their own one."""

@@ -36,6 +36,13 @@ class Attempt:
     """When the first attempt began (with a time zone)."""
     runtime: datetime.timedelta
     """How much time has passed since then."""
+    reentries: int = 0
+    """How many of the previous attempts were made only to go on with the sub-handlers: they are not failures."""
+
+    @property
+    def failures(self) -> int:
+        """How many of the previous attempts have failed."""
+        return self.retry - self.reentries
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,8 +119,8 @@ def _check_limits(handler: Handler, attempt: Attempt) -> None:
     """The limits could be exceeded while the operator was down, or be reduced in its new version."""
     if handler.timeout is not None and attempt.runtime.total_seconds() >= handler.timeout:
         raise HandlerTimeoutError(f"{handler} has timed out after {attempt.runtime}.")
-    if handler.retries is not None and attempt.retry >= handler.retries:
-        raise HandlerRetriesError(f"{handler} has exceeded {attempt.retry} retries.")
+    if handler.retries is not None and attempt.failures >= handler.retries:
+        raise HandlerRetriesError(f"{handler} has exceeded {attempt.failures} retries.")
 
 
 async def _call_in_time(handler: Handler, attempt: Attempt, call: Callable[[], Awaitable[Any]]) -> Any:
@@ -147,7 +154,7 @@ def _treat_arbitrary_error(
 
 def _get_exceeded_limit(handler: Handler, attempt: Attempt, delay: float) -> str | None:
     """Tell if there is no sense in sleeping, as the next attempt would be refused anyway."""
-    if handler.retries is not None and attempt.retry + 1 >= handler.retries:
+    if handler.retries is not None and attempt.failures + 1 >= handler.retries:
         return f"exceed {handler.retries} retries"
     if handler.timeout is not None and attempt.runtime.total_seconds() + delay >= handler.timeout:
         return f"time out after {handler.timeout} seconds"

@@ -121,10 +121,8 @@ class HandlersOfResource:
     watching: tuple[WatchingHandler, ...]
     spawning: tuple[SpawningHandler, ...]
     changing: tuple[ChangingHandler, ...]
-    extra_fields: frozenset[FieldPath]
-    """The fields that matter for the handlers despite they are not in the essence, e.g. in the status."""
-    uses_finalizers: bool
-    """Whether any of the handlers can block the objects from deletion."""
+    extra_fields: tuple[FieldPath, ...]
+    """The fields that matter for the handlers although they are not part of the essence, e.g. in the status; sorted."""
 
     @classmethod
     def build(cls, handlers: Iterable[ResourceHandler]) -> HandlersOfResource:
@@ -137,10 +135,31 @@ class HandlersOfResource:
             watching=tuple(handler for handler in handlers if isinstance(handler, WatchingHandler)),
             spawning=spawning,
             changing=changing,
-            extra_fields=frozenset(handler.field for handler in changing if _is_unessential(handler.field)),
-            uses_finalizers=any(item.requires_finalizer for item in spawning)
-            or any(item.requires_finalizer for item in changing),
+            extra_fields=tuple(sorted({handler.field for handler in changing if _is_unessential(handler.field)})),
         )
+
+    def find_clashes(self) -> Iterator[tuple[ResourceHandler, ResourceHandler]]:
+        """
+        Different functions with the same id that can be called for the same change, or accompany the same object.
+
+        The progress is kept by the ids. So, when one of them is done, the other one seems to be done, too.
+        """
+        for handlers in (self.changing, self.spawning):
+            known: dict[str, list[ResourceHandler]] = {}
+            for handler in handlers:
+                others = known.setdefault(handler.id, [])
+                other = next((item for item in others if _is_clash(item, handler)), None)
+                if other is not None:
+                    yield other, handler
+                others.append(handler)
+
+
+def _is_clash(one: ResourceHandler, two: ResourceHandler) -> bool:
+    if one.identity == two.identity:
+        return False
+    if not isinstance(one, ChangingHandler) or not isinstance(two, ChangingHandler):
+        return True
+    return one.reason == two.reason or one.reason is None or two.reason is None  # those for resuming, too
 
 
 def _is_unessential(field: FieldPath) -> bool:

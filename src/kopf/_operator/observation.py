@@ -23,6 +23,7 @@ from kopf._operator.peering import PEERING_GROUPS, Peering
 from kopf._operator.streams import ResourceWatcher, Scope
 from kopf._operator.supervision import keep_running
 from kopf._reactor.environment import Environment
+from kopf._values.ids import describe_callable
 from kopf._values.permissions import format_advice
 from kopf._values.resources import CRDS, Resource
 from kopf._values.selectors import EVERYTHING, Selector
@@ -162,6 +163,7 @@ class Observer:
         if not self._watchers and not outdated:
             self._close_gate(plan)
         for resource in plan.keys() - self._watchers.keys():
+            _warn_of_clashes(resource, plan[resource])
             watcher = ResourceWatcher(
                 self._env,
                 resource,
@@ -250,3 +252,12 @@ class Observer:
 def _is_watchable(resource: Resource) -> bool:
     """Tell if there is anything to watch: some resources are rather functions of the API, e.g. reviews of tokens."""
     return not resource.verbs or {"list", "watch"} <= resource.verbs
+
+
+def _warn_of_clashes(resource: Resource, handlers: HandlersOfResource) -> None:
+    for one, two in handlers.find_clashes():
+        logger.warning(
+            "Different handlers of %r have the same id %r: %s and %s. Only one of them is called for each change. "
+            "Give them different ids: e.g. @kopf.on.create(…, id='…').",
+            resource, two.id, describe_callable(one.fn), describe_callable(two.fn),
+        )

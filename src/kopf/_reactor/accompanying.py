@@ -12,9 +12,9 @@ from kopf._handlers.causes import ResourceCause
 from kopf._handlers.registry import HandlersOfResource
 from kopf._reactor.attachments import Attachments
 from kopf._reactor.background import Background
-from kopf._reactor.changing import Step
 from kopf._reactor.environment import Environment
-from kopf._reactor.selection import select_spawning
+from kopf._reactor.saving import Step
+from kopf._reactor.selection import SpawningSelection, judge_failures
 from kopf._reactor.shadows import Shadows
 from kopf._settings.logs import ObjectLogger
 from kopf._values.bodies import Body
@@ -31,13 +31,18 @@ async def accompany(
     *,
     background: Background,
     shadows: Shadows,
+    errors: int,
 ) -> Step:
     """
     Start and stop the daemons & timers of the object; block it from deletion while they need that.
 
+    ``errors`` is how many times in a row it has failed before.
+
     Raises the errors of the API if the object could not be patched.
     """
-    body = Body(obj)
+    if shadows.is_released(obj.head.uid):
+        return Step(obj, resumed=True)
+    body = Body(obj.for_users())
     logger = ObjectLogger(body=body, settings=env.settings)
     patch = Patch(body=body)
     cause = ResourceCause(
@@ -49,21 +54,23 @@ async def accompany(
         patch=patch,
     )
     finalizer = env.settings.persistence.finalizer
-    attachments = Attachments(obj, handlers, background, shadows, finalizer=finalizer, logger=logger)
-    spawning = select_spawning(handlers.spawning, cause)
-    change = attachments.get_change(spawning)
+    attachments = Attachments(obj, background, shadows, finalizer=finalizer, logger=logger)
+    selection = SpawningSelection(cause)
+    spawning = selection.select_spawning(handlers.spawning)
+    error = judge_failures(list(selection.failures.values()), errors, logger=logger)
+    change = attachments.get_change(spawning, unknown=selection.failures)
     is_only_blocked = change is FinalizerChange.ADD
     if not is_only_blocked:  # else, in the next look: the deletion must not slip through if we crash in between
-        attachments.accompany(cause, spawning)
-        change = change or attachments.get_change(spawning)  # those that exit at once are gone
+        attachments.accompany(cause, spawning, unknown=selection.failures)
+        change = change or attachments.get_change(spawning, unknown=selection.failures)  # some exit at once
         if attachments.is_deleted and attachments.is_blocked and not attachments.has_company:
-            change = attachments.release() if spawning or handlers.uses_finalizers else None
+            change, error = attachments.release(), None
     if change is None and not patch:
-        return Step(obj, resumed=True)
+        return Step(obj, resumed=True, error=error)
     patched = await patch_object(env.api, resource, obj, patch, finalizer=finalizer, change=change, logger=logger)
-    if patched is None:
-        return Step(None, resumed=True)
     if change is FinalizerChange.REMOVE:
         attachments.note_removal()
+    if patched is None:
+        return Step(None, resumed=True)
     is_changed = patched.head.resourceVersion != obj.head.resourceVersion
-    return Step(patched, changed=is_changed, resumed=not is_only_blocked)
+    return Step(patched, changed=is_changed, resumed=not is_only_blocked, error=error)

@@ -16,7 +16,7 @@ from typing import Any
 from kopf._handlers.causes import WebhookCause
 from kopf._handlers.context import executing
 from kopf._handlers.errors import AdmissionError, ErrorsMode, PermanentError, TemporaryError
-from kopf._handlers.filters import matches_field, matches_object
+from kopf._handlers.filters import matches
 from kopf._handlers.handlers import WebhookHandler
 from kopf._handlers.invocation import invoke
 from kopf._handlers.outcomes import Attempt, execute_once
@@ -60,7 +60,7 @@ async def judge(env: Environment, cause: WebhookCause, handlers: Sequence[Webhoo
 
 def _matches(handler: WebhookHandler, cause: WebhookCause, errors: dict[WebhookHandler, Exception]) -> bool:
     try:
-        return matches_object(handler, cause) and matches_field(handler, cause)
+        return matches(handler, cause)
     except Exception as e:  # of the callbacks; the handler could have denied the change
         cause.logger.error("%s cannot be filtered: %s", handler, e, exc_info=e)
         errors[handler] = e

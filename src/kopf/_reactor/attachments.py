@@ -7,11 +7,10 @@ object. The finalizer stays at least as long as any of those run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from kopf._handlers.causes import ResourceCause
-from kopf._handlers.handlers import ChangingHandler, SpawningHandler
-from kopf._handlers.registry import HandlersOfResource
+from kopf._handlers.handlers import ChangingHandler, ResourceHandler, SpawningHandler
 from kopf._reactor.background import Background
 from kopf._reactor.shadows import Shadows
 from kopf._reactor.stopping import DaemonStoppingReason
@@ -29,7 +28,6 @@ class Attachments:
     def __init__(
         self,
         obj: KubeObject,
-        handlers: HandlersOfResource,
         background: Background | None,
         shadows: Shadows,
         *,
@@ -37,7 +35,6 @@ class Attachments:
         logger: ObjectLogger,
     ) -> None:
         self._obj = obj
-        self._handlers = handlers
         self._background = background
         self._shadows = shadows
         self._logger = logger
@@ -63,17 +60,30 @@ class Attachments:
         """Whether any daemons or timers of the object are still running."""
         return self._background is not None and self._background.is_running(self._obj.head.uid)
 
-    def accompany(self, cause: ResourceCause, spawning: Sequence[SpawningHandler]) -> None:
-        """Start & stop the daemons and timers of the object, so that only the matching ones run."""
+    def accompany(
+        self, cause: ResourceCause, spawning: Sequence[SpawningHandler], *, unknown: Collection[ResourceHandler] = ()
+    ) -> None:
+        """
+        Start & stop the daemons and timers of the object, so that only the matching ones run.
+
+        Those of which it is ``unknown`` whether they match, are neither started nor stopped.
+        """
         if self._background is not None:
             if self.is_deleted:
                 self._background.stop_all_of(self._obj.head.uid, DaemonStoppingReason.RESOURCE_DELETED)
             else:
-                self._background.match(cause, spawning)
+                self._background.match(cause, spawning, unknown={item.id for item in unknown})
 
-    def get_change(self, accompanying: Iterable[ChangingHandler | SpawningHandler]) -> FinalizerChange | None:
-        """What to do with the finalizer on an object that is not being deleted."""
-        required = any(handler.requires_finalizer for handler in accompanying)
+    def get_change(
+        self, demanding: Iterable[ChangingHandler | SpawningHandler], *, unknown: Collection[ResourceHandler] = ()
+    ) -> FinalizerChange | None:
+        """
+        What to do with the finalizer on an object that is not being deleted.
+
+        Daemons and timers that have exited for good do not need it anymore. While it is ``unknown`` whether some
+        handlers are for the object, the finalizer is not removed.
+        """
+        required = any(handler.requires_finalizer and not self._is_over(handler) for handler in demanding)
         if required:
             self._shadows.forget_removals(self._obj.head.uid)
         if self.is_deleted or required == self.is_blocked:
@@ -81,18 +91,27 @@ class Attachments:
         if required:
             self._logger.debug("Adding the finalizer, thus preventing the actual deletion.")
             return FinalizerChange.ADD
-        return self.release() if self.is_removable and self.is_worth_removing() else None
+        return None if unknown else self.get_removal()
 
-    @property
-    def is_removable(self) -> bool:
+    def _is_over(self, handler: ChangingHandler | SpawningHandler) -> bool:
+        return (
+            isinstance(handler, SpawningHandler)
+            and self._background is not None
+            and self._background.is_over(self._obj.head.uid, handler)
+        )
+
+    def get_removal(self) -> FinalizerChange | None:
         """
-        Whether the finalizer can be removed when no handler requires it.
+        Remove the finalizer, as no handlers require it: e.g. those of an older version of the operator did.
 
-        It is only ours if the handlers use finalizers at all. If not, it belongs to another operator.
+        Not while something still runs for the object, and not again and again if somebody else puts it back.
         """
-        return self.is_blocked and self._handlers.uses_finalizers and not self.has_company
+        if not self.is_blocked or self.has_company or not self._is_worth_removing():
+            return None
+        self._logger.debug("Removing the finalizer, as there are no handlers requiring it.")
+        return FinalizerChange.REMOVE
 
-    def is_worth_removing(self) -> bool:
+    def _is_worth_removing(self) -> bool:
         """Tell if the finalizer is not put back by somebody else again and again; say it once."""
         uid = self._obj.head.uid
         if self.is_deleted or self._shadows.get_removals(uid) < _MAX_REMOVALS:
@@ -108,7 +127,9 @@ class Attachments:
 
     def note_removal(self) -> None:
         """The finalizer is removed from the object indeed."""
-        if not self.is_deleted:
+        if self.is_deleted:
+            self._shadows.note_release(self._obj.head.uid)
+        else:
             self._shadows.count_removal(self._obj.head.uid)
 
     def release(self) -> FinalizerChange:

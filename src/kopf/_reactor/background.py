@@ -73,7 +73,7 @@ class Companion:
         self.env = env
         self.orphans = orphans
         self.resource = resource
-        self.body = Body(obj)
+        self.body = Body(obj.for_users())
         self.memo = env.memos.recall(obj.head.uid)
         env.memos.pin(obj.head.uid)
         self.is_gone = False
@@ -86,7 +86,7 @@ class Companion:
         """Show the new state of the object in the live body."""
         if obj.head.resourceVersion != self.body.object.head.resourceVersion:
             self.changed_at = asyncio.get_running_loop().time()
-            self.body._replace_with(obj)
+            self.body._replace_with(obj.for_users())
             for run in self.runs.values():
                 run.notice_change()
 
@@ -269,8 +269,24 @@ class Background:
         companion = self._companions.get(uid)
         return companion is not None and companion.is_running
 
-    def match(self, cause: ResourceCause, handlers: Sequence[SpawningHandler]) -> None:
-        """Start those of the matching handlers that were not started yet; stop those that do not match anymore."""
+    def is_over(self, uid: str, handler: SpawningHandler) -> bool:
+        """Whether the handler has run for the object, and will not run again until the operator restarts."""
+        companion = self._companions.get(uid)
+        run = companion.runs.get(handler.id) if companion is not None else None
+        return run is not None and not run.is_running and not run.is_to_be_restarted
+
+    def match(
+        self,
+        cause: ResourceCause,
+        handlers: Sequence[SpawningHandler],
+        *,
+        unknown: Collection[str] = (),
+    ) -> None:
+        """
+        Start those of the matching handlers that were not started yet; stop those that do not match anymore.
+
+        Those whose ids are ``unknown`` are neither started nor stopped.
+        """
         obj = cause.body.object
         companion = self._companions.get(obj.head.uid)
         if companion is None:
@@ -281,7 +297,7 @@ class Background:
             )
         matching = {handler.id for handler in handlers}
         for key, run in companion.runs.items():
-            if key not in matching and run.is_running:
+            if key not in matching and key not in unknown and run.is_running:
                 run.stop(DaemonStoppingReason.FILTERS_MISMATCH)
         for handler in handlers:
             previous = companion.runs.get(handler.id)
@@ -304,7 +320,7 @@ class Background:
     def resume(self) -> None:
         """Look at all those objects again: what was stopped by the pause, is to be started anew."""
         for companion in [*self._companions.values()]:
-            self._on_exit(companion.body.object)
+            self._on_exit(companion.body.object.for_users())
 
     def forget(self, uid: str) -> None:
         """Stop all that accompanies an object that exists no more."""
@@ -320,7 +336,7 @@ class Background:
         if self._leaving and not companion.is_running:
             self._leaving.discard(companion)
         if not companion.is_gone:
-            self._on_exit(companion.body.object)
+            self._on_exit(companion.body.object.for_users())
 
     async def stop(self, reason: DaemonStoppingReason, timeout: float) -> None:
         """Stop everything, and wait until it has exited or is abandoned; after the timeout (seconds), cancel it."""

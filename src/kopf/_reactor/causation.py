@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from typing import cast
 
 from kopf._settings.settings import PersistenceSettings
 from kopf._values import codec
 from kopf._values.bodies import Body, BodyEssence
 from kopf._values.diffs import EMPTY, Diff, diff
-from kopf._values.fields import FieldPath
+from kopf._values.fields import FieldPath, ensure, without
+from kopf._values.patches import thaw
 from kopf._values.reasons import Reason
 
 
@@ -21,6 +23,13 @@ class Detection:
     old: BodyEssence | None = None
     new: BodyEssence | None = None
     diff: Diff = EMPTY
+    snapshot: bytes = b"null"
+    """The current state as it was when detected, serialised. Users can modify the other values, as they get them."""
+
+    def restore_new(self) -> BodyEssence | None:
+        """Give the current state as it was when detected."""
+        state: BodyEssence | None = codec.decode(self.snapshot)
+        return state
 
 
 def detect(
@@ -40,11 +49,25 @@ def detect(
     new = persistence.progress_storage.clear(essence=new)
     if old is not None:
         old = persistence.progress_storage.clear(essence=persistence.diffbase_storage.clean(old))
+    snapshot = codec.encode(new)
     if head.deletionTimestamp is not None:
-        return Detection(Reason.DELETE, old, new, EMPTY if old is None else diff(old, new))
+        return Detection(Reason.DELETE, old, new, diff(old, new), snapshot)
     if old is None:
-        return Detection(Reason.CREATE, None, new, diff(None, new))
+        return Detection(Reason.CREATE, None, new, diff(None, new), snapshot)
     # Mostly, there are no changes, and it is much cheaper to see that on the serialised states.
-    if changes := EMPTY if codec.encode(old) == codec.encode(new) else diff(old, new):
-        return Detection(Reason.UPDATE, old, new, changes)
-    return Detection(Reason.RESUME if initial else Reason.NOOP, old, new)
+    if changes := EMPTY if codec.encode(old) == snapshot else diff(old, new):
+        return Detection(Reason.UPDATE, old, new, changes, snapshot)
+    return Detection(Reason.RESUME if initial else Reason.NOOP, old, new, snapshot=snapshot)
+
+
+def carry_over(state: BodyEssence, before: BodyEssence, after: BodyEssence) -> BodyEssence:
+    """Make the same changes in the state as there are between the two other ones."""
+    if state == before:
+        return after
+    result = thaw(state)
+    for item in diff(before, after):
+        if item.new is None:
+            result = without(result, item.field)
+        else:
+            ensure(result, item.field, item.new)
+    return cast(BodyEssence, result)

@@ -1,23 +1,23 @@
 """
 One handling cycle of one object: from its state, through the detected cause and the handlers, to one patch.
 
-The cycle takes the object as it is and gives back the object as it has become, with a hint when to continue. All that
-is to be remembered between the cycles goes to the object itself. Only what could not be saved there (because of
-a conflict, or a failure of the API) is kept in memory, so that handlers are not called again for that.
+The cycle takes the object as it is and gives back the object as it has become, with a hint when to continue. What
+cannot be saved is given back, too, and is the first thing to do in the next cycle.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any
 
 from kopf._client.errors import APIClientError
-from kopf._client.patching import PatchSuperseded, patch_object
+from kopf._client.patching import PatchSuperseded
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.context import SubhandlingContext, executing
 from kopf._handlers.errors import HandlerChildrenRetry
@@ -28,19 +28,19 @@ from kopf._handlers.outcomes import deliver_result, execute_once
 from kopf._handlers.registry import HandlersOfResource
 from kopf._reactor.attachments import Attachments
 from kopf._reactor.background import Background
-from kopf._reactor.causation import Detection, detect
+from kopf._reactor.causation import Detection, carry_over, detect
 from kopf._reactor.digests import Digests, make_digest
 from kopf._reactor.environment import Environment
-from kopf._reactor.progress import HandlerState, Progress
-from kopf._reactor.selection import select_accompanying, select_called, select_spawning, select_subhandlers
+from kopf._reactor.progress import Progress, find_overtaken, find_seen
+from kopf._reactor.saving import Known, SavingFailure, Step, Unsaved, has_only_traces, save
+from kopf._reactor.selection import Selection, judge_failures
 from kopf._reactor.shadows import Shadows
 from kopf._reactor.superseding import Superseding
 from kopf._settings.logs import ObjectLogger
+from kopf._values import codec
 from kopf._values.bodies import Body, BodyEssence
-from kopf._values.fields import resolve
-from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
-from kopf._values.patches import FinalizerChange, Patch, thaw
+from kopf._values.patches import FinalizerChange, Patch, PatchRequest, thaw
 from kopf._values.reasons import Reason
 from kopf._values.resources import Resource
 
@@ -53,53 +53,6 @@ _TITLES = {
 
 _MAX_RESTORATIONS = 5
 """How many times the lost state of an object is put back, until it is obvious that somebody insists on removing it."""
-
-
-@dataclasses.dataclass
-class Unsaved:
-    """What the handlers have done, but what is not on the object yet, as it could not be written there."""
-
-    reason: Reason
-    states: Mapping[HandlerId, HandlerState]
-    patch: Patch
-    essence: BodyEssence | None
-    refused: bool
-    """Whether the API will never accept it, e.g. because it is too big; as opposed to passing problems."""
-
-
-class Known(NamedTuple):
-    """The progress of the handlers as it was just saved."""
-
-    reason: Reason
-    states: Mapping[HandlerId, HandlerState]
-    digest: str | None
-    """The digest of the object, if nothing essential has changed in it."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Step:
-    """What has come out of a cycle."""
-
-    obj: KubeObject | None
-    """The object after the cycle; ``None`` if it is gone."""
-    changed: bool = False
-    """Whether the object was changed by the cycle, so that its new state is to be looked at right away."""
-    delay: float | None = None
-    """If not changed, in how many seconds to continue; ``None`` if there is nothing to do until it changes."""
-    settled: bool = False
-    """Whether the new state is known to need no handling: nothing was changed but what we have changed."""
-    resumed: bool = False
-    """Whether the object is known to the operator from now on, i.e. its initial handling is over."""
-    progress: Known | None = None
-    """If the handling goes on, what is on the object now, so that there is no need to read it from there."""
-
-
-class HandlingFailure(Exception):
-    """The cycle could not be completed; the handlers' outcomes are in ``unsaved``, and why is in the cause."""
-
-    def __init__(self, unsaved: Unsaved) -> None:
-        super().__init__()
-        self.unsaved = unsaved
 
 
 class HandlingCycle:
@@ -115,6 +68,7 @@ class HandlingCycle:
         initial: bool,
         unsaved: Unsaved | None,
         known: Known | None = None,
+        errors: int = 0,
         background: Background | None = None,
         baseline: BodyEssence | None = None,
         shadows: Shadows | None = None,
@@ -124,51 +78,91 @@ class HandlingCycle:
         self._resource = resource
         self._handlers = handlers
         self._obj = obj
-        self._body = Body(obj)
+        self._body = Body(obj.for_users())
         self._initial = initial
         self._unsaved = unsaved
+        self._is_reported = unsaved is not None and unsaved.is_reported
         self._known = known
+        self._errors = errors
         self._shadows = shadows if shadows is not None else Shadows()
         self._is_restoring = False
+        self._essence: BodyEssence | None = None
+        """The essence of the object as it was before any of the users' functions was called for it."""
+        self._expected: BodyEssence | None = None
+        """The essence of the object as it will be with the changes by its handlers, if there are any."""
         self.baseline = baseline
         """The state of the object as of the beginning of its creation; all later changes are updates."""
         self._user_code = user_code
-        self._executed = False
+        self.is_saving = False
+        """Whether the object is being patched right now, which is not to be interrupted."""
         self._logger = ObjectLogger(body=self._body, settings=env.settings)
         finalizer = env.settings.persistence.finalizer
         self._attachments = Attachments(
-            obj, handlers, background, self._shadows, finalizer=finalizer, logger=self._logger
+            obj, background, self._shadows, finalizer=finalizer, logger=self._logger
+        )
+        self._progress = Progress(
+            storage=env.settings.persistence.progress_storage,
+            body=self._body,
+            now=env.clock.now(),
+            known=known.states if known is not None else {},
+            unsaved=unsaved.states if unsaved is not None else {},
         )
 
     async def run(self) -> Step:
-        """Do what is to be done now. Raises :class:`HandlingFailure` if the object could not be patched."""
-        persistence = self._env.settings.persistence
-        detection = detect(
-            self._body, initial=self._initial, extra_fields=self._handlers.extra_fields, persistence=persistence
-        )
-        if self._unsaved is not None and _is_outdated(self._unsaved, detection):
-            self._unsaved = None
-        if detection.reason is Reason.CREATE and self._unsaved is None:
-            detection = self._consult_shadow(detection)
+        """Do what is to be done now. Raises :class:`SavingFailure` if the object could not be patched."""
+        try:
+            return await self._run()
+        except PatchSuperseded as e:
+            self._logger.info(
+                "The object was handled by somebody else meanwhile, e.g. by another operator. What was done here is "
+                "not saved; going on from its fresh state."
+            )
+            return Step(e.obj, changed=True)
+
+    async def _run(self) -> Step:
+        detection = self._detect()
         cause = self._make_cause(detection)
-        accompanying = select_accompanying(self._handlers.changing, cause)
-        digests = self._make_digests(cause)
-        overtaken = digests.find_overtaken(accompanying)
+        selection = Selection(cause)
+        accompanying = selection.select_accompanying(self._handlers.changing)
+        digests = self._make_digests(cause.reason)
+        overtaken = list(find_overtaken(accompanying, self._progress, digests))
         if overtaken and cause.reason is Reason.NOOP:
             cause = self._make_cause(dataclasses.replace(detection, reason=Reason.UPDATE))
-            digests = self._make_digests(cause)
+            selection = Selection(cause)
+            digests = self._make_digests(cause.reason)
+        self._progress.begin(cause.reason)
         if cause.reason is Reason.CREATE and self.baseline is None:
-            self.baseline = digests.find_baseline(accompanying)
-        spawning = select_spawning(self._handlers.spawning, cause)
+            self.baseline = self._find_baseline(accompanying, digests)
+        spawning = selection.select_spawning(self._handlers.spawning)
         if detection.reason is Reason.FREE:
             self._attachments.accompany(cause, [])
             if accompanying:
                 self._logger.debug("Deletion, but we are done with it, and we do not care.")
                 self._logger.debug("Handling cycle is finished, waiting for new changes.")
             return Step(self._obj, resumed=True)
-        if not accompanying and not spawning:
-            return await self._release(cause)
-        return await self._handle(cause, accompanying, spawning, overtaken, digests)
+        called = selection.select_called(accompanying)
+        called += [handler for handler in overtaken if handler not in called]
+        errors = 0 if cause.reason is Reason.DELETE else self._errors  # nothing is deleted because of failures
+        error = judge_failures(selection.get_relevant_failures(), errors, logger=self._logger)
+        if not accompanying and not spawning and self._unsaved is None:
+            return dataclasses.replace(await self._release(cause, selection, digests), error=error)
+        return await self._handle(cause, accompanying, called, spawning, digests, selection, error)
+
+    def _detect(self) -> Detection:
+        persistence = self._env.settings.persistence
+        detection = detect(
+            Body(self._obj), initial=self._initial, extra_fields=self._handlers.extra_fields, persistence=persistence
+        )
+        if self._shadows.is_released(self._obj.head.uid):
+            # What we see can be older than our own write. Nobody can put a finalizer on an object being deleted.
+            return Detection(Reason.FREE)
+        is_overtaken = self._unsaved is not None and self._unsaved.reason is not Reason.DELETE
+        if detection.reason is Reason.DELETE and is_overtaken:
+            self._unsaved = None  # it does not matter anymore, and must not hold the deletion
+        if detection.reason is Reason.CREATE and self._unsaved is None:
+            detection = self._consult_shadow(detection)
+        self._essence = detection.restore_new()
+        return detection
 
     def _consult_shadow(self, detection: Detection) -> Detection:
         """Tell the new objects from those that were handled, but have lost the trace of it."""
@@ -186,13 +180,23 @@ class HandlingCycle:
         reason = Reason.NOOP if digest == make_digest(detection.new) else Reason.UPDATE
         return dataclasses.replace(detection, reason=reason)
 
-    def _make_digests(self, cause: ChangingCause) -> Digests:
-        known = self._known.digest if self._known is not None else None
-        return Digests(cause, self._handlers.extra_fields, self._env.settings.persistence, known=known)
+    def _make_digests(self, reason: Reason) -> Digests:
+        return Digests(reason, self._essence, whole=self._known.digest if self._known is not None else None)
+
+    def _find_baseline(self, handlers: Iterable[ChangingHandler], digests: Digests) -> BodyEssence | None:
+        """
+        Get the state as of the beginning of the creation.
+
+        If the operator was restarted in the middle, and some handlers have seen another state before that, then that
+        one is not known anymore. With an empty one instead, the creation is followed by an update of everything.
+        """
+        seen = set(find_seen(handlers, self._progress))
+        return BodyEssence() if seen and seen != {digests.get_whole()} else self._essence
 
     def bury(self) -> None:
         """Say goodbye to an object that exists no more, if any handlers were for it."""
-        if select_accompanying(self._handlers.changing, self._make_cause(Detection(Reason.GONE))):
+        selection = Selection(self._make_cause(Detection(Reason.GONE)))
+        if selection.select_accompanying(self._handlers.changing):
             self._logger.debug("Deleted, really deleted, and we are notified.")
 
     def _make_cause(self, detection: Detection) -> ChangingCause:
@@ -211,78 +215,108 @@ class HandlingCycle:
             diff=detection.diff,
         )
 
-    async def _release(self, cause: ChangingCause) -> Step:
+    async def _release(self, cause: ChangingCause, selection: Selection, digests: Digests) -> Step:
         """Let go an object that no handler is for: it never was ours, or it does not match the filters anymore."""
-        self._attachments.accompany(cause, [])
-        if self._attachments.is_removable and self._attachments.is_worth_removing():
-            return await self._save(cause, None, Patch(), change=self._attachments.release(), resumed=True)
-        return Step(self._obj, resumed=True)
+        self._attachments.accompany(cause, [], unknown=selection.failures)
+        change = None if selection.failures else self._attachments.get_removal()
+        if change is None:
+            return Step(self._obj, resumed=True)
+        return await self._save(cause, Patch(), digests, change=change, resumed=True)
 
     async def _handle(
         self,
         cause: ChangingCause,
         accompanying: Sequence[ChangingHandler],
+        called: Sequence[ChangingHandler],
         spawning: Sequence[SpawningHandler],
-        overtaken: Sequence[ChangingHandler],
         digests: Digests,
+        selection: Selection,
+        error: Exception | None,
     ) -> Step:
-        called = select_called(accompanying, cause)
-        called += [handler for handler in overtaken if handler not in called]
-        change = self._attachments.get_change([*accompanying, *spawning])
-        if change is FinalizerChange.ADD and (called or spawning):
+        demanding: list[ChangingHandler | SpawningHandler] = [*selection.select_demanding(accompanying), *spawning]
+        change = self._attachments.get_change(demanding, unknown=selection.failures)
+        if change is FinalizerChange.ADD and (called or spawning) and self._unsaved is None:
             # Before the first handler is called: if we crash after it, the deletion must not slip through.
-            return await self._save(cause, None, Patch(), change=change)
-        self._attachments.accompany(cause, spawning)
-        change = change or self._attachments.get_change([*accompanying, *spawning])  # those that exit at once are gone
-        progress = self._load_progress(cause, called, digests)
-        if called:
-            await self._execute_pending(cause, called, progress)
-        delay = progress.get_delay(called, self._env.clock.now())
+            return await self._save(cause, Patch(), digests, change=change, error=error)
+        self._attachments.accompany(cause, spawning, unknown=selection.failures)
+        change = change or self._attachments.get_change(demanding, unknown=selection.failures)  # some exit at once
+        self._progress.involve(called, digests)
+        if called and self._unsaved is None:  # first of all, save what was done before
+            await self._execute_pending(cause, called, digests)
+        delay = self._progress.get_delay(called, self._env.clock.now())
+        if error is None and delay is None and not (self._attachments.is_deleted and self._attachments.has_company):
+            return await self._finish(cause, accompanying, called, digests, change)
         outgoing = self._make_outgoing_patch(cause.patch)
-        if delay is not None or (self._attachments.is_deleted and self._attachments.has_company):
-            progress.store(outgoing, digests.get_after())
-            if cause.reason is Reason.DELETE and (self._known is None or self._known.reason is not cause.reason):
-                progress.drop_outdated(self._handlers.changing, outgoing)
-            known = Known(cause.reason, dict(progress), digests.remember())  # in case that nobody else changes it
-            step = await self._save(cause, progress, outgoing, change=change, delay=delay, known=known)
-            if delay is not None and delay > 0 and not step.changed:
-                self._logger.debug("Sleeping for %s seconds for the delayed handlers.", delay)
-            return step
-        return await self._finish(cause, accompanying, called, progress, outgoing, change)
+        stored, self._expected = self._account_for(cause.patch, digests)
+        stored.store(outgoing)
+        if cause.reason is Reason.DELETE and (self._known is None or self._known.reason is not cause.reason):
+            stored.drop_outdated(self._handlers.changing, outgoing)
+        step = await self._save(cause, outgoing, digests, change=change, delay=delay, error=error)
+        if step.obj is not None:
+            step = dataclasses.replace(step, progress=self._remember(stored, digests, outgoing, step.obj))
+        if delay is not None and delay > 0 and not step.changed:
+            self._logger.debug("Sleeping for %s seconds for the delayed handlers.", delay)
+        return step
 
-    def _load_progress(
-        self, cause: ChangingCause, called: Sequence[ChangingHandler], digests: Digests
-    ) -> Progress:
-        progress = Progress(
-            storage=self._env.settings.persistence.progress_storage,
-            body=self._body,
-            reason=cause.reason,
-            now=self._env.clock.now(),
-            known=self._known.states if self._known is not None and self._known.reason is cause.reason else {},
-            unsaved={} if self._unsaved is None else self._unsaved.states,
-            get_digest=digests.get,
+    def _account_for(self, patch: Patch, digests: Digests) -> tuple[Progress, BodyEssence | None]:
+        """
+        Get the progress as it is to be when the object is patched by its handlers, and what its essence becomes then.
+
+        They know what they do: their own changes are not something that they have to see again, neither as an update
+        in the middle of the handling nor after it. In a creation, they become a part of what is created.
+        """
+        is_essential = patch.fns or patch.keys() - {"status"} or (patch and self._handlers.extra_fields)
+        if not is_essential:
+            return self._progress, None
+        body = Body(patch.apply_to(self._obj))
+        persistence = self._env.settings.persistence
+        expected = detect(body, initial=False, extra_fields=self._handlers.extra_fields, persistence=persistence).new
+        progress = self._progress.copy()
+        progress.account_for(digests, Digests(digests.reason, expected))
+        return progress, expected
+
+    def _note_expected(self, progress: Progress, expected: BodyEssence | None) -> None:
+        """The changes by the handlers are on the object."""
+        self._progress = progress
+        if expected is not None and self.baseline is not None and self._essence is not None:
+            self.baseline = carry_over(self.baseline, self._essence, expected)
+
+    def _remember(self, stored: Progress, digests: Digests, outgoing: Patch, obj: KubeObject) -> Known:
+        """Note what is now on the object, in case that nobody else changes it before the next cycle."""
+        self._note_expected(stored, self._expected)
+        is_same = (
+            self._expected is None
+            and not self._handlers.extra_fields
+            and digests.whole is not None
+            and has_only_traces(self._obj, obj, outgoing)
         )
-        progress.involve(called)
-        return progress
+        return Known(digests.reason, dict(stored), digests.whole if is_same else None)
 
     async def _execute_pending(
-        self, cause: ChangingCause, called: Sequence[ChangingHandler], progress: Progress
+        self, cause: ChangingCause, called: Sequence[ChangingHandler], digests: Digests
     ) -> None:
-        pending = progress.get_pending(called, self._env.clock.now())
+        pending = self._progress.get_pending(called, self._env.clock.now())
         if not pending:
             return
         if self._logger.isEnabledFor(logging.DEBUG):
             self._logger.debug("%s is in progress: %r", _TITLES[cause.reason], self._body)
             if cause.reason is Reason.UPDATE:
                 self._logger.debug("Updating diff: %r", cause.diff)
-        for handler in self._env.lifecycle(pending, state=progress, **cause.kwargs):
+        for handler in self._env.lifecycle(pending, state=self._progress, **cause.kwargs):
             if self._env.pause.is_on:
                 break  # the rest is for later, or for those who do it instead of us
-            self._executed = True
-            await self._execute(cause, handler, progress, parent=None)
+            try:
+                await self._execute(cause, handler, digests, parent=None)
+            except asyncio.CancelledError:
+                # The operator exits. What has succeeded by now, is to be saved; the rest is for the next time.
+                if not self._progress.unsaved:
+                    raise
+                if (task := asyncio.current_task()) is not None:
+                    task.uncancel()
+                break
 
     async def _execute(
-        self, cause: ChangingCause, handler: ChangingHandler, progress: Progress, parent: SubhandlingContext | None
+        self, cause: ChangingCause, handler: ChangingHandler, digests: Digests, parent: SubhandlingContext | None
     ) -> None:
         """Make one attempt of the handler, with its sub-handlers if it has them."""
 
@@ -294,9 +328,9 @@ class HandlingCycle:
                 return result
 
         # With no references from the context to itself: such garbage of all objects would wait for the collector.
-        execute = functools.partial(self._execute_subhandlers, progress)
+        execute = functools.partial(self._execute_subhandlers, digests)
         context = SubhandlingContext(parent=handler, cause=cause, execute=execute)
-        attempt = progress[handler.id].get_attempt(self._env.clock.now())
+        attempt = self._progress[handler.id].get_attempt(self._env.clock.now())
         kwargs = {
             "retry": attempt.retry,
             "started": attempt.started,
@@ -311,7 +345,9 @@ class HandlingCycle:
             default_backoff=self._env.settings.execution.default_backoff,
         )
         deliver_result(handler, outcome, cause.patch, logger=self._logger)
-        progress.note(handler, outcome, self._env.clock.now(), context.seen)
+        self._progress.note(
+            handler, outcome, self._env.clock.now(), context.seen, digests.get_noted(handler, is_final=outcome.final)
+        )
         if parent is not None:
             parent.seen |= context.seen
 
@@ -324,7 +360,7 @@ class HandlingCycle:
 
     async def _execute_subhandlers(
         self,
-        progress: Progress,
+        digests: Digests,
         context: SubhandlingContext,
         handlers: Sequence[ChangingHandler],
         *,
@@ -334,14 +370,14 @@ class HandlingCycle:
         """Execute some of the sub-handlers, as the lifecycle says; the parent waits until all of them are done."""
         cause = cause if cause is not None else context.cause
         lifecycle = lifecycle if lifecycle is not None else self._env.lifecycle
-        handlers = select_subhandlers([*handlers], cause)
+        handlers = Selection(cause).select_subhandlers([*handlers])
         context.declared.clear()
         context.seen |= dict.fromkeys(handler.id for handler in handlers)
-        progress.involve(handlers)
-        pending = progress.get_pending(handlers, self._env.clock.now())
-        for handler in lifecycle(pending, state=progress, **cause.kwargs) if pending else ():
-            await self._execute(cause, handler, progress, parent=context)
-        delay = progress.get_delay(handlers, self._env.clock.now())
+        self._progress.involve(handlers, digests)
+        pending = self._progress.get_pending(handlers, self._env.clock.now())
+        for handler in lifecycle(pending, state=self._progress, **cause.kwargs) if pending else ():
+            await self._execute(cause, handler, digests, parent=context)
+        delay = self._progress.get_delay(handlers, self._env.clock.now())
         if delay is not None:
             raise HandlerChildrenRetry("Some sub-handlers are not finished.", delay=delay)
 
@@ -354,128 +390,104 @@ class HandlingCycle:
         cause: ChangingCause,
         accompanying: Sequence[ChangingHandler],
         called: Sequence[ChangingHandler],
-        progress: Progress,
-        outgoing: Patch,
+        digests: Digests,
         change: FinalizerChange | None,
     ) -> Step:
         """End the handling of this change: all of its handlers are done, or there were none."""
-        if called and (self._executed or self._unsaved is None):  # else, it is only the saving that is repeated
-            counts = progress.count(called)
+        outgoing = self._make_outgoing_patch(cause.patch)
+        if called and not self._is_reported:
+            counts = self._progress.count(called)
             self._logger.info("%s is processed: %d succeeded; %d failed.", _TITLES[cause.reason], *counts)
+            self._is_reported = True
         if cause.reason is Reason.DELETE:
             change = self._attachments.release()
         if not self._attachments.is_to_disappear:
-            progress.purge(self._handlers.changing, outgoing)  # also of those that have matched before
-        if (cause.reason in (Reason.CREATE, Reason.UPDATE) or self._is_restoring) and accompanying:
-            essence = self._get_handled_essence(cause)
-            self._shadows.remember(self._obj.head.uid, make_digest(essence))
+            self._progress.purge(self._handlers.changing, outgoing)  # also of those that have matched before
+        essence = self._get_handled_essence(cause)
+        is_handled = bool((cause.reason in (Reason.CREATE, Reason.UPDATE) or self._is_restoring) and accompanying)
+        if is_handled:
             self._env.settings.persistence.diffbase_storage.store(body=self._body, patch=outgoing, essence=essence)
         if cause.reason is Reason.NOOP and not outgoing and change is None:
             self._logger.debug("Something has changed, but we are not interested (the essence is the same).")
-        step = await self._save(cause, progress, outgoing, change=change, resumed=True)
-        is_the_last = self._get_handled_essence(cause) == cause.new
-        if not step.changed or (is_the_last and self._has_only_our_traces(step.obj, cause, outgoing)):
+        step = await self._save(cause, outgoing, digests, change=change, resumed=True)
+        if is_handled:
+            self._shadows.remember(self._obj.head.uid, make_digest(essence))
+        if not step.changed or (essence == self._essence and self._has_only_our_traces(step.obj, cause, outgoing)):
             self._logger.debug("Handling cycle is finished, waiting for new changes.")
             return dataclasses.replace(step, settled=True) if step.changed else step
         return step
 
     def _has_only_our_traces(self, obj: KubeObject | None, cause: ChangingCause, outgoing: Patch) -> bool:
-        """
-        Tell if the object is as before, plus our traces. It is much cheaper than to detect that there are no changes.
-
-        If in doubt, it says no, and the object is looked at as always.
-        """
         if obj is None or cause.patch.fns or cause.patch.keys() - {"status"} or self._handlers.extra_fields:
             return False
-        before, after = self._obj.head, obj.head
-        changes = outgoing.get("metadata", {}).get("annotations", {})
-        annotations = {**(before.annotations or {}), **changes}
-        return (
-            after.deletionTimestamp is None
-            and (after.labels or {}) == (before.labels or {})
-            and (after.finalizers or []) == (before.finalizers or [])
-            and (after.annotations or {}) == {key: value for key, value in annotations.items() if value is not None}
-            and obj.has_same_content(self._obj)
-        )
+        return has_only_traces(self._obj, obj, outgoing)
 
     def _get_handled_essence(self, cause: ChangingCause) -> BodyEssence:
-        """What the handlers have really seen: if it was not saved at once, the object could have changed since then."""
-        if self._unsaved is not None and self._unsaved.essence is not None:
-            return self._unsaved.essence
-        if cause.reason is Reason.CREATE and self.baseline is not None:
-            return self.baseline
-        return cause.new or BodyEssence()
+        """
+        What the handlers have really seen: in a creation, other changes meanwhile are updates after it.
+
+        If that was refused and is bigger than the actual state (it can be too big), it is an update of everything.
+        """
+        essence = self._essence if self._essence is not None else BodyEssence()
+        if cause.reason is not Reason.CREATE or self.baseline is None or self.baseline == essence:
+            return essence
+        was_refused = self._unsaved is not None and self._unsaved.is_reported and self._unsaved.is_refused
+        is_bigger = was_refused and len(codec.encode(self.baseline)) > len(codec.encode(essence))
+        return BodyEssence() if is_bigger else self.baseline
 
     async def _save(
         self,
         cause: ChangingCause,
-        progress: Progress | None,
         outgoing: Patch,
+        digests: Digests,
         *,
         change: FinalizerChange | None = None,
         delay: float | None = None,
-        known: Known | None = None,
         resumed: bool = False,
+        error: Exception | None = None,
     ) -> Step:
-        """Bring the changes to the object. Without any, no API calls are made."""
+        """Bring the changes to the object. Raises :class:`SavingFailure` with what is left to be saved."""
+
+        latest = self._obj
+
+        def note(request: PatchRequest, obj: KubeObject) -> None:
+            nonlocal latest
+            latest = obj
+            if request.subresource == "status" and isinstance(request.changes, dict):
+                # It is there, even if the rest is refused.
+                status = Patch({"status": cause.patch.pop("status", {})})
+                progress, expected = self._account_for(status, digests)
+                self._note_expected(progress, expected)
+
+        self.is_saving = True
+        persistence = self._env.settings.persistence
         try:
-            obj = await patch_object(
-                self._env.api,
+            obj = await save(
+                self._env,
                 self._resource,
                 self._obj,
                 outgoing,
-                finalizer=self._attachments.finalizer,
                 change=change,
-                is_superseded=Superseding(
-                    self._env.settings.persistence, self._handlers.changing, self._body, outgoing
-                ),
+                on_saved=note,
+                is_superseded=Superseding(persistence, self._handlers.changing, Body(self._obj), outgoing),
                 logger=self._logger,
             )
-        except PatchSuperseded as e:
-            self._logger.info(
-                "The object was handled by somebody else meanwhile, e.g. by another operator. What was done here is "
-                "not saved; going on from its fresh state."
-            )
-            return Step(e.obj, changed=True)
+        except PatchSuperseded:
+            raise
         except Exception as e:
             unsaved = Unsaved(
-                reason=cause.reason,
-                states={} if progress is None else progress.unsaved,
-                patch=cause.patch,
-                essence=self._get_handled_essence(cause),
-                refused=isinstance(e, APIClientError),
+                cause.reason,
+                self._progress.unsaved,
+                cause.patch,
+                is_reported=self._is_reported,
+                is_refused=isinstance(e, APIClientError),
             )
-            raise HandlingFailure(unsaved) from e
-        if obj is None:
-            self._logger.debug("Patching was skipped: the object does not exist anymore.")
-            return Step(None, resumed=True)
+            raise SavingFailure(unsaved, latest) from e
+        finally:
+            self.is_saving = False
         if change is FinalizerChange.REMOVE:
             self._attachments.note_removal()
-        if "status" in outgoing:
-            self._check_status(obj, outgoing)
-        if known is not None and known.digest is not None and not self._has_only_our_traces(obj, cause, outgoing):
-            known = known._replace(digest=None)
+        if obj is None:
+            return Step(None, resumed=True)
         is_changed = obj.head.resourceVersion != self._obj.head.resourceVersion
-        return Step(obj, changed=is_changed, delay=delay, resumed=resumed, progress=known)
-
-    def _check_status(self, obj: KubeObject, outgoing: Patch) -> None:
-        """Warn (once) about the fields of the status that the API has silently dropped, e.g. the results."""
-        status = outgoing.get("status") or {}
-        for key, value in status.items():
-            is_lost = value not in (None, {}) and resolve(obj, ("status", key)) is None
-            if is_lost and self._env.warnings.is_new((self._resource, key)):
-                self._logger.warning(
-                    "The field %r is dropped by the API, as the schema of %r does not know it. Permit it in the schema "
-                    "(e.g. 'x-kubernetes-preserve-unknown-fields: true' in the status), or do not return results.",
-                    f"status.{key}",
-                    self._resource,
-                )
-
-
-def _is_outdated(unsaved: Unsaved, detection: Detection) -> bool:
-    """
-    Tell if what was not saved does not matter anymore: e.g. because a deletion has come after a creation.
-
-    If it was refused, there is no sense in insisting once the object is different: it is handled anew as it is now.
-    """
-    return unsaved.reason is not detection.reason or (unsaved.refused and unsaved.essence != detection.new)
+        return Step(obj, changed=is_changed, delay=delay, resumed=resumed, error=error)

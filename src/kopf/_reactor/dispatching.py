@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from kopf._client.errors import APIError, APIForbiddenError, APINetworkError
 from kopf._client.patching import PatchConflict
@@ -21,10 +21,11 @@ from kopf._handlers.handlers import DaemonHandler, SpawningHandler, TimerHandler
 from kopf._handlers.registry import HandlersOfResource
 from kopf._reactor.accompanying import accompany
 from kopf._reactor.background import Background, BackgroundRun, Companion
-from kopf._reactor.changing import HandlingCycle, HandlingFailure, Step
+from kopf._reactor.changing import HandlingCycle
 from kopf._reactor.daemons import DaemonRun
 from kopf._reactor.environment import Environment
 from kopf._reactor.mailbox import Mailbox
+from kopf._reactor.saving import SavingFailure, Step
 from kopf._reactor.selection import could_match
 from kopf._reactor.shadows import Shadows
 from kopf._reactor.stopping import DaemonStoppingReason
@@ -53,6 +54,9 @@ be replaced by newer ones; but they must not fill the memory either, e.g. when a
 _DAEMONS_EXIT_TIMEOUT = 5.0
 """How long the daemons may take to exit when the operator does, in seconds, until they are cancelled."""
 
+_SAVING_EXIT_TIMEOUT = 5.0
+"""How long it may take to save what the handlers have done when the operator exits, in seconds."""
+
 _API_ERRORS = (APIError, APINetworkError, PatchConflict)
 """They say it all; any other errors are of the users' code, or ours, and are shown with their tracebacks."""
 
@@ -77,7 +81,7 @@ class Dispatcher:
         self._mailboxes: dict[str, Mailbox] = {}
         self._news: deque[Mailbox] = deque()
         self._backlog: deque[Mailbox] = deque()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], Mailbox] = {}
         self._occupied = 0
         self._waiting_events = 0
         self._room = asyncio.Event()
@@ -85,7 +89,7 @@ class Dispatcher:
         self._is_paused = False
         self._is_waiting_for_gate = False
         self._shadows = Shadows()
-        self._unreadable = UnreadableObjects(env, resource, handlers)
+        self._unreadable = UnreadableObjects(env, resource)
         self._background = (
             Background(env, resource, _make_run, on_exit=self._revisit) if handlers.spawning else None
         )
@@ -121,9 +125,13 @@ class Dispatcher:
             event = WatchEvent("DELETED", event.object.make_stub())
         obj = event.object
         meta = obj.head
-        if self._background is not None and not obj.pruned:
-            self._background.forget(meta.uid) if event.type == "DELETED" else self._background.refresh(obj)
         mailbox = self._mailboxes.get(meta.uid)
+        is_news = mailbox is None or event.type == "DELETED" or mailbox.writes.is_news(meta.resourceVersion)
+        if self._background is not None:
+            if event.type == "DELETED":
+                self._background.forget(meta.uid)
+            elif is_news and not obj.pruned:
+                self._background.refresh(obj)
         if mailbox is None:
             if event.type == "DELETED" and not could_match(self._handlers.watching, meta):
                 self._forget(obj)
@@ -140,10 +148,10 @@ class Dispatcher:
             mailbox.known = obj
             mailbox.stop_timer()
             mailbox.stop_suspecting()
-        elif self._is_stateful:
+        elif self._is_stateful or self._finalizer in (meta.finalizers or ()):
             if event.type is None:
                 mailbox.initial = True
-            if mailbox.writes.is_news(meta.resourceVersion):
+            if is_news:
                 self._deliver(mailbox, obj)
             elif mailbox.writes.expecting:
                 self._suspect(mailbox, obj)
@@ -157,19 +165,22 @@ class Dispatcher:
             could_match(self._handlers.watching, meta)
             or could_match(self._handlers.changing, meta)
             or could_match(self._handlers.spawning, meta)
-            or (self._handlers.uses_finalizers and self._finalizer in (meta.finalizers or ()))
+            or self._finalizer in (meta.finalizers or ())
             or (self._background is not None and self._background.is_running(meta.uid))
         )
 
     def _deliver(self, mailbox: Mailbox, obj: KubeObject) -> None:
-        """Put the new state in. It interrupts the waiting for retries; after errors, only deletions do."""
+        """
+        Put the new state in. It interrupts the waiting for retries.
+
+        After errors, only deletions do, and the edits that can be the cure: otherwise, those who change the object all
+        the time (its status, usually) would make us repeat what has failed all the time.
+        """
         mailbox.state = obj
         mailbox.progress = None
         mailbox.stop_suspecting()
         mailbox.conflicts = 0
-        is_deletion = obj.head.deletionTimestamp is not None
-        was_deletion = mailbox.known is not None and mailbox.known.head.deletionTimestamp is not None
-        if not mailbox.errors or (is_deletion and not was_deletion):
+        if not mailbox.errors or mailbox.known is None or _is_overtaking(obj, mailbox.known):
             mailbox.stop_timer()
 
     def _suspect(self, mailbox: Mailbox, obj: KubeObject) -> None:
@@ -214,7 +225,7 @@ class Dispatcher:
             mailbox = (self._news or self._backlog).popleft()
             self._occupied += 1
             task = asyncio.create_task(self._work(mailbox), name=f"worker of {self._resource!r}")
-            self._tasks.add(task)
+            self._tasks[task] = mailbox
             task.add_done_callback(self._bury)
 
     def _pass_the_gate(self) -> None:
@@ -222,7 +233,7 @@ class Dispatcher:
         self._start_workers()
 
     def _bury(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (exc := task.exception()) is not None:
             logger.critical("The %s has failed; this is a bug of the framework.", task.get_name(), exc_info=exc)
 
@@ -323,16 +334,21 @@ class Dispatcher:
             initial=mailbox.initial,
             unsaved=unsaved,
             known=progress,
+            errors=mailbox.errors,
             background=self._background,
             baseline=mailbox.baseline,
             shadows=self._shadows,
             user_code=self._in_user_code,
         )
+        mailbox.cycle = cycle
         try:
             step = await cycle.run()
-        except HandlingFailure as e:
+        except SavingFailure as e:
             mailbox.unsaved = e.unsaved
-            self._postpone(mailbox, obj, e.__cause__ or e)
+            mailbox.baseline = cycle.baseline
+            if e.obj is not obj:
+                self._follow_own_write(mailbox, obj, e.obj)
+            self._postpone(mailbox, e.obj, e.__cause__ or e)
         except NestingError:
             await self._set_aside(mailbox, obj)
         except Exception as e:
@@ -340,11 +356,19 @@ class Dispatcher:
         else:
             mailbox.baseline = None if step.resumed else cycle.baseline
             self._continue(mailbox, obj, step)
+        finally:
+            mailbox.cycle = None
 
     async def _accompany(self, mailbox: Mailbox, obj: KubeObject, background: Background) -> None:
         try:
             step = await accompany(
-                self._env, self._resource, self._handlers, obj, background=background, shadows=self._shadows
+                self._env,
+                self._resource,
+                self._handlers,
+                obj,
+                background=background,
+                shadows=self._shadows,
+                errors=mailbox.errors,
             )
         except NestingError:
             await self._set_aside(mailbox, obj)
@@ -363,28 +387,38 @@ class Dispatcher:
 
     def _continue(self, mailbox: Mailbox, obj: KubeObject, step: Step) -> None:
         """Decide what is next for the object after a successful cycle."""
-        mailbox.errors = mailbox.conflicts = 0
-        mailbox.last_error = None
-        if step.resumed:
+        if step.error is None:
+            mailbox.errors = mailbox.conflicts = 0
+            mailbox.last_error = None
+        if step.resumed and step.error is None:
             mailbox.initial = False
         if step.obj is None:
-            return  # the stream will tell that it is gone
+            mailbox.state = None  # whatever it is, it is older; the stream will tell that the object is gone
+            return
         if step.changed:
-            self._follow_own_write(mailbox, obj, step.obj, step)
-        elif step.delay is not None and mailbox.state is None:
+            self._follow_own_write(mailbox, obj, step.obj)
+        if mailbox.state is not None:
+            return  # there is something even newer
+        mailbox.progress = step.progress
+        if step.error is not None:
+            self._postpone(mailbox, step.obj, step.error)
+        elif (step.changed and not step.settled) or mailbox.revisited:
+            mailbox.state = step.obj
+        elif step.delay is not None:
             self._schedule(mailbox, step.obj, step.delay)
 
-    def _follow_own_write(self, mailbox: Mailbox, before: KubeObject, after: KubeObject, step: Step) -> None:
+    def _follow_own_write(self, mailbox: Mailbox, before: KubeObject, after: KubeObject) -> None:
+        """We have changed the object: everything that was there before is old now."""
         version = after.head.resourceVersion
         if self._background is not None:
             self._background.refresh(after)
         mailbox.writes.finish(version, previous=before.head.resourceVersion)
-        if mailbox.state is not None and not mailbox.writes.is_superseded(mailbox.state.head.resourceVersion, version):
-            return  # there is something even newer
-        if mailbox.state is not None and mailbox.writes.expecting:
-            self._suspect(mailbox, mailbox.state)  # with incomparable versions, it only seems to be older
-        mailbox.state = None if step.settled and not mailbox.revisited else after
-        mailbox.progress = step.progress
+        if mailbox.state is None:
+            return
+        if mailbox.writes.is_superseded(mailbox.state.head.resourceVersion, version):
+            if mailbox.writes.expecting:
+                self._suspect(mailbox, mailbox.state)  # with incomparable versions, it only seems to be older
+            mailbox.state = None
 
     def _schedule(self, mailbox: Mailbox, obj: KubeObject, delay: float) -> None:
         mailbox.known = obj
@@ -406,7 +440,8 @@ class Dispatcher:
             mailbox = Mailbox(obj.head.uid, comparable_versions=self._env.comparable_versions)
             self._mailboxes[obj.head.uid] = mailbox
         mailbox.revisited = True
-        if mailbox.state is None and not mailbox.gone:
+        if mailbox.state is None and not mailbox.active and not mailbox.gone:
+            # Otherwise, the state is known when the current handling is over.
             mailbox.state = self._unreadable.get_latest(obj)
         self._enqueue(mailbox, self._news)
         self._start_workers()
@@ -423,11 +458,8 @@ class Dispatcher:
         mailbox.errors += 1
         delay = self._get_error_delay(mailbox.errors)
         self._report(mailbox, obj, object_logger, error, delay)
-        if mailbox.state is None or not self._is_overtaking(mailbox.state, obj):
+        if mailbox.state is None or not _is_overtaking(mailbox.state, obj):
             self._schedule(mailbox, obj, delay)
-
-    def _is_overtaking(self, state: KubeObject, obj: KubeObject) -> bool:
-        return state.head.deletionTimestamp is not None and obj.head.deletionTimestamp is None
 
     def _get_error_delay(self, errors: int) -> float:
         delays = iter_delays(self._env.settings.queueing.error_delays)
@@ -497,9 +529,26 @@ class Dispatcher:
         self._backlog.clear()
         if self._background is not None:
             await self._background.stop(DaemonStoppingReason.OPERATOR_EXITING, _DAEMONS_EXIT_TIMEOUT)
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=self._env.settings.queueing.exit_timeout)
+        timeout = self._env.settings.queueing.exit_timeout
+        await _wait(self._tasks, timeout)
+        for task, mailbox in self._tasks.items():
+            if not mailbox.is_saving:
+                task.cancel()
+        await _wait(self._tasks, timeout)
+        # What the handlers have done, must not be lost: otherwise, they will be called again.
+        savers = [task for task, mailbox in self._tasks.items() if mailbox.is_saving]
+        await _wait(savers, max(0.0, _SAVING_EXIT_TIMEOUT - timeout))
         for task in self._tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=self._env.settings.queueing.exit_timeout)
+        await _wait(self._tasks, timeout)
+
+
+async def _wait(tasks: Collection[asyncio.Task[None]], timeout: float) -> None:
+    if tasks:
+        await asyncio.wait([*tasks], timeout=timeout)
+
+
+def _is_overtaking(state: KubeObject, obj: KubeObject) -> bool:
+    """Tell if the state is worth trying again what has failed for the object: a deletion, or a different spec."""
+    is_deletion = state.head.deletionTimestamp is not None and obj.head.deletionTimestamp is None
+    return is_deletion or state.head.generation != obj.head.generation

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from kopf._client.watch_machine import LISTED, WatchEvent
 from kopf._handlers.causes import ResourceCause
 from kopf._handlers.errors import ErrorsMode
-from kopf._handlers.filters import matches_field, matches_object
+from kopf._handlers.filters import matches
 from kopf._handlers.handlers import IndexingHandler
 from kopf._handlers.invocation import call_in_place, wait
 from kopf._handlers.outcomes import Attempt, Outcome, execute_once
@@ -242,7 +242,7 @@ class Indexers:
         owner: ObjectKey,
         obj: KubeObject,
     ) -> None:
-        body = Body(obj)
+        body = Body(obj.for_users())
         cause = ResourceCause(
             logger=LocalObjectLogger(body=body, settings=env.settings),
             memo=env.memos.borrow(obj.head.uid),
@@ -271,7 +271,7 @@ class Indexers:
 
 
 def _matches(handler: IndexingHandler, cause: ResourceCause) -> bool:
-    return matches_object(handler, cause) and matches_field(handler, cause)
+    return matches(handler, cause)
 
 
 async def _call(handler: IndexingHandler, cause: ResourceCause, attempt: Attempt, default_backoff: float) -> Outcome:

@@ -6,7 +6,8 @@ import asyncio
 from collections import deque
 
 from kopf._client.watch_machine import WatchEvent
-from kopf._reactor.changing import Known, Unsaved
+from kopf._reactor.changing import HandlingCycle
+from kopf._reactor.saving import Known, Unsaved
 from kopf._reactor.versions import OwnWrites
 from kopf._values.bodies import BodyEssence
 from kopf._values.objects import KubeObject
@@ -23,6 +24,7 @@ class Mailbox:
         "active",
         "baseline",
         "conflicts",
+        "cycle",
         "errors",
         "gone",
         "initial",
@@ -59,6 +61,8 @@ class Mailbox:
         """Whether the object existed before the operator started, and is not resumed yet."""
         self.active = False
         """Whether it is being handled, or waits in the queue for that."""
+        self.cycle: HandlingCycle | None = None
+        """The current handling of the object."""
         self.timer: asyncio.TimerHandle | None = None
         self.writes = OwnWrites(comparable=comparable_versions)
         self.unsaved: Unsaved | None = None
@@ -84,6 +88,11 @@ class Mailbox:
             or self.unsaved is not None
             or self.initial
         )
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether what the handlers have done is being written to the object right now."""
+        return self.cycle is not None and self.cycle.is_saving
 
     def stop_suspecting(self) -> None:
         """Forget the suspect: it is either known to be old, or replaced by something newer."""

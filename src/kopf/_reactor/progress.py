@@ -6,15 +6,17 @@ It is restored from the object at the beginning of each cycle, and goes back to 
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import datetime
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from kopf._handlers.errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.outcomes import Attempt, Outcome
+from kopf._reactor.digests import Digests
 from kopf._settings.progress import ProgressRecord, ProgressStorage
 from kopf._values.bodies import Body
 from kopf._values.ids import HandlerId
@@ -32,12 +34,14 @@ class HandlerState:
     """When to try again; ``None`` is for at once."""
     purpose: str | None = None
     retries: int = 0
-    """How many attempts were made."""
+    """How many times the handler was called."""
+    reentries: int = 0
+    """How many of those calls were only to go on with its sub-handlers; they do not count for the limits."""
     success: bool = False
     failure: bool = False
     message: str | None = None
     digest: str | None = None
-    """Which state of the object the last attempt was for; see :meth:`is_overtaken`."""
+    """Which state of the object the handler has seen, with the own changes of this cycle; see :meth:`is_overtaken`."""
     subrefs: tuple[HandlerId, ...] = ()
     """The sub-handlers (on all levels) that were ever seen under this handler."""
 
@@ -60,18 +64,22 @@ class HandlerState:
 
     def get_attempt(self, now: datetime.datetime) -> Attempt:
         """Describe the attempt that is about to be made."""
-        return Attempt(retry=self.retries, started=self.started, runtime=now - self.started)
+        return Attempt(
+            retry=self.retries, started=self.started, runtime=now - self.started, reentries=self.reentries
+        )
 
     def with_outcome(self, outcome: Outcome, now: datetime.datetime, subrefs: Iterable[HandlerId]) -> HandlerState:
         """Note how the attempt has ended."""
         failed = outcome.final and outcome.exception is not None
+        is_reentry = isinstance(outcome.exception, HandlerChildrenRetry)
         delay = None if outcome.final else outcome.delay
         return HandlerState(
             started=self.started,
             stopped=now if outcome.final else None,
             delayed=now + datetime.timedelta(seconds=delay) if delay else None,
             purpose=self.purpose,
-            retries=self.retries + (0 if isinstance(outcome.exception, HandlerChildrenRetry) else 1),
+            retries=self.retries + 1,
+            reentries=self.reentries + is_reentry,
             success=outcome.final and not failed,
             failure=failed,
             message=None if outcome.exception is None else str(outcome.exception) or type(outcome.exception).__name__,
@@ -92,6 +100,7 @@ class HandlerState:
             message=self.message,
             subrefs=list(self.subrefs) or None,
             digest=self.digest,
+            reentries=self.reentries or None,
         )
 
     @classmethod
@@ -108,6 +117,7 @@ class HandlerState:
             message=_parse_text(record.get("message")),
             subrefs=_parse_ids(record.get("subrefs")),
             digest=_parse_text(record.get("digest")),
+            reentries=min(_parse_number(record.get("reentries")), _parse_number(record.get("retries"))),
         )
 
 
@@ -126,26 +136,28 @@ class Progress(Mapping[HandlerId, HandlerState]):
         *,
         storage: ProgressStorage,
         body: Body,
-        reason: Reason,
         now: datetime.datetime,
         known: Mapping[HandlerId, HandlerState],
         unsaved: Mapping[HandlerId, HandlerState],
-        get_digest: Callable[[ChangingHandler], str | None],
     ) -> None:
-        """``known`` are the states that are on the object for sure, so they need not be restored from it."""
+        """
+        ``known`` are the states that are on the object for sure, so they need not be restored from it. ``unsaved`` are
+        those that could not be written to it; they are newer than what is there.
+        """
         self._storage = storage
         self._body = body
-        self._reason = reason
         self._now = now
-        self._states: dict[HandlerId, HandlerState] = {**known, **unsaved}
+        self._reason = Reason.NOOP
+        self._remembered = {**known, **unsaved}
+        self._states: dict[HandlerId, HandlerState] = {}
+        self._handlers: dict[HandlerId, ChangingHandler] = {}
         self._changed: set[HandlerId] = set(unsaved)
-        self._get_digest = get_digest
-        self._attempted: dict[HandlerId, ChangingHandler] = {}
 
     @property
     def unsaved(self) -> Mapping[HandlerId, HandlerState]:
         """The states that were changed but are not known to be on the object yet."""
-        return {key: self._states[key] for key in self._changed}
+        states = {**self._remembered, **self._states}
+        return {key: states[key] for key in sorted(self._changed)}
 
     def __getitem__(self, key: HandlerId) -> HandlerState:
         return self._states[key]
@@ -156,34 +168,73 @@ class Progress(Mapping[HandlerId, HandlerState]):
     def __len__(self) -> int:
         return len(self._states)
 
-    def involve(self, handlers: Iterable[ChangingHandler]) -> None:
+    def recall(self, key: HandlerId) -> HandlerState | None:
+        """What is known about the handler, whatever it was called for; ``None`` if it was not called."""
+        if (state := self._states.get(key) or self._remembered.get(key)) is not None:
+            return state
+        record = self._storage.fetch(key=key, body=self._body)
+        return None if record is None else HandlerState.from_record(record, now=self._now)
+
+    def copy(self) -> Progress:
+        """Get another one to be changed separately."""
+        result = copy.copy(self)
+        result._states = dict(self._states)
+        result._changed = set(self._changed)
+        return result
+
+    def begin(self, reason: Reason) -> None:
+        """From now on, it is known what the handlers are called for."""
+        self._reason = reason
+
+    def involve(self, handlers: Iterable[ChangingHandler], digests: Digests) -> None:
         """Restore the states of these handlers, or begin anew for those that were not tried for this reason yet."""
         for handler in handlers:
-            state = self._states.get(handler.id) or self._restore(handler)
-            if state is None or state.is_overtaken(self._get_digest(handler)):
+            state = self._restore(handler)
+            if state is None or state.is_overtaken(digests.get(handler)):
                 state = HandlerState(started=self._now, purpose=self._reason.value)
             self._states[handler.id] = state
+            self._handlers[handler.id] = handler
 
     def _restore(self, handler: ChangingHandler) -> HandlerState | None:
-        record = self._storage.fetch(key=handler.id, body=self._body)
-        if record is None:
-            return None
-        state = HandlerState.from_record(record, now=self._now)
+        state = self.recall(handler.id)
         # What was done for another reason does not count: e.g. a function that is for both updates and deletions.
         # Except for resuming, which is mixed into the handling for any other reason, and happens once.
-        if state.purpose == self._reason.value:
+        if state is None or state.purpose == self._reason.value:
             return state
         if state.purpose is None or handler.initial:
             return dataclasses.replace(state, purpose=self._reason.value)
         return None
 
     def note(
-        self, handler: ChangingHandler, outcome: Outcome, now: datetime.datetime, subrefs: Iterable[HandlerId]
+        self,
+        handler: ChangingHandler,
+        outcome: Outcome,
+        now: datetime.datetime,
+        subrefs: Iterable[HandlerId],
+        digest: str | None,
     ) -> None:
-        """Note how an attempt of the handler has ended."""
-        self._states[handler.id] = self._states[handler.id].with_outcome(outcome, now, subrefs)
+        """Note how an attempt of the handler has ended, and which state of the object it has seen."""
+        state = self._states[handler.id].with_outcome(outcome, now, subrefs)
+        self._states[handler.id] = dataclasses.replace(state, digest=digest)
         self._changed.add(handler.id)
-        self._attempted[handler.id] = handler
+
+    def account_for(self, before: Digests, after: Digests) -> None:
+        """
+        Let the handlers be aware of the changes that are made by the handlers of the same cycle.
+
+        Whoever has seen the object as it was before, needs not to see it again. Whoever has not, is still overtaken.
+        """
+        for handler in self._handlers.values():
+            self._replace_digest(handler.id, before.get_seen(handler), after.get_seen(handler))
+        if self._reason is Reason.CREATE:
+            for key in [key for state in self._states.values() for key in state.subrefs if key not in self._handlers]:
+                self._replace_digest(key, before.get_whole(), after.get_whole())
+
+    def _replace_digest(self, key: HandlerId, before: str | None, after: str | None) -> None:
+        state = self.recall(key)
+        if state is not None and state.digest is not None and state.digest == before != after:
+            self._states[key] = dataclasses.replace(state, digest=after)
+            self._changed.add(key)
 
     def get_pending(self, handlers: Iterable[ChangingHandler], now: datetime.datetime) -> list[ChangingHandler]:
         """Those of the handlers that can be executed right now."""
@@ -205,14 +256,10 @@ class Progress(Mapping[HandlerId, HandlerState]):
             succeeded=sum(state.success for state in states), failed=sum(state.failure for state in states)
         )
 
-    def store(self, patch: Patch, get_digest: Callable[[ChangingHandler], str | None]) -> None:
-        """Put the changed states to the patch; the digests are of the object as it will be after the patch."""
-        for key, handler in self._attempted.items():
-            state = self._states[key]
-            if self._reason is not Reason.CREATE or state.finished:  # otherwise, it will see the object as it becomes
-                self._states[key] = dataclasses.replace(state, digest=get_digest(handler))
-        for key in sorted(self._changed):
-            self._storage.store(key=key, record=self._states[key].as_record(), body=self._body, patch=patch)
+    def store(self, patch: Patch) -> None:
+        """Put the changed states to the patch."""
+        for key, state in self.unsaved.items():
+            self._storage.store(key=key, record=state.as_record(), body=self._body, patch=patch)
         self._storage.flush()
 
     def drop_outdated(self, handlers: Iterable[ChangingHandler], patch: Patch) -> None:
@@ -229,8 +276,9 @@ class Progress(Mapping[HandlerId, HandlerState]):
 
     def purge(self, handlers: Iterable[ChangingHandler], patch: Patch) -> None:
         """Remove everything that is stored for these handlers, the sub-handlers of theirs, and all others involved."""
-        keys = set(self._states)
-        keys.update(itertools.chain.from_iterable(state.subrefs for state in self._states.values()))
+        states = {**self._remembered, **self._states}
+        keys = set(states)
+        keys.update(itertools.chain.from_iterable(state.subrefs for state in states.values()))
         for handler in handlers:
             if handler.id not in keys and (record := self._storage.fetch(key=handler.id, body=self._body)) is not None:
                 keys.update([handler.id, *_parse_ids(record.get("subrefs"))])
@@ -241,11 +289,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
 
 
 def find_overtaken(
-    handlers: Iterable[ChangingHandler],
-    *,
-    storage: ProgressStorage,
-    body: Body,
-    get_digest: Callable[[ChangingHandler], str | None],
+    handlers: Iterable[ChangingHandler], progress: Progress, digests: Digests
 ) -> Iterator[ChangingHandler]:
     """
     Those of the handlers which were called for a change that is not there anymore, or is not the same anymore.
@@ -253,28 +297,27 @@ def find_overtaken(
     E.g., a field was changed and then changed back before all handlers were done: there is no difference to the last
     handled state, but those which have already seen the change are to see that it is undone.
     """
+    if digests.reason not in (Reason.UPDATE, Reason.NOOP):
+        return
     for handler in handlers:
-        record = storage.fetch(key=handler.id, body=body)
+        state = progress.recall(handler.id)
         if (
-            record is not None
-            and record.get("purpose") == Reason.UPDATE
-            and (digest := _parse_text(record.get("digest"))) is not None
-            and digest != get_digest(handler)
+            state is not None
+            and state.purpose == Reason.UPDATE
+            and state.digest is not None
+            and state.digest != digests.get(handler)
         ):
             yield handler
 
 
-def find_seen(handlers: Iterable[ChangingHandler], *, storage: ProgressStorage, body: Body) -> Iterator[str]:
+def find_seen(handlers: Iterable[ChangingHandler], progress: Progress) -> Iterator[str]:
     """For which states (by their digests) the handlers and their sub-handlers were done in the current creation."""
     for handler in handlers:
-        record = storage.fetch(key=handler.id, body=body)
-        subrefs = () if record is None else _parse_ids(record.get("subrefs"))
-        for item in (record, *(storage.fetch(key=key, body=body) for key in subrefs)):
-            is_relevant = item is not None and item.get("purpose") == Reason.CREATE
-            if item is not None and is_relevant and (item.get("success") or item.get("failure")):
-                digest = _parse_text(item.get("digest"))
-                if digest is not None:
-                    yield digest
+        state = progress.recall(handler.id)
+        subrefs = () if state is None else state.subrefs
+        for item in (state, *(progress.recall(key) for key in subrefs)):
+            if item is not None and item.purpose == Reason.CREATE and item.finished and item.digest is not None:
+                yield item.digest
 
 
 def _format_time(time: datetime.datetime | None) -> str | None:

@@ -16,9 +16,10 @@ class Shadows:
         self._digests: dict[str, str] = {}
         self._losses: dict[str, int] = {}
         self._removals: dict[str, int] = {}
+        self._released: set[str] = set()
 
     def __len__(self) -> int:
-        return len({*self._digests, *self._losses, *self._removals})
+        return len({*self._digests, *self._losses, *self._removals, *self._released})
 
     def remember(self, uid: str, digest: str) -> None:
         """The object was handled in this state."""
@@ -45,8 +46,17 @@ class Shadows:
         """The finalizer is needed: it is ours again."""
         self._removals.pop(uid, None)
 
+    def note_release(self, uid: str) -> None:
+        """The object is being deleted, and our finalizer was removed: from now on, it is none of our business."""
+        self._released.add(uid)
+
+    def is_released(self, uid: str) -> bool:
+        """Tell if all was done for the object that is being deleted, whatever the older states of it look like."""
+        return uid in self._released
+
     def forget(self, uid: str) -> None:
         """The object exists no more."""
         self._digests.pop(uid, None)
         self._losses.pop(uid, None)
         self._removals.pop(uid, None)
+        self._released.discard(uid)

@@ -59,7 +59,11 @@ class DaemonStopper:
 
     @property
     def sync_event(self) -> threading.Event:
-        """The event for those who wait in threads."""
+        """
+        The event for those who wait in threads; it can be made there, too.
+
+        If it is set meanwhile by the event loop, either that one sees the event, or this one sees the reason.
+        """
         if self._sync_event is None:
             self._sync_event = threading.Event()
             if self.is_set:
@@ -89,13 +93,9 @@ class DaemonStopped:
 class SyncDaemonStopperChecker(DaemonStopped):
     """The ``stopped`` kwarg of daemons which are regular functions."""
 
-    def __init__(self, stopper: DaemonStopper) -> None:
-        super().__init__(stopper)
-        self._event = stopper.sync_event  # made in the event loop, used in a thread
-
     def wait(self, timeout: float | None = None) -> bool:
         """Sleep for some time (seconds), or until the daemon is asked to exit; tell if it is."""
-        return self._event.wait(timeout)
+        return self._stopper.sync_event.wait(timeout)
 
 
 class AsyncDaemonStopperChecker(DaemonStopped):

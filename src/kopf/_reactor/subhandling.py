@@ -12,7 +12,7 @@ from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._handlers.registry import OperatorRegistry
 from kopf._handlers.signatures import check_handlers
-from kopf._reactor.selection import select_accompanying, select_called
+from kopf._reactor.selection import Selection
 from kopf._values.ids import HandlerId, get_callable_id
 
 Fns = Iterable[Callable[..., Any]] | Mapping[str, Callable[..., Any]]
@@ -55,7 +55,13 @@ async def execute(
 def _make_handlers(fns: Fns, context: SubhandlingContext) -> Sequence[ChangingHandler]:
     named = fns.items() if isinstance(fns, Mapping) else ((get_callable_id(fn), fn) for fn in fns)
     handlers = [
-        ChangingHandler(id=_make_id(context, name), fn=fn, selector=None, reason=None)
+        ChangingHandler(
+            id=_make_id(context, name),
+            fn=fn,
+            selector=None,
+            reason=None,
+            scope=context.parent.field or context.parent.scope,
+        )
         for name, fn in named
     ]
     check_handlers(handlers, context.cause.indices)
@@ -66,8 +72,12 @@ def _select_handlers(
     registry: OperatorRegistry, cause: ChangingCause, context: SubhandlingContext
 ) -> Sequence[ChangingHandler]:
     plan = registry.plan([cause.resource]).get(cause.resource)
-    accompanying = select_accompanying(plan.changing, cause) if plan is not None else []
-    called = select_called(accompanying, cause)
+    if plan is None:
+        return []
+    selection = Selection(cause)
+    called = selection.select_called(selection.select_accompanying(plan.changing))
+    for error in selection.failures.values():
+        raise error
     return [dataclasses.replace(handler, id=_make_id(context, handler.id)) for handler in called]
 
 

@@ -7,11 +7,10 @@ They are not handled until they change, and it is said once for each of them. Th
 from __future__ import annotations
 
 from kopf._client.patching import patch_object
-from kopf._handlers.registry import HandlersOfResource
 from kopf._reactor.attachments import Attachments
 from kopf._reactor.background import Background
-from kopf._reactor.changing import Step
 from kopf._reactor.environment import Environment
+from kopf._reactor.saving import Step
 from kopf._reactor.shadows import Shadows
 from kopf._reactor.stopping import DaemonStoppingReason
 from kopf._settings.logs import ObjectLogger
@@ -23,10 +22,9 @@ from kopf._values.resources import Resource
 class UnreadableObjects:
     """The unreadable objects of one resource."""
 
-    def __init__(self, env: Environment, resource: Resource, handlers: HandlersOfResource) -> None:
+    def __init__(self, env: Environment, resource: Resource) -> None:
         self._env = env
         self._resource = resource
-        self._handlers = handlers
         self._stubs: dict[str, KubeObject] = {}
 
     def get_latest(self, obj: KubeObject) -> KubeObject:
@@ -51,14 +49,15 @@ class UnreadableObjects:
         self.report(obj)
         logger = ObjectLogger(body=obj, settings=self._env.settings)
         finalizer = self._env.settings.persistence.finalizer
-        attachments = Attachments(obj, self._handlers, background, shadows, finalizer=finalizer, logger=logger)
+        attachments = Attachments(obj, background, shadows, finalizer=finalizer, logger=logger)
         if background is not None and attachments.is_deleted:
             background.stop_all_of(obj.head.uid, DaemonStoppingReason.RESOURCE_DELETED)
-        if not attachments.is_deleted or not attachments.is_removable:
+        if not attachments.is_deleted or not attachments.is_blocked or attachments.has_company:
             return Step(obj)
         logger.warning("The object is nested too deeply to be decoded. It is deleted with no handlers called for that.")
         change = FinalizerChange.REMOVE
         patched = await patch_object(
             self._env.api, self._resource, obj, Patch(), finalizer=finalizer, change=change, logger=logger
         )
+        attachments.note_removal()
         return Step(patched, changed=patched is not None, settled=True)

@@ -31,8 +31,10 @@ class OwnWrites:
 
     def finish(self, version: str, *, previous: str) -> None:
         """The write has made this version out of the previous one (the same one if nothing has changed)."""
+        if version == previous:
+            return  # but an earlier write could have not come back yet
         is_seen = not is_newer(version, self._last_seen) if self._comparable else version in self._seen
-        self._expected = None if is_seen or version == previous else version
+        self._expected = None if is_seen else version
 
     def is_news(self, version: str) -> bool:
         """Take a version from the stream; tell if it is newer than all that we know."""

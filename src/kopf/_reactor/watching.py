@@ -14,7 +14,7 @@ from kopf._client.watch_machine import WatchEvent
 from kopf._handlers.causes import WatchingCause
 from kopf._handlers.context import executing
 from kopf._handlers.errors import ErrorsMode
-from kopf._handlers.filters import matches_field, matches_object
+from kopf._handlers.filters import FilterError, matches
 from kopf._handlers.handlers import WatchingHandler
 from kopf._handlers.invocation import invoke
 from kopf._handlers.outcomes import Attempt, deliver_result, execute_once
@@ -45,7 +45,7 @@ async def handle_raw_event(
 
     If the object has changed since the event, their patches are applied to the latest known state of it.
     """
-    obj = event.object
+    obj = event.object.for_users()
     body = Body(obj)
     patch = Patch(body=body)
     cause = WatchingCause(
@@ -57,11 +57,19 @@ async def handle_raw_event(
         patch=patch,
         event=LazyEvent(event.type, obj),
     )
-    matching = (item for item in handlers.watching if matches_object(item, cause) and matches_field(item, cause))
-    for handler in deduplicate(matching):
+    for handler in deduplicate(handler for handler in handlers.watching if _matches(handler, cause)):
         await _call(env, handler, cause, user_code)
     if patch and event.type != "DELETED":
         await _deliver(env, resource, patch, get_latest, user_code, logger=cause.logger)
+
+
+def _matches(handler: WatchingHandler, cause: WatchingCause) -> bool:
+    """Check the filters. If they fail, this handler misses the event, but the others do not."""
+    try:
+        return matches(handler, cause)
+    except FilterError as e:
+        cause.logger.error("%s. The handler is not called for this event.", e, exc_info=e.__cause__)
+        return False
 
 
 async def _deliver(

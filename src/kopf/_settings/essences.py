@@ -29,12 +29,13 @@ def build_essence(body: Body, extra_fields: Iterable[FieldSpec] | None = None) -
     essence: dict[str, Any] = {key: obj[key] for key in obj if key not in _SYSTEM_STANZAS}
     meta: dict[str, Any] = {}
     if obj.head.labels:
-        meta["labels"] = obj.head.labels
+        meta["labels"] = dict(obj.head.labels)
     if obj.head.annotations and (annotations := drop_managed_annotations(obj.head.annotations)):
         meta["annotations"] = annotations
     if meta:
         essence["metadata"] = meta
-    for path in map(parse_field, extra_fields or ()):
+    # The outer fields first: with only a part of a field included, the rest of it would seem to be there, too.
+    for path in sorted(map(parse_field, extra_fields or ()), key=len):
         value = resolve(body, path)
         if path and value is not None and resolve(essence, path) is None:
             essence = _include(essence, path, value)

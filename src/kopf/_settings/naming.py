@@ -66,7 +66,8 @@ class AnnotationNaming:
 
 
 def _make_safe(key: str) -> str:
-    dotted = key.replace("/", ".")
+    # The brackets come from the names of nested functions: `factory.<locals>.fn`.
+    dotted = key.replace("/", ".").replace("<", "_").replace(">", "_")
     if _SAFE.fullmatch(dotted):
         return dotted
     cleaned = _UNSAFE_CHARS.sub("-", dotted).strip("-_.")

@@ -37,6 +37,8 @@ class ProgressRecord(TypedDict, total=False):
     subrefs: Collection[HandlerId] | None
     digest: str | None
     """Which state of the object (or of the handler's field) the last attempt was for; only for updates & creations."""
+    reentries: int | None
+    """How many of the retries were made only to go on with the sub-handlers; only for those that have them."""
 
 
 class ProgressStorage(abc.ABC):
@@ -149,8 +151,9 @@ class StatusProgressStorage(ProgressStorage):
     """
     Keeps the records in a field of the status, keyed by the ids of the handlers.
 
-    The digests are beside the records: older versions rewrite the records that have anything they do not know, but such
-    a patch changes nothing, and they wait forever for the change to come. Those they leave behind are ignored.
+    The digests and the like are beside the records: older versions rewrite the records that have anything they do not
+    know, but such a patch changes nothing, and they wait forever for the change to come. What they leave behind is
+    ignored.
     """
 
     def __init__(
@@ -189,18 +192,18 @@ class StatusProgressStorage(ProgressStorage):
             return None
         found = resolve(body, (*self.field, _get_digest_key(key)))
         if isinstance(found, Mapping) and found.get("started") == record.get("started"):
-            record = {**record, "digest": found.get("digest")}
+            record = {**record, **{name: found.get(name) for name in _EXTRAS}}
         return cast(ProgressRecord, record)
 
     def store(self, *, key: HandlerId, record: ProgressRecord, body: Body, patch: Patch) -> None:
         # Merge-patches keep what is not mentioned, so the absent values of older attempts are to be mentioned.
         previous = self.fetch(key=key, body=body) or {}
         values = {**dict.fromkeys(previous), **record}
-        digest = values.pop("digest", None)
+        extras = {name: values.pop(name, None) for name in _EXTRAS}
         ensure(patch, (*self.field, key), values)
-        if digest is not None:
+        if any(value is not None for value in extras.values()):
             path = (*self.field, _get_digest_key(key))
-            ensure(patch, path, {"started": record.get("started"), "digest": digest})
+            ensure(patch, path, {"started": record.get("started"), **extras})
         else:
             self._remove((*self.field, _get_digest_key(key)), body=body, patch=patch)
 
@@ -224,6 +227,10 @@ class StatusProgressStorage(ProgressStorage):
 
     def clear(self, *, essence: BodyEssence) -> BodyEssence:
         return drop_field(drop_field(essence, self.field), self.touch_field)
+
+
+_EXTRAS = ("digest", "reentries")
+"""What older versions do not have in their records."""
 
 
 def _get_digest_key(key: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 _encoder = msgspec.json.Encoder()
+_sorting_encoder = msgspec.json.Encoder(order="deterministic")
 _decoder = msgspec.json.Decoder()
 
 
@@ -21,6 +22,14 @@ def encode(value: Any) -> bytes:
     """Serialise any JSON-compatible value to compact UTF-8 bytes. Raises :class:`NestingError` if it is too deep."""
     try:
         return _encoder.encode(value)
+    except RecursionError as e:
+        raise NestingError from e
+
+
+def encode_sorted(value: Any) -> bytes:
+    """The same, with the keys sorted: equal values give equal bytes."""
+    try:
+        return _sorting_encoder.encode(value)
     except RecursionError as e:
         raise NestingError from e
 

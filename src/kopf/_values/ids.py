@@ -11,9 +11,11 @@ HandlerId = NewType("HandlerId", str)
 
 def get_callable_id(fn: Callable[..., Any]) -> str:
     """
-    Derive a readable id from anything callable: functions, partials, wrappers, lambdas, callable instances.
+    Derive a readable id from anything callable: functions, methods, partials, wrappers, lambdas, callable instances.
 
-    Lambdas are told apart by the line of code they are in, so that the id stays the same over restarts.
+    It is the qualified name (PEP 3155), e.g. ``create_fn``, ``Database.create``, ``factory.<locals>.fn``: the methods
+    of several classes are told apart even if their names are the same. Lambdas are told apart by the line of code
+    they are in, so that the id stays the same over restarts.
     """
     if (func := getattr(fn, "func", None)) is not None:  # functools.partial
         return get_callable_id(func)
@@ -23,4 +25,17 @@ def get_callable_id(fn: Callable[..., Any]) -> str:
     if name == "<lambda>":
         code = fn.__code__
         return f"lambda:{code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}"
-    return name if name is not None else type(fn).__name__
+    if name is None:
+        return type(fn).__qualname__
+    qualified: str = getattr(fn, "__qualname__", name)
+    return qualified
+
+
+def describe_callable(fn: Callable[..., Any]) -> str:
+    """Name a function of a user for messages, with the place where it is defined if that is known."""
+    target = fn
+    while (inner := getattr(target, "func", None) or getattr(target, "__wrapped__", None)) is not None:
+        target = inner
+    code = getattr(target, "__code__", None) or getattr(type(target).__call__, "__code__", None)
+    name = getattr(target, "__qualname__", None) or type(target).__qualname__
+    return name if code is None else f"{name} ({code.co_filename}:{code.co_firstlineno})"

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from kopf._values import codec, nesting
+from kopf._values.patches import thaw
 
 
 class ObjectMeta(msgspec.Struct):
@@ -112,6 +113,19 @@ class KubeObject(Mapping[str, Any]):
     def raw(self) -> bytes:
         """The serialised object: as it arrived, if it arrived serialised."""
         return codec.encode(dict(self)) if self._raw is None else bytes(self._raw)
+
+    def for_users(self) -> KubeObject:
+        """
+        Give another view of the same content, to be seen by the code of users.
+
+        It decodes the values anew. So, when the users modify them (nested lists & dicts are plain mutable objects), we
+        do not take it for what the server has said.
+        """
+        view = KubeObject(self.head, self.api_version, self.kind, self._raw, pruned=self.pruned)
+        if self._raw is None:
+            view._values = thaw(self._values)
+            view._members = {}
+        return view
 
     def prune(self) -> KubeObject:
         """Make the same object with only the upper levels, which can be decoded, however deep the others are."""

@@ -53,7 +53,7 @@ async def cluster(cluster: LocalCluster) -> LocalCluster:
 
 @pytest.fixture
 async def show_auth(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
-    @kopf.on.validate("kex", registry=registry)
+    @kopf.on.validate("kex", registry=registry, id="show_auth")
     def show_auth(headers: kopf.Headers, sslpeer: kopf.SSLPeer | None, warnings: list[str], **_: Any) -> None:
         calls.append((headers, sslpeer))
         names = {key: value for ((key, value),) in (sslpeer or {}).get("subject", ())}

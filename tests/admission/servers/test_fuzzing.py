@@ -67,11 +67,11 @@ def make_body(rng: random.Random) -> bytes:
 async def test_whatever_comes_is_answered(
         seed: int, operator: Operator, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture,
 ) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry)
+    @kopf.on.validate("kopfexamples", registry=registry, id="validate")
     def validate(body: kopf.Body, warnings: list[str], old: Any, new: Any, diff: Any, userinfo: Any, **_: Any) -> None:
         warnings.append("seen")
 
-    @kopf.on.mutate("kopfexamples", registry=registry)
+    @kopf.on.mutate("kopfexamples", registry=registry, id="mutate_fn")
     def mutate_fn(patch: kopf.Patch, **_: Any) -> None:
         patch.spec["seen"] = True
 

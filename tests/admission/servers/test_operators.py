@@ -36,7 +36,7 @@ def use(operator: Operator, server: Any) -> None:
 
 @pytest.fixture
 async def check(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry)
+    @kopf.on.validate("kopfexamples", registry=registry, id="check")
     def check(name: str, **_: Any) -> None:
         calls.append(name)
         if name.startswith("bad"):
@@ -111,7 +111,7 @@ async def test_rolling_restarts_lose_nothing(
         registry: kopf.OperatorRegistry, operator: Operator, api: API, cluster: LocalCluster,
 ) -> None:
     """Two operators behind one service are replaced by two others, one by one, as in deployments."""
-    @kopf.on.validate("kopfexamples", registry=registry, persistent=True)
+    @kopf.on.validate("kopfexamples", registry=registry, persistent=True, id="check")
     def check(**_: Any) -> None:
         pass
 

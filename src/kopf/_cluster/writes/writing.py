@@ -202,7 +202,8 @@ class Writer:
             self._gate.validate("UPDATE", kind, new, old, subresource=subresource, dry_run=options.dry_run)
         finished = metadata.get("deletionTimestamp") and not metadata.get("finalizers")
         if finished and not _is_held_by_spec(kind, new) and not options.dry_run:
-            return self._remove(kind, new)
+            self._remove(kind, new)
+            return objects.seal(kind, new, record.revision)  # the answer has the old version, as of the real server
         self._settle_managers(kind, old, new, options, subresource)
         return record if new == old else self._put(kind, new, options)
 

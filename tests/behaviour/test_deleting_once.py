@@ -1,0 +1,77 @@
+"""Deletion handlers are called once, whatever else is going on with the object, and however late its events are."""
+from __future__ import annotations
+
+import asyncio
+import collections
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Objects
+from tests.behaviour.running import Journal, Operator
+
+pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
+
+
+@pytest.mark.parametrize("handlers", [1, 2])
+@pytest.mark.parametrize("companion", ["daemon", "quick daemon", "timer", "daemon & timer"])
+@pytest.mark.parametrize("resource", ["kopfexamples", "kopfstatusexamples"])
+async def test_deletion_handlers_beside_daemons_and_timers(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, calls: Journal[Any],
+        companion: str, handlers: int, resource: str,
+) -> None:
+    objects = kex if resource == "kopfexamples" else sub
+
+    for number in range(handlers):
+        @kopf.on.delete(resource, registry=registry, id=f"delete{number}", param=number)
+        async def delete_fn(name: str, param: int, **_: Any) -> str:
+            calls.append((name, param))
+            return "deleted"
+
+    if "daemon" in companion:
+        @kopf.daemon(resource, registry=registry, id="daemon_fn")
+        async def daemon_fn(name: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+            calls.append(f"{name} runs")
+            if not companion.startswith("quick"):
+                await stopped.wait()
+
+    if "timer" in companion:
+        @kopf.timer(resource, registry=registry, interval=0.1, id="timer_fn")
+        async def timer_fn(name: str, **_: Any) -> None:
+            calls.append(f"{name} runs")
+            await asyncio.sleep(0.01)
+
+    names = [f"obj{number}" for number in range(10)]
+    await operator.start(watching=(resource,))
+    for name in names:
+        await objects.create(name)
+    await calls.wait(lambda items: {f"{name} runs" for name in names} <= set(items))
+    for name in names:
+        await objects.delete(name)
+    for name in names:
+        await objects.wait_gone(name)
+    await asyncio.sleep(5)
+    counts = collections.Counter(call for call in calls if isinstance(call, tuple))
+    assert counts == {(name, number): 1 for name in names for number in range(handlers)}
+
+
+async def test_states_from_before_the_release_are_not_handled_again(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.delete("kopfexamples", registry=registry, id="one")
+    @kopf.on.delete("kopfexamples", registry=registry, id="two")
+    async def delete_fn(**_: Any) -> None:
+        calls.append("deleted")
+
+    await operator.start()
+    await kex.create(finalizers=["example.com/other"])
+    await kex.wait_handled()
+    operator.cluster.faults.lag_watches(3)
+    await kex.delete()
+    await kex.merge({"metadata": {"labels": {"l": "1"}}})
+    await calls.wait_length(2)
+    await asyncio.sleep(10)
+    await kex.release()
+    await kex.wait_gone()
+    assert len(calls) == 2

@@ -1,0 +1,152 @@
+"""Callbacks of filters: they see the whole object, and their failures affect only their own handlers."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
+from tests.behaviour.running import Journal, Logs, Operator
+
+pytestmark = pytest.mark.fastforward
+
+
+async def test_callbacks_see_the_whole_change_after_the_field_is_checked(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    def when(old: Any, new: Any, diff: kopf.Diff, **_: Any) -> bool:
+        calls.append(("when", old and old["spec"], new["spec"], [field for _, field, _, _ in diff]))
+        return True
+
+    @kopf.on.field("kopfexamples", registry=registry, id="fn", field="spec.field", when=when)
+    async def fn(old: Any, new: Any, diff: kopf.Diff, **_: Any) -> None:
+        calls.append((old, new, diff))
+
+    await operator.start()
+    await kex.create("other", spec={"unrelated": 1})
+    await kex.create()
+    await kex.wait_handled()
+    assert set(map(str, calls)) == {
+        "('when', None, {'field': 'value'}, [()])", "(None, 'value', (('add', (), None, 'value'),))",
+    }
+
+
+@pytest.mark.parametrize("option", ["when", "labels", "annotations", "value", "old", "new"])
+async def test_a_failing_callback_is_named_and_does_not_affect_other_handlers(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        option: str,
+) -> None:
+    def broken_check(*_: Any, **__: Any) -> bool:
+        return bool(dict[str, bool]()["nosuch"])
+
+    filters: dict[str, Any] = {option: broken_check}
+    if option in ("labels", "annotations"):
+        filters = {option: {"key": broken_check}}
+    elif option != "when":
+        filters["field"] = "spec.field"
+
+    @kopf.on.update("kopfexamples", registry=registry, id="broken", **filters)
+    async def broken(**_: Any) -> None:
+        calls.append("broken")
+
+    @kopf.on.create("kopfexamples", registry=registry, id="create")
+    @kopf.on.update("kopfexamples", registry=registry, id="update")
+    async def fn(reason: str, **_: Any) -> None:
+        calls.append(str(reason))
+
+    logs.expected.append("broken_check")
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    await kex.wait_handled()
+    await kex.merge({"spec": {"field": "other"}})
+    await calls.wait_length(2)
+    await kex.wait_handled(field="other")
+    assert calls == ["create", "update"]
+    errors = logs.find(".*broken_check.*")
+    message = errors[0].getMessage()
+    assert "Handler 'broken" in message
+    assert f"{option}=" in message
+    assert __file__ in message
+    assert "KeyError: 'nosuch'" in message
+
+
+async def test_a_passing_failure_of_a_callback_skips_nothing(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    attempts: list[int] = []
+
+    def flaky(**_: Any) -> bool:
+        attempts.append(1)
+        if len(attempts) < 5:
+            raise ConnectionError("the registry is down")
+        return True
+
+    @kopf.on.create("kopfexamples", registry=registry, id="flaky", when=flaky)
+    async def fn(**_: Any) -> None:
+        calls.append("flaky")
+
+    @kopf.on.create("kopfexamples", registry=registry, id="other")
+    async def other(**_: Any) -> None:
+        calls.append("other")
+
+    logs.expected.append("the registry is down")
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == ["other", "flaky"]
+
+
+async def test_nothing_is_deleted_while_the_filter_of_its_deletion_handler_fails(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    is_broken = True
+
+    def check(**_: Any) -> bool:
+        if is_broken:
+            raise ConnectionError("the registry is down")
+        return True
+
+    @kopf.on.delete("kopfexamples", registry=registry, when=check)
+    async def fn(**_: Any) -> None:
+        calls.append("deleted")
+
+    logs.expected.append("the registry is down")
+    await kex.create(finalizers=[FINALIZER])
+    await kex.delete()
+    await operator.start()
+    await logs.wait(".*(left alone|the registry is down).*", times=20)
+    assert get_finalizers(await kex.get()) == [FINALIZER]
+    is_broken = False
+    await kex.wait_gone()
+    assert calls == ["deleted"]
+
+
+async def test_raw_events_and_daemons_with_failing_filters(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    def broken_check(**_: Any) -> bool:
+        raise ConnectionError("the registry is down")
+
+    @kopf.on.event("kopfexamples", registry=registry, when=broken_check)
+    @kopf.daemon("kopfexamples", registry=registry, when=broken_check)
+    async def broken(**_: Any) -> None:
+        calls.append("broken")
+
+    @kopf.on.event("kopfexamples", registry=registry)
+    async def fine(**_: Any) -> None:
+        calls.append("event")
+
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def daemon(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append("daemon")
+        await stopped.wait()
+
+    logs.expected.append("the registry is down")
+    await operator.start()
+    await kex.create()
+    await calls.wait(lambda items: {"event", "daemon"} <= set(items))
+    await kex.delete()
+    await kex.wait_gone()
+    assert "broken" not in calls.items

@@ -1,0 +1,95 @@
+"""What users do to what they were given, is not taken for what the server has said."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Objects, get_essence
+from tests.behaviour.running import Journal, Operator
+
+pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
+
+SPEC: dict[str, Any] = {"field": "value", "list": [1], "template": {"metadata": {"labels": {"l": "v"}}, "spec": {}}}
+
+
+def spoil(body: kopf.Body, spec: kopf.Spec, **kwargs: Any) -> None:
+    """Do everything that is possible with plain lists & dicts inside of the read-only views."""
+    kopf.adopt(spec["template"], owner=body)
+    spec["template"]["spec"]["added"] = True
+    body["spec"]["list"].append(2)
+    body["metadata"].setdefault("labels", {})["spoilt"] = "yes"
+    for name in ("old", "new"):
+        if kwargs.get(name):
+            kwargs[name]["spec"]["list"].append(3)
+            kwargs[name].setdefault("metadata", {})["labels"] = {"spoilt": "yes"}
+
+
+async def test_nothing_leaks_from_the_handlers_of_changes(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, id="one")
+    @kopf.on.create("kopfexamples", registry=registry, id="two")
+    @kopf.on.update("kopfexamples", registry=registry, id="three")
+    @kopf.on.resume("kopfexamples", registry=registry, id="four")
+    async def fn(reason: kopf.Reason, spec: kopf.Spec, **kwargs: Any) -> None:
+        calls.append((str(reason), [*spec["list"]]))
+        spoil(spec=spec, **kwargs)
+
+    await operator.start()
+    await kex.create(spec=SPEC)
+    obj = await kex.wait_handled()
+    assert get_essence(obj) == {"spec": SPEC}
+    assert calls == [("create", [1])] * 2
+    await kex.merge({"spec": {"field": "new"}})
+    obj = await kex.wait_handled(field="new")
+    assert get_essence(obj) == {"spec": {**SPEC, "field": "new"}}
+    assert calls == [("create", [1])] * 2 + [("update", [1])]
+    await operator.restart()
+    await calls.wait_length(4)
+    await operator.restart()
+    await calls.wait_length(5)
+    assert calls == [("create", [1])] * 2 + [("update", [1])] + [("resume", [1])] * 2
+
+
+async def test_nothing_leaks_from_other_handlers(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    def check(**kwargs: Any) -> bool:
+        spoil(**kwargs)
+        return True
+
+    @kopf.index("kopfexamples", registry=registry)
+    def index(**kwargs: Any) -> Any:
+        spoil(**kwargs)
+        return kwargs["spec"]
+
+    @kopf.on.event("kopfexamples", registry=registry)
+    def event(**kwargs: Any) -> None:
+        spoil(**kwargs)
+
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def daemon(stopped: kopf.AsyncDaemonStopperChecker, **kwargs: Any) -> None:
+        spoil(**kwargs)
+        await stopped.wait()
+
+    @kopf.timer("kopfexamples", registry=registry, interval=0.1)
+    async def timer(**kwargs: Any) -> None:
+        spoil(**kwargs)
+
+    @kopf.on.create("kopfexamples", registry=registry, when=check)
+    @kopf.on.update("kopfexamples", registry=registry, when=check)
+    async def fn(reason: kopf.Reason, spec: kopf.Spec, **_: Any) -> None:
+        calls.append((str(reason), spec["field"]))
+
+    await operator.start()
+    await kex.create(spec=SPEC)
+    for value in ("a", "b", "c"):
+        await kex.merge({"spec": {"field": value}})
+        await kex.wait_handled(field=value)
+    obj = await kex.get()
+    assert get_essence(obj) == {"spec": {**SPEC, "field": "c"}}
+    assert [call for call in calls if call[0] == "update"][-1] == ("update", "c")
+    await kex.delete()
+    await kex.wait_gone()

@@ -1,0 +1,131 @@
+"""Changes that handlers make within a cycle belong to that cycle; those of others do not."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Objects, get_essence
+from tests.behaviour.running import Journal, Operator
+
+pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
+
+
+def set_merged(patch: kopf.Patch) -> None:
+    patch.spec["own"] = "mine"
+
+
+def set_transformed(patch: kopf.Patch) -> None:
+    patch.fns.append(lambda body: body["spec"].update(own="mine"))
+
+
+def set_metadata(patch: kopf.Patch) -> None:
+    patch.metadata.labels["own"] = "mine"
+    patch.metadata.annotations["example.com/own"] = "mine"
+
+
+@pytest.mark.parametrize("change", [set_merged, set_transformed, set_metadata])
+@pytest.mark.parametrize("restart", [False, True])
+async def test_own_patches_in_a_creation_are_not_an_update(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        change: Any, restart: bool,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, id="one")
+    async def one(patch: kopf.Patch, **_: Any) -> None:
+        calls.append("one")
+        change(patch)
+
+    @kopf.on.create("kopfexamples", registry=registry, id="two")
+    async def two(retry: int, **_: Any) -> None:
+        calls.append("two")
+        if restart and retry < 1:
+            raise kopf.TemporaryError("not yet", delay=30)
+
+    @kopf.on.update("kopfexamples", registry=registry, id="update")
+    async def update(diff: kopf.Diff, **_: Any) -> None:
+        calls.append(diff)
+
+    await operator.start()
+    await kex.create()
+    if restart:
+        await calls.wait_length(2)
+        await operator.restart()
+    await kex.wait(lambda obj: get_essence(obj) is not None)
+    await kex.merge({"spec": {"marker": 1}})
+    await calls.wait(lambda items: len(items) > (3 if restart else 2))
+    assert calls == ["one", "two", *(["two"] if restart else []), (("add", ("spec", "marker"), None, 1),)]
+
+
+async def test_foreign_edits_in_a_creation_are_an_update_afterwards(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, id="one")
+    async def one(patch: kopf.Patch, **_: Any) -> None:
+        calls.append("one")
+        patch.spec["own"] = "mine"
+        await kex.merge({"spec": {"foreign": "theirs"}})
+
+    @kopf.on.create("kopfexamples", registry=registry, id="two")
+    async def two(**_: Any) -> None:
+        calls.append("two")
+
+    @kopf.on.update("kopfexamples", registry=registry, id="update")
+    async def update(diff: kopf.Diff, **_: Any) -> None:
+        calls.append(diff)
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled(foreign="theirs", own="mine")
+    assert calls == ["one", "two", (("add", ("spec", "foreign"), None, "theirs"),)]
+
+
+async def test_own_patches_in_an_update_do_not_repeat_the_others(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, id="create")
+    async def create(**_: Any) -> None:
+        pass
+
+    @kopf.on.update("kopfexamples", registry=registry, id="one")
+    async def one(**_: Any) -> None:
+        calls.append("one")
+
+    @kopf.on.update("kopfexamples", registry=registry, id="two")
+    async def two(patch: kopf.Patch, **_: Any) -> None:
+        calls.append("two")
+        patch.spec["own"] = "mine"
+
+    @kopf.on.update("kopfexamples", registry=registry, id="three")
+    async def three(diff: kopf.Diff, **_: Any) -> None:
+        calls.append(sorted(field for _, field, _, _ in diff))
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new", own="mine")
+    assert calls == ["one", "two", [("spec", "field"), ("spec", "own")]]
+
+
+async def test_overlapping_fields_miss_no_changes(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    for field in ("status.deep.one", "status", "status.deep", "metadata.finalizers", "status.deep.one.deepest"):
+        @kopf.on.field("kopfexamples", registry=registry, id="fn", field=field, param=field)
+        async def fn(param: str, **_: Any) -> None:
+            calls.append(param)
+
+    await operator.start()
+    await kex.create(status={"other": 1, "deep": {"one": {"deepest": 1}, "two": 2}})
+    fields = {"status", "status.deep", "status.deep.one", "status.deep.one.deepest"}
+    await calls.wait(lambda items: set(items) == fields)
+    for change, changed in [
+        ({"other": 2}, {"status"}),
+        ({"deep": {"two": 3}}, {"status", "status.deep"}),
+        ({"deep": {"one": {"x": 3}}}, {"status", "status.deep", "status.deep.one"}),
+        ({"deep": {"one": {"deepest": 3}}}, fields),
+    ]:
+        calls.items.clear()
+        await kex.merge({"status": change})
+        await calls.wait(lambda items, changed=changed: set(items) == changed)  # type: ignore[misc]

@@ -1,0 +1,106 @@
+"""Objects that no handler is for, with all of the filters considered, are not touched."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import API, FINALIZER, Objects, get_essence, get_finalizers
+from tests.behaviour.running import Journal, Logs, Operator
+
+pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
+
+Declare = Callable[..., Callable[..., Any]]
+
+
+@pytest.mark.parametrize(("declare", "filters"), [
+    (kopf.on.field, {"field": "spec.absent"}),
+    (kopf.on.create, {"field": "spec.absent"}),
+    (kopf.on.update, {"field": "spec.absent"}),
+    (kopf.on.delete, {"field": "spec.absent"}),
+    (kopf.on.resume, {"field": "spec.absent"}),
+    (kopf.daemon, {"field": "spec.absent"}),
+    (kopf.on.create, {"field": "spec.field", "value": "other"}),
+    (kopf.on.update, {"field": "spec.field", "value": "other"}),
+    (kopf.on.delete, {"field": "spec.field", "value": "other"}),
+    (kopf.on.create, {"field": "spec.field", "value": kopf.ABSENT}),
+    (kopf.on.delete, {"field": "spec.field", "value": lambda value, **_: value == "other"}),
+    (kopf.on.field, {"field": "status.phase"}),
+])
+async def test_objects_without_the_field_or_the_value_are_not_touched(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        declare: Declare, filters: dict[str, Any],
+) -> None:
+    @declare("kopfexamples", registry=registry, **filters)
+    def fn(**_: Any) -> None:
+        calls.append("called")
+
+    @kopf.on.event("kopfexamples", registry=registry)
+    def spy(name: str, **_: Any) -> None:
+        calls.append(name)
+
+    await operator.start()
+    await kex.create("one")
+    await kex.create("two")
+    await kex.merge({"spec": {"other": 1}}, "one")
+    await calls.wait(lambda items: items.count("one") == 2 and items.count("two") == 1)
+    await kex.delete("one")
+    await kex.wait_gone("one")
+    assert "called" not in calls.items
+    assert operator.cluster.counters["patch", "kopfexamples", 200] == 1  # by the test itself
+    assert all("spy" in message for message in logs.get_messages("one"))
+
+
+async def test_secrets_are_not_copied_to_their_annotations(
+        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any],
+) -> None:
+    @kopf.on.field("secrets", registry=registry, field="data.x")
+    def fn(**_: Any) -> None:
+        calls.append("called")
+
+    operator.cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"y": "eA=="}})
+    await operator.start(watching=("secrets",))
+    operator.cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "t"}, "data": {"x": "eA=="}})
+    await calls.wait_length(1)
+    secret = await api.request("GET", "/api/v1/namespaces/default/secrets/s")
+    assert "annotations" not in secret["metadata"]
+
+
+async def test_a_field_that_appears_later_is_a_creation(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, field="spec.late", id="create_fn")
+    def create_fn(old: Any, new: Any, **_: Any) -> None:
+        calls.append(("create", old, new))
+
+    @kopf.on.update("kopfexamples", registry=registry, field="spec.late", id="update_fn")
+    def update_fn(old: Any, new: Any, **_: Any) -> None:
+        calls.append(("update", old, new))
+
+    await operator.start()
+    await kex.create()
+    await kex.merge({"spec": {"late": 1}})
+    await kex.wait_handled()
+    assert calls == [("create", None, 1)]
+    await kex.merge({"spec": {"late": None}})
+    await calls.wait_length(2)
+    assert calls == [("create", None, 1), ("update", 1, None)]
+
+
+async def test_the_loss_of_the_field_is_handled_and_then_the_object_is_let_alone(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.delete("kopfexamples", registry=registry, field="spec.guarded")
+    def delete_fn(**_: Any) -> None:
+        calls.append("deleted")
+
+    await operator.start()
+    await kex.create(spec={"guarded": True})
+    await kex.wait(lambda obj: get_finalizers(obj) == [FINALIZER] and get_essence(obj))
+    await kex.merge({"spec": {"guarded": None}})
+    await kex.wait(lambda obj: not get_finalizers(obj))
+    await kex.delete()
+    await kex.wait_gone()
+    assert calls == []
