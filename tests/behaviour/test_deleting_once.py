@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import os
 from typing import Any
 
 import pytest
@@ -12,6 +13,9 @@ from tests.behaviour.objects import Objects
 from tests.behaviour.running import Journal, Operator
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
+
+COUNT = int(os.environ.get("KOPF_TEST_DELETIONS") or 10)
+"""How many objects are deleted at once in each of the tests."""
 
 
 @pytest.mark.parametrize("handlers", [1, 2])
@@ -42,7 +46,7 @@ async def test_deletion_handlers_beside_daemons_and_timers(
             calls.append(f"{name} runs")
             await asyncio.sleep(0.01)
 
-    names = [f"obj{number}" for number in range(10)]
+    names = [f"obj{number}" for number in range(COUNT)]
     await operator.start(watching=(resource,))
     for name in names:
         await objects.create(name)

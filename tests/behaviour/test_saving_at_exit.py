@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import os
 import random
 from typing import Any
 
@@ -13,6 +14,9 @@ from tests.behaviour.objects import Objects, get_progress, is_handled
 from tests.behaviour.running import Journal, Operator
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
+
+EXITS = int(os.environ.get("KOPF_TEST_EXITS") or 12)
+"""How many times the operator exits in the middle of everything."""
 
 
 async def test_the_second_of_two_requests_is_not_cut_by_the_exit(
@@ -74,10 +78,10 @@ async def test_exits_in_the_middle_of_cycles_repeat_nothing_that_has_ended(
             return "result"
 
     operator.cluster.faults.inject(action="delay", verb="patch", latency=0.2, rate=0.5)
-    names = [f"obj{number}" for number in range(5)]
+    names = [f"obj{number}" for number in range(max(5, EXITS // 3))]
     for name in names:
         await sub.create(name)
-    for _ in range(12):
+    for _ in range(EXITS):
         await operator.start(watching=("kopfstatusexamples",))
         await asyncio.sleep(dice.uniform(0, 1))
         await operator.stop()
