@@ -16,7 +16,8 @@ from kopf._operator.embedding import OperatorOptions
 SERVER = (
     "*, addr=None, port=None, path=None, host=None, cadata=None, cafile=None, cadump=None, context=None, "
     "insecure=False, certfile=None, pkeyfile=None, password=None, extra_sans=(), verify_mode=None, "
-    "verify_cafile=None, verify_capath=None, verify_cadata=None"
+    "verify_cafile=None, verify_capath=None, verify_cadata=None, max_body=None, "
+    "max_connections=None"
 )
 OPERATOR = (
     "*, lifecycle=None, registry=None, settings=None, identity=None, standalone=None, priority=None, "

@@ -13,13 +13,23 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
+from kopf._operator.listening import open_sockets
+
 if TYPE_CHECKING:
     from aiohttp import web
+
+    from kopf._operator.http_server import HTTPServer
 
 logger = logging.getLogger(__name__)
 
 _EXIT_TIMEOUT = 0.1
 """How long the current requests may take when the server stops, in seconds."""
+
+_MAX_CONNECTIONS = 256
+"""Or fewer, where only few files may be open."""
+
+_IDLE_TIMEOUT = 10.0
+"""How long the reading of an answer may take, in seconds."""
 
 
 class HealthServerError(Exception):
@@ -105,25 +115,40 @@ class HealthServer:
             self._ended.set_result(None)
 
     async def _serve(self) -> None:
-        from aiohttp import web  # it is large, and most operators on a laptop do not need it
+        from kopf._operator.http_server import HTTPServer, limit_connections  # most operators on a laptop need none
 
         self._loop = asyncio.get_running_loop()
         self._stopped = asyncio.Event()
-        app = web.Application()
-        app.router.add_get(self._endpoint.path, self._answer)
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=_EXIT_TIMEOUT)
-        await runner.setup()
+        sockets = open_sockets(self._endpoint.host, self._endpoint.port)
+        server = HTTPServer(
+            lambda request: self._handle(server, request),
+            title="The health server",
+            limit=limit_connections(most=_MAX_CONNECTIONS, share=8),
+            idle_timeout=_IDLE_TIMEOUT,
+            lingering_timeout=0,
+        )
         try:
-            site = web.TCPSite(runner, self._endpoint.host, self._endpoint.port)
-            await site.start()
-            self._started.set_result(runner.addresses[0][1])
+            server.listen(sockets)
+            self._started.set_result(sockets[0].getsockname()[1])
             await self._stopped.wait()
         finally:
-            await runner.cleanup()
+            await server.close(_EXIT_TIMEOUT)
+            for sock in sockets:
+                sock.close()
 
-    async def _answer(self, request: web.Request) -> web.Response:
+    async def _handle(self, server: HTTPServer, request: web.BaseRequest) -> web.Response:
+        with server.serving(request):
+            response = await self._answer(request)
+        response.force_close()  # those who probe do not come again soon
+        return response
+
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
         from aiohttp import web  # it is loaded by now
 
+        if request.path != self._endpoint.path:
+            return web.Response(status=404, text="The health is not here.\n")
+        if request.method not in ("GET", "HEAD"):
+            return web.Response(status=405, text="The health is read-only.\n", headers={"Allow": "GET, HEAD"})
         report = await self._report()
         status = 200 if report.is_healthy else 503
         headers = {"Cache-Control": "no-store", "Content-Type": "application/json; charset=utf-8"}

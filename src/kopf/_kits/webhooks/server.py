@@ -14,22 +14,22 @@ import logging
 import pathlib
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
 from typing import ClassVar
 
 from kopf._client.credentials import LoginError
 from kopf._client.errors import APIError
 from kopf._kits.webhooks.contexts import ClientVerification, Path, check_bundle, load_identity, make_context
 from kopf._kits.webhooks.identities import Identity, IdentitySource, join_pems
-from kopf._kits.webhooks.listening import open_sockets
 from kopf._kits.webhooks.managing import WebhookContextManager
 from kopf._kits.webhooks.rotation import LIFETIME
 from kopf._kits.webhooks.sources import CertificateFiles, GeneratedCertificates, Issuer, read_file
+from kopf._operator.listening import open_sockets
 from kopf._values.reviews import WebhookClientConfig, WebhookFn
 
 logger = logging.getLogger(__name__)
 
-Listen = Callable[[ssl.SSLContext | None], Awaitable[None]]
+Listen = Callable[[ssl.SSLContext | None], None]
 
 DEFAULT_PORT = 9443
 _RENEWAL_ERRORS = (OSError, ValueError, APIError, LoginError)  # maybe next time
@@ -75,6 +75,9 @@ class WebhookServer(WebhookContextManager):
       :attr:`ssl.SSLContext.verify_mode` and :meth:`ssl.SSLContext.load_verify_locations`. If there are authorities
       but no mode, certificates are optional: they are verified if provided, and are passed to handlers as ``sslpeer``.
     - ``context`` is a ready-made context to be used; whatever of the above is specified explicitly, is loaded into it.
+    - ``max_body`` is the size of the largest review, in bytes: 7 MiB by default, twice the largest object.
+    - ``max_connections`` is how many connections to keep, and so, how many reviews are handled at the same time:
+      4096 by default, or a quarter of the files that may be open, if that is less.
     - ``insecure`` is for HTTP instead of HTTPS. Kubernetes does not support that, but tunnels & debugging do.
 
     All files are read again every minute; if they have changed, new connections use the new ones.
@@ -118,6 +121,8 @@ class WebhookServer(WebhookContextManager):
         verify_cafile: Path | None = None,
         verify_capath: Path | None = None,
         verify_cadata: str | bytes | None = None,
+        max_body: int | None = None,
+        max_connections: int | None = None,
     ) -> None:
         super().__init__()
         self.addr = addr
@@ -137,6 +142,8 @@ class WebhookServer(WebhookContextManager):
         self.verify_cafile = verify_cafile
         self.verify_capath = verify_capath
         self.verify_cadata = verify_cadata
+        self.max_body = max_body
+        self.max_connections = max_connections
         self._complaint: str | None = None
 
     @staticmethod
@@ -159,10 +166,10 @@ class WebhookServer(WebhookContextManager):
         source = await self._make_source()
         trust = await self._examine(source)
         path = _normalize_path(self.path)
-        endpoint = Endpoint(fn, path=path)
+        endpoint = Endpoint(fn, path=path, max_body=self.max_body, max_connections=self.max_connections)
         with _listening(self._get_addr(), DEFAULT_PORT if self.port is None else self.port) as sockets:
             try:
-                await endpoint.listen(sockets, self._make_context(trust))
+                endpoint.listen(sockets, self._make_context(trust))
                 config = await self._make_config(sockets[0].getsockname()[1], path)
                 self._dump(trust.bundle)
                 logger.info("The webhook server is listening for %s", _describe(config))
@@ -197,7 +204,7 @@ class WebhookServer(WebhookContextManager):
             if trust.bundle and renewed.bundle and renewed.bundle != trust.bundle:
                 yield join_pems(trust.bundle, renewed.bundle)
                 await asyncio.sleep(self.PROPAGATION_DELAY)
-            await listen(self._make_context(renewed))
+            listen(self._make_context(renewed))
             logger.info("The webhook server uses the renewed certificates for new connections.")
         if renewed.bundle != trust.bundle:
             yield renewed.bundle
@@ -304,7 +311,14 @@ class WebhookServer(WebhookContextManager):
 
 @contextlib.contextmanager
 def _listening(addr: str, port: int) -> Iterator[list[socket.socket]]:
-    sockets = open_sockets(addr, port)
+    try:
+        sockets = open_sockets(addr, port)
+    except OSError as e:
+        raise OSError(
+            e.errno,
+            f"The webhook server {e.strerror}. "
+            "If it is used by somebody else, choose another one with port=, or stop them.",
+        ) from e
     try:
         yield sockets
     finally:

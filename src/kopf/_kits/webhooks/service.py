@@ -18,8 +18,8 @@ from kopf._kits.webhooks.sources import Issuer
 from kopf._values.reviews import WebhookClientConfig
 
 
-class TLSOptions(TypedDict, total=False):
-    """The options of servers that are about certificates."""
+class ServerOptions(TypedDict, total=False):
+    """The options of servers that are not about addresses."""
 
     cadata: bytes | None
     cafile: Path | None
@@ -33,6 +33,8 @@ class TLSOptions(TypedDict, total=False):
     verify_cafile: Path | None
     verify_capath: Path | None
     verify_cadata: str | bytes | None
+    max_body: int | None
+    max_connections: int | None
 
 
 class WebhookServiceServer(WebhookServer):
@@ -64,7 +66,7 @@ class WebhookServiceServer(WebhookServer):
         addr: str | None = None,
         port: int | None = None,
         path: str | None = None,
-        **options: Unpack[TLSOptions],
+        **options: Unpack[ServerOptions],
     ) -> None:
         super().__init__(addr=addr, port=port, path=path, **options)
         self.name = name

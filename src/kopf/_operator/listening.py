@@ -37,11 +37,8 @@ def open_sockets(addr: str | None, port: int) -> list[socket.socket]:
     except OSError as e:
         for sock in sockets:
             sock.close()
-        raise OSError(
-            e.errno,
-            f"The webhook server cannot listen at {addr or 'all addresses'}, port {port}: {e.strerror or e}. "
-            "If it is used by somebody else, choose another one with port=, or stop them.",
-        ) from e
+        text = f"cannot listen at {addr or 'all addresses'}, port {port}: {e.strerror or e}"
+        raise OSError(e.errno, text) from e
     return sockets
 
 
