@@ -19,6 +19,7 @@ from tests.behaviour.running import Logs, Operator
 
 REVIEWS_PER_SEED = 300
 LABELS = {"l": "v"}
+JSON = {"Content-Type": "application/json"}
 
 
 class Fuzzer:
@@ -128,7 +129,7 @@ async def test_spoilt_reviews(url: str, logs: Logs, seed: int) -> None:
     async with aiohttp.ClientSession() as session:
         for _ in range(REVIEWS_PER_SEED):
             body, path = fuzzer.make_body(), fuzzer.make_path()
-            async with asyncio.timeout(20), session.post(f"{url}{path}", data=body) as response:
+            async with asyncio.timeout(20), session.post(f"{url}{path}", data=body, headers=JSON) as response:
                 check_answer(response.status, await response.read())
                 statuses.add(response.status)
     assert statuses == {200, 400, 404}
@@ -144,7 +145,8 @@ async def test_deep_reviews(url: str, logs: Logs, depth: int) -> None:
     body = review.replace('{"deep": 1}', deep).replace('{"deep": 2}', deep.replace("1", "2")).encode()
     async with aiohttp.ClientSession() as session:
         for path in ("/check", "/fill"):
-            async with asyncio.timeout(20), session.post(f"{url}{path}", data=io.BytesIO(body)) as response:
+            data = io.BytesIO(body)
+            async with asyncio.timeout(20), session.post(f"{url}{path}", data=data, headers=JSON) as response:
                 check_answer(response.status, await response.read())
     assert not [record for record in logs.records if record.exc_info]
 

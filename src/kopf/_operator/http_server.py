@@ -2,10 +2,11 @@
 HTTP server: what is open to everybody who can reach it, and is to be exhausted by nobody.
 
 A connection is silent if it is its client's turn: to finish the handshake, the request, or the reading of the response,
-or to send the next request. Silent ones are closed in time; and if there are too many of all, the oldest silent one is
-closed for each new one. Those that were already served are only closed if they are more than a half: so, strangers do
-not push out the regular clients, and cannot be locked out by them either. Others are never closed: if there are no
-silent ones at all, the new ones have to wait.
+or to send the next request. Silent connections are closed in time. If there are too many of all, a silent one is closed
+for each new one. There are three groups of them: those that have sent nothing at all (they have nothing but a socket),
+those that have not finished their first request, and those that were served before. It is the oldest one of the largest
+group that is closed: whichever group the attackers fill, the others are safe. The connections that are not silent are
+never closed: if all are such, the new ones have to wait.
 
 Everything that is logged about the clients is limited in rate, as it is them who decide how much of it there is.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import errno
 import logging
 import socket
@@ -36,7 +38,7 @@ OPENING_TIMEOUT = 5.0
 FAREWELL_TIMEOUT = 1.0
 """How long the goodbye of TLS may take, in seconds."""
 
-_BATCH = 16
+_BATCH = 32
 """How many connections to accept at once: the others go on in between."""
 
 _PAUSE = 0.1
@@ -80,27 +82,37 @@ class RateLimitedLogger(logging.LoggerAdapter[logging.Logger]):
             super().log(level, text, *args, **kwargs)
 
 
+class _Stage(enum.IntEnum):
+    """How far the connection has come."""
+
+    MUTE = 0
+    STRANGER = 1
+    REGULAR = 2
+
+
 class _Connection:
     """One connection, from the moment it is accepted."""
 
-    __slots__ = ("is_known", "opening", "timer", "transport")
+    __slots__ = ("opening", "sock", "stage", "timer", "transport")
 
-    def __init__(self) -> None:
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.stage = _Stage.MUTE
         self.opening: asyncio.Task[None] | None = None
         self.transport: asyncio.Transport | None = None
         self.timer: asyncio.TimerHandle | None = None
-        self.is_known = False
-        """Whether it was already served."""
 
     def abort(self) -> None:
         """Close it at once, whatever it is doing."""
+        with contextlib.suppress(OSError):
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         if self.transport is not None:
-            sock = self.transport.get_extra_info("socket")
-            with contextlib.suppress(OSError):
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self.transport.abort()
         elif self.opening is not None:
             self.opening.cancel()
+        else:
+            asyncio.get_running_loop().remove_reader(self.sock)
+            self.sock.close()
 
 
 class _TellingServer(web.Server):
@@ -146,11 +158,10 @@ class HTTPServer:
         self._listeners: Sequence[socket.socket] = ()
         self._resumption: asyncio.TimerHandle | None = None
         self._opening: set[asyncio.Task[None]] = set()
-        self._connections: dict[RequestHandler, _Connection] = {}
-        # Ordered by the time when they became silent.
-        self._strangers: dict[RequestHandler, _Connection] = {}
-        self._regulars: dict[RequestHandler, _Connection] = {}
-        self._unclosed: set[RequestHandler] = set()
+        self._connections: set[_Connection] = set()
+        self._by_handler: dict[RequestHandler, _Connection] = {}
+        # By their stages; ordered by the time when they have come to them.
+        self._silent: tuple[dict[_Connection, None], ...] = tuple({} for _ in _Stage)
         self._emptied = asyncio.Event()
         self._http = _TellingServer(
             self,
@@ -183,8 +194,10 @@ class HTTPServer:
         self._stop_accepting()
         self._listeners = ()
         # What has come by now, is served; as well as what arrives at the connections that are not idle.
-        for _ in range(5):
+        for _ in range(6):
             await asyncio.sleep(0)
+        for connection in [*self._silent[_Stage.MUTE]]:
+            self._drop(connection)
         self._http.pre_shutdown()
         for _ in range(3):
             await asyncio.sleep(0)
@@ -198,10 +211,10 @@ class HTTPServer:
     async def _wait_until_closed(self) -> None:
         """Wait for the ends of all connections, as nobody else does: the event loop can be closed right after."""
         self._emptied.clear()
-        if self._unclosed:
+        if self._by_handler:
             with contextlib.suppress(TimeoutError):  # TLS has the same limit, and breaks what does not end by itself
                 await asyncio.wait_for(self._emptied.wait(), FAREWELL_TIMEOUT + 1)
-        for connection in self._connections.values():  # they do not read what is sent to them
+        for connection in self._by_handler.values():  # they do not read what is sent to them
             connection.abort()
         for _ in range(3):  # the transports are closed in the next iterations of the loop
             await asyncio.sleep(0)
@@ -209,20 +222,19 @@ class HTTPServer:
     @contextlib.contextmanager
     def serving(self, request: web.BaseRequest) -> Iterator[None]:
         """Mark the connection as not silent: the whole request is there, and it is our turn."""
-        handler = request.protocol
-        if (connection := self._connections.get(handler)) is not None:
-            self._mark_active(handler, connection)
+        connection = self._by_handler.get(request.protocol)
+        if connection is not None:
+            self._mark_active(connection)
         try:
             yield
         finally:
-            if (connection := self._connections.get(handler)) is not None:
-                connection.is_known = True
-                self._mark_silent(handler, connection)
+            if connection is not None and connection in self._connections:
+                self._mark_silent(connection, _Stage.REGULAR, self._idle_timeout + FAREWELL_TIMEOUT)
 
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(_BATCH):
             try:
-                if len(self._connections) >= self._limit and not self._make_room():
+                if len(self._connections) > self._limit and not any(self._silent):
                     self._pause()
                     return
                 sock, _address = listener.accept()
@@ -235,78 +247,87 @@ class HTTPServer:
                 self._drop_oldest()
                 self._pause()
                 return
+            is_full = len(self._connections) >= self._limit and not self._make_room()
             self._open(sock)
+            if is_full:  # this one is the last one for a while
+                self._pause()
+                return
 
     def _open(self, sock: socket.socket) -> None:
         sock.setblocking(False)
-        handler, connection = self._http(), _Connection()
-        self._connections[handler] = connection
-        self._mark_silent(handler, connection, self._opening_timeout)
-        connection.opening = task = asyncio.create_task(self._connect(handler, sock))
-        self._opening.add(task)
-        task.add_done_callback(lambda task: self._finish_opening(task, handler, connection, sock))
+        connection = _Connection(sock)
+        self._connections.add(connection)
+        self._mark_silent(connection, _Stage.MUTE, self._opening_timeout)
+        asyncio.get_running_loop().add_reader(sock, self._connect, connection)
 
-    async def _connect(self, handler: RequestHandler, sock: socket.socket) -> None:
+    def _connect(self, connection: _Connection) -> None:
+        """Begin to serve the connection, as something has come from there."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(connection.sock)
+        self._silent[connection.stage].pop(connection)  # with the same timer
+        connection.stage = _Stage.STRANGER
+        self._silent[connection.stage][connection] = None
+        handler = self._http()
+        self._by_handler[handler] = connection
+        connection.opening = task = loop.create_task(self._make_transport(handler, connection))
+        self._opening.add(task)
+        task.add_done_callback(lambda task: self._finish_opening(task, handler, connection))
+
+    async def _make_transport(self, handler: RequestHandler, connection: _Connection) -> None:
         loop = asyncio.get_running_loop()
         timeout = None if self._context is None else FAREWELL_TIMEOUT
         try:
             await loop.connect_accepted_socket(
-                lambda: handler, sock, ssl=self._context, ssl_shutdown_timeout=timeout
+                lambda: handler, connection.sock, ssl=self._context, ssl_shutdown_timeout=timeout
             )
         except OSError as e:  # those of TLS, too
-            self._logger.debug("%s could not open a connection: %s", self._title, e)
+            self._logger.debug("%s could not open a connection: %r", self._title, e)
 
-    def _finish_opening(
-        self, task: asyncio.Task[None], handler: RequestHandler, connection: _Connection, sock: socket.socket
-    ) -> None:
+    def _finish_opening(self, task: asyncio.Task[None], handler: RequestHandler, connection: _Connection) -> None:
         self._opening.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._logger.error("%s could not open a connection.", self._title, exc_info=error)
         if connection.transport is None:  # it has not come to a transport that would close it
+            connection.sock.close()
             self.forget(handler)
-            sock.close()
 
     def accept_transport(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         """Take notice that the connection is open, with the TLS handshake."""
-        self._unclosed.add(handler)
-        if (connection := self._connections.get(handler)) is not None:
-            connection.transport = transport
-        else:  # it was too late
+        connection = self._by_handler[handler]
+        connection.transport = transport
+        if connection not in self._connections:  # it was too late
             transport.abort()
 
     def forget(self, handler: RequestHandler) -> None:
         """Take notice that the connection is closed."""
-        if (connection := self._connections.pop(handler, None)) is not None:
-            self._mark_active(handler, connection)
-        self._unclosed.discard(handler)
-        if not self._unclosed:
+        connection = self._by_handler.pop(handler)
+        self._connections.discard(connection)
+        self._mark_active(connection)
+        if not self._by_handler:
             self._emptied.set()
 
-    def _mark_silent(self, handler: RequestHandler, connection: _Connection, timeout: float | None = None) -> None:
-        (self._regulars if connection.is_known else self._strangers)[handler] = connection
-        loop = asyncio.get_running_loop()
-        if timeout is None:  # those who only have nothing to ask are closed politely by the library, a bit earlier
-            timeout = self._idle_timeout + FAREWELL_TIMEOUT
-        connection.timer = loop.call_later(timeout, self._drop, handler)
+    def _mark_silent(self, connection: _Connection, stage: _Stage, timeout: float) -> None:
+        self._mark_active(connection)
+        connection.stage = stage
+        self._silent[stage][connection] = None
+        connection.timer = asyncio.get_running_loop().call_later(timeout, self._drop, connection)
 
-    def _mark_active(self, handler: RequestHandler, connection: _Connection) -> None:
-        self._strangers.pop(handler, None)
-        self._regulars.pop(handler, None)
+    def _mark_active(self, connection: _Connection) -> None:
+        self._silent[connection.stage].pop(connection, None)
         if connection.timer is not None:
             connection.timer.cancel()
             connection.timer = None
 
-    def _drop(self, handler: RequestHandler) -> None:
-        if (connection := self._connections.pop(handler, None)) is not None:
-            self._mark_active(handler, connection)
-            connection.abort()
+    def _drop(self, connection: _Connection) -> None:
+        self._connections.discard(connection)
+        self._mark_active(connection)
+        connection.abort()
 
     def _drop_oldest(self) -> bool:
-        groups = (self._regulars, self._strangers)
-        for group in groups if len(self._regulars) > self._limit // 2 else reversed(groups):
-            if group:
-                self._drop(next(iter(group)))
-                return True
+        largest = max(self._silent, key=len)
+        for connection in largest:
+            self._drop(connection)
+            return True
         return False
 
     def _make_room(self) -> bool:
@@ -335,9 +356,8 @@ class HTTPServer:
         self, message: Any, payload: Any, protocol: RequestHandler, writer: Any, task: asyncio.Task[None]
     ) -> web.BaseRequest:
         """Take notice of the headers: who has sent them has got more time, for the rest of the request."""
-        if (connection := self._connections.get(protocol)) is not None:
-            self._mark_active(protocol, connection)
-            self._mark_silent(protocol, connection)
+        if (connection := self._by_handler.get(protocol)) is not None and connection in self._connections:
+            self._mark_silent(connection, connection.stage, self._idle_timeout + FAREWELL_TIMEOUT)
         loop = asyncio.get_running_loop()
         return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=0)
 

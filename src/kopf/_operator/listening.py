@@ -8,7 +8,7 @@ import errno
 import socket
 
 _UNSUPPORTED = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
-_BACKLOG = 1024
+_BACKLOG = 4096
 
 
 def open_sockets(addr: str | None, port: int) -> list[socket.socket]:

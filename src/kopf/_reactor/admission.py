@@ -24,7 +24,6 @@ from kopf._reactor.admission_calls import judge
 from kopf._reactor.environment import Environment
 from kopf._settings.logs import LocalObjectLogger
 from kopf._values.bodies import Body
-from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
 from kopf._values.resources import Resource
 from kopf._values.reviews import (
@@ -35,6 +34,7 @@ from kopf._values.reviews import (
     SSLPeer,
     UnknownResourceError,
     UnknownWebhookError,
+    decode_object,
     make_response,
     parse_review,
 )
@@ -134,7 +134,10 @@ class Admission:
         resource, handlers = self._select(request, webhook)
         if not handlers:
             return make_response(payload, request)
-        old, new = _make_body(request.old_object), _make_body(request.object)
+        old, new = (
+            None if source is None else Body(source)
+            for source in (decode_object(request.old_object), decode_object(request.object))
+        )
         with self._recalling(request, new if old is None else old) as memo:
             cause = self._make_cause(request, resource, old, new, memo, headers, sslpeer)
             verdict = await judge(self._env, cause, handlers)
@@ -209,19 +212,6 @@ def _is_for(handler: WebhookHandler, request: ReviewRequest) -> bool:
     return (handler.operations is None or request.operation in handler.operations) and (
         handler.subresource == "*" or handler.subresource == (request.sub_resource or None)
     )
-
-
-def _make_body(source: dict[str, Any] | None) -> Body | None:
-    """As everywhere, without the managed fields: they would make every change look like many."""
-    if source is None:
-        return None
-    metadata = source.get("metadata")
-    if isinstance(metadata, dict) and "managedFields" in metadata:
-        source = {**source, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
-    try:
-        return Body(KubeObject.from_dict(source))
-    except ValueError as e:
-        raise MalformedReviewError(f"The object of the review is malformed: {e}") from None
 
 
 def _make_reference(body: Body, request: ReviewRequest, namespace: str | None) -> Mapping[str, Any]:

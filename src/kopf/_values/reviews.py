@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any, ClassVar, Literal, Protocol, TypedDict
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Protocol, TypedDict
 
 import msgspec
+
+from kopf._values import codec
+from kopf._values.objects import KubeObject
 
 Headers = Mapping[str, str]
 """All HTTP headers of the request with the review."""
@@ -87,7 +90,8 @@ class WebhookFn(Protocol):
     """
     The function to be called by a webhook server with every review it has got; provided by the framework.
 
-    ``request`` is the whole ``AdmissionReview``, parsed from JSON, not checked.
+    ``request`` is the whole ``AdmissionReview``, parsed from JSON, not checked; those who have it in JSON, had better
+    use :class:`EncodedReview`.
 
     ``webhook`` is what the path of the URL has in addition to the path in the client config, unquoted, and without
     the separating slash; ``None`` if there is nothing: then all matching handlers are called.
@@ -139,24 +143,35 @@ class UnknownResourceError(ReviewError):
     status: ClassVar[int] = 404
 
 
+# Names go to the logs and into the paths of URLs. Most of them are stricter, but not those of RBAC.
+_Name = Annotated[str, msgspec.Meta(max_length=1024, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029/]*\Z")]
+
+_Path = Annotated[str, msgspec.Meta(max_length=1024, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z")]
+_NULL = msgspec.Raw(b"null")
+
+
 class _GroupVersionResource(msgspec.Struct, frozen=True):
-    version: str
-    resource: str
-    group: str = ""
+    version: _Name
+    resource: _Name
+    group: _Name = ""
 
 
 class ReviewRequest(msgspec.Struct, kw_only=True, rename="camel"):
-    """The request of a review, with its fields checked. The fields are as in ``admission.k8s.io``."""
+    """
+    The request of a review, with its fields checked. The fields are as in ``admission.k8s.io``.
 
-    uid: str
+    The objects are not decoded: it is not known yet if anybody needs them, and they can be large.
+    """
+
+    uid: _Name
     resource: _GroupVersionResource
     operation: Operation
-    name: str | None = None
-    namespace: str | None = None
-    sub_resource: str | None = None
+    name: _Name | None = None
+    namespace: _Name | None = None
+    sub_resource: _Path | None = None
     user_info: dict[str, Any] | None = None
-    object: dict[str, Any] | None = None
-    old_object: dict[str, Any] | None = None
+    object: msgspec.Raw = _NULL
+    old_object: msgspec.Raw = _NULL
     dry_run: bool | None = None
 
 
@@ -164,19 +179,72 @@ _SUPPORTED_VERSIONS = ("admission.k8s.io/v1", "admission.k8s.io/v1beta1")
 _KIND = "AdmissionReview"
 
 
+class EncodedReview(Mapping[str, Any]):
+    """
+    A review as it came, in JSON; it is a usual mapping for those who look inside.
+
+    Raises :class:`MalformedReviewError` if it is not a JSON object.
+    """
+
+    __slots__ = ("_members", "_values")
+
+    def __init__(self, content: bytes) -> None:
+        try:
+            self._members = _split(content)
+        except msgspec.ValidationError:
+            raise MalformedReviewError("The request is not an admission review: it must be a JSON object.") from None
+        except (ValueError, RecursionError) as e:  # the text has positions, but no contents
+            raise MalformedReviewError(f"The request is not a JSON document: {e}") from None
+        self._values: dict[str, Any] = {}
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self._values:
+            self._values[key] = codec.decode(self._members[key])
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def get_encoded(self, key: str) -> msgspec.Raw:
+        """Get a member as it came; ``null`` if there is none."""
+        return self._members.get(key, _NULL)
+
+
+_split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_request = msgspec.json.Decoder(ReviewRequest).decode
+
+
 def parse_review(payload: object) -> ReviewRequest:
     """Check the review and take the request of it. Raises :class:`MalformedReviewError`."""
     if not isinstance(payload, Mapping):
         raise MalformedReviewError(f"A review must be a JSON object, got {type(payload).__name__}.")
-    if payload.get("kind") != _KIND or payload.get("apiVersion") not in _SUPPORTED_VERSIONS:
-        raise MalformedReviewError(
-            f"A review must be of the kind {_KIND} and of the API version {' or '.join(_SUPPORTED_VERSIONS)}."
-        )
     try:
-        return msgspec.convert(payload.get("request"), ReviewRequest)
-    except (msgspec.ValidationError, RecursionError) as e:
+        if payload.get("kind") != _KIND or payload.get("apiVersion") not in _SUPPORTED_VERSIONS:
+            raise MalformedReviewError(
+                f"A review must be of the kind {_KIND} and of the API version {' or '.join(_SUPPORTED_VERSIONS)}."
+            )
+        if isinstance(payload, EncodedReview):
+            return _decode_request(payload.get_encoded("request"))
+        return _decode_request(codec.encode(payload.get("request")))
+    except (ValueError, TypeError, RecursionError) as e:
         reason = re.sub(r"value '.*'", "value", str(e), flags=re.DOTALL)  # nothing of the content goes to the logs
         raise MalformedReviewError(f"The request of the review is malformed: {reason}") from None
+
+
+def decode_object(raw: msgspec.Raw) -> KubeObject | None:
+    """Make an object of what is reviewed, if there is any. Raises :class:`MalformedReviewError`."""
+    if bytes(memoryview(raw)[:5]).strip() == b"null":
+        return None
+    try:
+        try:
+            return KubeObject.from_json(raw)
+        except ValueError:  # not everything that is reviewed has metadata: e.g. the options of connections
+            return KubeObject.from_dict(codec.decode(raw))
+    except (ValueError, TypeError) as e:
+        raise MalformedReviewError(f"The object of the review is malformed: {e}") from None
 
 
 def make_response(

@@ -168,6 +168,8 @@ async def send(
             ssl_options = {"ssl": context if context is not None else trust(config), "server_hostname": url.hostname}
         if "data" not in kwargs:
             kwargs["json"] = payload if payload is not None else make_review()
+        else:
+            kwargs["headers"] = {"Content-Type": "application/json", **kwargs.get("headers", {})}
         target = f"{url.scheme}://127.0.0.1:{url.port}{url.path}{path}"
         async with session.request(method, target, **ssl_options, **kwargs) as response:
             is_json = response.content_type == "application/json"

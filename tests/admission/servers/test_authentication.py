@@ -79,7 +79,7 @@ async def test_with_openssl_and_curl(
     await wait_until_served(port)
 
     output = await run(curl, "--insecure", "--cert", "client-cert.pem", "--key", "client-key.pem",
-                       f"https://ussser:passsw@localhost:{port}", "-d", "@review.json", cwd=tmp_path)
+                       f"https://ussser:passsw@localhost:{port}", "--json", "@review.json", cwd=tmp_path)
     assert json.loads(output) == {
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
         "response": {"uid": "1ca13837-ad60-4c9e-abb8-86f29d6c0e84", "allowed": True,
@@ -88,11 +88,11 @@ async def test_with_openssl_and_curl(
     headers, sslpeer = calls[0]
     assert headers["Host"] == f"localhost:{port}"
     assert headers["Authorization"] == "Basic dXNzc2VyOnBhc3Nzdw=="
-    assert headers["Content-Type"] == "application/x-www-form-urlencoded"
+    assert headers["Content-Type"] == "application/json"
     assert sslpeer["subject"] == sslpeer["issuer"] == SUBJECT
     assert sslpeer.keys() >= {"subject", "issuer", "version", "serialNumber", "notBefore", "notAfter"}
 
-    output = await run(curl, "--insecure", f"https://localhost:{port}", "-d", "@review.json", cwd=tmp_path)
+    output = await run(curl, "--insecure", f"https://localhost:{port}", "--json", "@review.json", cwd=tmp_path)
     assert json.loads(output)["response"]["warnings"] == ["SSL peer is None."]
     assert calls[1][1] is None
     assert "Authorization" not in calls[1][0]
@@ -107,10 +107,10 @@ async def test_debugging_with_curl(
     await operator.launch()
     await wait_until_served(port)
     for options in (["--insecure"], ["--cacert", "selfsigned.pem"], ["--http1.0", "--cacert", "selfsigned.pem"]):
-        output = await run(curl, *options, f"https://localhost:{port}", "-d", "@review.json", cwd=tmp_path)
+        output = await run(curl, *options, f"https://localhost:{port}", "--json", "@review.json", cwd=tmp_path)
         assert json.loads(output)["response"]["allowed"] is True
     with pytest.raises(AssertionError, match="certificate"):
-        await run(curl, f"https://localhost:{port}", "-d", "@review.json", cwd=tmp_path)
+        await run(curl, f"https://localhost:{port}", "--json", "@review.json", cwd=tmp_path)
 
 
 async def test_in_python(

@@ -122,11 +122,18 @@ async def test_there_is_no_peer_without_tls(served: Served, reviewer: Reviewer) 
     assert reviewer.calls[0]["sslpeer"] is None
 
 
-@pytest.mark.parametrize("content_type", ["application/json", "application/x-www-form-urlencoded", "text/plain"])
-async def test_any_content_type_is_accepted(served: Served, content_type: str) -> None:
+@pytest.mark.parametrize(("content_type", "expected"), [
+    ("application/json", 200),
+    ("Application/JSON; charset=utf-8", 200),
+    ("application/vnd.example+json", 200),
+    ("application/x-www-form-urlencoded", 415),  # what browsers send with no permission
+    ("text/plain", 415),
+    ("application/jsonx", 415),
+])
+async def test_only_documents_in_json_are_accepted(served: Served, content_type: str, expected: int) -> None:
     data = json.dumps(make_review()).encode()
     status, _ = await send(served.config, data=data, headers={"Content-Type": content_type})
-    assert status == 200
+    assert status == expected
 
 
 async def test_chunked_bodies(served: Served, reviewer: Reviewer) -> None:
@@ -300,7 +307,7 @@ async def test_those_who_are_quick_are_not_disconnected_later(reviewer: Reviewer
 async def test_those_who_send_no_body_are_refused(reviewer: Reviewer) -> None:
     async with serve(reviewer, body_timeout=0.1) as served:
         reader, writer = await served.open()
-        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nConnection: close\r\n\r\n{")
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
         assert await read_status(reader) == 408
         writer.close()
     assert not reviewer.calls

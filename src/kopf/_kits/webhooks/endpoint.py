@@ -21,7 +21,7 @@ from aiohttp import web
 from kopf._kits.webhooks.bodies import Bodies, Refusal
 from kopf._operator.http_server import OPENING_TIMEOUT, HTTPServer, RateLimitedLogger, limit_connections
 from kopf._values import codec
-from kopf._values.reviews import ReviewError, WebhookFn
+from kopf._values.reviews import EncodedReview, ReviewError, WebhookFn
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +43,8 @@ IDLE_TIMEOUT = 180.0
 _LINGERING_TIMEOUT = 1.0
 _MAX_MESSAGES = 20  # of the same kind, in a minute
 _SUCCESS = 200
+
+_JSON = re.compile(r"application/([\w.-]+\+)?json", re.IGNORECASE)
 
 # As in "timeout=10s", which API servers add to the URL, in the format of durations in Go.
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
@@ -117,18 +119,20 @@ class Endpoint:
         webhook = self._find_webhook(request)
         if request.method != "POST":
             raise Refusal(405, f"Admission reviews are to be sent by POST, not by {request.method}.", {"Allow": "POST"})
+        if not _JSON.fullmatch(request.content_type):
+            raise Refusal(415, f"Admission reviews must be application/json, not {request.content_type!r:.100}.")
         timeout = _parse_timeout(request.query.get("timeout"))
         async with self._bodies.reading(request) as body:
             with self._http.serving(request):
-                return await self._call(request, _parse(body), webhook, timeout)
+                return await self._call(request, body, webhook, timeout)
 
     async def _call(
-        self, request: web.BaseRequest, payload: Mapping[str, Any], webhook: str | None, timeout: float | None
+        self, request: web.BaseRequest, body: bytes, webhook: str | None, timeout: float | None
     ) -> Mapping[str, Any]:
         try:
             async with asyncio.timeout(timeout) as limit:
                 return await self._fn(
-                    payload,
+                    EncodedReview(body),
                     webhook=webhook,
                     headers=request.headers,
                     sslpeer=request.get_extra_info("peercert") or None,
@@ -146,16 +150,6 @@ class Endpoint:
         if path != self._path and not path.startswith(f"{self._path}/"):
             raise Refusal(404, "There are no webhooks at this path.")
         return path[len(self._path) :].strip("/") or None
-
-
-def _parse(body: bytes) -> Mapping[str, Any]:
-    try:
-        payload = codec.decode(body)
-    except (ValueError, RecursionError) as e:  # the text has positions, but no contents
-        raise Refusal(400, f"The request is not a JSON document: {e}") from None
-    if not isinstance(payload, dict):
-        raise Refusal(400, "The request is not an admission review: it must be a JSON object.")
-    return payload
 
 
 def _parse_timeout(text: str | None) -> float | None:
