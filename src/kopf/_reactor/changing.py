@@ -7,30 +7,22 @@ cannot be saved is given back, too, and is the first thing to do in the next cyc
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
-import functools
-import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 from kopf._client.errors import APIClientError
 from kopf._client.patching import PatchSuperseded
 from kopf._handlers.causes import ChangingCause
-from kopf._handlers.context import SubhandlingContext, executing
-from kopf._handlers.errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler, SpawningHandler
-from kopf._handlers.invocation import invoke
-from kopf._handlers.lifecycles import LifeCycleFn
-from kopf._handlers.outcomes import deliver_result, execute_once
 from kopf._handlers.registry import HandlersOfResource
 from kopf._reactor.attachments import Attachments
 from kopf._reactor.background import Background
 from kopf._reactor.causation import Detection, carry_over, detect
 from kopf._reactor.digests import Digests, make_digest
 from kopf._reactor.environment import Environment
+from kopf._reactor.executing import TITLES, Execution
 from kopf._reactor.progress import Progress, find_overtaken, find_seen
 from kopf._reactor.saving import Known, SavingFailure, Step, Unsaved, has_only_traces, save
 from kopf._reactor.selection import Selection, judge_failures
@@ -43,13 +35,6 @@ from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange, Patch, PatchRequest, thaw
 from kopf._values.reasons import Reason
 from kopf._values.resources import Resource
-
-_TITLES = {
-    Reason.CREATE: "Creation",
-    Reason.UPDATE: "Updating",
-    Reason.DELETE: "Deletion",
-    Reason.RESUME: "Resuming",
-}
 
 _MAX_RESTORATIONS = 5
 """How many times the lost state of an object is put back, until it is obvious that somebody insists on removing it."""
@@ -86,6 +71,8 @@ class HandlingCycle:
         self._errors = errors
         self._shadows = shadows if shadows is not None else Shadows()
         self._is_restoring = False
+        self._is_refused = False
+        self._cause: ChangingCause | None = None
         self._essence: BodyEssence | None = None
         """The essence of the object as it was before any of the users' functions was called for it."""
         self._expected: BodyEssence | None = None
@@ -130,6 +117,7 @@ class HandlingCycle:
             cause = self._make_cause(dataclasses.replace(detection, reason=Reason.UPDATE))
             selection = Selection(cause)
             digests = self._make_digests(cause.reason)
+        self._cause = cause
         self._progress.begin(cause.reason)
         if cause.reason is Reason.CREATE and self.baseline is None:
             self.baseline = self._find_baseline(accompanying, digests)
@@ -193,6 +181,17 @@ class HandlingCycle:
         seen = set(find_seen(handlers, self._progress))
         return BodyEssence() if seen and seen != {digests.get_whole()} else self._essence
 
+    def collect_unsaved(self) -> Unsaved | None:
+        """After a failure, give what is left to be saved, so that it is not lost, and not done again."""
+        if self._cause is None:
+            return self._unsaved
+        patch, states = self._cause.patch, self._progress.unsaved
+        if not patch and not states:
+            return None
+        return Unsaved(
+            self._cause.reason, states, patch, is_reported=self._is_reported, is_refused=self._is_refused
+        )
+
     def bury(self) -> None:
         """Say goodbye to an object that exists no more, if any handlers were for it."""
         selection = Selection(self._make_cause(Detection(Reason.GONE)))
@@ -242,7 +241,10 @@ class HandlingCycle:
         change = change or self._attachments.get_change(demanding, unknown=selection.failures)  # some exit at once
         self._progress.involve(called, digests)
         if called and self._unsaved is None:  # first of all, save what was done before
-            await self._execute_pending(cause, called, digests)
+            execution = Execution(
+                self._env, self._body, self._progress, digests, user_code=self._user_code, logger=self._logger
+            )
+            await execution.execute_pending(cause, called)
         delay = self._progress.get_delay(called, self._env.clock.now())
         if error is None and delay is None and not (self._attachments.is_deleted and self._attachments.has_company):
             return await self._finish(cause, accompanying, called, digests, change)
@@ -292,95 +294,6 @@ class HandlingCycle:
         )
         return Known(digests.reason, dict(stored), digests.whole if is_same else None)
 
-    async def _execute_pending(
-        self, cause: ChangingCause, called: Sequence[ChangingHandler], digests: Digests
-    ) -> None:
-        pending = self._progress.get_pending(called, self._env.clock.now())
-        if not pending:
-            return
-        if self._logger.isEnabledFor(logging.DEBUG):
-            self._logger.debug("%s is in progress: %r", _TITLES[cause.reason], self._body)
-            if cause.reason is Reason.UPDATE:
-                self._logger.debug("Updating diff: %r", cause.diff)
-        for handler in self._env.lifecycle(pending, state=self._progress, **cause.kwargs):
-            if self._env.pause.is_on:
-                break  # the rest is for later, or for those who do it instead of us
-            try:
-                await self._execute(cause, handler, digests, parent=None)
-            except asyncio.CancelledError:
-                # The operator exits. What has succeeded by now, is to be saved; the rest is for the next time.
-                if not self._progress.unsaved:
-                    raise
-                if (task := asyncio.current_task()) is not None:
-                    task.uncancel()
-                break
-
-    async def _execute(
-        self, cause: ChangingCause, handler: ChangingHandler, digests: Digests, parent: SubhandlingContext | None
-    ) -> None:
-        """Make one attempt of the handler, with its sub-handlers if it has them."""
-
-        async def call() -> Any:
-            with executing(self._body, context):
-                result = await self._invoke(handler, kwargs)
-                if context.declared:
-                    await execute(context, context.declared)
-                return result
-
-        # With no references from the context to itself: such garbage of all objects would wait for the collector.
-        execute = functools.partial(self._execute_subhandlers, digests)
-        context = SubhandlingContext(parent=handler, cause=cause, execute=execute)
-        attempt = self._progress[handler.id].get_attempt(self._env.clock.now())
-        kwargs = {
-            "retry": attempt.retry,
-            "started": attempt.started,
-            "runtime": attempt.runtime,
-            **cause.kwargs_for(handler),
-        }
-        outcome = await execute_once(
-            handler,
-            attempt,
-            call,
-            logger=self._logger,
-            default_backoff=self._env.settings.execution.default_backoff,
-        )
-        deliver_result(handler, outcome, cause.patch, logger=self._logger)
-        self._progress.note(
-            handler, outcome, self._env.clock.now(), context.seen, digests.get_noted(handler, is_final=outcome.final)
-        )
-        if parent is not None:
-            parent.seen |= context.seen
-
-    async def _invoke(self, handler: ChangingHandler, kwargs: Mapping[str, Any]) -> Any:
-        execution = self._env.settings.execution
-        if not handler.is_async:
-            return await invoke(handler, kwargs, execution=execution)
-        with self._user_code():
-            return await invoke(handler, kwargs, execution=execution)
-
-    async def _execute_subhandlers(
-        self,
-        digests: Digests,
-        context: SubhandlingContext,
-        handlers: Sequence[ChangingHandler],
-        *,
-        cause: ChangingCause | None = None,
-        lifecycle: LifeCycleFn | None = None,
-    ) -> None:
-        """Execute some of the sub-handlers, as the lifecycle says; the parent waits until all of them are done."""
-        cause = cause if cause is not None else context.cause
-        lifecycle = lifecycle if lifecycle is not None else self._env.lifecycle
-        handlers = Selection(cause).select_subhandlers([*handlers])
-        context.declared.clear()
-        context.seen |= dict.fromkeys(handler.id for handler in handlers)
-        self._progress.involve(handlers, digests)
-        pending = self._progress.get_pending(handlers, self._env.clock.now())
-        for handler in lifecycle(pending, state=self._progress, **cause.kwargs) if pending else ():
-            await self._execute(cause, handler, digests, parent=context)
-        delay = self._progress.get_delay(handlers, self._env.clock.now())
-        if delay is not None:
-            raise HandlerChildrenRetry("Some sub-handlers are not finished.", delay=delay)
-
     def _make_outgoing_patch(self, patch: Patch) -> Patch:
         """Separate what users want from what we add to it, so that it can be composed anew if it cannot be saved."""
         return Patch(thaw(patch) if patch else None, fns=patch.fns)
@@ -397,7 +310,7 @@ class HandlingCycle:
         outgoing = self._make_outgoing_patch(cause.patch)
         if called and not self._is_reported:
             counts = self._progress.count(called)
-            self._logger.info("%s is processed: %d succeeded; %d failed.", _TITLES[cause.reason], *counts)
+            self._logger.info("%s is processed: %d succeeded; %d failed.", TITLES[cause.reason], *counts)
             self._is_reported = True
         if cause.reason is Reason.DELETE:
             change = self._attachments.release()
@@ -475,14 +388,8 @@ class HandlingCycle:
         except PatchSuperseded:
             raise
         except Exception as e:
-            unsaved = Unsaved(
-                cause.reason,
-                self._progress.unsaved,
-                cause.patch,
-                is_reported=self._is_reported,
-                is_refused=isinstance(e, APIClientError),
-            )
-            raise SavingFailure(unsaved, latest) from e
+            self._is_refused = isinstance(e, APIClientError)
+            raise SavingFailure(latest) from e
         finally:
             self.is_saving = False
         if change is FinalizerChange.REMOVE:

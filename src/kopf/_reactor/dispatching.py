@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import logging
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 
-from kopf._client.errors import APIError, APIForbiddenError, APINetworkError
 from kopf._client.patching import PatchConflict
 from kopf._client.watch_machine import LISTED, WatchEvent
 from kopf._handlers.handlers import DaemonHandler, SpawningHandler, TimerHandler
@@ -24,19 +22,18 @@ from kopf._reactor.background import Background, BackgroundRun, Companion
 from kopf._reactor.changing import HandlingCycle
 from kopf._reactor.daemons import DaemonRun
 from kopf._reactor.environment import Environment
-from kopf._reactor.mailbox import Mailbox
+from kopf._reactor.mailbox import Mailbox, is_overtaking
 from kopf._reactor.saving import SavingFailure, Step
 from kopf._reactor.selection import could_match
 from kopf._reactor.shadows import Shadows
 from kopf._reactor.stopping import DaemonStoppingReason
 from kopf._reactor.timers import TimerRun
+from kopf._reactor.troubles import API_ERRORS, Troubles
 from kopf._reactor.unreadable import UnreadableObjects
 from kopf._reactor.watching import handle_raw_event
 from kopf._settings.logs import ObjectLogger
-from kopf._settings.settings import iter_delays
 from kopf._values.codec import NestingError
 from kopf._values.objects import KubeObject, ObjectMeta
-from kopf._values.permissions import format_advice
 from kopf._values.resources import Resource
 
 logger = logging.getLogger(__name__)
@@ -56,9 +53,6 @@ _DAEMONS_EXIT_TIMEOUT = 5.0
 
 _SAVING_EXIT_TIMEOUT = 5.0
 """How long it may take to save what the handlers have done when the operator exits, in seconds."""
-
-_API_ERRORS = (APIError, APINetworkError, PatchConflict)
-"""They say it all; any other errors are of the users' code, or ours, and are shown with their tracebacks."""
 
 
 def _make_run(companion: Companion, handler: SpawningHandler) -> BackgroundRun:
@@ -89,6 +83,7 @@ class Dispatcher:
         self._is_paused = False
         self._is_waiting_for_gate = False
         self._shadows = Shadows()
+        self._troubles = Troubles(env, resource)
         self._unreadable = UnreadableObjects(env, resource)
         self._background = (
             Background(env, resource, _make_run, on_exit=self._revisit) if handlers.spawning else None
@@ -152,7 +147,7 @@ class Dispatcher:
             if event.type is None:
                 mailbox.initial = True
             if is_news:
-                self._deliver(mailbox, obj)
+                mailbox.deliver(obj)
             elif mailbox.writes.expecting:
                 self._suspect(mailbox, obj)
             else:
@@ -169,20 +164,6 @@ class Dispatcher:
             or (self._background is not None and self._background.is_running(meta.uid))
         )
 
-    def _deliver(self, mailbox: Mailbox, obj: KubeObject) -> None:
-        """
-        Put the new state in. It interrupts the waiting for retries.
-
-        After errors, only deletions do, and the edits that can be the cure: otherwise, those who change the object all
-        the time (its status, usually) would make us repeat what has failed all the time.
-        """
-        mailbox.state = obj
-        mailbox.progress = None
-        mailbox.stop_suspecting()
-        mailbox.conflicts = 0
-        if not mailbox.errors or mailbox.known is None or _is_overtaking(obj, mailbox.known):
-            mailbox.stop_timer()
-
     def _suspect(self, mailbox: Mailbox, obj: KubeObject) -> None:
         """Keep a state that is probably older than our own write, in case that the write never comes back."""
         if not self._env.comparable_versions:
@@ -196,7 +177,7 @@ class Dispatcher:
         mailbox.suspicion = None
         if mailbox.suspect is not None:
             mailbox.writes.give_up()
-            self._deliver(mailbox, mailbox.suspect)
+            mailbox.deliver(mailbox.suspect)
             self._enqueue(mailbox, self._news)
             self._start_workers()
 
@@ -307,7 +288,7 @@ class Dispatcher:
             self._unreadable.report(event.object)
         except Exception as e:
             # The next events are of the same value for the handlers, so there is no sense in delaying them.
-            is_api_error = isinstance(e, _API_ERRORS)
+            is_api_error = isinstance(e, API_ERRORS)
             object_logger = ObjectLogger(body=event.object, settings=self._env.settings)
             text = "The event could not be handled, and is skipped: %s"
             object_logger.error(text, str(e) or type(e).__name__, exc_info=None if is_api_error else e)
@@ -316,74 +297,64 @@ class Dispatcher:
         mailbox.state = None
         mailbox.revisited = False
         mailbox.known = obj
-        unsaved, mailbox.unsaved = mailbox.unsaved, None
-        progress, mailbox.progress = mailbox.progress, None
         mailbox.writes.start()
-        if obj.pruned:
-            await self._set_aside(mailbox, obj)
-            return
-        self._unreadable.forget(mailbox.uid)
-        if self._background is not None and not self._handlers.changing:
-            await self._accompany(mailbox, obj, self._background)
-            return
-        cycle = HandlingCycle(
+        try:
+            step = await self._look_at(mailbox, obj)
+        except SavingFailure as e:
+            if e.obj is not obj:
+                self._follow_own_write(mailbox, obj, e.obj)
+            self._postpone(mailbox, e.obj, e.__cause__ or e)
+        except Exception as e:
+            self._postpone(mailbox, obj, e)
+        else:
+            self._continue(mailbox, obj, step)
+
+    async def _look_at(self, mailbox: Mailbox, obj: KubeObject) -> Step:
+        background, shadows = self._background, self._shadows
+        if not obj.pruned:
+            self._unreadable.forget(mailbox.uid)
+            with contextlib.suppress(NestingError):
+                if background is None or self._handlers.changing:
+                    return await self._run_cycle(mailbox, obj)
+                return await accompany(
+                    self._env,
+                    self._resource,
+                    self._handlers,
+                    obj,
+                    background=background,
+                    shadows=shadows,
+                    errors=mailbox.errors,
+                )
+        return await self._unreadable.set_aside(obj, background=background, shadows=shadows)
+
+    async def _run_cycle(self, mailbox: Mailbox, obj: KubeObject) -> Step:
+        cycle = mailbox.cycle = HandlingCycle(
             self._env,
             self._resource,
             self._handlers,
             obj,
             initial=mailbox.initial,
-            unsaved=unsaved,
-            known=progress,
+            unsaved=mailbox.unsaved,
+            known=mailbox.progress,
             errors=mailbox.errors,
             background=self._background,
             baseline=mailbox.baseline,
             shadows=self._shadows,
             user_code=self._in_user_code,
         )
-        mailbox.cycle = cycle
+        mailbox.progress = None
         try:
             step = await cycle.run()
-        except SavingFailure as e:
-            mailbox.unsaved = e.unsaved
+        except Exception:
+            mailbox.unsaved = cycle.collect_unsaved()
             mailbox.baseline = cycle.baseline
-            if e.obj is not obj:
-                self._follow_own_write(mailbox, obj, e.obj)
-            self._postpone(mailbox, e.obj, e.__cause__ or e)
-        except NestingError:
-            await self._set_aside(mailbox, obj)
-        except Exception as e:
-            self._postpone(mailbox, obj, e)
+            raise
         else:
+            mailbox.unsaved = None
             mailbox.baseline = None if step.resumed else cycle.baseline
-            self._continue(mailbox, obj, step)
+            return step
         finally:
             mailbox.cycle = None
-
-    async def _accompany(self, mailbox: Mailbox, obj: KubeObject, background: Background) -> None:
-        try:
-            step = await accompany(
-                self._env,
-                self._resource,
-                self._handlers,
-                obj,
-                background=background,
-                shadows=self._shadows,
-                errors=mailbox.errors,
-            )
-        except NestingError:
-            await self._set_aside(mailbox, obj)
-        except Exception as e:
-            self._postpone(mailbox, obj, e)
-        else:
-            self._continue(mailbox, obj, step)
-
-    async def _set_aside(self, mailbox: Mailbox, obj: KubeObject) -> None:
-        try:
-            step = await self._unreadable.set_aside(obj, background=self._background, shadows=self._shadows)
-        except Exception as e:
-            self._postpone(mailbox, obj, e)
-        else:
-            self._continue(mailbox, obj, step)
 
     def _continue(self, mailbox: Mailbox, obj: KubeObject, step: Step) -> None:
         """Decide what is next for the object after a successful cycle."""
@@ -453,53 +424,13 @@ class Dispatcher:
             mailbox.conflicts += 1
             object_logger.debug("The object has changed meanwhile; going on from its fresh state: %s", str(error))
             if mailbox.state is None:
-                self._schedule(mailbox, obj, self._get_error_delay(1))
+                self._schedule(mailbox, obj, self._troubles.get_delay(1))
             return
         mailbox.errors += 1
-        delay = self._get_error_delay(mailbox.errors)
-        self._report(mailbox, obj, object_logger, error, delay)
-        if mailbox.state is None or not _is_overtaking(mailbox.state, obj):
+        delay = self._troubles.get_delay(mailbox.errors)
+        self._troubles.report(mailbox, obj, error, delay)
+        if mailbox.state is None or not is_overtaking(mailbox.state, obj):
             self._schedule(mailbox, obj, delay)
-
-    def _get_error_delay(self, errors: int) -> float:
-        delays = iter_delays(self._env.settings.queueing.error_delays)
-        delay = 0.0
-        for delay in itertools.islice(delays, errors):  # noqa: B007  # the last one is used for all the next errors
-            pass
-        return delay
-
-    def _report(
-        self, mailbox: Mailbox, obj: KubeObject, object_logger: ObjectLogger, error: BaseException, delay: float
-    ) -> None:
-        """Say it once: the same error again is not worth more than a debug message."""
-        text = f"{type(error).__name__}: {error}"
-        is_known, mailbox.last_error = text == mailbox.last_error, text
-        if isinstance(error, APIForbiddenError):
-            self._explain_denial(error, obj.head.namespace)
-            is_known = True  # it is the same for all objects
-        is_api_error = isinstance(error, _API_ERRORS)
-        object_logger.log(
-            logging.DEBUG if is_known else logging.ERROR,
-            "The object could not be handled, so it is left alone for %s seconds: %s",
-            delay,
-            str(error) if is_api_error else text,
-            exc_info=None if is_api_error else error,
-        )
-
-    def _explain_denial(self, error: APIForbiddenError, namespace: str | None) -> None:
-        """Say once per namespace what is to be permitted, as it concerns all objects there."""
-        verb = error.method.lower()
-        subresource = "status" if error.path.endswith("/status") else None
-        if self._env.warnings.is_new((self._resource, verb, subresource, namespace)):
-            logger.error(
-                "Cannot %s %r%s%s: not permitted. Other attempts will be made later. The error: %s. %s",
-                verb,
-                self._resource,
-                "" if subresource is None else f" ({subresource})",
-                "" if namespace is None else f" in the namespace {namespace!r}",
-                error,
-                format_advice(self._resource, [verb], namespace=namespace, subresource=subresource),
-            )
 
     def pause(self) -> None:
         """Start no handlers, and stop the daemons & timers; what is running, is not interrupted."""
@@ -546,9 +477,3 @@ class Dispatcher:
 async def _wait(tasks: Collection[asyncio.Task[None]], timeout: float) -> None:
     if tasks:
         await asyncio.wait([*tasks], timeout=timeout)
-
-
-def _is_overtaking(state: KubeObject, obj: KubeObject) -> bool:
-    """Tell if the state is worth trying again what has failed for the object: a deletion, or a different spec."""
-    is_deletion = state.head.deletionTimestamp is not None and obj.head.deletionTimestamp is None
-    return is_deletion or state.head.generation != obj.head.generation

@@ -89,6 +89,20 @@ class Mailbox:
             or self.initial
         )
 
+    def deliver(self, obj: KubeObject) -> None:
+        """
+        Put the new state in. It interrupts the waiting for retries.
+
+        After errors, only deletions do, and the edits that can be the cure: otherwise, those who change the object all
+        the time (its status, usually) would make us repeat what has failed all the time.
+        """
+        self.state = obj
+        self.progress = None
+        self.stop_suspecting()
+        self.conflicts = 0
+        if not self.errors or self.known is None or is_overtaking(obj, self.known):
+            self.stop_timer()
+
     @property
     def is_saving(self) -> bool:
         """Whether what the handlers have done is being written to the object right now."""
@@ -106,3 +120,9 @@ class Mailbox:
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
+
+
+def is_overtaking(state: KubeObject, obj: KubeObject) -> bool:
+    """Tell if the state is worth trying again what has failed for the object: a deletion, or a different spec."""
+    is_deletion = state.head.deletionTimestamp is not None and obj.head.deletionTimestamp is None
+    return is_deletion or state.head.generation != obj.head.generation

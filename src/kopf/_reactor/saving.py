@@ -66,11 +66,10 @@ class Step:
 
 
 class SavingFailure(Exception):
-    """The object could not be patched; what is left to be saved is in ``unsaved``, and why is in the cause."""
+    """The object could not be patched; the cause says why."""
 
-    def __init__(self, unsaved: Unsaved, obj: KubeObject) -> None:
+    def __init__(self, obj: KubeObject) -> None:
         super().__init__()
-        self.unsaved = unsaved
         self.obj = obj
         """The object as it is now: some of several requests can have succeeded."""
 
