@@ -100,7 +100,7 @@ def test_unmatched_selectors_are_reported(registry: OperatorRegistry) -> None:
 def test_selectors_are_listed_once(registry: OperatorRegistry) -> None:
     for selector in [Selector("pods"), Selector("pods"), Selector("v1", "pods")]:
         registry.append(make_changing_handler(selector=selector))
-    assert registry.get_selectors() == {Selector("pods"), Selector("v1", "pods")}
+    assert registry.get_selectors() == [Selector("pods"), Selector("v1", "pods")]
 
 
 # --- the handlers of one resource ---

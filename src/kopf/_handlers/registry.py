@@ -73,10 +73,10 @@ class OperatorRegistry:
         """The handlers that fill the indices."""
         return [handler for handler in self.resources if isinstance(handler, IndexingHandler)]
 
-    def get_selectors(self) -> set[Selector]:
-        """What the handlers are declared for."""
+    def get_selectors(self) -> Collection[Selector]:
+        """What the handlers are declared for, each once, in the order of declaration."""
         handlers = (*self.resources, *self.webhooks)
-        return {handler.selector for handler in handlers if handler.selector is not None}
+        return list(dict.fromkeys(handler.selector for handler in handlers if handler.selector is not None))
 
     def get_ambiguities(self, resources: Collection[Resource]) -> Mapping[Selector, Collection[Resource]]:
         """The selectors that name one resource but match several; those are not served."""

@@ -133,7 +133,7 @@ class Observer:
         """Say what will not work: nothing of importance if all that is needed is there already."""
         how = "until the restart" if verb == "list" else f"at once, but only every {BACKOFF:g} seconds"
         logger.log(
-            logging.WARNING if self._warned else logging.INFO,
+            logging.WARNING if self._warned or self._unmatched else logging.INFO,
             "New kinds of custom resources will not be noticed %s: not permitted to %s their definitions. "
             "The error: %s. Set settings.scanning.disabled = True if that is fine, or: %s",
             how, verb, error, format_advice(CRDS, ("list", "watch")),
