@@ -197,3 +197,25 @@ async def test_the_deletion_overtakes_them(
     await kex.wait_gone()
     assert calls == ["deleted"]
     assert now() - started < 100
+
+
+async def test_other_handlers_go_before_a_parent_that_is_called_again(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    """The default lifecycle prefers the least retried ones, and going on with the sub-handlers is a retry."""
+    @kopf.on.create("kopfexamples", registry=registry, id="parent")
+    async def parent(retry: int, **_: Any) -> None:
+        calls.append(f"parent {retry}")
+        await kopf.execute(fns={"a": sub, "b": sub})
+
+    async def sub(**_: Any) -> None:
+        calls.append("sub")
+
+    @kopf.on.create("kopfexamples", registry=registry, id="other")
+    async def other(**_: Any) -> None:
+        calls.append("other")
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    assert calls == ["parent 0", "sub", "other", "parent 1", "sub"]
