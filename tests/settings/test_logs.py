@@ -339,3 +339,33 @@ def test_loggers_disabled_on_purpose_stay_so(monkeypatch: pytest.MonkeyPatch) ->
     revive_loggers()
     for name in ("kopf.objects", "kopf.activities.authentication", "kopf._core.engines.activities"):
         assert logging.getLogger(name).disabled
+
+
+# ------------------------------------------------------------------ forged lines
+
+
+@pytest.mark.parametrize("text", [
+    "a\n[2026-01-01 00:00:00,000] kopf.objects [INFO    ] forged", "a\r\nforged",
+    "\x1b[2J\x1b[Hforged", "a\x00b", "a\x85b",
+    "a\u2028b\u2029c", "a\u202eb", "a\x9b2Jb", "\ud800",
+])
+@pytest.mark.parametrize("fmt", [LogFormat.PLAIN, LogFormat.FULL, LogFormat.JSON, "%(message)s"])
+def test_texts_of_others_do_not_forge_lines(text: str, fmt: LogFormat | str) -> None:
+    formatter = make_formatter(log_format=fmt)
+    record = logging.LogRecord("kopf.objects", logging.INFO, __file__, 1, "said: %s", (text,), None)
+    record.k8s_ref = {"name": text, "namespace": text}
+    line = formatter.format(record)
+    assert len(line.splitlines()) == 1
+    assert all(char.isprintable() for char in line)
+    assert line.encode()
+
+
+def test_tracebacks_are_of_several_lines_and_printable() -> None:
+    formatter = make_formatter(log_format=LogFormat.FULL)
+    try:
+        raise ValueError("\x1b[2Jforged\r")
+    except ValueError:
+        record = logging.LogRecord("x", logging.INFO, __file__, 1, "text", (), sys.exc_info())
+    lines = formatter.format(record).split("\n")
+    assert len(lines) > 2
+    assert all(line.isprintable() for line in lines)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import datetime
 import enum
 import logging
+import re
 import sys
 from collections.abc import Mapping, MutableMapping
 from typing import Any, TextIO
@@ -105,8 +106,22 @@ class _TracebackFormatter(logging.Formatter):
         return format_trimmed(ei) if self.is_trimming else super().formatException(ei)
 
 
+# All that moves the cursor, begins a new line, or changes the direction of the text.
+_CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROLS_OF_TRACEBACKS = re.compile(_CONTROLS.pattern.replace(r"\x0a-", r"\x0b-"))
+
+
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")
+
+
 class ObjectTextFormatter(_TracebackFormatter):
-    """A text formatter that puts the object's identity in front of the messages about it, if asked to."""
+    """
+    A text formatter that puts the object's identity in front of the messages about it, if asked to.
+
+    The messages can have texts from objects and servers. So that these do not look like other log lines, and do not
+    control the terminal, all control characters are escaped. Only tracebacks take several lines.
+    """
 
     def __init__(self, fmt: str, *, prefix: bool, trimming: bool = True) -> None:
         super().__init__(fmt)
@@ -117,7 +132,11 @@ class ObjectTextFormatter(_TracebackFormatter):
         # The attribute exists only for the formatting: every formatter makes it anew.
         if self._prefix:
             record.message = _get_prefix(record) + record.message
+        record.message = _CONTROLS.sub(_escape, record.message)
         return super().formatMessage(record)
+
+    def formatException(self, ei: ExcInfo) -> str:
+        return _CONTROLS_OF_TRACEBACKS.sub(_escape, super().formatException(ei))
 
 
 class ObjectJsonFormatter(_TracebackFormatter, JsonFormatter):

@@ -240,7 +240,12 @@ def decode_object(raw: msgspec.Raw) -> KubeObject | None:
         return None
     try:
         try:
-            return KubeObject.from_json(raw)
+            obj = KubeObject.from_json(raw)
+            if obj.pruned:
+                raise codec.NestingError
+            return obj
+        except codec.NestingError:
+            raise
         except ValueError:  # not everything that is reviewed has metadata: e.g. the options of connections
             return KubeObject.from_dict(codec.decode(raw))
     except (ValueError, TypeError) as e:

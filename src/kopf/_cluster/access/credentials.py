@@ -175,7 +175,8 @@ def _alternative_names(host: str) -> list[x509.GeneralName]:
 def write_privately(path: pathlib.Path, text: str) -> None:
     """Write a file that only the user can read, replacing what was there in one step."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    temporary.unlink(missing_ok=True)  # of a killed process; links are not followed
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
     temporary.replace(path)

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 import yaml
 
-from .. import codec, statuses
+from .. import codec, statuses, yamls
 from ..http.requests import Request
 from . import protobuf
 
@@ -61,7 +61,7 @@ def decode_body(request: Request, what: str) -> dict[str, Any]:
         elif request.content_type == protobuf.MEDIA_TYPE:
             body = protobuf.decode_object(request.body)
         elif request.content_type in YAML_TYPES:
-            body = codec.decode(codec.encode(yaml.safe_load(request.body)))
+            body = codec.decode(codec.encode(yamls.load(request.body)))
         else:
             raise statuses.unsupported_media(_BODY_TYPES)
     except protobuf.ProtobufError as error:

@@ -9,13 +9,14 @@ such expressions are refused, not misunderstood.
 from __future__ import annotations
 
 import decimal
-import functools
 import ipaddress
 import itertools
 import re
 import urllib.parse
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
+
+from ..patterns import Pattern, PatternError, compile_pattern
 
 Opaque: TypeAlias = dict[str, str]
 
@@ -67,16 +68,13 @@ def _intersects(items: list[Any], others: list[Any]) -> bool:
 _FOREIGN: Final = re.compile(r"\\[zpPQEC]|\[\[:|\(\?[<=!P>(]|\\[1-9]|[*+?}][+]|\$")
 
 
-@functools.lru_cache(maxsize=256)
-def _regex(pattern: str) -> re.Pattern[str]:
+def _regex(pattern: str) -> Pattern:
     foreign = _FOREIGN.search(pattern.replace("(?P<", "(").removesuffix("$"))
     if foreign:
         raise ValueError(f"find(): {foreign[0]!r} in the pattern {pattern!r} is not supported by the local cluster")
-    if pattern.endswith("$") and not pattern.endswith("\\$"):
-        pattern = pattern[:-1] + r"\Z"
     try:
-        return re.compile(pattern, re.ASCII)
-    except re.error as error:
+        return compile_pattern(pattern)
+    except PatternError as error:
         raise ValueError(f"Illegal regex: {error}") from None
 
 

@@ -17,6 +17,7 @@ from ..kinds import columns
 from ..kinds.kind import STATUS_VERBS, Kind, Obj
 from ..kinds.resources import Subresource
 from ..kinds.scales import ScalePaths
+from ..patterns import PatternError, compile_pattern
 from ..statuses import FieldError, forbidden_value, invalid_value, quoted, required, unsupported_value
 from . import schemas
 from .specification import Conversion, SchemaProps, Specification, Version
@@ -166,8 +167,8 @@ def _validate_schema(schema: SchemaProps, path: str) -> Iterator[FieldError]:
         yield unsupported_value(f"{path}.type", schema.type, _TYPES)
     if schema.pattern is not None:
         try:
-            re.compile(schema.pattern)
-        except re.error as error:
+            compile_pattern(schema.pattern)
+        except PatternError as error:
             yield invalid_value(f"{path}.pattern", schema.pattern, f"must be a valid regular expression: {error}")
     for name, sub in (schema.properties or {}).items():
         yield from _validate_schema(sub, f"{path}.properties[{name}]")

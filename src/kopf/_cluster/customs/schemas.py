@@ -8,11 +8,11 @@ the schema has something to say about them.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from .. import codec, statuses
+from ..patterns import compile_pattern
 from ..statuses import FieldError, invalid_value, quoted
 
 _JSON_TYPES: Final[dict[type, str]] = {
@@ -175,7 +175,7 @@ def _validate_string(value: str, raw: Mapping[str, Any], path: str) -> Iterator[
         yield FieldError(path, "FieldValueTooLong", f"Too long: may not be more than {raw['maxLength']} bytes")
     if "minLength" in raw and len(value) < raw["minLength"]:
         yield invalid_value(path, value, f"{path} in body should be at least {raw['minLength']} chars long")
-    if "pattern" in raw and not re.search(raw["pattern"], value):
+    if "pattern" in raw and not compile_pattern(raw["pattern"]).search(value):
         yield invalid_value(path, value, f"{path} in body should match '{raw['pattern']}'")
 
 

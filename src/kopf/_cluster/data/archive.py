@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import pathlib
 import sqlite3
 from collections.abc import Iterable
@@ -60,14 +61,19 @@ class Archive:
     def open(self) -> Snapshot | None:
         """Begin to use the directory; give what is there, or nothing if it is new."""
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = self._directory / "cluster.sqlite"
         try:
-            self._database = sqlite3.connect(self._directory / "cluster.sqlite", timeout=0, check_same_thread=False)
+            # SQLite gives the same permissions to the files beside it; there are secrets in all of them.
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            path.chmod(0o600)
+            self._database = sqlite3.connect(path, timeout=0, check_same_thread=False)
             self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = NORMAL")
             self._database.executescript(_SCHEMA)
             return self._read(self._database)
-        except (sqlite3.Error, msgspec.MsgspecError) as error:
+        except (sqlite3.Error, msgspec.MsgspecError, OSError) as error:
             self.close()
             hint = " (by another local cluster?)" if "locked" in str(error) else ""
             raise ArchiveError(f"the data directory {self._directory} cannot be used: {error}{hint}") from error

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import yaml
 
-from .. import codec
+from .. import codec, yamls
 from ..http.requests import Request
 
 _PATH: Final = "/metadata/resourceVersion"
@@ -35,6 +35,6 @@ def _decode(body: bytes) -> Any:
     except (codec.DecodeError, RecursionError):
         pass
     try:
-        return yaml.safe_load(body)
-    except (yaml.YAMLError, RecursionError, ValueError):
+        return yamls.load(body)
+    except yaml.YAMLError:
         return None

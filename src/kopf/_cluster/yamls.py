@@ -1,0 +1,49 @@
+"""
+YAML from outside: no more is made of it than is reasonable.
+
+A few lines with aliases of aliases can mean billions of values. As in the API server, it is refused.
+"""
+from __future__ import annotations
+
+from typing import Any, Final
+
+import yaml
+
+#: How many characters and values a document with aliases may have, all copies included.
+MAX_SIZE: Final = 10_000_000
+
+
+def load(text: bytes) -> Any:
+    """Decode a document or raise `yaml.YAMLError`."""
+    try:
+        loader = yaml.SafeLoader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return None
+            if b"&" in text:
+                _measure(node, {})
+            return loader.construct_document(node)
+        finally:
+            loader.dispose()
+    except (ValueError, RecursionError) as error:  # impossible dates, too deep documents
+        raise yaml.YAMLError(f"it cannot be decoded: {type(error).__name__}") from None
+
+
+def _measure(node: yaml.Node, sizes: dict[int, int]) -> int:
+    """Sum up what the node contains, with everything that it refers to."""
+    known = sizes.get(id(node))
+    if known is not None:
+        return known
+    sizes[id(node)] = MAX_SIZE  # if it contains itself
+    match node:
+        case yaml.MappingNode():
+            size = 1 + sum(_measure(key, sizes) + _measure(value, sizes) for key, value in node.value)
+        case yaml.SequenceNode():
+            size = 1 + sum(_measure(item, sizes) for item in node.value)
+        case _:
+            size = 1 + len(node.value)
+    if size > MAX_SIZE:
+        raise yaml.YAMLError("document contains excessive aliasing")
+    sizes[id(node)] = size
+    return size
