@@ -29,10 +29,10 @@ RECORDS = [
 
 @pytest.fixture(autouse=True)
 def _handlers(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.update("kopfexamples", registry=registry)
-    @kopf.on.resume("kopfexamples", registry=registry)
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", id="fn", registry=registry)
+    @kopf.on.update("kopfexamples", id="fn", registry=registry)
+    @kopf.on.resume("kopfexamples", id="fn", registry=registry)
+    @kopf.on.delete("kopfexamples", id="fn", registry=registry)
     async def fn(name: str, reason: str, **_: Any) -> None:
         calls.append((reason, name))
 
