@@ -11,6 +11,7 @@ import logging
 
 from kopf._client.errors import APIError, APIForbiddenError, APINetworkError
 from kopf._client.patching import PatchConflict
+from kopf._handlers.filters import FilterError
 from kopf._reactor.environment import Environment
 from kopf._reactor.mailbox import Mailbox
 from kopf._settings.logs import ObjectLogger
@@ -42,18 +43,19 @@ class Troubles:
 
     def report(self, mailbox: Mailbox, obj: KubeObject, error: BaseException, delay: float) -> None:
         """Say it once: the same error again is not worth more than a debug message."""
-        text = f"{type(error).__name__}: {error}"
+        is_told = isinstance(error, (*API_ERRORS, FilterError))
+        text = str(error) if is_told else f"{type(error).__name__}: {error}"
         is_known, mailbox.last_error = text == mailbox.last_error, text
         if isinstance(error, APIForbiddenError):
             self._explain_denial(error, obj.head.namespace)
             is_known = True  # it is the same for all objects
-        is_api_error = isinstance(error, API_ERRORS)
+        culprit = error.__cause__ if isinstance(error, FilterError) else None if is_told else error
         ObjectLogger(body=obj, settings=self._env.settings).log(
             logging.DEBUG if is_known else logging.ERROR,
             "The object could not be handled, so it is left alone for %s seconds: %s",
             delay,
-            str(error) if is_api_error else text,
-            exc_info=None if is_api_error else error,
+            text,
+            exc_info=culprit,
         )
 
     def _explain_denial(self, error: APIForbiddenError, namespace: str | None) -> None:
