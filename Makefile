@@ -2,7 +2,7 @@
 # with nothing but Python (3.11 or newer) and make. Another interpreter gets another environment:
 #     make test PYTHON=python3.13
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types pytest bench soak original migration differential logins data clean
+.PHONY: help install demo test lint types pytest bench soak original migration differential hostile logins data clean
 
 PYTHON ?= python3
 PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -61,6 +61,9 @@ migration: $(STAMP) original  ## check that the original framework goes on with 
 
 differential: $(STAMP) original  ## compare the behaviour to the original framework, case by case; downloads it
 	KOPF_ORIGINAL=$(abspath $(ORIGINAL))/bin/kopf $(BIN)/python -m tests.differential --random 300 $(ARGS)
+
+hostile: $(STAMP)  ## send 10,000 hostile inputs of every kind to the operator, its clients and servers
+	KOPF_HOSTILE_INPUTS=10000 $(BIN)/python -m pytest -n $(WORKERS) tests/hostile $(ARGS)
 
 logins: $(STAMP)  ## log in by the client libraries of many versions, the lowest ones too; downloads them all
 	KOPF_LOGINS=$(abspath $(LOGINS)) $(BIN)/python -m pytest tests/behaviour/test_logins.py $(ARGS)

@@ -37,8 +37,8 @@ def read_lowest() -> list[str]:
     """The lowest versions of everything that the project accepts, all at once."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     accepted = [*project["dependencies"], *project["optional-dependencies"]["full-auth"]]
-    assert all(re.fullmatch(r"[\w-]+>=[\d.]+", line) for line in accepted), accepted
-    return [line.replace(">=", "==") for line in accepted]
+    assert all(re.fullmatch(r"[\w-]+>=[\d.]+(,!=[\d.]+)*", line) for line in accepted), accepted
+    return [line.partition(",")[0].replace(">=", "==") for line in accepted]
 
 
 # What there was at about the same time; what is not named, is the newest possible.

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 import ssl
+from collections.abc import Sequence
 
 import aiohttp
 from aiohttp import web
 
 from kopf._cluster import LocalCluster
 
-_MARKS = re.compile(rb'"@(deep|list):(\d+)@"')
+_MARKS = re.compile(rb'"@(deep|list|text):(\d+)@"')
 
 
 def deep(levels: int) -> str:
@@ -26,10 +27,17 @@ def deep_list(levels: int) -> str:
     return f"@list:{levels}@"
 
 
-def expand(data: bytes) -> bytes:
+def custom(number: int) -> str:
+    """The mark of one of the texts of the proxy."""
+    return f"@text:{number}@"
+
+
+def expand(data: bytes, texts: Sequence[bytes]) -> bytes:
     """Put the real things instead of the marks."""
     def make(match: re.Match[bytes]) -> bytes:
         levels = int(match[2])
+        if match[1] == b"text":
+            return texts[levels].replace(b"\n", b" ")
         return b'{"a":' * levels + b"1" + b"}" * levels if match[1] == b"deep" else b"[" * levels + b"]" * levels
     return _MARKS.sub(make, data)
 
@@ -40,6 +48,8 @@ class SpoilingProxy:
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
         self.url = ""
+        self.texts: list[bytes] = []
+        """JSON to be put instead of the custom marks."""
 
     async def start(self) -> None:
         context = ssl.create_default_context(cadata=self._cluster.ca_data.decode())
@@ -68,11 +78,11 @@ class SpoilingProxy:
             request.method, url, data=body or None, headers=headers, read_bufsize=2**24,
         ) as response:
             if "watch" not in request.query:
-                content = expand(await response.read())
+                content = expand(await response.read(), self.texts)
                 return web.Response(body=content, status=response.status, content_type=response.content_type)
             stream = web.StreamResponse(status=response.status, headers={"Content-Type": "application/json"})
             await stream.prepare(request)
             while line := await response.content.readline():
-                await stream.write(expand(line))
+                await stream.write(expand(line, self.texts))
             await stream.write_eof()
             return stream
