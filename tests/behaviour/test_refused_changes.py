@@ -191,3 +191,26 @@ async def test_a_deletion_is_not_held_by_what_was_refused_before(
     await sub.wait_gone()
     assert now() - started < 10
     assert calls == ["create", "delete"]
+
+
+@pytest.mark.parametrize("resource", ["kopfexamples", "kopfstatusexamples"])
+async def test_a_deletion_is_not_held_forever_by_what_its_handler_wants(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, logs: Logs,
+        calls: Journal[Any], resource: str,
+) -> None:
+    @kopf.on.delete(resource, registry=registry, id="delete")
+    async def delete(patch: kopf.Patch, **_: Any) -> str:
+        calls.append("delete")
+        patch.metadata["labels"] = {"not a label": "!"}
+        return "result"
+
+    logs.expected.append("not a label")
+    objects = kex if resource == "kopfexamples" else sub
+    await operator.start(watching=(resource,))
+    await objects.create()
+    await objects.wait(lambda obj: obj["metadata"].get("finalizers"))
+    await objects.delete()
+    await objects.wait_gone()
+    assert calls == ["delete"]
+    record = await logs.wait("The object is released without the changes that the API refuses: .*")
+    assert "not a label" in record.getMessage()

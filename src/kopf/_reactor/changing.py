@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 
 from kopf._client.errors import APIClientError
-from kopf._client.patching import PatchSuperseded
+from kopf._client.patching import PatchConflict, PatchSuperseded
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.handlers import ChangingHandler, SpawningHandler
 from kopf._handlers.registry import HandlersOfResource
@@ -38,6 +38,9 @@ from kopf._values.resources import Resource
 
 _MAX_RESTORATIONS = 5
 """How many times the lost state of an object is put back, until it is obvious that somebody insists on removing it."""
+
+_MAX_REFUSALS = 3
+"""How many times in a row the last changes of a deleted object can be refused, until it is released without them."""
 
 
 class HandlingCycle:
@@ -314,6 +317,7 @@ class HandlingCycle:
             self._is_reported = True
         if cause.reason is Reason.DELETE:
             change = self._attachments.release()
+            self._drop_refused_wishes(cause, outgoing)
         if not self._attachments.is_to_disappear:
             self._progress.purge(self._handlers.changing, outgoing)  # also of those that have matched before
         essence = self._get_handled_essence(cause)
@@ -329,6 +333,14 @@ class HandlingCycle:
             self._logger.debug("Handling cycle is finished, waiting for new changes.")
             return dataclasses.replace(step, settled=True) if step.changed else step
         return step
+
+    def _drop_refused_wishes(self, cause: ChangingCause, outgoing: Patch) -> None:
+        """Let nothing hold the deletion forever: not even what the deletion handlers want, but the API does not."""
+        if outgoing and self._unsaved is not None and self._unsaved.is_refused and self._errors >= _MAX_REFUSALS:
+            self._logger.error("The object is released without the changes that the API refuses: %r", dict(cause.patch))
+            for patch in (cause.patch, outgoing):
+                patch.clear()
+                patch.fns.clear()
 
     def _has_only_our_traces(self, obj: KubeObject | None, cause: ChangingCause, outgoing: Patch) -> bool:
         if obj is None or cause.patch.fns or cause.patch.keys() - {"status"} or self._handlers.extra_fields:
@@ -388,7 +400,7 @@ class HandlingCycle:
         except PatchSuperseded:
             raise
         except Exception as e:
-            self._is_refused = isinstance(e, APIClientError)
+            self._is_refused = isinstance(e, APIClientError | PatchConflict)
             raise SavingFailure(latest) from e
         finally:
             self.is_saving = False
