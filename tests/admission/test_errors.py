@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import pickle
+import re
 from typing import Any
 
 import pytest
 
 import kopf
 from tests.admission.reviewing import Reviewer
-from tests.behaviour.running import Decorator, Logs
+from tests.behaviour.running import Decorator, Logs, Operator
 
 pytestmark = pytest.mark.fastforward
 
@@ -16,6 +17,7 @@ ADMISSION = kopf.AdmissionError("admission", code=499)
 PERMANENT = kopf.PermanentError("permanent")
 TEMPORARY = kopf.TemporaryError("temporary", delay=5)
 ARBITRARY = Exception("arbitrary")
+HIDDEN = {"message": "Webhook 'fail' has failed; see the log of the operator.", "code": 500}
 
 
 def declare(
@@ -35,9 +37,9 @@ def declare(
     (kopf.AdmissionError(None, 403), {"message": "AdmissionError", "code": 403}),
     (PERMANENT, {"message": "permanent", "code": 500}),
     (TEMPORARY, {"message": "temporary", "code": 500}),
-    (ARBITRARY, {"message": "arbitrary", "code": 500}),
-    (Exception(), {"message": "Exception", "code": 500}),
-    (ExceptionGroup("group", [ValueError()]), {"message": "group (1 sub-exception)", "code": 500}),
+    (ARBITRARY, HIDDEN),
+    (Exception(), HIDDEN),
+    (ExceptionGroup("group", [ValueError()]), HIDDEN),
 ], ids=repr)
 @pytest.mark.parametrize("decorator", [kopf.on.validate, kopf.on.mutate])
 async def test_all_errors_deny(
@@ -47,11 +49,24 @@ async def test_all_errors_deny(
     assert await reviewer.review(webhook="fail") == {"allowed": False, "status": status}
 
 
+async def test_arbitrary_errors_are_shown_on_demand(
+        operator: Operator, registry: kopf.OperatorRegistry, reviewer: Reviewer,
+) -> None:
+    def configure(settings: kopf.OperatorSettings) -> None:
+        reviewer.configure(settings)
+        settings.admission.show_errors = True
+
+    operator.configure = configure
+    declare(registry, "fail", ARBITRARY)
+    assert (await reviewer.review())["status"]["message"] == "arbitrary"
+
+
 @pytest.mark.parametrize("order", [1, -1], ids=["straight", "reversed"])
 @pytest.mark.parametrize(("errors", "message"), [
     ([ADMISSION, PERMANENT, TEMPORARY, ARBITRARY], "admission"),
     ([PERMANENT, TEMPORARY, ARBITRARY], "permanent"),
     ([TEMPORARY, ARBITRARY], "temporary"),
+    ([ARBITRARY], "Webhook 'fail0' has failed; see the log of the operator."),
 ], ids=lambda arg: arg if isinstance(arg, str) else "")
 async def test_priorities(
         registry: kopf.OperatorRegistry, reviewer: Reviewer, errors: list[Exception], message: str, order: int,
@@ -84,7 +99,8 @@ async def test_ignored_failures(
         registry: kopf.OperatorRegistry, reviewer: Reviewer, error: Exception,
 ) -> None:
     declare(registry, "fail", error, ignore_failures=True)
-    warning = f"Webhook 'fail' has failed, which is ignored: {error}"
+    text = "see the log of the operator." if error is ARBITRARY else str(error)
+    warning = f"Webhook 'fail' has failed, which is ignored: {text}"
     assert await reviewer.review(webhook="fail") == {"allowed": True, "warnings": [warning]}
 
 
@@ -93,7 +109,7 @@ async def test_only_the_own_failures_are_ignored(registry: kopf.OperatorRegistry
     declare(registry, "other", ARBITRARY)
     response = await reviewer.review()
     assert not response["allowed"]
-    assert response["status"]["message"] == "arbitrary"
+    assert response["status"]["message"] == "Webhook 'other' has failed; see the log of the operator."
 
 
 @pytest.mark.parametrize("option", ["labels", "annotations", "when", "value"])
@@ -110,8 +126,10 @@ async def test_failing_filters_deny(
     options: Any = filters[option]
     kopf.on.validate("kopfexamples", registry=registry, id="check", **options)(lambda **_: None)
     response = await reviewer.review()
-    assert response == {"allowed": False, "status": {"message": "the filter is broken", "code": 500}}
-    assert len(logs.find("Webhook 'check.*' cannot be filtered: the filter is broken")) == 1
+    message = response["status"].pop("message")
+    assert re.fullmatch(r"Webhook 'check.*' has failed; see the log of the operator\.", message)
+    assert response == {"allowed": False, "status": {"code": 500}}
+    assert len(logs.find("Webhook 'check.*' cannot be filtered: .*the filter is broken")) == 1
 
 
 async def test_arbitrary_errors_are_logged_with_tracebacks(

@@ -127,7 +127,7 @@ async def test_mutation(registry: kopf.OperatorRegistry, start: Any, run: Kubect
 
 @pytest.mark.parametrize(("error", "message"), [
     (kopf.PermanentError("It is bad."), "It is bad."), (kopf.TemporaryError("Not yet."), "Not yet."),
-    (ValueError("It is wrong."), "It is wrong."),
+    (ValueError("It is wrong."), "Webhook 'validate1' has failed; see the log of the operator."),
 ], ids=repr)
 async def test_other_errors(
         registry: kopf.OperatorRegistry, start: Any, run: Kubectl, error: Exception, message: str,

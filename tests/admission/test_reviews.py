@@ -234,7 +234,8 @@ async def test_own_timeouts_of_handlers_are_their_errors(
             await asyncio.Event().wait()
 
     response = await reviewer.review()
-    assert response == {"allowed": False, "status": {"message": "TimeoutError", "code": 500}}
+    assert response == {"allowed": False, "status": {
+        "message": "Webhook 'check' has failed; see the log of the operator.", "code": 500}}
 
 
 async def test_log_lines(registry: kopf.OperatorRegistry, reviewer: Reviewer, logs: Logs) -> None:

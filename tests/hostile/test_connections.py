@@ -68,5 +68,5 @@ async def test_honest_clients_are_answered_during_a_siege(tmp_path: pathlib.Path
             assert max(answers.delays) < 1
         assert handled < 1
         assert peak < FILES
-        assert grown < 30
+        assert grown < 30 + IDLE / 100  # it does not depend on how long it lasts
         assert said < 10 + DURATION / 2

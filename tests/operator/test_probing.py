@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from kopf._handlers.errors import PermanentError
 from kopf._handlers.outcomes import Outcome
 from kopf._operator.probing import Prober, ProbeResults
 from kopf._settings.settings import HealthSettings
@@ -52,14 +53,21 @@ async def test_concurrent_requests_share_the_calls() -> None:
 async def test_failures_and_strange_results_are_problems() -> None:
     probe = Probe(
         Outcome(final=True, exception=ValueError("boom")),
-        Outcome(final=True, exception=ValueError()),
+        Outcome(final=True, exception=PermanentError("intended")),
         Outcome(final=True, result=object()),
         Outcome(final=True, result=datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)),
     )
     results = await Prober(probe, HealthSettings()).get()
     assert results.values == {"fn3": "2026-01-02T00:00:00Z"}
-    assert results.problems[:2] == ["The probe 'fn0' has failed: boom", "The probe 'fn1' has failed: ValueError"]
+    assert results.problems[:2] == [
+        "The probe 'fn0' has failed: see the log of the operator.", "The probe 'fn1' has failed: intended"]
     assert results.problems[2].startswith("The probe 'fn2' has returned a value with no JSON form: ")
+
+
+@pytest.mark.parametrize(("error", "text"), [(ValueError("boom"), "boom"), (ValueError(), "ValueError")])
+async def test_arbitrary_errors_are_shown_on_demand(error: Exception, text: str) -> None:
+    prober = Prober(Probe(Outcome(final=True, exception=error)), HealthSettings(show_errors=True))
+    assert (await prober.get()).problems == [f"The probe 'fn0' has failed: {text}"]
 
 
 @pytest.mark.fastforward

@@ -41,7 +41,7 @@ async def test_failures_are_restarted_and_reported_when_there_are_too_many(caplo
         seen.update(vitals.find_problems(settings))
         await asyncio.sleep(0.1)
     assert sorted(seen) == [
-        "The thing has failed 3 times in a row: boom2", "The thing has failed 4 times in a row: boom3"]
+        f"The thing has failed {count} times in a row: see the log of the operator." for count in (3, 4)]
     delays = [round(b - a) for a, b in zip(routine.starts, routine.starts[1:], strict=False)]
     assert delays == [1, 2, 5, 10]
     assert vitals.find_problems(settings)

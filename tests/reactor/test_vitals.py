@@ -44,7 +44,9 @@ async def test_a_few_failures_are_tolerated() -> None:
         vitals.note_failure("watcher of pods", count, "boom")
         assert vitals.find_problems(settings) == []
     vitals.note_failure("watcher of pods", 3, "boom")
-    assert vitals.find_problems(settings) == ["The watcher of pods has failed 3 times in a row: boom"]
+    text = "The watcher of pods has failed 3 times in a row"
+    assert vitals.find_problems(settings) == [f"{text}: see the log of the operator."]
+    assert vitals.find_problems(OperatorSettings(health=HealthSettings(show_errors=True))) == [f"{text}: boom"]
     vitals.note_recovery("watcher of pods")
     vitals.note_recovery("unknown")
     assert vitals.find_problems(settings) == []

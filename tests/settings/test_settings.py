@@ -73,7 +73,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "error_delays": (1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610),
     },
     "scanning": {"disabled": False},
-    "admission": {"server": None, "managed": None},
+    "admission": {"show_errors": False, "server": None, "managed": None},
     "execution": {"default_backoff": 60, "max_workers": None},
     "background": {
         "cancellation_polling": 60,
@@ -89,7 +89,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "strict_x509": None,
     },
     "persistence": {"finalizer": "kopf.zalando.org/KopfFinalizerMarker", "consistency_timeout": 5.0},
-    "health": {"probe_lifetime": 5.0, "stream_timeout": 300, "loop_timeout": 10.0},
+    "health": {"show_errors": False, "probe_lifetime": 5.0, "stream_timeout": 300, "loop_timeout": 10.0},
 }
 
 

@@ -54,3 +54,15 @@ class HandlerRetriesError(PermanentError):
 
 class HandlerChildrenRetry(TemporaryError):
     """Some sub-handlers are not finished yet, so their parent is to be called again."""
+
+
+def describe(error: BaseException, *, instead: str, is_shown: bool) -> str:
+    """
+    Describe the error to those who are not the operator's developers, but e.g. users of the cluster.
+
+    Only the errors of the framework are raised to be read; all others can have anything in them, secrets included:
+    there is another sentence ``instead``, unless everything is to be shown.
+    """
+    if is_shown or isinstance(error, PermanentError | TemporaryError):
+        return str(error) or type(error).__name__
+    return instead

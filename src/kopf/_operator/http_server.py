@@ -38,7 +38,7 @@ OPENING_TIMEOUT = 5.0
 FAREWELL_TIMEOUT = 1.0
 """How long the goodbye of TLS may take, in seconds."""
 
-_BATCH = 32
+_BATCH = 8
 """How many connections to accept at once: the others go on in between."""
 
 _PAUSE = 0.1

@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from kopf._handlers.errors import describe
 from kopf._handlers.outcomes import Outcome
 from kopf._settings.settings import HealthSettings
 from kopf._values import codec
@@ -51,7 +52,7 @@ class Prober:
     async def _run(self) -> ProbeResults:
         try:
             outcomes = await self._probe()
-            self._results = _encode(outcomes)
+            self._results = _encode(outcomes, is_shown=self._settings.show_errors)
             self._expires = asyncio.get_running_loop().time() + self._settings.probe_lifetime
             return self._results
         finally:
@@ -65,12 +66,12 @@ class Prober:
             await asyncio.wait([task])
 
 
-def _encode(outcomes: Mapping[HandlerId, Outcome]) -> ProbeResults:
+def _encode(outcomes: Mapping[HandlerId, Outcome], *, is_shown: bool) -> ProbeResults:
     values: dict[str, Any] = {}
     problems = []
     for key, outcome in outcomes.items():
         if outcome.exception is not None:
-            error = str(outcome.exception) or type(outcome.exception).__name__
+            error = describe(outcome.exception, instead="see the log of the operator.", is_shown=is_shown)
             problems.append(f"The probe {key!r} has failed: {error}")
         elif outcome.result is not None:
             try:

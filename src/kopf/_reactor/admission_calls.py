@@ -15,7 +15,7 @@ from typing import Any
 
 from kopf._handlers.causes import WebhookCause
 from kopf._handlers.context import executing
-from kopf._handlers.errors import AdmissionError, ErrorsMode, PermanentError, TemporaryError
+from kopf._handlers.errors import AdmissionError, ErrorsMode, PermanentError, TemporaryError, describe
 from kopf._handlers.filters import matches
 from kopf._handlers.handlers import WebhookHandler
 from kopf._handlers.invocation import invoke
@@ -53,9 +53,11 @@ async def judge(env: Environment, cause: WebhookCause, handlers: Sequence[Webhoo
     await _call_all(env, cause, matching, errors, unused)
     if unused:
         cause.logger.warning("The patch of a validating handler is ignored: only mutating handlers can patch.")
-    if denial := _choose_denial(cause, {handler: errors[handler] for handler in handlers if handler in errors}):
+    is_shown = env.settings.admission.show_errors
+    ordered = {handler: errors[handler] for handler in handlers if handler in errors}
+    if denial := _choose_denial(cause, ordered, is_shown=is_shown):
         return Verdict(denial=denial)
-    return _conclude(cause)
+    return _conclude(cause, is_shown=is_shown)
 
 
 def _matches(handler: WebhookHandler, cause: WebhookCause, errors: dict[WebhookHandler, Exception]) -> bool:
@@ -113,28 +115,27 @@ async def _call(env: Environment, cause: WebhookCause, handler: WebhookHandler, 
     return outcome.exception if isinstance(outcome.exception, Exception) else None
 
 
-def _choose_denial(cause: WebhookCause, errors: dict[WebhookHandler, Exception]) -> ResponseStatus | None:
+def _choose_denial(
+    cause: WebhookCause, errors: dict[WebhookHandler, Exception], *, is_shown: bool
+) -> ResponseStatus | None:
     for handler, error in errors.items():
         if handler.ignore_failures:
-            cause.warnings.append(f"{handler} has failed, which is ignored: {_describe(error)}")
-    denials = [error for handler, error in errors.items() if not handler.ignore_failures]
-    return _make_denial(min(denials, key=_get_priority)) if denials else None
+            text = describe(error, instead="see the log of the operator.", is_shown=is_shown)
+            cause.warnings.append(f"{handler} has failed, which is ignored: {text}")
+    denials = {handler: error for handler, error in errors.items() if not handler.ignore_failures}
+    if not denials:
+        return None
+    handler, error = min(denials.items(), key=lambda item: _get_priority(item[1]))
+    instead = f"{handler} has failed; see the log of the operator."
+    code = error.code if isinstance(error, AdmissionError) else _DEFAULT_CODE
+    return {"message": describe(error, instead=instead, is_shown=is_shown), "code": code}
 
 
 def _get_priority(error: Exception) -> int:
     return next(index for index, cls in enumerate(_PRIORITIES) if isinstance(error, cls))
 
 
-def _make_denial(error: Exception) -> ResponseStatus:
-    code = error.code if isinstance(error, AdmissionError) else _DEFAULT_CODE
-    return {"message": _describe(error), "code": code}
-
-
-def _describe(error: Exception) -> str:
-    return str(error) or type(error).__name__
-
-
-def _conclude(cause: WebhookCause) -> Verdict:
+def _conclude(cause: WebhookCause, *, is_shown: bool) -> Verdict:
     """Admit the change with the patch, if there is any."""
     if not cause.patch:
         return Verdict()
@@ -148,4 +149,5 @@ def _conclude(cause: WebhookCause) -> Verdict:
         raise
     except Exception as e:  # of the functions in the patch, or of the values that have no JSON form
         cause.logger.error("The patch cannot be made: %s", e, exc_info=e)
-        return Verdict(denial={"message": f"The patch cannot be made: {_describe(e)}", "code": _DEFAULT_CODE})
+        text = describe(e, instead="see the log of the operator.", is_shown=is_shown)
+        return Verdict(denial={"message": f"The patch cannot be made: {text}", "code": _DEFAULT_CODE})

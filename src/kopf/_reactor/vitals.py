@@ -37,7 +37,7 @@ class Vitals:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._pulses: set[Pulse] = set()
-        self._failures: dict[str, str] = {}
+        self._failures: dict[str, tuple[str, str]] = {}
 
     @contextlib.contextmanager
     def watching(self, name: str) -> Iterator[Pulse]:
@@ -52,7 +52,7 @@ class Vitals:
     def note_failure(self, name: str, failures: int, error: str) -> None:
         """Note that a supervised task has failed, and how many times in a row by now."""
         if failures > _TOLERATED_FAILURES:
-            self._failures[name] = f"The {name} has failed {failures} times in a row: {error}"
+            self._failures[name] = (f"The {name} has failed {failures} times in a row", error)
 
     def note_recovery(self, name: str) -> None:
         """Note that a supervised task works well, or is not needed anymore."""
@@ -60,7 +60,11 @@ class Vitals:
 
     def find_problems(self, settings: OperatorSettings) -> list[str]:
         """Describe everything that is wrong; nothing if the operator is healthy."""
-        problems = list(self._failures.values())
+        is_shown = settings.health.show_errors
+        problems = [
+            f"{text}: {error if is_shown else 'see the log of the operator.'}"
+            for text, error in list(self._failures.values())
+        ]
         limit = _get_limit(settings)
         if limit is not None:
             now = self._loop.time()

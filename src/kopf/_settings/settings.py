@@ -153,6 +153,11 @@ class AdmissionSettings:
     The name of the webhook configurations that the operator creates and updates, e.g. ``"auto.kopf.dev"``: of at least
     two parts. The names of the webhooks end with it. If unset, the configurations are not managed.
     """
+    show_errors: bool = False
+    """
+    Whether those whose changes are denied see the texts of arbitrary errors, which can have secrets in them. Those of
+    :class:`AdmissionError`, :class:`PermanentError`, :class:`TemporaryError` are always shown. For development.
+    """
 
 
 @dataclasses.dataclass
@@ -263,6 +268,11 @@ class HealthSettings:
     """
     loop_timeout: float | None = 10.0
     """How long the event loop may be blocked until the culprit is logged, and until it is considered broken."""
+    show_errors: bool = False
+    """
+    Whether those who ask see the texts of arbitrary errors, as in :attr:`AdmissionSettings.show_errors`. Anybody who
+    can reach the port can ask.
+    """
 
 
 @dataclasses.dataclass

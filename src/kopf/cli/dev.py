@@ -172,7 +172,7 @@ class OperatorProcess:
         self._is_ended = False
         self._process = await asyncio.create_subprocess_exec(
             # With -P, the current directory is not looked into for our own imports: it can have e.g. a click.py in it.
-            sys.executable, "-P", "-m", "kopf", "run", f"--report-sources={self._report}", *self._args,
+            sys.executable, "-P", "-m", "kopf", "run", f"--report-sources={self._report}", "--show-errors", *self._args,
             env={**os.environ, "KUBECONFIG": str(self._kubeconfig)},
         )
 

@@ -22,6 +22,7 @@ from kopf._operator.webhooks import MissingWebhookServerError
 from kopf._operator.webhooks_publishing import WebhookConfigurationError
 from kopf._reactor.activities import ActivityError
 from kopf._settings.logs import revive_loggers
+from kopf._settings.settings import OperatorSettings
 from kopf.cli.loading import LoadingError, explain_declarations, list_sources, load
 from kopf.cli.memory import give_back_freed_memory
 from kopf.cli.options import DEBUG_KEY, CLIControls, logging_options
@@ -85,6 +86,7 @@ def _check_patterns(ctx: click.Context, param: click.Parameter, value: tuple[str
 @click.option("-m", "--module", "modules", multiple=True, metavar="MODULE", envvar="KOPF_RUN_MODULE",
               help="Load this importable module; can be repeated.")
 @click.option("--report-sources", type=click.Path(path_type=pathlib.Path), hidden=True)
+@click.option("--show-errors", is_flag=True, hidden=True)
 @click.argument("paths", nargs=-1)
 @click.make_pass_decorator(CLIControls, ensure=True)
 @click.pass_context
@@ -101,6 +103,7 @@ def run(
         dev: bool,
         liveness_endpoint: str | None,
         report_sources: pathlib.Path | None,
+        show_errors: bool,
 ) -> None:
     """
     Run an operator: the handlers of the files (PATHS) and modules.
@@ -126,9 +129,13 @@ def run(
     if not registry:
         raise _explain_nothing_to_do([*paths, *modules])
 
+    settings = controls.settings
+    if show_errors:
+        settings = OperatorSettings() if settings is None else settings
+        settings.admission.show_errors = settings.health.show_errors = True
     _run(controls.loop, loop_factory, ctx.meta[DEBUG_KEY], operator(
         registry=registry,
-        settings=controls.settings,
+        settings=settings,
         standalone=standalone,
         peering_name=peering_name,
         priority=DEV_PRIORITY if dev and not _is_explicit(ctx, "priority") else priority,

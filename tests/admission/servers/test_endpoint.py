@@ -378,6 +378,12 @@ async def test_other_timeouts_do_not_prevent_the_handling(served: Served, timeou
     assert status == 200
 
 
+@pytest.mark.parametrize("timeout", ["9" * 20 + "h", "9" * 5000 + "h", "1.0" + "0" * 400 + "s"])
+async def test_endless_timeouts_are_refused(served: Served, timeout: str) -> None:
+    status, _ = await send(served.config, path=f"/?timeout={timeout}")
+    assert status == 400
+
+
 async def test_timeouts_inside_of_the_operator_are_its_failures(caplog: pytest.LogCaptureFixture) -> None:
     async def fn(*_: Any, **__: Any) -> Any:
         raise TimeoutError("inside")

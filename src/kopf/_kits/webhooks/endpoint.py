@@ -43,6 +43,7 @@ IDLE_TIMEOUT = 180.0
 _LINGERING_TIMEOUT = 1.0
 _MAX_MESSAGES = 20  # of the same kind, in a minute
 _SUCCESS = 200
+_MAX_DURATION = 12  # characters; API servers wait for half a minute at most
 
 _JSON = re.compile(r"application/([\w.-]+\+)?json", re.IGNORECASE)
 
@@ -157,5 +158,7 @@ def _parse_timeout(text: str | None) -> float | None:
     match = _DURATION.fullmatch(text) if text else None
     if match is None or not any(match.groups()):
         return None
+    if len(text or "") > _MAX_DURATION:
+        raise Refusal(400, "The timeout in the URL is too long.")
     hours, minutes, seconds = match.groups()
     return int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(seconds or 0)
