@@ -90,6 +90,15 @@ def test_lines_of_streams(shape: str) -> None:
         assert isinstance(obj.head.name, str)
 
 
+@pytest.mark.parametrize("text", [
+    "[" * 3000, '{"a":' * 3000, '{"items":' + "[" * 3000, '{"type":"ADDED","object":' + "[" * 3000,
+])
+def test_unclosed_documents(text: str) -> None:
+    for parse in (parse_line, parse_list, KubeObject.from_json):
+        with pytest.raises(msgspec.DecodeError):
+            parse(text.encode())
+
+
 @pytest.mark.parametrize("shape", [
     "%s", '{"metadata":%s}', '{"metadata":{},"items":[{"metadata":{"name":"x"},"spec":%s}]}',
     '{"metadata":{"shardInfo":%s},"items":[%s]}', '{"items":%s,"metadata":{}}',

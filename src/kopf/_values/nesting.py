@@ -48,3 +48,5 @@ def _find_inner(data: bytes, depth: int) -> Iterator[tuple[int, int]]:
                 level -= 1
                 if level == depth:
                     yield start, token.end()
+    if level > depth:  # it is never closed, so it is not JSON; without it, this can be found out
+        yield start, len(data)
