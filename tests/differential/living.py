@@ -128,7 +128,7 @@ class Life:
             content = await response.json()
             told = [tidy(f"{response.status}: {content.get('message')}")] if response.status >= 400 else []
             warnings = ",".join(response.headers.getall("Warning", [])).split(",")
-            return told + [f"warning: {warning.strip()}" for warning in sorted(warnings) if warning]
+            return told + sorted(f"warning: {warning.strip()}" for warning in warnings if warning)
 
     async def _list(self, kind: str) -> list[Obj]:
         async with self.session.get(self.cluster.url + KINDS[kind].get_path()) as response:
