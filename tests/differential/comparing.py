@@ -41,7 +41,7 @@ def compare(case: Case, original: Sequence[str], ours: Sequence[str]) -> Compari
 def find_unneeded(comparisons: Collection[Comparison]) -> list[str]:
     """The explanations, and the cases in them, that explain nothing."""
     unneeded = []
-    for item in [*EXPLANATIONS, *FAULTS]:
+    for item in [item for item in [*EXPLANATIONS, *FAULTS] if not item.is_luck]:
         names = [comparison.case.name for comparison in comparisons if item in comparison.used]
         unneeded += [f"{item.row or 'a known fault'}: {pattern}" for pattern in item.cases
                      if not fnmatch.filter(names, pattern)]

@@ -143,8 +143,6 @@ def _describe_call(line: dict[str, Any]) -> str:
     kwargs = line["kwargs"]
     retry = f" retry={kwargs['retry']}" if "retry" in kwargs else ""
     head = f"{line['fn']} reason={kwargs.get('reason')} param={dump(kwargs.get('param'))}{retry}"
-    if kwargs.get("reason") is None:  # whether the finalizer is put before or after that, is a matter of time
-        kwargs.get("meta", {}).pop("finalizers", None)
     rest = [f"{key}: {dump(_clean_kwarg(key, value))}" for key, value in sorted(kwargs.items())
             if key not in {"name", "uid", "reason", "param", "retry"}]
     return "\n".join([head, *rest])
@@ -156,8 +154,9 @@ def _clean_kwarg(key: str, value: Any) -> Any:
         case "body":  # the rest of it is in other kwargs
             return {name: item for name, item in value.items() if name not in {"spec", "status", "metadata"}}
         case "meta":
+            # Whether the finalizer is put or removed before or after the call, is a matter of time.
             return {name: item for name, item in value.items()
-                    if item and name not in {"labels", "annotations", "name", "namespace"}}
+                    if item and name not in {"labels", "annotations", "name", "namespace", "finalizers"}}
         case "status":
             return {name: item for name, item in value.items() if name not in {"kopf", "my"}}
         case "diff" if isinstance(value, list):
