@@ -131,6 +131,9 @@ EXPLANATIONS = [
     Explanation("webhooks-owner", ("admission-configurations*",), (
         rf"\+ {STEP} \w+ /auto.kopf.dev annotations kopf.dev/webhooks-owner: .*",
     )),
+    Explanation("webhooks-hide-errors", ("admission-validate",), (
+        rf"[+-] {STEP} 500: admission webhook \"check.auto.kopf.dev\" denied the request: .*",
+    )),
     Explanation("adopt-across-namespaces", ("adopt-another-namespace",), (r"[+-] life 1 notes \| (None|ValueError)",)),
     Explanation("adopt-adds-nothing-empty", ("adopt-by-wide",), (r"[+-] life 1 notes \| \['generateName', .*\]",)),
     Explanation("errors-of-helpers", ("adopt-nothing", "label-with-none"), (
