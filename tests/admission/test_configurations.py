@@ -36,7 +36,7 @@ async def publish(
         decorator: Decorator = kopf.on.validate, resource: Any = "kopfexamples", **options: Any,
 ) -> Obj:
     """Declare a handler, start the operator, and get the only webhook of it."""
-    @decorator(resource, registry=registry, **{"id": "check", **options}, id="check")
+    @decorator(resource, registry=registry, **{"id": "check", **options})
     def check(**_: Any) -> None: ...
 
     await operator.launch()

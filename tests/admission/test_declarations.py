@@ -33,14 +33,14 @@ def test_defaults(decorator: Any, type: WebhookType) -> None:
 
     handler = declare(decorator, fn=check)
     assert handler.fn is check
-    assert handler.id == "check"
+    assert handler.id == "test_defaults.<locals>.check"
     assert handler.type is type
     assert handler.selector == Selector("kopfexamples")
     assert (handler.operations, handler.subresource) == (None, None)
     assert (handler.persistent, handler.side_effects, handler.ignore_failures) == (False, False, False)
     assert (handler.labels, handler.annotations, handler.when) == (None, None, None)
     assert (handler.field, handler.value) == ((), None)
-    assert str(handler) == "Webhook 'check'"
+    assert str(handler) == "Webhook 'test_defaults.<locals>.check'"
 
 
 @decorators
@@ -94,7 +94,7 @@ def test_the_registry_with_webhooks_only_is_not_empty() -> None:
     assert not registry
     kopf.on.validate("kopfexamples", registry=registry)(lambda **_: None)
     assert registry
-    assert registry.get_selectors() == {Selector("kopfexamples")}
+    assert registry.get_selectors() == [Selector("kopfexamples")]
 
 
 def test_endpoints_are_the_ids() -> None:

@@ -73,16 +73,16 @@ def denied(name: str, message: str) -> str:
 
 async def test_validation(registry: kopf.OperatorRegistry, start: Any, run: Kubectl) -> None:
     """The handlers of the documentation: each has an endpoint of its own."""
-    @kopf.on.validate("kopfexamples", registry=registry)
+    @kopf.on.validate("kopfexamples", registry=registry, id="say_hello")
     def say_hello(warnings: list[str], **_: Any) -> None:
         warnings.append("Checked by the operator.")
 
-    @kopf.on.validate("kopfexamples", registry=registry)
+    @kopf.on.validate("kopfexamples", registry=registry, id="check_numbers")
     def check_numbers(spec: kopf.Spec, **_: Any) -> None:
         if not isinstance(spec.get("numbers", []), list):
             raise kopf.AdmissionError("The numbers must be in a list.")
 
-    @kopf.on.validate("kopfexamples", registry=registry)
+    @kopf.on.validate("kopfexamples", registry=registry, id="numbers_range")
     def numbers_range(spec: kopf.Spec, **_: Any) -> None:
         numbers = spec.get("numbers", [])
         if isinstance(numbers, list) and not all(0 <= float(number) <= 100 for number in numbers):

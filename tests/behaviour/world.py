@@ -231,14 +231,18 @@ class World:
 
     async def _insist(self, request: Any) -> bool:
         """Repeat the request until it is done, or until it is clear that there is no object, or no hope."""
+        is_unclear = False
         while True:
             try:
                 await request()
             except Refused as e:
-                if e.status == 404 or REFUSAL in str(e):
+                if REFUSAL in str(e) and is_unclear:
+                    self.cure()  # it can be done already, with only the answer lost
+                elif e.status == 404 or REFUSAL in str(e):
                     return False
                 await asyncio.sleep(0.1)
             except aiohttp.ClientError:
+                is_unclear = True
                 await asyncio.sleep(0.1)
             else:
                 return True

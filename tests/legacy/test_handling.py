@@ -17,7 +17,7 @@ from tests.behaviour.running import Journal, Operator
 async def test_the_current_cause(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
     def create_fn(body: kopf.Body, patch: kopf.Patch, **_: Any) -> None:
         cause = cause_var.get()
         calls.append((cause.reason, cause.body is body, cause.patch is patch, handler_var.get().id))
