@@ -29,6 +29,7 @@ from kopf._reactor.stopping import (
     DaemonStoppingReason,
     SyncDaemonStopperChecker,
 )
+from kopf._reactor.versions import is_newer
 from kopf._settings.logs import ObjectLogger
 from kopf._settings.settings import iter_delays
 from kopf._values.bodies import Body
@@ -84,7 +85,8 @@ class Companion:
 
     def refresh(self, obj: KubeObject) -> None:
         """Show the new state of the object in the live body."""
-        if obj.head.resourceVersion != self.body.object.head.resourceVersion:
+        version, current = obj.head.resourceVersion, self.body.object.head.resourceVersion
+        if version != current and not (self.env.comparable_versions and is_newer(current, version)):
             self.changed_at = asyncio.get_running_loop().time()
             self.body._replace_with(obj.for_users())
             for run in self.runs.values():

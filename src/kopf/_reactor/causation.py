@@ -10,7 +10,7 @@ from kopf._settings.settings import PersistenceSettings
 from kopf._values import codec
 from kopf._values.bodies import Body, BodyEssence
 from kopf._values.diffs import EMPTY, Diff, diff
-from kopf._values.fields import FieldPath, ensure, without
+from kopf._values.fields import FieldPath, ensure, resolve, without
 from kopf._values.patches import thaw
 from kopf._values.reasons import Reason
 
@@ -70,4 +70,16 @@ def carry_over(state: BodyEssence, before: BodyEssence, after: BodyEssence) -> B
             result = without(result, item.field)
         else:
             ensure(result, item.field, item.new)
+    return cast(BodyEssence, result)
+
+
+def take_over(before: BodyEssence, expected: BodyEssence, seen: BodyEssence) -> BodyEssence:
+    """Make the expected changes of the state, but with those values that are really seen afterwards."""
+    result = thaw(before)
+    for item in diff(before, expected):
+        value = resolve(seen, item.field)
+        if value is None:
+            result = without(result, item.field)
+        else:
+            ensure(result, item.field, value)
     return cast(BodyEssence, result)

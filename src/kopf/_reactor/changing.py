@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 
-from kopf._client.errors import APIClientError
-from kopf._client.patching import PatchConflict, PatchSuperseded
+from kopf._client.errors import APINetworkError, APIServerError, APITooManyRequestsError
+from kopf._client.patching import PatchSuperseded
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.handlers import ChangingHandler, SpawningHandler
 from kopf._handlers.registry import HandlersOfResource
 from kopf._reactor.attachments import Attachments
 from kopf._reactor.background import Background
-from kopf._reactor.causation import Detection, carry_over, detect
+from kopf._reactor.causation import Detection, carry_over, detect, take_over
 from kopf._reactor.digests import Digests, make_digest
 from kopf._reactor.environment import Environment
 from kopf._reactor.executing import TITLES, Execution
@@ -31,6 +32,7 @@ from kopf._reactor.superseding import Superseding
 from kopf._settings.logs import ObjectLogger
 from kopf._values import codec
 from kopf._values.bodies import Body, BodyEssence
+from kopf._values.codec import NestingError
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange, Patch, PatchRequest, thaw
 from kopf._values.reasons import Reason
@@ -38,6 +40,9 @@ from kopf._values.resources import Resource
 
 _MAX_RESTORATIONS = 5
 """How many times the lost state of an object is put back, until it is obvious that somebody insists on removing it."""
+
+_PASSING_ERRORS = (APIServerError, APITooManyRequestsError, APINetworkError)
+"""The next attempts can succeed with the same changes; with all other errors, they can only in another state."""
 
 _MAX_REFUSALS = 3
 """How many times in a row the last changes of a deleted object can be refused, until it is released without them."""
@@ -76,8 +81,9 @@ class HandlingCycle:
         self._is_restoring = False
         self._is_refused = False
         self._cause: ChangingCause | None = None
-        self._essence: BodyEssence | None = None
-        """The essence of the object as it was before any of the users' functions was called for it."""
+        self._detection: Detection | None = None
+        self.correction: Unsaved | None = None
+        """What is to be saved anew, as the API has not kept the changes by the handlers as they are."""
         self._expected: BodyEssence | None = None
         """The essence of the object as it will be with the changes by its handlers, if there are any."""
         self.baseline = baseline
@@ -136,7 +142,7 @@ class HandlingCycle:
         errors = 0 if cause.reason is Reason.DELETE else self._errors  # nothing is deleted because of failures
         error = judge_failures(selection.get_relevant_failures(), errors, logger=self._logger)
         if not accompanying and not spawning and self._unsaved is None:
-            return dataclasses.replace(await self._release(cause, selection, digests), error=error)
+            return await self._release(cause, selection, digests, error)
         return await self._handle(cause, accompanying, called, spawning, digests, selection, error)
 
     def _detect(self) -> Detection:
@@ -149,11 +155,18 @@ class HandlingCycle:
             return Detection(Reason.FREE)
         is_overtaken = self._unsaved is not None and self._unsaved.reason is not Reason.DELETE
         if detection.reason is Reason.DELETE and is_overtaken:
-            self._unsaved = None  # it does not matter anymore, and must not hold the deletion
+            # It does not matter anymore, and must not hold the deletion.
+            self._unsaved, self._is_reported = None, False
+            self._progress.drop_unsaved()
         if detection.reason is Reason.CREATE and self._unsaved is None:
             detection = self._consult_shadow(detection)
-        self._essence = detection.restore_new()
+        self._detection = detection
         return detection
+
+    @functools.cached_property
+    def _essence(self) -> BodyEssence | None:
+        """The essence of the object as it was before any of the users' functions was called for it."""
+        return self._detection.restore_new() if self._detection is not None else None
 
     def _consult_shadow(self, detection: Detection) -> Detection:
         """Tell the new objects from those that were handled, but have lost the trace of it."""
@@ -217,13 +230,17 @@ class HandlingCycle:
             diff=detection.diff,
         )
 
-    async def _release(self, cause: ChangingCause, selection: Selection, digests: Digests) -> Step:
+    async def _release(
+        self, cause: ChangingCause, selection: Selection, digests: Digests, error: Exception | None
+    ) -> Step:
         """Let go an object that no handler is for: it never was ours, or it does not match the filters anymore."""
         self._attachments.accompany(cause, [], unknown=selection.failures)
-        change = None if selection.failures else self._attachments.get_removal()
+        # Only those who could be called for the deletion can hold it; for a living object, all can need the finalizer.
+        is_in_doubt = error is not None or (selection.failures and not self._attachments.is_deleted)
+        change = None if is_in_doubt else self._attachments.get_removal()
         if change is None:
-            return Step(self._obj, resumed=True)
-        return await self._save(cause, Patch(), digests, change=change, resumed=True)
+            return Step(self._obj, resumed=True, error=error)
+        return await self._save(cause, Patch(), digests, change=change, resumed=True, error=error)
 
     async def _handle(
         self,
@@ -252,7 +269,11 @@ class HandlingCycle:
         if error is None and delay is None and not (self._attachments.is_deleted and self._attachments.has_company):
             return await self._finish(cause, accompanying, called, digests, change)
         outgoing = self._make_outgoing_patch(cause.patch)
-        stored, self._expected = self._account_for(cause.patch, digests)
+        try:
+            stored, self._expected = self._account_for(cause.patch, digests)
+        except NestingError as e:  # of the patch, not of the object
+            self._is_refused = True
+            raise SavingFailure(self._obj) from e
         stored.store(outgoing)
         if cause.reason is Reason.DELETE and (self._known is None or self._known.reason is not cause.reason):
             stored.drop_outdated(self._handlers.changing, outgoing)
@@ -286,8 +307,21 @@ class HandlingCycle:
         if expected is not None and self.baseline is not None and self._essence is not None:
             self.baseline = carry_over(self.baseline, self._essence, expected)
 
+    def _get_actual(self, expected: BodyEssence, obj: KubeObject) -> BodyEssence:
+        """What the changes by the handlers have become: the API can drop or normalise them."""
+        persistence = self._env.settings.persistence
+        seen = detect(Body(obj), initial=False, extra_fields=self._handlers.extra_fields, persistence=persistence).new
+        return take_over(self._essence or BodyEssence(), expected, seen or BodyEssence())
+
     def _remember(self, stored: Progress, digests: Digests, outgoing: Patch, obj: KubeObject) -> Known:
         """Note what is now on the object, in case that nobody else changes it before the next cycle."""
+        stored.note_saved()
+        if self._expected is not None:
+            actual = self._get_actual(self._expected, obj)
+            if actual != self._expected:
+                stored.account_for(Digests(digests.reason, self._expected), Digests(digests.reason, actual))
+                self.correction = Unsaved(digests.reason, stored.unsaved, Patch()) if stored.unsaved else None
+            self._expected = actual
         self._note_expected(stored, self._expected)
         is_same = (
             self._expected is None
@@ -400,7 +434,7 @@ class HandlingCycle:
         except PatchSuperseded:
             raise
         except Exception as e:
-            self._is_refused = isinstance(e, APIClientError | PatchConflict)
+            self._is_refused = not isinstance(e, _PASSING_ERRORS)
             raise SavingFailure(latest) from e
         finally:
             self.is_saving = False

@@ -36,7 +36,9 @@ class Digests:
 
         Creations, deletions, and resumings happen once, whatever the object is like.
         """
-        return self._get(handler.field) if self.reason in (Reason.UPDATE, Reason.NOOP) else None
+        if handler.initial or self.reason not in (Reason.UPDATE, Reason.NOOP):
+            return None
+        return self._get(handler.field)
 
     def get_seen(self, handler: ChangingHandler) -> str | None:
         """

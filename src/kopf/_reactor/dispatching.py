@@ -265,12 +265,13 @@ class Dispatcher:
     def _forget(self, obj: KubeObject) -> None:
         self._shadows.forget(obj.head.uid)
         self._unreadable.forget(obj.head.uid)
-        if could_match(self._handlers.changing, obj.head):
+        object_logger = ObjectLogger(body=obj, settings=self._env.settings)
+        if object_logger.isEnabledFor(logging.DEBUG) and could_match(self._handlers.changing, obj.head):
             cycle = HandlingCycle(self._env, self._resource, self._handlers, obj, initial=False, unsaved=None)
             try:
                 cycle.bury()
             except Exception:  # of the filters
-                ObjectLogger(body=obj, settings=self._env.settings).exception("The deletion could not be handled.")
+                object_logger.exception("The deletion could not be handled.")
         self._env.memos.forget(obj.head.uid)
 
     async def _handle_raw_event(self, mailbox: Mailbox, event: WatchEvent) -> None:
@@ -298,6 +299,7 @@ class Dispatcher:
         mailbox.revisited = False
         mailbox.known = obj
         mailbox.writes.start()
+        mailbox.handling = True
         try:
             step = await self._look_at(mailbox, obj)
         except SavingFailure as e:
@@ -308,6 +310,8 @@ class Dispatcher:
             self._postpone(mailbox, obj, e)
         else:
             self._continue(mailbox, obj, step)
+        finally:
+            mailbox.handling = False
 
     async def _look_at(self, mailbox: Mailbox, obj: KubeObject) -> Step:
         background, shadows = self._background, self._shadows
@@ -350,7 +354,7 @@ class Dispatcher:
             mailbox.baseline = cycle.baseline
             raise
         else:
-            mailbox.unsaved = None
+            mailbox.unsaved = cycle.correction
             mailbox.baseline = None if step.resumed else cycle.baseline
             return step
         finally:
@@ -381,17 +385,19 @@ class Dispatcher:
     def _follow_own_write(self, mailbox: Mailbox, before: KubeObject, after: KubeObject) -> None:
         """We have changed the object: everything that was there before is old now."""
         version = after.head.resourceVersion
+        mailbox.writes.finish(version, previous=before.head.resourceVersion)
+        state = mailbox.state
+        if state is not None and not mailbox.writes.is_superseded(state.head.resourceVersion, version):
+            return  # there is something even newer
+        if state is not None and mailbox.writes.expecting:
+            self._suspect(mailbox, state)  # with incomparable versions, it only seems to be older
+        mailbox.state = None
         if self._background is not None:
             self._background.refresh(after)
-        mailbox.writes.finish(version, previous=before.head.resourceVersion)
-        if mailbox.state is None:
-            return
-        if mailbox.writes.is_superseded(mailbox.state.head.resourceVersion, version):
-            if mailbox.writes.expecting:
-                self._suspect(mailbox, mailbox.state)  # with incomparable versions, it only seems to be older
-            mailbox.state = None
 
     def _schedule(self, mailbox: Mailbox, obj: KubeObject, delay: float) -> None:
+        if mailbox.gone:
+            return
         mailbox.known = obj
         mailbox.timer = asyncio.get_running_loop().call_later(delay, self._wake_up, mailbox)
 
@@ -411,8 +417,9 @@ class Dispatcher:
             mailbox = Mailbox(obj.head.uid, comparable_versions=self._env.comparable_versions)
             self._mailboxes[obj.head.uid] = mailbox
         mailbox.revisited = True
-        if mailbox.state is None and not mailbox.active and not mailbox.gone:
+        if mailbox.state is None and not mailbox.handling and not mailbox.gone:
             # Otherwise, the state is known when the current handling is over.
+            mailbox.progress = None
             mailbox.state = self._unreadable.get_latest(obj)
         self._enqueue(mailbox, self._news)
         self._start_workers()

@@ -27,6 +27,7 @@ class Mailbox:
         "cycle",
         "errors",
         "gone",
+        "handling",
         "initial",
         "known",
         "last_error",
@@ -61,6 +62,8 @@ class Mailbox:
         """Whether the object existed before the operator started, and is not resumed yet."""
         self.active = False
         """Whether it is being handled, or waits in the queue for that."""
+        self.handling = False
+        """Whether a state of the object is being handled right now."""
         self.cycle: HandlingCycle | None = None
         """The current handling of the object."""
         self.timer: asyncio.TimerHandle | None = None

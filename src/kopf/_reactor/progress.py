@@ -23,6 +23,9 @@ from kopf._values.ids import HandlerId
 from kopf._values.patches import Patch
 from kopf._values.reasons import Reason
 
+_MAX_MESSAGE_LENGTH = 10_000
+"""How much of the last error is stored, in characters: all annotations of an object share 256 KiB."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HandlerState:
@@ -97,7 +100,7 @@ class HandlerState:
             retries=self.retries,
             success=self.success,
             failure=self.failure,
-            message=self.message,
+            message=self.message if self.message is None else self.message[:_MAX_MESSAGE_LENGTH],
             subrefs=list(self.subrefs) or None,
             digest=self.digest,
             reentries=self.reentries or None,
@@ -182,6 +185,16 @@ class Progress(Mapping[HandlerId, HandlerState]):
         result._changed = set(self._changed)
         return result
 
+    def drop_unsaved(self) -> None:
+        """Forget what could not be saved."""
+        for key in self._changed:
+            self._remembered.pop(key, None)
+        self._changed.clear()
+
+    def note_saved(self) -> None:
+        """All that was changed, is on the object now."""
+        self._changed.clear()
+
     def begin(self, reason: Reason) -> None:
         """From now on, it is known what the handlers are called for."""
         self._reason = reason
@@ -191,7 +204,10 @@ class Progress(Mapping[HandlerId, HandlerState]):
         for handler in handlers:
             state = self._restore(handler)
             if state is None or state.is_overtaken(digests.get(handler)):
-                state = HandlerState(started=self._now, purpose=self._reason.value)
+                # The sub-handlers are remembered, so that nothing of theirs is left on the object in the end.
+                previous = self.recall(handler.id)
+                subrefs = previous.subrefs if previous is not None else ()
+                state = HandlerState(started=self._now, purpose=self._reason.value, subrefs=subrefs)
             self._states[handler.id] = state
             self._handlers[handler.id] = handler
 
@@ -305,7 +321,8 @@ def find_overtaken(
             state is not None
             and state.purpose == Reason.UPDATE
             and state.digest is not None
-            and state.digest != digests.get(handler)
+            and (digest := digests.get(handler)) is not None
+            and state.digest != digest
         ):
             yield handler
 

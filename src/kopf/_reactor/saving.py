@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kopf._client.patching import patch_object
 from kopf._reactor.environment import Environment
@@ -18,7 +18,7 @@ from kopf._settings.logs import ObjectLogger
 from kopf._values.fields import resolve
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
-from kopf._values.patches import FinalizerChange, Patch, PatchRequest
+from kopf._values.patches import FinalizerChange, Patch, PatchRequest, merge, thaw
 from kopf._values.reasons import Reason
 from kopf._values.resources import Resource
 
@@ -138,4 +138,13 @@ def has_only_traces(before: KubeObject, after: KubeObject, patch: Patch) -> bool
         and (new.finalizers or []) == (old.finalizers or [])
         and (new.annotations or {}) == {key: value for key, value in annotations.items() if value is not None}
         and after.has_same_content(before)
+        and (after.get("status") or {}) == _patch_status(before, patch)
     )
+
+
+def _patch_status(obj: KubeObject, patch: Patch) -> Mapping[str, Any]:
+    status = obj.get("status") or {}
+    if "status" in patch:
+        status = thaw(status)
+        merge(status, patch["status"] or {})
+    return status
