@@ -1,0 +1,301 @@
+"""Rare turns of the handling: nothing is repeated, forgotten, or held forever, when several things come together."""
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.conftest import make_crd
+from tests.behaviour.objects import API, Objects, get_finalizers, get_progress, watch
+from tests.behaviour.running import Journal, Logs, Operator, now
+
+pytestmark = [pytest.mark.fastforward]
+
+
+@pytest.fixture
+async def prunes(api: API) -> AsyncIterator[Objects]:
+    """The objects of a resource with a strict schema: the API drops the unknown fields of what is written."""
+    crd = make_crd("Prune", "prunes", status=False)
+    spec = {"type": "object", "properties": {"field": {"type": "integer"}}}
+    crd["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
+    api.cluster.apply(crd)
+    async with watch(api, "Prune", "prunes") as objects:
+        yield objects
+
+
+@pytest.mark.parametrize("failing", ["update", "daemon"])
+async def test_a_deletion_is_not_held_by_a_failing_filter(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        failing: str,
+) -> None:
+    def is_wanted(spec: kopf.Spec, **_: Any) -> bool:
+        if spec["bad"] and failing == "daemon":
+            raise ValueError("a bad spec")
+        return True
+
+    def is_edited(spec: kopf.Spec, **_: Any) -> bool:
+        if spec["bad"] and failing == "update":
+            raise ValueError("a bad spec")
+        return False
+
+    @kopf.daemon("kopfexamples", registry=registry, id="daemon", when=is_wanted, labels={"x": "y"})
+    async def daemon(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append("runs")
+        await stopped.wait()
+
+    @kopf.on.update("kopfexamples", registry=registry, id="update", when=is_edited)
+    async def update(**_: Any) -> None:
+        pass
+
+    logs.expected.append("a bad spec")
+    await operator.start()
+    await kex.create(spec={"bad": False}, labels={"x": "y"})
+    await calls.wait_length(1)
+    await kex.merge({"spec": {"bad": True}})
+    if failing == "update":
+        await kex.merge({"metadata": {"labels": {"x": None}}})
+    await asyncio.sleep(120)
+    started = now()
+    await kex.delete()
+    await kex.wait_gone()
+    assert now() - started < 1000
+
+
+async def test_a_deletion_goes_on_when_a_daemon_exits_in_the_middle_of_an_event_handler(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.event("kopfexamples", registry=registry, id="event")
+    async def event(meta: kopf.Meta, **_: Any) -> None:
+        if meta.get("deletionTimestamp"):
+            await asyncio.sleep(20)
+
+    @kopf.on.delete("kopfexamples", registry=registry, id="delete")
+    async def delete(**_: Any) -> None:
+        calls.append("deleted")
+
+    @kopf.daemon("kopfexamples", registry=registry, id="daemon")
+    async def daemon(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append("runs")
+        await stopped.wait()
+        await asyncio.sleep(8)
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    started = now()
+    await kex.delete()
+    await kex.wait_gone()
+    assert now() - started < 1000
+    assert calls == ["runs", "deleted"]
+
+
+async def test_a_timer_starts_by_a_status_that_was_changed_during_the_creation(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, id="create")
+    async def create(**_: Any) -> None:
+        calls.append("creates")
+        await kex.merge({"status": {"ready": True}})
+        await asyncio.sleep(2)
+
+    @kopf.timer("kopfexamples", registry=registry, id="timer", interval=1000, when=lambda status, **_: status["ready"])
+    async def timer(**_: Any) -> None:
+        calls.append("runs")
+
+    await operator.start()
+    started = now()
+    await kex.create(status={"ready": False})
+    await calls.wait(lambda items: "runs" in items)
+    assert now() - started < 1000
+    assert calls == ["creates", "runs"]
+
+
+async def test_resuming_is_not_repeated_by_an_edit_in_the_middle_of_an_update(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, id="create")
+    async def create(**_: Any) -> None:
+        pass
+
+    @kopf.on.resume("kopfexamples", registry=registry, id="resume")
+    async def resume(**_: Any) -> None:
+        calls.append("resumes")
+
+    @kopf.on.update("kopfexamples", registry=registry, id="update")
+    async def update(retry: int, **_: Any) -> None:
+        calls.append("updates")
+        if retry < 1:
+            raise kopf.TemporaryError("not yet", delay=30)
+
+    await operator.start()
+    await kex.create()
+    await kex.wait_handled()
+    await operator.stop()
+    await kex.merge({"spec": {"field": 5}})
+    calls.items.clear()
+    await operator.start()
+    await calls.wait(lambda items: {"resumes", "updates"} <= {*items})
+    await kex.merge({"spec": {"field": 6}})
+    await kex.wait_handled(field=6)
+    await asyncio.sleep(300)
+    assert calls.items.count("resumes") == 1
+
+
+async def test_subhandlers_run_again_after_an_update_in_which_they_were_absent(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, id="create")
+    async def create(**_: Any) -> None:
+        pass
+
+    @kopf.on.update("kopfexamples", registry=registry, id="parent")
+    async def parent(spec: kopf.Spec, **_: Any) -> None:
+        for item in spec["items"]:
+            @kopf.subhandler(id=item, param=item)
+            async def sub(param: str, **_: Any) -> None:
+                calls.append(param)
+
+    @kopf.on.update("kopfexamples", registry=registry, id="other")
+    async def other(spec: kopf.Spec, **_: Any) -> None:
+        calls.append("other")
+        if spec["wait"]:
+            raise kopf.TemporaryError("not yet", delay=30)
+
+    await operator.start()
+    await kex.create(spec={"items": [], "wait": False})
+    await kex.wait_handled()
+    await kex.merge({"spec": {"items": ["a", "b"], "wait": True}})
+    await calls.wait(lambda items: {"other", "a", "b"} <= {*items})
+    await asyncio.sleep(3)
+    await kex.merge({"spec": {"items": ["a"], "wait": False}})
+    obj = await kex.wait_handled(items=["a"])
+    assert not get_progress(obj)
+    calls.items.clear()
+    await kex.merge({"spec": {"items": ["a", "b"], "wait": True}})
+    await asyncio.sleep(10)
+    assert "b" in calls.items
+
+
+async def test_updates_are_not_repeated_when_the_api_drops_what_they_want(
+        operator: Operator, registry: kopf.OperatorRegistry, prunes: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("prunes", registry=registry, id="create")
+    async def create(**_: Any) -> None:
+        pass
+
+    @kopf.on.update("prunes", registry=registry, id="one")
+    async def one(patch: kopf.Patch, **_: Any) -> None:
+        calls.append("one")
+        patch.spec["unknown"] = 1
+
+    @kopf.on.update("prunes", registry=registry, id="two")
+    async def two(retry: int, **_: Any) -> None:
+        calls.append("two")
+        if retry < 1:
+            raise kopf.TemporaryError("not yet", delay=30)
+
+    await operator.start(watching=("prunes",))
+    await prunes.create(spec={"field": 1})
+    await prunes.wait_handled()
+    await prunes.merge({"spec": {"field": 2}})
+    await asyncio.sleep(120)
+    assert calls == ["one", "two", "two"]
+
+
+async def test_a_creation_is_not_followed_by_an_update_when_the_api_drops_what_it_wants(
+        operator: Operator, registry: kopf.OperatorRegistry, prunes: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("prunes", registry=registry, id="one")
+    async def one(patch: kopf.Patch, **_: Any) -> None:
+        patch.spec["unknown"] = 1
+
+    @kopf.on.create("prunes", registry=registry, id="two")
+    async def two(**_: Any) -> None:
+        pass
+
+    @kopf.on.update("prunes", registry=registry, id="update")
+    async def update(diff: kopf.Diff, **_: Any) -> None:
+        calls.append(diff)
+
+    await operator.start(watching=("prunes",))
+    await prunes.create(spec={"field": 1})
+    await prunes.wait_handled()
+    await asyncio.sleep(30)
+    assert calls == []
+
+
+async def test_a_deletion_is_not_held_by_progress_too_big_to_be_saved(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, id="create")
+    async def create(**_: Any) -> None:
+        calls.append("creates")
+        raise kopf.TemporaryError("x" * 300_000, delay=5)
+
+    @kopf.on.delete("kopfexamples", registry=registry, id="delete")
+    async def delete(retry: int, **_: Any) -> None:
+        calls.append(f"deletes {retry}")
+        if retry < 1:
+            raise kopf.TemporaryError("not yet", delay=5)
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    await asyncio.sleep(30)
+    started = now()
+    await kex.delete()
+    await kex.wait_gone()
+    assert now() - started < 3000
+    assert [call for call in calls if call != "creates"] == ["deletes 0", "deletes 1"]
+
+
+async def test_a_deletion_is_not_held_by_a_failing_transformation(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    def transform(body: Any) -> None:
+        body["metadata"]["finalizers"].remove("absent")
+
+    @kopf.on.delete("kopfexamples", registry=registry, id="delete")
+    async def delete(patch: kopf.Patch, **_: Any) -> None:
+        calls.append("deletes")
+        patch.fns.append(transform)
+
+    logs.expected.append(r"ValueError: list\.remove")
+    await operator.start()
+    await kex.create()
+    await kex.wait(get_finalizers)
+    started = now()
+    await kex.delete()
+    await kex.wait_gone()
+    assert now() - started < 3000
+    assert calls == ["deletes"]
+
+
+async def test_a_patch_too_deep_to_be_sent_is_blamed_itself_and_not_its_object(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, id="a")
+    async def a(patch: kopf.Patch, **_: Any) -> None:
+        calls.append("a")
+        deep: dict[str, Any] = {}
+        for _level in range(3000):
+            deep = {"x": deep}
+        patch.spec["deep"] = deep
+
+    @kopf.on.create("kopfexamples", registry=registry, id="b")
+    async def b(**_: Any) -> None:
+        calls.append("b")
+
+    logs.expected.append("could not be handled.*NestingError")
+    await operator.start()
+    await kex.create()
+    await asyncio.sleep(3000)
+    assert calls.items.count("a") == 1
+    [message] = logs.get_messages("obj", level=logging.WARNING)
+    assert "could not be handled" in message
+    assert "NestingError" in message
+    assert not logs.find(".*The object is nested too deeply to be decoded.*")
