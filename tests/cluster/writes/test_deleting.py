@@ -27,7 +27,7 @@ async def test_finalizers_hold_the_object(client: Client, kexes: str) -> None:
     assert less["metadata"]["finalizers"] == ["c/d"]
     last = await client.patch(f"{kexes}/one", {"metadata": {"finalizers": None}})
     assert "finalizers" not in last["metadata"]
-    assert last["metadata"]["resourceVersion"] > less["metadata"]["resourceVersion"]
+    assert last["metadata"]["resourceVersion"] == less["metadata"]["resourceVersion"]  # as the real server answers
     assert (await client.call("GET", f"{kexes}/one")).status == 404
 
 
