@@ -212,5 +212,5 @@ async def test_a_deletion_is_not_held_forever_by_what_its_handler_wants(
     await objects.delete()
     await objects.wait_gone()
     assert calls == ["delete"]
-    record = await logs.wait("The object is released without the changes that the API refuses: .*")
+    record = await logs.wait("The object is released without the changes that could not be made: .*")
     assert "not a label" in record.getMessage()

@@ -371,7 +371,8 @@ class HandlingCycle:
     def _drop_refused_wishes(self, cause: ChangingCause, outgoing: Patch) -> None:
         """Let nothing hold the deletion forever: not even what the deletion handlers want, but the API does not."""
         if outgoing and self._unsaved is not None and self._unsaved.is_refused and self._errors >= _MAX_REFUSALS:
-            self._logger.error("The object is released without the changes that the API refuses: %r", dict(cause.patch))
+            wishes = dict(cause.patch) or "those by the transformation functions"
+            self._logger.error("The object is released without the changes that could not be made: %r", wishes)
             for patch in (cause.patch, outgoing):
                 patch.clear()
                 patch.fns.clear()
