@@ -155,8 +155,10 @@ def find_wrong_background(world: World, objects: list[Obj], now: float) -> Itera
 
 
 def find_leaks(world: World) -> Iterator[str]:
-    """What handlers do to the values they were given, is seen by nobody."""
-    yield from (f"{call!r} sees what another handler has done" for call in world.journal if LEAK in repr(call.state))
+    """What handlers do to the values they were given, is seen by nobody but those who get the same raw event."""
+    is_shared = any(plan.kind == "event" and plan.effect == "leak" for plan in world.plans)
+    seen = (call for call in world.journal if not (is_shared and call.plan.kind == "event"))
+    yield from (f"{call!r} sees what another handler has done" for call in seen if LEAK in repr(call.state))
     spoiled = (obj for _, obj in world.objects.history if LEAK in json.dumps(obj))
     yield from (f"{describe(obj)} has what a handler has done to its arguments: {obj}"
                 for obj in itertools.islice(spoiled, 1))
