@@ -213,7 +213,7 @@ class World:
 
     async def _set_finalizers(self, obj: Obj, finalizers: list[str], expected: list[str]) -> None:
         meta = obj["metadata"]
-        previous = self.expected[meta["name"]]["finalizers"]
+        previous = [FOREIGN_FINALIZER] if FOREIGN_FINALIZER in (meta.get("finalizers") or []) else []
         self.expected[meta["name"]]["finalizers"] = expected  # even if the answer gets lost
         try:
             await self.objects.edit(
