@@ -24,20 +24,20 @@ import yaml
 
 from benchmarks.loading import PATH, Client, make_widget
 from benchmarks.processes import Meter, running_cluster
-from kopf._client.api import APIClient
-from kopf._client.kubeconfig import make_connection_info, read_kubeconfigs
-from kopf._client.listing import list_pages
-from kopf._client.patching import patch_object
-from kopf._client.vault import Vault
-from kopf._client.watching import watch_batches
+from kopf._client.auth.kubeconfig import make_connection_info, read_kubeconfigs
+from kopf._client.auth.vault import Vault
+from kopf._client.http.api import APIClient
+from kopf._client.resources.listing import list_pages
+from kopf._client.resources.patching import patch_object
+from kopf._client.resources.watching import watch_batches
+from kopf._controller.changes.detection import detect
+from kopf._controller.clock import Clock
+from kopf._controller.controller import Dispatcher
+from kopf._controller.indexing import Gate, Indexers
+from kopf._controller.memos import Memo, Memos
+from kopf._controller.runtime import Environment
 from kopf._handlers.lifecycles import get_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry
-from kopf._reactor.causation import detect
-from kopf._reactor.clock import Clock
-from kopf._reactor.dispatching import Dispatcher
-from kopf._reactor.environment import Environment
-from kopf._reactor.indexing import Gate, Indexers
-from kopf._reactor.memos import Memo, Memos
 from kopf._settings.settings import OperatorSettings
 from kopf._values.bodies import Body
 from kopf._values.objects import KubeObject

@@ -29,7 +29,7 @@ import builtin_extras as extras
 SCHEMAS = "kubernetes-validate==1.36.0"
 RESOURCES = "lightkube-models==1.36.3.8"
 KUBERNETES = "1.36.0"
-TARGET = pathlib.Path(__file__).parent.parent / "src/kopf/_cluster/kinds/data"
+TARGET = pathlib.Path(__file__).parent.parent / "src/kopf_cluster/kinds/data"
 
 VERBS = {"post": "create", "put": "update"}
 EXTENSIONS = ("list-type", "list-map-keys", "map-type", "patch-strategy", "patch-merge-key")

@@ -16,7 +16,7 @@ import sys
 ROOT = pathlib.Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from kopf._cluster import LocalCluster  # noqa: E402
+from kopf_cluster import LocalCluster  # noqa: E402
 from tests.behaviour import migrating  # noqa: E402
 from tests.behaviour.conftest import make_crd  # noqa: E402
 from tests.behaviour.elsewhere import run_elsewhere  # noqa: E402

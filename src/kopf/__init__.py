@@ -6,7 +6,15 @@ import importlib
 import typing
 
 from kopf import on
-from kopf._client.credentials import AiohttpSession, ConnectionInfo, LoginError
+from kopf._admission.servers.auto import WebhookAutoServer, WebhookAutoTunnel
+from kopf._admission.servers.local import WebhookDockerDesktopServer, WebhookK3dServer, WebhookMinikubeServer
+from kopf._admission.servers.ngrok import WebhookNgrokTunnel
+from kopf._admission.servers.service import WebhookServiceServer
+from kopf._admission.servers.webhook_server import WebhookServer
+from kopf._client.auth.credentials import AiohttpSession, ConnectionInfo, LoginError
+from kopf._client.auth.kubeconfig import login_with_kubeconfig
+from kopf._client.auth.piggyback import login_via_async_client, login_via_client, login_via_pykube
+from kopf._client.auth.service_account import login_with_service_account
 from kopf._client.errors import (
     APIClientError,
     APIConflictError,
@@ -22,9 +30,16 @@ from kopf._client.errors import (
     APIUnprocessableError,
     APIUnsupportedMediaTypeError,
 )
-from kopf._client.kubeconfig import login_with_kubeconfig
-from kopf._client.piggyback import login_via_async_client, login_via_client, login_via_pykube
-from kopf._client.service_account import login_with_service_account
+from kopf._controller.background.stopping import (
+    AsyncDaemonStopperChecker,
+    DaemonStopped,
+    DaemonStoppingReason,
+    SyncDaemonStopperChecker,
+)
+from kopf._controller.changes.subhandlers import execute
+from kopf._controller.indexing import Index, Store
+from kopf._controller.memos import Memo
+from kopf._events.recorder import event, exception, info, warn
 from kopf._handlers import lifecycles
 from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.errors import (
@@ -46,31 +61,17 @@ from kopf._kits.hierarchies import (
     label,
     remove_owner_reference,
 )
-from kopf._kits.webhooks.auto import WebhookAutoServer, WebhookAutoTunnel
-from kopf._kits.webhooks.local import WebhookDockerDesktopServer, WebhookK3dServer, WebhookMinikubeServer
-from kopf._kits.webhooks.ngrok import WebhookNgrokTunnel
-from kopf._kits.webhooks.server import WebhookServer
-from kopf._kits.webhooks.service import WebhookServiceServer
+from kopf._logging.logs import LocalObjectLogger, LogFormat, Logger, ObjectLogger, configure
+from kopf._operator.activities import ActivityError
 from kopf._operator.embedding import operator, run, run_tasks, spawn_tasks
-from kopf._reactor.activities import ActivityError
-from kopf._reactor.indexing import Index, Store
-from kopf._reactor.memos import Memo
-from kopf._reactor.posting import event, exception, info, warn
-from kopf._reactor.stopping import (
-    AsyncDaemonStopperChecker,
-    DaemonStopped,
-    DaemonStoppingReason,
-    SyncDaemonStopperChecker,
-)
-from kopf._reactor.subhandling import execute
-from kopf._settings.diffbase import (
+from kopf._settings.settings import OperatorSettings
+from kopf._storage.diffbase import (
     AnnotationsDiffBaseStorage,
     DiffBaseStorage,
     MultiDiffBaseStorage,
     StatusDiffBaseStorage,
 )
-from kopf._settings.logs import LocalObjectLogger, LogFormat, Logger, ObjectLogger, configure
-from kopf._settings.progress import (
+from kopf._storage.progress import (
     AnnotationsProgressStorage,
     MultiProgressStorage,
     ProgressRecord,
@@ -78,7 +79,6 @@ from kopf._settings.progress import (
     SmartProgressStorage,
     StatusProgressStorage,
 )
-from kopf._settings.settings import OperatorSettings
 from kopf._values.bodies import (
     Annotations,
     Body,

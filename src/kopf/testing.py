@@ -24,10 +24,10 @@ from typing import Any, Self
 
 import click.testing
 
-from kopf._cluster import LocalCluster
 from kopf._handlers.registry import OperatorRegistry
 from kopf._settings.settings import OperatorSettings
 from kopf.cli import CLIControls, main
+from kopf_cluster import LocalCluster
 
 __all__ = ["KopfRunner", "LocalCluster"]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._handlers.endpoints import Endpoints
+from kopf._admission.endpoints import Endpoints
 from kopf._handlers.handlers import WebhookHandler
 from kopf._values.reasons import WebhookType
 from kopf._values.selectors import Selector

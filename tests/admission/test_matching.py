@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kopf
-from kopf._cluster.cel.expressions import compile_expression
+from kopf._admission.match_conditions import list_conditions, select_objects
 from kopf._handlers.causes import ResourceCause
 from kopf._handlers.filters import matches
 from kopf._handlers.handlers import WebhookHandler
-from kopf._operator.webhooks_matching import list_conditions, select_objects
 from kopf._values.bodies import Body
 from kopf._values.patches import Patch
 from kopf._values.resources import Resource
+from kopf_cluster.cel.expressions import compile_expression
 from tests.admission.reviewing import describe
 
 VARIABLES = {"object": "dyn", "oldObject": "dyn", "request": "dyn"}

@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.behaviour.objects import API, Objects, connect, watch
 from tests.behaviour.running import Journal, Logs, Operator
 

@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 import kopf
-from kopf._client import service_account
+from kopf._client.auth import service_account
 
 LOGIN = os.environ["LOGIN_VIA"]
 POD = os.environ.get("LOGIN_POD")

@@ -15,7 +15,7 @@ from typing import Any
 
 import aiohttp
 
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.fastforward import FastForwardLoop
 
 Obj = dict[str, Any]

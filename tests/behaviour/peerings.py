@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import kopf
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.behaviour.objects import API, MERGE_PATCH, Refused, get_patience
 from tests.behaviour.running import Operator
 

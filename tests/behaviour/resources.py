@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.behaviour.objects import API
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -11,8 +11,8 @@ import pytest
 import yarl
 
 import kopf
-from kopf._client import service_account
-from kopf._cluster import LocalCluster
+from kopf._client.auth import service_account
+from kopf_cluster import LocalCluster
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Journal, Logs, Operator

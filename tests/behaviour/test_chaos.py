@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.behaviour import killable
 from tests.behaviour.objects import API, Obj, Refused, get_progress, is_handled
 from tests.behaviour.running import Logs, Operator

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._reactor.background import BackgroundRun, Companion
-from kopf._reactor.mailbox import Mailbox
+from kopf._controller.background.runs import BackgroundRun, Companion
+from kopf._controller.object_state import Mailbox
 from tests.behaviour.objects import FINALIZER, Objects, get_annotations, get_finalizers
 from tests.behaviour.running import Journal, Operator
 

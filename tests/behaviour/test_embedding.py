@@ -15,7 +15,7 @@ import pytest
 import uvloop
 
 import kopf
-from kopf._client.vault import Vault
+from kopf._client.auth.vault import Vault
 from kopf.testing import LocalCluster
 
 EXAMPLE = pathlib.Path(__file__).parent.parent.parent / "examples" / "01-minimal"

@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 
 import kopf
-from kopf._operator import supervision
+from kopf._controller import supervision
 from tests.behaviour.objects import Objects, get_patience
 from tests.behaviour.running import Journal, Logs, Operator
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._reactor import dispatching
+from kopf._controller import controller
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Journal, Logs, Operator
 
@@ -125,7 +125,7 @@ async def test_raw_events_do_not_fill_the_memory_while_their_handler_hangs(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
         monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(dispatching, "_ENOUGH_EVENTS", 10)
+    monkeypatch.setattr(controller, "_ENOUGH_EVENTS", 10)
     released = asyncio.Event()
 
     @kopf.on.event("kopfexamples", registry=registry, id="fn")

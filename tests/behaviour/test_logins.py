@@ -19,13 +19,13 @@ import pytest
 import yaml
 import yarl
 
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.elsewhere import run_elsewhere
 from tests.behaviour.objects import Objects
 from tests.client.plugins import V1, V1BETA1, Plugin
 from tests.conftest import LOGINS_MISSING
-from tests.settings.json_logging import check_json_logs
+from tests.logs.json_logging import check_json_logs
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 OPERATOR = pathlib.Path(__file__).parent / "logging_in.py"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.behaviour.objects import API, Objects, connect
 from tests.behaviour.peerings import PeeringObject, define_peering, running
 from tests.behaviour.running import Journal, Logs, Operator

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.behaviour.objects import API, Objects
 from tests.behaviour.peerings import PeeringObject, define_peering
 from tests.behaviour.resources import undefine

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import kopf
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import API, FINALIZER, Objects, get_finalizers
 from tests.behaviour.peerings import PeeringObject, define_peering

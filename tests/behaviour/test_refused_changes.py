@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._cluster.trouble.faults import FaultRule
+from kopf_cluster.faults.faults import FaultRule
 from tests.behaviour.objects import Objects, Refused, get_progress
 from tests.behaviour.running import Journal, Logs, Operator, now
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.behaviour.objects import Obj, Objects, is_handled
 from tests.behaviour.peerings import running
 from tests.behaviour.running import Journal, Logs, Operator

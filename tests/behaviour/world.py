@@ -15,9 +15,9 @@ import aiohttp
 import pytest
 
 import kopf
-from kopf._cluster import LocalCluster
-from kopf._cluster.writes.patches import merge_patch
-from kopf._reactor.dispatching import Dispatcher
+from kopf._controller.controller import Dispatcher
+from kopf_cluster import LocalCluster
+from kopf_cluster.writes.patches import merge_patch
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import Obj, Objects, Refused, connect, watch
 from tests.behaviour.peerings import PeeringObject, define_peering

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kopf._cluster import LocalCluster
 from kopf._handlers.registry import OperatorRegistry, get_default_registry, set_default_registry
+from kopf_cluster import LocalCluster
 from tests.cli.processes import Process
 
 ROOT = pathlib.Path(__file__).parent.parent.parent

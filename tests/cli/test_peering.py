@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.cli.conftest import EXAMPLE, ROOT, Starter
 
 HANDLERS = str(EXAMPLE / "handlers.py")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 
 FINALIZER = "kopf.zalando.org/KopfFinalizerMarker"
 THEIRS = "example.com/theirs"

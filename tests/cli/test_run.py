@@ -20,10 +20,10 @@ import pytest
 from click.testing import CliRunner
 
 import kopf
-from kopf._client.vault import Vault
-from kopf._cluster import LocalCluster
+from kopf._client.auth.vault import Vault
 from kopf._handlers.registry import OperatorRegistry
 from kopf.cli import CLIControls, main
+from kopf_cluster import LocalCluster
 from tests.cli.conftest import EXAMPLE, Starter
 
 OBJ = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": "obj1"}, "spec": {"duration": "1m"}}

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from kopf._client.aggregated_discovery import StaleGroupError
-from kopf._client.api import APIClient
-from kopf._client.credentials import ConnectionInfo
-from kopf._client.discovery import discover
-from kopf._client.vault import Vault
-from kopf._cluster import LocalCluster
+from kopf._client.auth.credentials import ConnectionInfo
+from kopf._client.auth.vault import Vault
+from kopf._client.http.api import APIClient
+from kopf._client.resources.aggregated_discovery import StaleGroupError
+from kopf._client.resources.discovery import discover
 from kopf._settings.settings import OperatorSettings
 from kopf._values.resources import Resource
 from kopf._values.selectors import EVERYTHING, Selector
+from kopf_cluster import LocalCluster
 from tests.client.scripted import ScriptedServer, reply
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import aiohttp
 import pytest
 
-from kopf._client.api import APIClient
-from kopf._client.credentials import AiohttpSession, ConnectionInfo, LoginError
+from kopf._client.auth.credentials import AiohttpSession, ConnectionInfo, LoginError
+from kopf._client.auth.vault import Vault
 from kopf._client.errors import (
     APIConflictError,
     APIForbiddenError,
@@ -21,7 +21,7 @@ from kopf._client.errors import (
     APIServerError,
     APITooManyRequestsError,
 )
-from kopf._client.vault import Vault
+from kopf._client.http.api import APIClient
 from kopf._settings.settings import OperatorSettings
 from kopf._values.patches import JSON_PATCH
 from tests.client.scripted import ScriptedServer, drop, never, refuse, reply, stream

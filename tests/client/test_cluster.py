@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from kopf._client.api import APIClient
-from kopf._client.discovery import discover
+from kopf._client.auth.kubeconfig import login_with_kubeconfig
+from kopf._client.auth.vault import Vault
 from kopf._client.errors import APIConflictError, APINotFoundError, APIUnprocessableError
-from kopf._client.kubeconfig import login_with_kubeconfig
-from kopf._client.vault import Vault
-from kopf._client.watch_machine import LISTED, WatchEvent
-from kopf._client.watching import watch_batches
-from kopf._cluster import LocalCluster
+from kopf._client.http.api import APIClient
+from kopf._client.resources.discovery import discover
+from kopf._client.resources.watch_machine import LISTED, WatchEvent
+from kopf._client.resources.watching import watch_batches
 from kopf._settings.settings import OperatorSettings
 from kopf._values.resources import Resource
 from kopf._values.selectors import EVERYTHING, Selector
+from kopf_cluster import LocalCluster
 
 CRD = {
     "apiVersion": "apiextensions.k8s.io/v1",

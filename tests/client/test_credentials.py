@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from kopf._client.credentials import AiohttpSession, ConnectionInfo, decode_pem
+from kopf._client.auth.credentials import AiohttpSession, ConnectionInfo, decode_pem
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from kopf._client.api import APIClient
-from kopf._client.discovery import discover
 from kopf._client.errors import APIForbiddenError, APINetworkError, APIServerError
+from kopf._client.http.api import APIClient
+from kopf._client.resources.discovery import discover
 from kopf._settings.settings import OperatorSettings
 from kopf._values.resources import Resource
 from kopf._values.selectors import EVERYTHING, Selector

@@ -16,9 +16,9 @@ import psutil
 import pytest
 import yaml
 
-from kopf._client.credentials import ConnectionInfo, LoginError
-from kopf._client.exec_plugins import PluginError, run_plugin
-from kopf._client.kubeconfig import Kubeconfig, login_with_kubeconfig, make_connection_info
+from kopf._client.auth.credentials import ConnectionInfo, LoginError
+from kopf._client.auth.exec_plugins import PluginError, run_plugin
+from kopf._client.auth.kubeconfig import Kubeconfig, login_with_kubeconfig, make_connection_info
 from tests.client.plugins import V1, V1BETA1, Plugin
 
 SOURCES = os.pathsep.join(sys.path)
@@ -216,7 +216,7 @@ def test_plugins_do_not_outlive_the_process(plugin: Plugin, tmp_path: pathlib.Pa
     plugin.behave(delay=1000)
     code = f"""if True:
         import pathlib, threading, time
-        from kopf._client.exec_plugins import run_plugin
+        from kopf._client.auth.exec_plugins import run_plugin
         args = ({plugin.make_stanza()!r}, {{"server": "https://host"}})
         threading.Thread(target=run_plugin, args=args, kwargs={{"user": "usr"}}, daemon=True).start()
         calls = pathlib.Path({str(tmp_path)!r}, "calls")

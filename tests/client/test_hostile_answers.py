@@ -10,12 +10,12 @@ import pytest
 import yaml
 from aiohttp import web
 
-from kopf._client.api import APIClient
-from kopf._client.connections import Connection
-from kopf._client.credentials import ConnectionInfo, LoginError, redact
+from kopf._client.auth.credentials import ConnectionInfo, LoginError, redact
+from kopf._client.auth.kubeconfig import login_with_kubeconfig, read_kubeconfigs
+from kopf._client.auth.vault import Vault
 from kopf._client.errors import APIClientError, APIError, APINetworkError, APIServerError, make_error
-from kopf._client.kubeconfig import login_with_kubeconfig, read_kubeconfigs
-from kopf._client.vault import Vault
+from kopf._client.http.api import APIClient
+from kopf._client.http.connections import Connection
 from kopf._settings.settings import NetworkingSettings, OperatorSettings
 from tests.client.proxying import HttpProxy
 from tests.client.scripted import ScriptedServer

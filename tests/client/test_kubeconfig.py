@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from kopf._client.credentials import LoginError
-from kopf._client.kubeconfig import AuthProviderError, login_with_kubeconfig
+from kopf._client.auth.credentials import LoginError
+from kopf._client.auth.kubeconfig import AuthProviderError, login_with_kubeconfig
 
 PEM = b"-----BEGIN CERTIFICATE-----\n"
 

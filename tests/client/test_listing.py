@@ -5,9 +5,9 @@ import gc
 
 import pytest
 
-from kopf._client.api import APIClient
 from kopf._client.errors import APIGoneError
-from kopf._client.listing import ListPage, ShardingError, list_pages
+from kopf._client.http.api import APIClient
+from kopf._client.resources.listing import ListPage, ShardingError, list_pages
 from kopf._settings.settings import OperatorSettings
 from kopf._values.resources import Resource
 from tests.client.scripted import ScriptedServer, listing, obj, refuse, reply

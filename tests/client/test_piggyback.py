@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 import yaml
 
-from kopf._client import piggyback, service_account
-from kopf._client.credentials import ConnectionInfo, LoginError
-from kopf._client.piggyback import login_via_async_client, login_via_client, login_via_pykube
+from kopf._client.auth import piggyback, service_account
+from kopf._client.auth.credentials import ConnectionInfo, LoginError
+from kopf._client.auth.piggyback import login_via_async_client, login_via_client, login_via_pykube
 from tests.client.libraries import replace_libraries, write_library
 from tests.client.plugins import Plugin
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import yarl
 
-from kopf._client.api import APIClient
-from kopf._client.credentials import ConnectionInfo, LoginError
+from kopf._client.auth.credentials import ConnectionInfo, LoginError
+from kopf._client.auth.vault import Vault
 from kopf._client.errors import APINetworkError
-from kopf._client.proxies import make_route
-from kopf._client.vault import Vault
+from kopf._client.http.api import APIClient
+from kopf._client.http.proxies import make_route
 from kopf._settings.settings import OperatorSettings
 from tests.client.certificates import Authority
 from tests.client.proxying import HttpProxy, Proxy, SocksProxy

@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from kopf._client.service_account import login_with_service_account
+from kopf._client.auth.service_account import login_with_service_account
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import socket
 
 import pytest
 
-from kopf._client.api import APIClient
-from kopf._client.credentials import ConnectionInfo
+from kopf._client.auth.credentials import ConnectionInfo
+from kopf._client.auth.vault import Vault
 from kopf._client.errors import APINetworkError
-from kopf._client.vault import Vault
-from kopf._client.watch_machine import LISTED
-from kopf._client.watching import watch_batches
+from kopf._client.http.api import APIClient
+from kopf._client.resources.watch_machine import LISTED
+from kopf._client.resources.watching import watch_batches
 from kopf._settings.settings import OperatorSettings
 from kopf._values.resources import Resource
 from tests.client.scripted import ScriptedServer, line, listing, obj, reply, stream

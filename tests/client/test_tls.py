@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from kopf._client.api import APIClient
-from kopf._client.credentials import ConnectionInfo
+from kopf._client.auth.credentials import ConnectionInfo
+from kopf._client.auth.vault import Vault
 from kopf._client.errors import APINetworkError
-from kopf._client.vault import Vault
+from kopf._client.http.api import APIClient
 from kopf._settings.settings import OperatorSettings
 from tests.client.certificates import Authority
 from tests.client.scripted import Responder, ScriptedServer, never, reply

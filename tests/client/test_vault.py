@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from kopf._client.connections import Connection
-from kopf._client.credentials import AiohttpSession, ConnectionInfo, LoginError
-from kopf._client.vault import Vault
+from kopf._client.auth.credentials import AiohttpSession, ConnectionInfo, LoginError
+from kopf._client.auth.vault import Vault
+from kopf._client.http.connections import Connection
 from kopf._settings.settings import OperatorSettings
 
 ERROR = Exception("HTTP 401")

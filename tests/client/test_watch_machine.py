@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from hypothesis.strategies import booleans, integers, sampled_from
 
-from kopf._client.watch_machine import LISTED, State, WatchEvent, WatchMachine
+from kopf._client.resources.watch_machine import LISTED, State, WatchEvent, WatchMachine
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
 from tests.client.scripted import obj

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from kopf._client.api import APIClient
-from kopf._client.credentials import ConnectionInfo, LoginError
+from kopf._client.auth.credentials import ConnectionInfo, LoginError
+from kopf._client.auth.vault import Vault
 from kopf._client.errors import APIForbiddenError, APINotFoundError
-from kopf._client.vault import Vault
-from kopf._client.watch_machine import LISTED, WatchEvent
-from kopf._client.watching import MAX_BACKOFF, watch_batches
+from kopf._client.http.api import APIClient
+from kopf._client.resources.watch_machine import LISTED, WatchEvent
+from kopf._client.resources.watching import MAX_BACKOFF, watch_batches
 from kopf._settings.settings import OperatorSettings
 from kopf._values.resources import Resource
 from tests.client.scripted import (

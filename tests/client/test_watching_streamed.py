@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kopf._client.api import APIClient
-from kopf._client.credentials import ConnectionInfo
+from kopf._client.auth.credentials import ConnectionInfo
+from kopf._client.auth.vault import Vault
 from kopf._client.errors import APIForbiddenError
-from kopf._client.vault import Vault
-from kopf._client.watch_machine import WatchEvent
-from kopf._client.watching import watch_batches
-from kopf._cluster import LocalCluster
+from kopf._client.http.api import APIClient
+from kopf._client.resources.watch_machine import WatchEvent
+from kopf._client.resources.watching import watch_batches
 from kopf._settings.settings import OperatorSettings
 from kopf._values.resources import Resource
+from kopf_cluster import LocalCluster
 from tests.client.scripted import ScriptedServer, line, listing, obj, refuse, reply, stream
 from tests.client.test_watching import GONE, LIST, RESOURCE, SILENCE, WATCH, describe
 

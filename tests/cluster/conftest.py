@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import aiohttp
 import pytest
 
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 
 Obj = dict[str, Any]
 

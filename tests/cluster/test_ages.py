@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kopf._cluster.ages import age, human_duration
+from kopf_cluster.ages import age, human_duration
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from kopf._cluster import LocalCluster, yamls
-from kopf._cluster.access.credentials import write_privately
-from kopf._cluster.patterns import PatternError, compile_pattern
+from kopf_cluster import LocalCluster, yamls
+from kopf_cluster.access.credentials import write_privately
+from kopf_cluster.patterns import PatternError, compile_pattern
 from tests.cluster.conftest import CONFIG_MAPS, Client, make_definition
 
 SLOW_PATTERNS = ["^(a+)+$", "^(a|a)*$", "^(a|aa)+$", "(a*)*b", "^(([a-z])+.)+[A-Z]([a-z])+$", "(x+x+)+y"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kopf._cluster import jsonpaths
+from kopf_cluster import jsonpaths
 
 DOCUMENT = {
     "spec": {"a": 1, "list": [{"n": "x", "v": 1}, {"n": "y", "v": 2}, {"v": 3}], "dotted.key": True},

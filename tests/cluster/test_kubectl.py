@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.cluster.conftest import make_definition
 
 TIMEOUT = 30  # seconds per call; only for what hangs

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 
 TIMEOUT = 30  # seconds per call; only for what hangs
 

@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 import yaml
 
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.cluster.conftest import CONFIG_MAPS, KEXES, connect, make_config_map, make_definition, make_kex
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import aiohttp
 
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.differential.certificates import write_certificate
 from tests.differential.hosting import Host, Process
 from tests.differential.kinds import CUSTOM, DEFAULT, KINDS

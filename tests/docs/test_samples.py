@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import kopf
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 DOCS = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])

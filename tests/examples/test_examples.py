@@ -9,7 +9,7 @@ import sys
 import pytest
 import yaml
 
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 
 EXAMPLES = pathlib.Path(__file__).parent.parent.parent / "examples"
 DEMO = EXAMPLES / "ephemeral-volume-claims" / "demo.py"

@@ -9,9 +9,9 @@ from kopf._handlers.causes import ChangingCause, ResourceCause, WatchingCause
 from kopf._handlers.handlers import ActivityHandler, ChangingHandler, Handler, WatchingHandler
 from kopf._values.bodies import Body
 from kopf._values.diffs import diff
-from kopf._values.events import LazyEvent
 from kopf._values.ids import HandlerId
 from kopf._values.patches import Patch
+from kopf._values.raw_events import LazyEvent
 from kopf._values.reasons import Activity, Reason
 from kopf._values.resources import Resource
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 import kopf
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.behaviour.conftest import (  # the fixtures are used where they are imported
     _default_registry as _default_registry,
 )

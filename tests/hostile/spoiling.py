@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import aiohttp
 from aiohttp import web
 
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 
 _MARKS = re.compile(rb'"@(deep|list|text):(\d+)@"')
 

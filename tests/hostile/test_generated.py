@@ -17,13 +17,13 @@ import yaml
 from hypothesis import strategies as st
 
 import kopf
-from kopf._client.credentials import LoginError
+from kopf._client.auth.credentials import LoginError
+from kopf._client.auth.exec_plugins import _parse as parse_plugin
+from kopf._client.auth.kubeconfig import make_connection_info, read_kubeconfigs
 from kopf._client.errors import make_error
-from kopf._client.exec_plugins import _parse as parse_plugin
-from kopf._client.kubeconfig import make_connection_info, read_kubeconfigs
-from kopf._client.listing import _parse_list as parse_list
-from kopf._client.watching import _parse_line as parse_line
-from kopf._reactor.peering import Peers
+from kopf._client.resources.listing import _parse_list as parse_list
+from kopf._client.resources.watching import _parse_line as parse_line
+from kopf._coordination.peers import Peers
 from kopf._values.objects import KubeObject
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Journal, Logs, Operator

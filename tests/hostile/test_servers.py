@@ -17,9 +17,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from kopf._kits.webhooks.endpoint import MAX_BODY, Endpoint
-from kopf._operator.http_server import RateLimitedLogger
-from kopf._operator.listening import open_sockets
+from kopf._admission.servers.handler import MAX_BODY, Endpoint
+from kopf._serving.http_server import RateLimitedLogger
+from kopf._serving.listening import open_sockets
 from kopf._values.reviews import EncodedReview, MalformedReviewError, parse_review
 from tests.admission.reviewing import make_review
 
@@ -267,7 +267,7 @@ def test_unusual_names_are_accepted(name: str) -> None:
 
 EXHAUSTED = """
 import asyncio, logging, os, resource, socket, sys
-from kopf._operator.health_server import Endpoint, HealthServer
+from kopf._health.health_server import Endpoint, HealthServer
 
 class Report:
     is_healthy = True

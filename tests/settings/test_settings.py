@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from kopf._settings.diffbase import AnnotationsDiffBaseStorage
-from kopf._settings.progress import SmartProgressStorage
 from kopf._settings.settings import (
     ExecutionSettings,
     OperatorSettings,
@@ -21,6 +19,8 @@ from kopf._settings.settings import (
     iter_delays,
 )
 from kopf._settings.threads import HandlerThreads
+from kopf._storage.diffbase import AnnotationsDiffBaseStorage
+from kopf._storage.progress import SmartProgressStorage
 
 DOCS = "\n".join(path.read_text() for path in (pathlib.Path(__file__).parent.parent.parent / "docs").glob("*.md"))
 

@@ -1,1 +1,1 @@
-"""The only door to Kubernetes: credentials, connections, retries, discovery, listing & watching, patching."""
+"""The only door to Kubernetes: ``http`` makes requests, ``auth`` brings credentials, ``resources`` knows the API."""

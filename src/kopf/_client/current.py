@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
 
-from kopf._client.api import APIClient
+from kopf._client.http.api import APIClient
 
 _current_api: ContextVar[APIClient] = ContextVar("current_api")
 

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from kopf._handlers.handlers import ChangingHandler, Handler, ResourceHandler, SpawningHandler, WatchingHandler
-from kopf._settings.logs import Logger
+from kopf._logging.logs import Logger
 from kopf._settings.settings import OperatorSettings
 from kopf._values.bodies import Body, BodyEssence
 from kopf._values.diffs import EMPTY, Diff, diff
-from kopf._values.events import LazyEvent
 from kopf._values.fields import resolve
 from kopf._values.patches import Patch
+from kopf._values.raw_events import LazyEvent
 from kopf._values.reasons import Activity, Reason
 from kopf._values.resources import Resource
 from kopf._values.reviews import Headers, Operation, SSLPeer

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from kopf._settings.tracebacks import is_framework
+from kopf._logging.tracebacks import is_framework
 
 
 class DeclarationError(TypeError, ValueError):

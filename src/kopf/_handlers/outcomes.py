@@ -21,7 +21,7 @@ from kopf._handlers.errors import (
     TemporaryError,
 )
 from kopf._handlers.handlers import Handler
-from kopf._settings.logs import Logger
+from kopf._logging.logs import Logger
 from kopf._values import codec
 from kopf._values.patches import Patch, thaw
 

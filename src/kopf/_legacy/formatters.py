@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kopf._settings import logs
+from kopf._logging import logs
 
 
 class ObjectTextFormatter(logs.ObjectTextFormatter):

@@ -47,7 +47,7 @@ _TABLE: Mapping[str, Mapping[str, str]] = {
     "kopf._cogs.helpers.typedefs": {},
     "kopf._cogs.helpers.versions": {"kopf": "version=__version__ version_tuple=__version_tuple__"},
     "kopf._cogs.structs.bodies": {"kopf._values.bodies": "MetaEssence RawMeta"},
-    "kopf._cogs.structs.credentials": {"kopf._client.vault": "Vault"},
+    "kopf._cogs.structs.credentials": {"kopf._client.auth.vault": "Vault"},
     "kopf._cogs.structs.dicts": {
         "kopf._legacy.dicts": "ensure remove resolve",
         "kopf._values.bodies": "MappingView",
@@ -75,12 +75,12 @@ _TABLE: Mapping[str, Mapping[str, str]] = {
     "kopf._core.actions.lifecycles": {"kopf": _LIFECYCLES},
     "kopf._core.actions.loggers": {
         "kopf._legacy.formatters": _FORMATTERS,
-        "kopf._settings.logs": "DEFAULT_JSON_REFKEY=DEFAULT_REFKEY logger=objects_logger make_formatter",
+        "kopf._logging.logs": "DEFAULT_JSON_REFKEY=DEFAULT_REFKEY logger=objects_logger make_formatter",
     },
     "kopf._core.engines.activities": {},
     "kopf._core.engines.admission": {},
     "kopf._core.engines.indexing": {"collections.abc": "OperatorIndices=Mapping"},
-    "kopf._core.engines.peering": {"kopf._reactor.peering": "Peer"},
+    "kopf._core.engines.peering": {"kopf._coordination.peers": "Peer"},
     "kopf._core.engines.posting": {
         "kopf._legacy.posting": "K8sEvent enqueue event_queue_loop_var event_queue_var settings_var",
     },

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextvars import ContextVar, Token
 from typing import Any, NamedTuple, Protocol, cast
 
-from kopf._reactor.posting import EventPoster, current_poster
+from kopf._events.recorder import EventPoster, current_poster
 from kopf._settings.settings import OperatorSettings
 from kopf._values.references import ObjectReference
 

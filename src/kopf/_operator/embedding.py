@@ -12,7 +12,9 @@ import contextlib
 from collections.abc import Collection, Iterator
 from typing import Any, TypedDict, Unpack
 
-from kopf._client.vault import Vault
+from kopf._client.auth.vault import Vault
+from kopf._controller.memos import Memo
+from kopf._coordination.peers import make_identity
 from kopf._handlers.lifecycles import LifeCycleFn, get_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry, get_default_registry
 from kopf._handlers.signatures import check_registry
@@ -21,8 +23,6 @@ from kopf._operator.running import Operator
 from kopf._operator.scopes import NamespacePattern, check
 from kopf._operator.signals import stopping_by_signals
 from kopf._operator.tasks import cancel
-from kopf._reactor.memos import Memo
-from kopf._reactor.peering import make_identity
 from kopf._settings.settings import OperatorSettings
 
 

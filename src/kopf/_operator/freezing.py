@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from kopf._client.api import APIClient
+from kopf._client.auth.vault import Vault
 from kopf._client.errors import APINotFoundError
-from kopf._client.vault import Vault
+from kopf._client.http.api import APIClient
+from kopf._controller.streams import Scope
+from kopf._coordination.membership import patch_records
+from kopf._coordination.peering import find_peering_resource
 from kopf._handlers.registry import OperatorRegistry
 from kopf._operator.login import Authenticator
-from kopf._operator.membership import patch_records
 from kopf._operator.namespaces import list_matching
-from kopf._operator.peering import find_peering_resource
 from kopf._operator.scopes import NamespacePattern, check, get_exact
-from kopf._operator.streams import Scope
 from kopf._settings.settings import OperatorSettings
 
 

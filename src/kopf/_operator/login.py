@@ -8,16 +8,16 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from kopf._client.credentials import AiohttpSession, ConnectionInfo, Credentials, LoginError
-from kopf._client.exec_plugins import PluginError
-from kopf._client.kubeconfig import AuthProviderError, login_with_kubeconfig
-from kopf._client.piggyback import login_via_async_client, login_via_client, login_via_pykube
-from kopf._client.service_account import login_with_service_account
-from kopf._client.vault import Vault
+from kopf._client.auth.credentials import AiohttpSession, ConnectionInfo, Credentials, LoginError
+from kopf._client.auth.exec_plugins import PluginError
+from kopf._client.auth.kubeconfig import AuthProviderError, login_with_kubeconfig
+from kopf._client.auth.piggyback import login_via_async_client, login_via_client, login_via_pykube
+from kopf._client.auth.service_account import login_with_service_account
+from kopf._client.auth.vault import Vault
 from kopf._handlers.errors import ErrorsMode, PermanentError, TemporaryError
 from kopf._handlers.handlers import ActivityHandler
 from kopf._handlers.registry import OperatorRegistry
-from kopf._reactor.activities import ActivityError, run_activity
+from kopf._operator.activities import ActivityError, run_activity
 from kopf._settings.settings import OperatorSettings
 from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity

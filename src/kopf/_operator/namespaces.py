@@ -12,16 +12,16 @@ import contextlib
 import logging
 from collections.abc import Callable, Collection
 
-from kopf._client.api import APIClient
-from kopf._client.credentials import LoginError
+from kopf._client.auth.credentials import LoginError
 from kopf._client.errors import APIForbiddenError
-from kopf._client.listing import list_pages
-from kopf._client.watch_machine import LISTED, WatchEvent, WatchMachine
-from kopf._client.watching import watch_batches
-from kopf._operator.denials import BACKOFF, Denials
+from kopf._client.http.api import APIClient
+from kopf._client.resources.listing import list_pages
+from kopf._client.resources.watch_machine import LISTED, WatchEvent, WatchMachine
+from kopf._client.resources.watching import watch_batches
+from kopf._controller.denials import BACKOFF, Denials
+from kopf._controller.supervision import keep_running
+from kopf._health.liveness import Vitals
 from kopf._operator.scopes import NamespacePattern, get_exact, matches_any
-from kopf._operator.supervision import keep_running
-from kopf._reactor.vitals import Vitals
 from kopf._settings.settings import OperatorSettings
 from kopf._values.permissions import format_advice
 from kopf._values.resources import NAMESPACES

@@ -10,11 +10,11 @@ import logging
 from collections.abc import AsyncIterator, Collection
 from typing import NamedTuple
 
-from kopf._client.api import APIClient
-from kopf._client.discovery import discover
-from kopf._client.listing import list_pages
-from kopf._client.patching import PatchConflict, patch_object
-from kopf._client.vault import Vault
+from kopf._client.auth.vault import Vault
+from kopf._client.http.api import APIClient
+from kopf._client.resources.discovery import discover
+from kopf._client.resources.listing import list_pages
+from kopf._client.resources.patching import PatchConflict, patch_object
 from kopf._handlers.registry import OperatorRegistry
 from kopf._operator.login import Authenticator
 from kopf._settings.settings import OperatorSettings

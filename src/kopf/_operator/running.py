@@ -14,34 +14,34 @@ from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from kopf._client.api import APIClient
+from kopf._admission.webhooks import Webhooks, check_admission
+from kopf._client.auth.vault import Vault
 from kopf._client.current import offering
 from kopf._client.errors import APIError
-from kopf._client.vault import Vault
+from kopf._client.http.api import APIClient
+from kopf._controller.clock import Clock
+from kopf._controller.indexing import Gate, Indexers
+from kopf._controller.memos import Memos
+from kopf._controller.pausing import Pause
+from kopf._controller.runtime import Environment
+from kopf._coordination.peering import Peering
+from kopf._events.recorder import EventPoster, posting
 from kopf._handlers.errors import ErrorsMode
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._handlers.outcomes import Outcome
 from kopf._handlers.registry import OperatorRegistry
+from kopf._health.health import serving_health
+from kopf._health.health_server import parse_endpoint
+from kopf._health.liveness import Vitals
+from kopf._health.watchdog import Watchdog
+from kopf._operator.activities import run_activity, try_activity
 from kopf._operator.flags import Flag, raise_flag
-from kopf._operator.health import serving_health
-from kopf._operator.health_server import parse_endpoint
 from kopf._operator.login import Authenticator
 from kopf._operator.login import logger as login_logger
 from kopf._operator.namespaces import Namespaces
-from kopf._operator.observation import Observer
-from kopf._operator.peering import Peering
+from kopf._operator.resource_observer import Observer
 from kopf._operator.scopes import NamespacePattern
 from kopf._operator.tasks import cancel, either, fail_together
-from kopf._operator.watchdog import Watchdog
-from kopf._operator.webhooks import Webhooks, check_admission
-from kopf._reactor.activities import run_activity, try_activity
-from kopf._reactor.clock import Clock
-from kopf._reactor.environment import Environment
-from kopf._reactor.indexing import Gate, Indexers
-from kopf._reactor.memos import Memos
-from kopf._reactor.pausing import Pause
-from kopf._reactor.posting import EventPoster, posting
-from kopf._reactor.vitals import Vitals
 from kopf._settings.settings import OperatorSettings
 from kopf._values import codec
 from kopf._values.ids import HandlerId
@@ -133,7 +133,7 @@ class Operator:
         return serving_health(
             self._endpoint,
             vitals=self._vitals,
-            pause=self._pause,
+            get_pause_reasons=lambda: self._pause.reasons,
             watchdog=watchdog,
             probe=probe if handlers else None,
             settings=self._settings,

@@ -1,1 +1,1 @@
-"""How an operator is configured: settings, persistence storages, logging."""
+"""How an operator is configured: plain data, with production defaults."""

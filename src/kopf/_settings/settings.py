@@ -13,10 +13,10 @@ import sys
 import warnings
 from collections.abc import Collection, Iterable, Mapping
 
-from kopf._settings.diffbase import AnnotationsDiffBaseStorage, DiffBaseStorage
-from kopf._settings.progress import ProgressStorage, SmartProgressStorage
 from kopf._settings.thread_usage import ThreadUsage
 from kopf._settings.threads import HandlerThreads
+from kopf._storage.diffbase import AnnotationsDiffBaseStorage, DiffBaseStorage
+from kopf._storage.progress import ProgressStorage, SmartProgressStorage
 from kopf._values.reviews import WebhookServerProtocol
 
 Delays = float | Iterable[float]

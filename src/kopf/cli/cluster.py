@@ -14,7 +14,7 @@ import click
 from kopf.cli.interrupts import interruptible
 
 if TYPE_CHECKING:
-    from kopf._cluster import LocalCluster
+    from kopf_cluster import LocalCluster
 
 
 def cluster_options(fn: Any) -> Any:
@@ -95,7 +95,7 @@ async def _serve(options: Mapping[str, Any], users: Sequence[tuple[str, list[str
 async def start_cluster(**options: Any) -> AsyncIterator[LocalCluster]:
     """Start a local cluster with the options of `LocalCluster`; say clearly if that is impossible."""
     try:
-        from kopf._cluster import ArchiveError, LocalCluster  # heavy, and not all it needs is always installed
+        from kopf_cluster import ArchiveError, LocalCluster  # heavy, and not all it needs is always installed
     except ImportError as e:
         raise click.ClickException(
             f"The local cluster needs more than is installed: {e}. Install it: pip install 'kopf[dev]'"

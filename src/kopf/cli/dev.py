@@ -26,7 +26,7 @@ from kopf.cli.running import run
 from kopf.cli.sources import SourceWatcher
 
 if TYPE_CHECKING:
-    from kopf._cluster import LocalCluster
+    from kopf_cluster import LocalCluster
 
 POLLING_INTERVAL = 0.25
 """How often to look for changed files and for the operator's end, in seconds."""

@@ -23,7 +23,7 @@ import click
 
 from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.registry import get_default_registry
-from kopf._settings.tracebacks import is_framework
+from kopf._logging.tracebacks import is_framework
 
 
 class LoadingError(click.ClickException):

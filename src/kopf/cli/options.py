@@ -13,10 +13,10 @@ from typing import Any
 import click
 import yaml
 
-from kopf._client.vault import Vault
+from kopf._client.auth.vault import Vault
 from kopf._handlers.registry import OperatorRegistry
+from kopf._logging.logs import LogFormat, configure, make_formatter, parse_log_format
 from kopf._operator.flags import Flag
-from kopf._settings.logs import LogFormat, configure, make_formatter, parse_log_format
 from kopf._settings.settings import OperatorSettings
 
 DEBUG_KEY = "kopf.debug"

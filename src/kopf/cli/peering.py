@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 
-from kopf._client.credentials import LoginError
+from kopf._client.auth.credentials import LoginError
+from kopf._client.auth.vault import Vault
 from kopf._client.errors import APIError, APINetworkError
-from kopf._client.vault import Vault
+from kopf._coordination.peers import MAX_LIFETIME, Peer, make_identity
 from kopf._handlers.registry import get_default_registry
 from kopf._operator.freezing import MissingPeeringError, put_record
-from kopf._reactor.peering import MAX_LIFETIME, Peer, make_identity
 from kopf._settings.settings import OperatorSettings
 from kopf.cli.options import CLIControls, logging_options
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from kopf._client.credentials import LoginError
+from kopf._client.auth.credentials import LoginError
+from kopf._client.auth.vault import Vault
 from kopf._client.errors import APIError, APINetworkError
-from kopf._client.patching import PatchConflict
-from kopf._client.vault import Vault
+from kopf._client.resources.patching import PatchConflict
 from kopf._handlers.registry import get_default_registry
 from kopf._operator.releasing import UnknownResourceError
 from kopf._operator.releasing import release as release_objects

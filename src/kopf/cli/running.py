@@ -11,17 +11,17 @@ from typing import Any
 
 import click
 
-from kopf._client.credentials import LoginError
+from kopf._admission.publishing import WebhookConfigurationError
+from kopf._admission.webhooks import MissingWebhookServerError
+from kopf._client.auth.credentials import LoginError
 from kopf._client.errors import APIError, APINetworkError
 from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.registry import get_default_registry
+from kopf._health.health_server import HealthServerError, parse_endpoint
+from kopf._logging.logs import revive_loggers
+from kopf._operator.activities import ActivityError
 from kopf._operator.embedding import operator
-from kopf._operator.health_server import HealthServerError, parse_endpoint
 from kopf._operator.scopes import check
-from kopf._operator.webhooks import MissingWebhookServerError
-from kopf._operator.webhooks_publishing import WebhookConfigurationError
-from kopf._reactor.activities import ActivityError
-from kopf._settings.logs import revive_loggers
 from kopf._settings.settings import OperatorSettings
 from kopf.cli.loading import LoadingError, explain_declarations, list_sources, load
 from kopf.cli.memory import give_back_freed_memory

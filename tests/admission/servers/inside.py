@@ -5,10 +5,10 @@ import contextlib
 from collections.abc import AsyncIterator
 
 import kopf
-from kopf._client.api import APIClient
+from kopf._client.auth.vault import Vault
 from kopf._client.current import offering
-from kopf._client.vault import Vault
-from kopf._cluster import LocalCluster
+from kopf._client.http.api import APIClient
+from kopf_cluster import LocalCluster
 
 
 @contextlib.asynccontextmanager

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.admission.servers.authorities import Authority
 from tests.admission.servers.serving import connect, find_free_port, make_review, wait_until_served
 from tests.behaviour.conftest import make_crd

@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import NameOID
 
 import kopf
-from kopf._kits.webhooks import certificates
-from kopf._kits.webhooks.contexts import load_identity, make_context
-from kopf._kits.webhooks.dependencies import MissingDependencyError
-from kopf._kits.webhooks.identities import Identity
+from kopf._admission.servers import certificates
+from kopf._admission.servers.dependencies import MissingDependencyError
+from kopf._admission.servers.identities import Identity
+from kopf._admission.servers.tls_contexts import load_identity, make_context
 
 DAY = datetime.timedelta(days=1)
 
@@ -154,6 +154,6 @@ def test_the_missing_library_is_explained(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "cryptography", None)
     monkeypatch.delitem(sys.modules, certificates.__name__)
-    monkeypatch.delattr("kopf._kits.webhooks.certificates")
+    monkeypatch.delattr("kopf._admission.servers.certificates")
     with pytest.raises(MissingDependencyError, match=r"pip install 'kopf\[dev\]'"):
         kopf.WebhookServer.build_certificate(["localhost"])

@@ -12,9 +12,9 @@ import pytest
 from aiohttp import web
 
 import kopf
-from kopf._client.api import APIClient
-from kopf._kits.webhooks.detection import ClusterDetector
-from kopf._kits.webhooks.local import WebhookK3dServer
+from kopf._admission.servers.cluster_kinds import ClusterDetector
+from kopf._admission.servers.local import WebhookK3dServer
+from kopf._client.http.api import APIClient
 from tests.admission.servers.inside import connecting
 from tests.admission.servers.serving import get_port, send, serving
 

@@ -16,10 +16,10 @@ import pytest
 import yarl
 
 import kopf
-from kopf._kits.webhooks.contexts import load_identity, make_context
-from kopf._kits.webhooks.endpoint import Endpoint
-from kopf._kits.webhooks.identities import Identity
-from kopf._operator.listening import open_sockets
+from kopf._admission.servers.handler import Endpoint
+from kopf._admission.servers.identities import Identity
+from kopf._admission.servers.tls_contexts import load_identity, make_context
+from kopf._serving.listening import open_sockets
 from kopf._values.reviews import MalformedReviewError, UnknownWebhookError, WebhookClientConfig, WebhookFn
 from tests.admission.servers.serving import Reviewer, connect, make_review, send
 

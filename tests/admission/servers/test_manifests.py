@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import kopf
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.admission.servers.serving import TIMEOUT, find_free_port
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import Refused, connect

@@ -10,8 +10,8 @@ import pytest
 from pyngrok import process
 
 import kopf
-from kopf._kits.webhooks.dependencies import MissingDependencyError
-from kopf._kits.webhooks.ngrok import WebhookNgrokTunnel
+from kopf._admission.servers.dependencies import MissingDependencyError
+from kopf._admission.servers.ngrok import WebhookNgrokTunnel
 from tests.admission.servers.serving import Reviewer, send, serving
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._cluster import LocalCluster
-from kopf._operator.webhooks import WebhookServerExitedError
+from kopf._admission.webhooks import WebhookServerExitedError
+from kopf_cluster import LocalCluster
 from tests.admission.servers.serving import TIMEOUT, ImpatientServer, find_free_port, get_bundle, wait_until_served
 from tests.behaviour.objects import API, Refused
 from tests.behaviour.running import Journal, Operator

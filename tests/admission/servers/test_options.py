@@ -15,8 +15,8 @@ import aiohttp
 import pytest
 
 import kopf
-from kopf._kits.webhooks import certificates
-from kopf._kits.webhooks.dependencies import MissingDependencyError
+from kopf._admission.servers import certificates
+from kopf._admission.servers.dependencies import MissingDependencyError
 from kopf._values.reviews import WebhookClientConfig
 from tests.admission.servers.authorities import Authority
 from tests.admission.servers.serving import (
@@ -273,8 +273,8 @@ async def test_failed_handshakes_are_told_of(caplog: pytest.LogCaptureFixture) -
 
 
 async def test_the_missing_library_is_explained_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "kopf._kits.webhooks.certificates", None)
-    monkeypatch.delattr("kopf._kits.webhooks.certificates")
+    monkeypatch.setitem(sys.modules, "kopf._admission.servers.certificates", None)
+    monkeypatch.delattr("kopf._admission.servers.certificates")
     with pytest.raises(MissingDependencyError, match=r"pip install 'kopf\[dev\]'.*certfile=.*insecure=True"):
         async with serving(kopf.WebhookServer(port=0)):
             pass
@@ -284,8 +284,8 @@ async def test_the_missing_library_is_not_needed_otherwise(
         monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path,
 ) -> None:
     files = Authority().write(tmp_path / "tls", "localhost")
-    monkeypatch.setitem(sys.modules, "kopf._kits.webhooks.certificates", None)
-    monkeypatch.delattr("kopf._kits.webhooks.certificates")
+    monkeypatch.setitem(sys.modules, "kopf._admission.servers.certificates", None)
+    monkeypatch.delattr("kopf._admission.servers.certificates")
     server = kopf.WebhookServer(port=0, certfile=files.certificate, pkeyfile=files.key, cafile=files.ca)
     async with serving(server) as running:
         assert (await send(running.configs[0]))[0] == 200

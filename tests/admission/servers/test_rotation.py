@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf._kits.webhooks.rotation import Certificate, Rotation, advance
+from kopf._admission.servers.rotation import Certificate, Rotation, advance
 
 BEGINNING = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 HOUR, DAY = datetime.timedelta(hours=1), datetime.timedelta(days=1)

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._client.api import APIClient
+from kopf._admission.servers import certificates, service
 from kopf._client.errors import APINotFoundError
-from kopf._cluster import LocalCluster
-from kopf._kits.webhooks import certificates, service
+from kopf._client.http.api import APIClient
 from kopf._values import codec
 from kopf._values.reviews import WebhookClientConfig
+from kopf_cluster import LocalCluster
 from tests.admission.servers.authorities import Authority
 from tests.admission.servers.inside import inside_operator
 from tests.admission.servers.serving import TIMEOUT, Reviewer, Serving, find_free_port, get_bundle, send, serving

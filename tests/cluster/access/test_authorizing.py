@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf._cluster.access import bootstrap_roles
-from kopf._cluster.access import reviews as access_reviews
-from kopf._cluster.access.authorizing import GROUP, Attributes, Policy, User, aggregate, forbidden
-from kopf._cluster.statuses import APIStatus
+from kopf_cluster.access import bootstrap_roles
+from kopf_cluster.access import reviews as access_reviews
+from kopf_cluster.access.authorizing import GROUP, Attributes, Policy, User, aggregate, forbidden
+from kopf_cluster.statuses import APIStatus
 
 JOE = User("joe", ("devs", "system:authenticated"))
 ROBOT = User("system:serviceaccount:ns:robot", ("system:serviceaccounts", "system:serviceaccounts:ns"))

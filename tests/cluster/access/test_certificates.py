@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 import yaml
 
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.cluster.conftest import CONFIG_MAPS, Client, connect
 from tests.cluster.test_kubectl import Kubectl
 

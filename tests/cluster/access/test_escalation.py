@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.cluster.conftest import Client, Reply
 
 GROUP = "rbac.authorization.k8s.io"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.cluster.conftest import CONFIG_MAPS, TIMEOUT, Client, Reply, causes, make_config_map
 from tests.cluster.webhooks import allow, serve_hooks
 

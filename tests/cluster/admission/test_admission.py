@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.cluster.conftest import (
     CONFIG_MAPS,
     JSON,

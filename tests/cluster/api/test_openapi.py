@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kopf._cluster import LocalCluster
-from kopf._cluster.api.openapi_protobuf import encode
+from kopf_cluster import LocalCluster
+from kopf_cluster.api.openapi_protobuf import encode
 from tests.cluster.conftest import Client, make_definition
 from tests.cluster.test_kubectl import Kubectl
 

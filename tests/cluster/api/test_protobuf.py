@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf._cluster.api.protobuf import ProtobufError, decode_object
+from kopf_cluster.api.protobuf import ProtobufError, decode_object
 
 
 def varint(value: int) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.cluster.conftest import CRDS, STRATEGIC, TIMEOUT, Client, causes, make_definition, make_kex
 
 APPS = "/apis/apps/v1/namespaces/default"

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf._cluster.cel import expressions
-from kopf._cluster.cel.expressions import CompilationError, EvaluationError, compile_expression
-from kopf._cluster.cel.functions import parse_quantity
-from kopf._cluster.cel.rules import ABSENT, compile_rules, validate, validate_rules
-from kopf._cluster.cel.values import escape
+from kopf_cluster.cel import expressions
+from kopf_cluster.cel.expressions import CompilationError, EvaluationError, compile_expression
+from kopf_cluster.cel.functions import parse_quantity
+from kopf_cluster.cel.rules import ABSENT, compile_rules, validate, validate_rules
+from kopf_cluster.cel.values import escape
 
 pytest.importorskip("cel_expr_python")
 

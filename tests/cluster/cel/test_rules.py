@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kopf._cluster.cel import expressions
+from kopf_cluster.cel import expressions
 from tests.cluster.conftest import CRDS, KEXES, Client, causes, make_definition, make_kex
 
 

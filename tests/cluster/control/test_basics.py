@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.cluster.conftest import TIMEOUT, Client, connect
 
 NAMESPACES = "/api/v1/namespaces"

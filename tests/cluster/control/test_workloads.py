@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.cluster.conftest import TIMEOUT, Client, Obj, connect
 
 pytestmark = pytest.mark.fastforward

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from kopf._cluster.kinds.structures import Structure
+from kopf_cluster.kinds.structures import Structure
 
 _NAMES = st.text("abcXYZ-_", min_size=1, max_size=8)
 _SCALARS: dict[str, st.SearchStrategy[Any]] = {

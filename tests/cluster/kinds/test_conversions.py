@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.cluster.conftest import Client
 
 CORE_EVENTS = "/api/v1/namespaces/default/events"

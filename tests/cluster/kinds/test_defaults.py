@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kopf._cluster.kinds import resources, structures
-from kopf._cluster.kinds.defaults import FUNCTIONS, TABLE, fill_defaults
-from kopf._cluster.kinds.pruning import prune
+from kopf_cluster.kinds import resources, structures
+from kopf_cluster.kinds.defaults import FUNCTIONS, TABLE, fill_defaults
+from kopf_cluster.kinds.pruning import prune
 from tests.cluster.kinds.strategies import values
 
 KINDS = [one.definition for one in resources.read_resources() if one.is_stored]

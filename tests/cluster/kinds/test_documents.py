@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from kopf._cluster.kinds import resources
-from kopf._cluster.kinds.documents import Dialect, describe
+from kopf_cluster.kinds import resources
+from kopf_cluster.kinds.documents import Dialect, describe
 
 POD = "io.k8s.api.core.v1.Pod"
 EVERYTHING = [resource.definition for resource in resources.read_resources()]

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from kopf._cluster.kinds import resources, structures
-from kopf._cluster.kinds.resources import Resource
+from kopf_cluster.kinds import resources, structures
+from kopf_cluster.kinds.resources import Resource
 
 ALL = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -136,10 +136,10 @@ def test_selectable_fields_exist() -> None:
 
 
 def test_the_data_are_small_and_loaded_only_when_needed() -> None:
-    folder = importlib.resources.files("kopf._cluster.kinds").joinpath("data")
+    folder = importlib.resources.files("kopf_cluster.kinds").joinpath("data")
     assert sum(len(file.read_bytes()) for file in folder.iterdir()) < 600 * 1024
     code = """if True:
-        from kopf._cluster.kinds import builtin, structures
+        from kopf_cluster.kinds import builtin, structures
         assert len(list(builtin.read_kinds())) > 60
         assert structures._definitions.cache_info().currsize == 0
         structures.of_definition("io.k8s.api.core.v1.Pod")

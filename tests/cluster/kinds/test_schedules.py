@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from kopf._cluster.kinds.schedules import Schedule
+from kopf_cluster.kinds.schedules import Schedule
 
 # It is a Wednesday.
 NOW = datetime.datetime(2025, 1, 15, 10, 20, 30, tzinfo=datetime.UTC)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kopf._cluster.kinds.resources import read_resources
+from kopf_cluster.kinds.resources import read_resources
 from tests.cluster.conftest import CRDS, STRATEGIC, Client, make_definition
 
 AGGREGATED = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kopf._cluster.kinds import resources, structures
-from kopf._cluster.kinds.structures import Structure
+from kopf_cluster.kinds import resources, structures
+from kopf_cluster.kinds.structures import Structure
 
 POD = "io.k8s.api.core.v1.Pod"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.cluster.conftest import CONFIG_MAPS, CRDS, Client, causes, make_config_map, make_definition, make_kex
 
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from kopf._cluster.data.storage import Record
-from kopf._cluster.reads.selectors import parse_fields, parse_labels
-from kopf._cluster.statuses import APIStatus
+from kopf_cluster.reads.selectors import parse_fields, parse_labels
+from kopf_cluster.statuses import APIStatus
+from kopf_cluster.store.storage import Record
 
 
 def make_record(labels: dict[str, str], fields: dict[str, str] | None = None) -> Record:

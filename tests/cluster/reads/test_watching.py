@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.cluster.conftest import (
     CONFIG_MAPS,
     CRDS,

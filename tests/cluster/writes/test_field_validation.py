@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.cluster.conftest import CONFIG_MAPS, MERGE, STRATEGIC, Client, Reply, make_config_map, make_definition
 
 PODS = "/api/v1/namespaces/default/pods"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf._cluster.writes import comparing, topologies
-from kopf._cluster.writes.fieldsets import FieldSet, field_element, key_element, path_text, value_element
+from kopf_cluster.writes import comparing, topologies
+from kopf_cluster.writes.fieldsets import FieldSet, field_element, key_element, path_text, value_element
 
 ELEMENTS = st.sampled_from([
     "f:a", "f:b", "f:c", 'k:{"name":"x"}', 'k:{"name":"y","port":80}', 'v:"x"', "v:1", "i:0", "i:10"])
@@ -134,7 +134,7 @@ def test_misfits_are_refused(spec: Any, message: str) -> None:
 
 
 def test_the_structure_of_built_in_kinds() -> None:
-    from kopf._cluster.kinds import structures
+    from kopf_cluster.kinds import structures
 
     pod = topologies.BuiltinTopology(structures.of_definition("io.k8s.api.core.v1.Pod"))
     fields = comparing.fields_of({

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kopf._cluster import LocalCluster
+from kopf_cluster import LocalCluster
 from tests.cluster.conftest import CONFIG_MAPS, CRDS, KEXES, Client, Reply, causes, connect, make_definition, make_kex
 
 APPLY = "application/apply-patch+yaml"

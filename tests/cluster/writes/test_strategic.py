@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf._cluster.kinds import structures
-from kopf._cluster.statuses import APIStatus
-from kopf._cluster.writes.patches import merge_patch
-from kopf._cluster.writes.strategic import strategic_patch
+from kopf_cluster.kinds import structures
+from kopf_cluster.statuses import APIStatus
+from kopf_cluster.writes.patches import merge_patch
+from kopf_cluster.writes.strategic import strategic_patch
 from tests.cluster.writes.test_patches import objects
 
 CORE = "io.k8s.api.core.v1."

@@ -1,0 +1,221 @@
+"""
+Admission: a review comes in, the handlers that it is for are called, and a response goes out.
+
+Whatever the handlers do, the review is answered; only those reviews that make no sense raise an error, see
+:class:`ReviewError`.
+
+The reviews have to wait until it is known which resources there are, and until the indices are filled: an answer that
+is based on a half of the knowledge would be wrong. They wait for no longer than the API servers do. While the operator
+is paused, the indices are not filled, nobody knows for how long, and the reviews are answered with what there is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from kopf._admission.endpoints import Endpoints
+from kopf._admission.verdicts import judge
+from kopf._controller.runtime import Environment
+from kopf._handlers.causes import WebhookCause
+from kopf._handlers.handlers import WebhookHandler
+from kopf._handlers.registry import OperatorRegistry
+from kopf._logging.logs import LocalObjectLogger
+from kopf._values.bodies import Body
+from kopf._values.patches import Patch
+from kopf._values.resources import Resource
+from kopf._values.reviews import (
+    Headers,
+    MalformedReviewError,
+    Response,
+    ReviewRequest,
+    SSLPeer,
+    UnknownResourceError,
+    UnknownWebhookError,
+    decode_object,
+    make_response,
+    parse_review,
+)
+
+MAX_TIMEOUT = 30
+"""For how long the API servers wait at most, in seconds, whatever is configured. See "Timeouts" of webhooks."""
+
+_TIMEOUT_CODE = 504
+
+
+class Admission:
+    """Answers the reviews on behalf of one operator, whichever namespaces they are from."""
+
+    def __init__(
+        self, env: Environment, registry: OperatorRegistry, settle_peering: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._env = env
+        self._registry = registry
+        self._settle_peering = settle_peering
+        self._waiting: set[asyncio.Event] = set()
+        env.pause.subscribe(self._accept_pause)
+        self._endpoints = Endpoints(registry.webhooks)
+        self._handlers: dict[Resource, tuple[Resource, Sequence[WebhookHandler]]] = {}
+        self._handled: Collection[Resource] = ()
+        self._discovered = asyncio.Event()
+        self._active = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def accept_resources(self, resources: Collection[Resource], handled: Collection[Resource]) -> None:
+        """Take the resources of the cluster, and those of them that are handled apart from the admission."""
+        plan = self._registry.plan_webhooks(resources)
+        self._handlers = {resource: (resource, handlers) for resource, handlers in plan.items()}
+        self._handled = handled
+        self._discovered.set()
+
+    async def wait_until_ready(self) -> None:
+        """Wait until all that is needed to answer is known: it is so at the start, and after the operator's pauses."""
+        await self._discovered.wait()
+        if not self._env.gate.is_open:
+            await self._settle_peering()  # at the start, it is on hold anyway, until it is known if it is paused
+        while not (self._env.gate.is_open or self._env.pause.is_on):
+            changed = asyncio.Event()
+            self._env.gate.call_when_open(changed.set)
+            self._waiting.add(changed)
+            try:
+                await changed.wait()
+            finally:
+                self._waiting.discard(changed)
+
+    def _accept_pause(self) -> None:
+        for changed in self._waiting:
+            changed.set()
+
+    async def wait_until_idle(self) -> None:
+        """Wait until there are no reviews that are being answered."""
+        await self._idle.wait()
+
+    async def review(
+        self,
+        request: Mapping[str, Any],
+        *,
+        webhook: str | None = None,
+        headers: Headers | None = None,
+        sslpeer: SSLPeer | None = None,
+    ) -> Response:
+        """Answer the review; see :class:`WebhookFn`."""
+        parsed = parse_review(request)
+        if webhook is not None and not self._endpoints.find(webhook):
+            raise UnknownWebhookError(f"There is no admission handler {webhook!r:.200}.")
+        self._active += 1
+        self._idle.clear()
+        try:
+            async with asyncio.timeout(MAX_TIMEOUT) as scope:
+                await self.wait_until_ready()
+                return await self._answer(request, parsed, webhook, headers, sslpeer)
+        except RecursionError:
+            raise MalformedReviewError("The objects of the review are nested too deeply.") from None
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            message = f"The handlers have not finished in {MAX_TIMEOUT} seconds."
+            return make_response(request, parsed, denial={"message": message, "code": _TIMEOUT_CODE})
+        finally:
+            self._active -= 1
+            if not self._active:
+                self._idle.set()
+
+    async def _answer(
+        self,
+        payload: Mapping[str, Any],
+        request: ReviewRequest,
+        webhook: str | None,
+        headers: Headers | None,
+        sslpeer: SSLPeer | None,
+    ) -> Response:
+        resource, handlers = self._select(request, webhook)
+        if not handlers:
+            return make_response(payload, request)
+        old, new = (
+            None if source is None else Body(source)
+            for source in (decode_object(request.old_object), decode_object(request.object))
+        )
+        with self._recalling(request, new if old is None else old) as memo:
+            cause = self._make_cause(request, resource, old, new, memo, headers, sslpeer)
+            verdict = await judge(self._env, cause, handlers)
+            if verdict.denial is None and request.operation == "DELETE" and not request.dry_run:
+                self._forget(resource, cause.body)
+            return make_response(
+                payload, request, warnings=cause.warnings, denial=verdict.denial, patch=verdict.patch
+            )
+
+    def _select(self, request: ReviewRequest, webhook: str | None) -> tuple[Resource, Sequence[WebhookHandler]]:
+        """Choose the handlers by all but their filters."""
+        key = Resource(request.resource.group, request.resource.version, request.resource.resource)
+        try:
+            resource, candidates = self._handlers[key]
+        except KeyError:
+            raise UnknownResourceError(f"There are no admission handlers for the resource {key!r:.200}.") from None
+        called = candidates if webhook is None else self._endpoints.find(webhook)
+        return resource, [handler for handler in candidates if handler in called and _is_for(handler, request)]
+
+    @contextlib.contextmanager
+    def _recalling(self, request: ReviewRequest, existing: Body | None) -> Iterator[Any]:
+        """Get the memo of the object if it exists, or a temporary one if it is going to be created."""
+        memos = self._env.memos
+        uid = existing.object.head.uid if existing is not None else ""
+        if request.operation == "CREATE" or not uid:
+            yield memos.make()
+            return
+        try:
+            yield memos.borrow(uid)
+        finally:
+            memos.give_back(uid)
+
+    def _forget(self, resource: Resource, body: Body) -> None:
+        """Drop the memo of what is deleted. The handled objects are watched for that; nobody tells about the others."""
+        if resource not in self._handled:
+            self._env.memos.forget(body.object.head.uid)
+
+    def _make_cause(
+        self,
+        request: ReviewRequest,
+        resource: Resource,
+        old: Body | None,
+        new: Body | None,
+        memo: Any,
+        headers: Headers | None,
+        sslpeer: SSLPeer | None,
+    ) -> WebhookCause:
+        body = new if new is not None else old if old is not None else Body({})
+        namespace = request.namespace if resource.namespaced else None
+        return WebhookCause(
+            logger=LocalObjectLogger(body=_make_reference(body, request, namespace), settings=self._env.settings),
+            memo=memo,
+            indices=self._env.indices,
+            resource=resource,
+            body=body,
+            patch=Patch(body=body),
+            name=request.name,
+            namespace=namespace,
+            operation=request.operation,
+            subresource=request.sub_resource or None,
+            dryrun=bool(request.dry_run),
+            userinfo=request.user_info or {},
+            headers=headers or {},
+            sslpeer=sslpeer,
+            warnings=[],
+            old=old,
+            new=new,
+        )
+
+
+def _is_for(handler: WebhookHandler, request: ReviewRequest) -> bool:
+    return (handler.operations is None or request.operation in handler.operations) and (
+        handler.subresource == "*" or handler.subresource == (request.sub_resource or None)
+    )
+
+
+def _make_reference(body: Body, request: ReviewRequest, namespace: str | None) -> Mapping[str, Any]:
+    """What the log messages refer to. The options of connections have no names in them."""
+    if body.object.head.name:
+        return body
+    return {**body, "metadata": {"name": request.name, "namespace": namespace}}

@@ -1,0 +1,12 @@
+"""
+Webhook servers & tunnels: how the API servers reach the operator with their admission reviews.
+
+Every server is an async iterator over client configs, as in :class:`kopf.WebhookServerProtocol`. The files, from
+the simplest to the most automatic:
+
+- ``handler`` takes requests, and answers them; it knows HTTP and its dangers.
+- ``certificates`` are made, ``rotation`` replaces them in time, ``tls_contexts`` put them into use;
+  ``sources`` & ``secrets`` are where they come from.
+- ``webhook_server`` puts all this together; ``local``, ``service`` are specialised servers; ``ngrok`` is a tunnel.
+- ``cluster_kinds`` finds out what kind of a cluster it is; ``auto`` chooses the server or the tunnel by that.
+"""

@@ -1,0 +1,164 @@
+"""
+Endpoint: takes the reviews out of HTTP requests, and puts the responses into HTTP responses.
+
+It is open to everybody who can reach it, so it limits everything that a client can exhaust: connections (by the HTTP
+server), bytes (by the bodies), and the time of handling. Whatever comes, the client gets a response, and the log gets a
+line with no contents of the request: there can be secrets in it. After a refusal, the connection is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import socket
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aiohttp import web
+
+from kopf._admission.servers.request_bodies import Bodies, Refusal
+from kopf._serving.http_server import OPENING_TIMEOUT, HTTPServer, RateLimitedLogger, limit_connections
+from kopf._values import codec
+from kopf._values.reviews import EncodedReview, ReviewError, WebhookFn
+
+logger = logging.getLogger(__name__)
+
+MAX_BODY = 7 * 1024 * 1024
+"""In bytes. A review has up to two objects; Kubernetes accepts up to 3 MiB of each."""
+
+MAX_TOTAL = 64 * 1024 * 1024
+"""In bytes: of all reviews that are being received and handled at the same time."""
+
+MAX_CONNECTIONS = 4096
+"""An API server has one for each of the reviews that it waits for at the same time."""
+
+BODY_TIMEOUT = 10.0
+"""How long the body may take, in seconds."""
+
+IDLE_TIMEOUT = 180.0
+"""How long an idle connection is kept, in seconds. API servers keep them for 90 seconds: it must be them who close."""
+
+_LINGERING_TIMEOUT = 1.0
+_MAX_MESSAGES = 20  # of the same kind, in a minute
+_SUCCESS = 200
+_MAX_DURATION = 12  # characters; API servers wait for half a minute at most
+
+_JSON = re.compile(r"application/([\w.-]+\+)?json", re.IGNORECASE)
+
+# As in "timeout=10s", which API servers add to the URL, in the format of durations in Go.
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
+
+
+class Endpoint:
+    """One address where reviews are accepted, under one path."""
+
+    def __init__(
+        self,
+        fn: WebhookFn,
+        *,
+        path: str = "",
+        max_body: int | None = None,
+        max_total: int = MAX_TOTAL,
+        max_connections: int | None = None,
+        opening_timeout: float = OPENING_TIMEOUT,
+        body_timeout: float = BODY_TIMEOUT,
+    ) -> None:
+        """
+        Serve the paths that begin with ``path``, which has a slash in the beginning and none in the end.
+
+        ``None`` is for the defaults: of the body, it is ``MAX_BODY``; of connections, it is as many as
+        ``MAX_CONNECTIONS``, or a quarter of the files that may be open, if that is less.
+        """
+        self._fn = fn
+        self._path = path
+        self._bodies = Bodies(
+            max_body=MAX_BODY if max_body is None else max_body, max_total=max_total, timeout=body_timeout
+        )
+        self._closing = False
+        self._logger = RateLimitedLogger(logger, burst=_MAX_MESSAGES)
+        default_limit = limit_connections(most=MAX_CONNECTIONS, share=4)
+        self._http = HTTPServer(
+            self._handle,
+            title="The webhook server",
+            limit=default_limit if max_connections is None else max_connections,
+            opening_timeout=opening_timeout,
+            idle_timeout=IDLE_TIMEOUT,
+            lingering_timeout=_LINGERING_TIMEOUT,
+        )
+
+    def listen(self, sockets: Sequence[socket.socket], context: ssl.SSLContext | None) -> None:
+        """
+        Accept connections from the sockets, with TLS if there is a context for it.
+
+        It can be called again with another context: then new connections use it. None of them is refused meanwhile,
+        and nothing changes for the current connections.
+        """
+        self._http.listen(sockets, context)
+
+    async def close(self, timeout: float) -> None:
+        """Stop accepting connections and requests, let the current ones finish for some time (seconds)."""
+        self._closing = True
+        await self._http.close(timeout)
+
+    async def _handle(self, request: web.BaseRequest) -> web.Response:
+        try:
+            body = codec.encode(await self._answer(request))
+            response = web.Response(body=body, content_type="application/json")
+        except Refusal as refusal:
+            self._logger.warning("A request to %.100r from %s is refused: %s", request.path, request.remote, refusal)
+            response = web.Response(status=refusal.status, text=f"{refusal}\n", headers=refusal.headers)
+        except Exception:
+            self._logger.exception("An admission review from %s cannot be handled.", request.remote)
+            response = web.Response(status=500, text="The operator has failed to handle it; see its log.\n")
+        if self._closing or response.status != _SUCCESS:
+            response.force_close()
+        return response
+
+    async def _answer(self, request: web.BaseRequest) -> Mapping[str, Any]:
+        webhook = self._find_webhook(request)
+        if request.method != "POST":
+            raise Refusal(405, f"Admission reviews are to be sent by POST, not by {request.method}.", {"Allow": "POST"})
+        if not _JSON.fullmatch(request.content_type):
+            raise Refusal(415, f"Admission reviews must be application/json, not {request.content_type!r:.100}.")
+        timeout = _parse_timeout(request.query.get("timeout"))
+        async with self._bodies.reading(request) as body:
+            with self._http.serving(request):
+                return await self._call(request, body, webhook, timeout)
+
+    async def _call(
+        self, request: web.BaseRequest, body: bytes, webhook: str | None, timeout: float | None
+    ) -> Mapping[str, Any]:
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                return await self._fn(
+                    EncodedReview(body),
+                    webhook=webhook,
+                    headers=request.headers,
+                    sslpeer=request.get_extra_info("peercert") or None,
+                )
+        except ReviewError as e:
+            raise Refusal(e.status, str(e)) from e
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise Refusal(504, f"The admission review was not handled in {timeout:g} seconds.") from None
+
+    def _find_webhook(self, request: web.BaseRequest) -> str | None:
+        """Get the id of the webhook out of the path. None of the webhooks if there is only the root path."""
+        path = request.path
+        if path != self._path and not path.startswith(f"{self._path}/"):
+            raise Refusal(404, "There are no webhooks at this path.")
+        return path[len(self._path) :].strip("/") or None
+
+
+def _parse_timeout(text: str | None) -> float | None:
+    """Parse the time that the API server is going to wait, in seconds. There is no limit if others do not tell it."""
+    match = _DURATION.fullmatch(text) if text else None
+    if match is None or not any(match.groups()):
+        return None
+    if len(text or "") > _MAX_DURATION:
+        raise Refusal(400, "The timeout in the URL is too long.")
+    hours, minutes, seconds = match.groups()
+    return int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(seconds or 0)

@@ -1,0 +1,134 @@
+"""
+Contexts: the server's side of TLS, made of the identity of the server and of what to demand of its clients.
+
+A context is never modified once it is in use: when something is renewed, another context is made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import os
+import pathlib
+import ssl
+import tempfile
+from collections.abc import Iterator
+
+from kopf._admission.servers.identities import Identity
+
+logger = logging.getLogger(__name__)
+
+Path = str | os.PathLike[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class ClientVerification:
+    """What to demand of the clients, and whom to trust for that; see :class:`ssl.SSLContext`."""
+
+    mode: ssl.VerifyMode | None = None
+    """``None`` means that certificates are optional if there is anybody to trust, and are not asked for otherwise."""
+    authorities: tuple[str | bytes, ...] = ()
+    """The trusted certificates: either PEM (texts) or DER (bytes)."""
+    directory: Path | None = None
+    """A directory with more of them, in files named by their hashes; it is read when needed."""
+
+    def apply(self, context: ssl.SSLContext) -> None:
+        """Configure the context. Raises :class:`ValueError` if it makes no sense."""
+        is_anybody_trusted = bool(self.authorities or self.directory)
+        if self.mode == ssl.CERT_REQUIRED and not is_anybody_trusted:
+            raise ValueError(
+                "Client certificates are required, but there is nothing to verify them with: "
+                "add verify_cafile=, verify_capath=, or verify_cadata=."
+            )
+        try:
+            for authority in self.authorities:
+                context.load_verify_locations(cadata=authority)
+            if self.directory:
+                context.load_verify_locations(capath=self.directory)
+        except ssl.SSLError as e:
+            raise ValueError(f"The certificates to verify the clients with cannot be used: {e}") from e
+        if self.mode is not None:
+            context.verify_mode = self.mode
+        elif is_anybody_trusted:
+            context.verify_mode = ssl.CERT_OPTIONAL
+
+
+class _TellingSSLObject(ssl.SSLObject):
+    """
+    One connection, which tells why there is no connection.
+
+    Nobody else does, unless in the debug mode of asyncio. And it is the most frequent problem of webhooks that the
+    clients do not trust the server: the wrong CA bundle, the wrong host name.
+    """
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError, ssl.SSLEOFError):
+            raise  # they are to be continued, or have just left
+        except ssl.SSLError as e:
+            logger.warning("The TLS handshake of the webhook server with a client has failed: %s", e.reason or e)
+            raise
+
+
+def make_context() -> ssl.SSLContext:
+    """Make a context of a server, with nothing in it yet."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.sslobject_class = _TellingSSLObject
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def load_identity(context: ssl.SSLContext, identity: Identity, *, password: str | None = None) -> None:
+    """
+    Let the server use this identity. The password is for the private key.
+
+    Raises :class:`ValueError` if the certificate, the key, and the password do not fit together.
+    """
+    with _exposing(identity.key.strip() + b"\n" + identity.certificate) as path:
+        try:
+            # Without a password, a callback prevents the question in the terminal of whoever runs the operator.
+            context.load_cert_chain(path, password=password or _refuse_to_ask)
+        except ssl.SSLError as e:
+            raise ValueError(
+                "The certificate, the private key, and the password of the webhook server are malformed, "
+                f"or do not fit together: {e}"
+            ) from e
+
+
+def check_bundle(bundle: bytes) -> None:
+    """Check that clients can trust it: it is one or more certificates in PEM. Raises :class:`ValueError` if not."""
+    try:
+        text = bundle.decode("ascii", errors="replace")
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
+    except (ssl.SSLError, ValueError) as e:
+        raise ValueError(f"The CA bundle of the webhook server cannot be used: {e}") from e
+    if text.count("-----BEGIN CERTIFICATE") != text.count("-----END CERTIFICATE"):
+        raise ValueError("The CA bundle of the webhook server is incomplete.")  # maybe it is just being written
+
+
+def _refuse_to_ask() -> str:
+    raise ValueError("The private key of the webhook server is encrypted, but there is no password= for it.")
+
+
+@contextlib.contextmanager
+def _exposing(data: bytes) -> Iterator[str]:
+    """
+    Give the data as a file, as OpenSSL reads certificates only from files.
+
+    Containers often have no place to write to, and private keys should be on no disk: if possible, it is in memory.
+    """
+    if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
+        descriptor = os.memfd_create("webhook-server", os.MFD_CLOEXEC)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            yield f"/proc/self/fd/{descriptor}"
+    else:
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory, "server.pem")
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(data)
+            yield str(path)

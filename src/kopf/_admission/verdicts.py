@@ -1,0 +1,153 @@
+"""
+The verdict on one change: the admission handlers are called in parallel, each once, as somebody waits for the answer.
+
+There is one answer, so there is one error at most: the most intended one. The handlers whose failures are
+to be ignored cannot deny anything: instead, the user is warned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import datetime
+from collections.abc import Sequence
+from typing import Any
+
+from kopf._controller.runtime import Environment
+from kopf._handlers.causes import WebhookCause
+from kopf._handlers.context import executing
+from kopf._handlers.errors import AdmissionError, ErrorsMode, PermanentError, TemporaryError, describe
+from kopf._handlers.filters import matches
+from kopf._handlers.handlers import WebhookHandler
+from kopf._handlers.invocation import invoke
+from kopf._handlers.outcomes import Attempt, execute_once
+from kopf._handlers.registry import deduplicate
+from kopf._values import codec
+from kopf._values.patches import Patch
+from kopf._values.reasons import WebhookType
+from kopf._values.reviews import ResponseStatus
+
+_DEFAULT_CODE = 500
+_PRIORITIES = (AdmissionError, PermanentError, TemporaryError, Exception)
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What the handlers have decided."""
+
+    denial: ResponseStatus | None = None
+    patch: bytes | None = None
+    """A serialised JSON-patch."""
+
+
+async def judge(env: Environment, cause: WebhookCause, handlers: Sequence[WebhookHandler]) -> Verdict:
+    """
+    Call those of the handlers that match the object. The warnings are gathered in the cause.
+
+    Raises :class:`RecursionError` if the objects are nested too deeply for Python.
+    """
+    _ = cause.kwargs  # fail now if they cannot be made, and not in the middle of everything
+    errors: dict[WebhookHandler, Exception] = {}
+    matching = list(deduplicate(handler for handler in handlers if _matches(handler, cause, errors)))
+    unused = Patch(body=cause.body)
+    await _call_all(env, cause, matching, errors, unused)
+    if unused:
+        cause.logger.warning("The patch of a validating handler is ignored: only mutating handlers can patch.")
+    is_shown = env.settings.admission.show_errors
+    ordered = {handler: errors[handler] for handler in handlers if handler in errors}
+    if denial := _choose_denial(cause, ordered, is_shown=is_shown):
+        return Verdict(denial=denial)
+    return _conclude(cause, is_shown=is_shown)
+
+
+def _matches(handler: WebhookHandler, cause: WebhookCause, errors: dict[WebhookHandler, Exception]) -> bool:
+    try:
+        return matches(handler, cause)
+    except Exception as e:  # of the callbacks; the handler could have denied the change
+        cause.logger.error("%s cannot be filtered: %s", handler, e, exc_info=e)
+        errors[handler] = e
+        return False
+
+
+async def _call_all(
+    env: Environment,
+    cause: WebhookCause,
+    handlers: Sequence[WebhookHandler],
+    errors: dict[WebhookHandler, Exception],
+    unused: Patch,
+) -> None:
+    async def call(handler: WebhookHandler) -> None:
+        patch = cause.patch if handler.type is WebhookType.MUTATING else unused
+        if (error := await _call(env, cause, handler, patch)) is not None:
+            errors[handler] = error
+
+    if len(handlers) == 1:  # the usual case, with no tasks
+        await call(handlers[0])
+        return
+    async with asyncio.TaskGroup() as group:
+        for handler in handlers:
+            group.create_task(call(handler), name=f"admission by {handler.id!r}")
+
+
+async def _call(env: Environment, cause: WebhookCause, handler: WebhookHandler, patch: Patch) -> Exception | None:
+    attempt = Attempt(retry=0, started=env.clock.now(), runtime=datetime.timedelta(0))
+    kwargs = {
+        "retry": attempt.retry,
+        "started": attempt.started,
+        "runtime": attempt.runtime,
+        **cause.kwargs_for(handler),
+        "patch": patch,
+        **cause.indices,
+    }
+
+    async def call() -> Any:
+        with executing(cause.body):
+            return await invoke(handler, kwargs, execution=env.settings.execution)
+
+    outcome = await execute_once(
+        handler,
+        attempt,
+        call,
+        logger=cause.logger,
+        default_backoff=env.settings.execution.default_backoff,
+        default_errors=ErrorsMode.PERMANENT,
+    )
+    return outcome.exception if isinstance(outcome.exception, Exception) else None
+
+
+def _choose_denial(
+    cause: WebhookCause, errors: dict[WebhookHandler, Exception], *, is_shown: bool
+) -> ResponseStatus | None:
+    for handler, error in errors.items():
+        if handler.ignore_failures:
+            text = describe(error, instead="see the log of the operator.", is_shown=is_shown)
+            cause.warnings.append(f"{handler} has failed, which is ignored: {text}")
+    denials = {handler: error for handler, error in errors.items() if not handler.ignore_failures}
+    if not denials:
+        return None
+    handler, error = min(denials.items(), key=lambda item: _get_priority(item[1]))
+    instead = f"{handler} has failed; see the log of the operator."
+    code = error.code if isinstance(error, AdmissionError) else _DEFAULT_CODE
+    return {"message": describe(error, instead=instead, is_shown=is_shown), "code": code}
+
+
+def _get_priority(error: Exception) -> int:
+    return next(index for index, cls in enumerate(_PRIORITIES) if isinstance(error, cls))
+
+
+def _conclude(cause: WebhookCause, *, is_shown: bool) -> Verdict:
+    """Admit the change with the patch, if there is any."""
+    if not cause.patch:
+        return Verdict()
+    if cause.new is None:
+        cause.logger.warning("The patch is ignored: there is nothing to patch in %s requests.", cause.operation)
+        return Verdict()
+    try:
+        items = cause.patch.as_json_patch()
+        return Verdict(patch=codec.encode(items) if items else None)
+    except RecursionError:
+        raise
+    except Exception as e:  # of the functions in the patch, or of the values that have no JSON form
+        cause.logger.error("The patch cannot be made: %s", e, exc_info=e)
+        text = describe(e, instead="see the log of the operator.", is_shown=is_shown)
+        return Verdict(denial={"message": f"The patch cannot be made: {text}", "code": _DEFAULT_CODE})

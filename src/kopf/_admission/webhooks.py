@@ -1,0 +1,166 @@
+"""
+Webhooks: the server or tunnel that brings the reviews, and the configurations that tell the API servers about it.
+
+The order matters. At the start: the server listens, the resources are known, the indices are filled, and only then
+the webhooks are published. At the exit: the webhooks are removed; the handlers finish, whose own changes are reviewed,
+too; the last reviews are answered, as it takes a moment until the API servers notice; and the server is stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+
+from kopf._admission.configurations import Declaration
+from kopf._admission.publishing import Publisher
+from kopf._admission.reviewing import Admission
+from kopf._client.resources.discovery import Discovery
+from kopf._controller.runtime import Environment
+from kopf._handlers.registry import OperatorRegistry
+from kopf._settings.settings import AdmissionSettings
+from kopf._values.reasons import WebhookType
+from kopf._values.resources import Resource
+from kopf._values.reviews import WebhookClientConfig, WebhookServerProtocol
+
+logger = logging.getLogger(__name__)
+
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_MANAGED_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})+")
+
+_LINGERING_TIME = 1.0
+"""
+For how long the API servers can call the webhooks after those are removed or taken over by another replica, or after
+the pod has left its service, in seconds: all that takes a moment to be known everywhere.
+"""
+
+
+class MissingWebhookServerError(Exception):
+    """There are admission handlers, but nothing that would bring the reviews to them."""
+
+
+class WebhookServerExitedError(Exception):
+    """The webhook server or tunnel is supposed to run until it is cancelled, and it does not."""
+
+
+def check_admission(registry: OperatorRegistry, settings: AdmissionSettings) -> None:
+    """
+    Check that the admission handlers can be called.
+
+    Raises :class:`MissingWebhookServerError` if there is no server or tunnel; :class:`ValueError` if the name of the
+    managed configurations is not good enough for the webhooks: these must have three parts at least.
+    """
+    if settings.managed is not None and _MANAGED_NAME.fullmatch(settings.managed) is None:
+        raise ValueError(
+            "settings.admission.managed must be a lowercase domain name of two parts at least, such as "
+            f"'auto.kopf.dev', got {settings.managed!r}."
+        )
+    if registry.webhooks and settings.server is None:
+        ids = ", ".join(sorted({handler.id for handler in registry.webhooks}))
+        raise MissingWebhookServerError(
+            f"There are admission handlers ({ids}), but no webhook server or tunnel to call them. Set "
+            "settings.admission.server in a startup handler, e.g. to kopf.WebhookServer(…), or remove the handlers."
+        )
+
+
+class Webhooks:
+    """
+    The whole admission of one operator. If there are no admission handlers, nothing listens.
+
+    Neither the pauses of the operator nor its namespaces matter: they restrict what is handled, not what is admitted.
+    """
+
+    def __init__(
+        self, env: Environment, registry: OperatorRegistry, settle_peering: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._env = env
+        self._registry = registry
+        self._settle_peering = settle_peering
+        self._admission = Admission(env, registry, settle_peering)
+        self._resources: frozenset[Resource] = frozenset()
+        self._client_config: WebhookClientConfig | None = None if registry.webhooks else {}
+        self._managed = env.settings.admission.managed
+        self._publishers: list[Publisher] = []
+        if self._managed is not None:
+            types = {handler.type for handler in registry.webhooks}
+            self._publishers = [
+                Publisher(env, type, self._managed, is_used=type in types) for type in WebhookType
+            ]
+            env.pause.subscribe(self._accept_pause)
+        self._retired = 0.0
+
+    def accept_resources(self, discovery: Discovery, handled: Collection[Resource]) -> None:
+        """Take the resources of the cluster, and those of them that have other handlers."""
+        kept = {resource for resource in self._resources if resource.api_version in discovery.unavailable}
+        self._resources = discovery.resources | kept
+        self._admission.accept_resources(self._resources, handled)
+        self._declare()
+
+    async def serve(self) -> None:
+        """Run the server or tunnel, forever. Raises its errors, or :class:`WebhookServerExitedError` if it ends."""
+        server = self._env.settings.admission.server
+        if not self._registry.webhooks or server is None:
+            await asyncio.Event().wait()  # until cancelled
+            return
+        async with contextlib.AsyncExitStack() as stack:
+            entered: WebhookServerProtocol = server
+            if isinstance(server, contextlib.AbstractAsyncContextManager):
+                entered = await stack.enter_async_context(server)
+            client_configs = entered(self._admission.review)
+            if isinstance(client_configs, AsyncGenerator):
+                stack.push_async_callback(client_configs.aclose)
+            async for client_config in client_configs:
+                logger.debug("The webhook server is ready: %s", _describe(client_config))
+                self._client_config = client_config
+                self._declare()
+        raise WebhookServerExitedError(
+            f"The webhook server or tunnel {server!r} has exited, while it must run as long as the operator runs. "
+            "To run forever, it can end with: await asyncio.Event().wait()"
+        )
+
+    async def publish(self) -> None:
+        """Keep the managed configurations up to date, forever, if they are to be managed."""
+        await self._admission.wait_until_ready()
+        await self._settle_peering()  # those who are paused say so
+        self._declare()
+        async with asyncio.TaskGroup() as group:
+            for publisher in self._publishers:
+                group.create_task(publisher.run())
+            group.create_task(asyncio.Event().wait())  # even if there is nothing to do
+
+    def _declare(self) -> None:
+        if self._managed is None or self._client_config is None:
+            return
+        declaration = Declaration(
+            managed=self._managed,
+            handlers=self._registry.webhooks,
+            plan=self._registry.plan_webhooks(self._resources),
+            client_config=self._client_config,
+        )
+        for publisher in self._publishers:
+            publisher.declare(declaration)
+
+    def _accept_pause(self) -> None:
+        if not self._env.pause.is_on:
+            for publisher in self._publishers:
+                publisher.reclaim()
+
+    async def retire(self) -> None:
+        """Remove the webhooks that are not persistent. The server goes on: reviews can still come for a moment."""
+        await asyncio.gather(*(publisher.retire() for publisher in self._publishers))
+        self._retired = asyncio.get_running_loop().time()
+
+    async def finish(self) -> None:
+        """Wait for the last reviews to come and to be answered, unless the server has never been ready for them."""
+        if self._registry.webhooks and self._client_config is not None:
+            await asyncio.sleep(self._retired + _LINGERING_TIME - asyncio.get_running_loop().time())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._env.settings.queueing.exit_timeout):
+                await self._admission.wait_until_idle()
+
+
+def _describe(client_config: WebhookClientConfig) -> str:
+    service = client_config.get("service") or {}
+    return client_config.get("url") or f"service {service.get('namespace')}/{service.get('name')}"

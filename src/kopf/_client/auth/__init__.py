@@ -1,0 +1,1 @@
+"""Authentication: where the credentials come from, and where they are kept."""

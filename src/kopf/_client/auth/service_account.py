@@ -1,0 +1,45 @@
+"""
+Login of a pod: by the service account that Kubernetes mounts into every container.
+
+The files and variables are those of "Accessing the Kubernetes API from a Pod" of the Kubernetes
+documentation. The token is renewed by the kubelet every hour or so, in the same file: it is passed as a file,
+not as a value.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import Any
+
+from kopf._client.auth.credentials import ConnectionInfo
+
+SERVICE_ACCOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+def login_with_service_account(*, directory: str | os.PathLike[str] | None = None, **_: Any) -> ConnectionInfo | None:
+    """
+    Log in as the service account of the pod; ``None`` if there is no service account, i.e. it is not a pod.
+
+    ``directory`` is where the service account is mounted. Raises :class:`OSError` if its files exist but
+    are unreadable.
+    """
+    root = pathlib.Path(SERVICE_ACCOUNT_PATH if directory is None else directory)
+    token_path, ca_path, namespace_path = root / "token", root / "ca.crt", root / "namespace"
+    if not token_path.exists():
+        return None
+    namespace = namespace_path.read_text(encoding="utf-8").strip() if namespace_path.exists() else None
+    return ConnectionInfo(
+        server=_get_server(),
+        ca_path=str(ca_path) if ca_path.exists() else None,
+        token_path=str(token_path),
+        default_namespace=namespace or None,
+    )
+
+
+def _get_server() -> str:
+    host = os.environ.get("KUBERNETES_SERVICE_HOST")
+    port = os.environ.get("KUBERNETES_SERVICE_PORT") or "443"
+    if not host:  # services can be left out of the environment (enableServiceLinks), the DNS name remains
+        return "https://kubernetes.default.svc"
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"

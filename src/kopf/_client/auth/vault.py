@@ -1,0 +1,252 @@
+"""
+The vault: it keeps the credentials that work, and finds new ones when there are none left.
+
+Requests take connections out of the vault and report back those that the server has refused. When none are
+left, requests wait until the authenticator (a task of the operator) logs in again and populates the vault.
+
+Guarantees:
+
+* Only the very connection that was refused is invalidated: others, including those that replaced it, stay.
+* A session is never closed while it has requests in flight, and is always closed after the last of them.
+* Credentials once refused are not accepted again, so there are no endless loops of re-logins: if a login
+  brings nothing else, both it and those who wait get :class:`LoginError` with the reason.
+* Files with tokens & certificates are read again when they are old or refused. If the certificates have changed,
+  there is a new connection for new requests, and the old one stays until the last of its requests is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+import random
+from collections.abc import Iterable
+
+from kopf._client.auth.credentials import Credentials, LoginError
+from kopf._client.errors import APIUnauthorizedError
+from kopf._client.http.connections import Connection, Identity
+from kopf._settings.settings import OperatorSettings
+
+logger = logging.getLogger(__name__)
+
+_MAX_REFUSED = 100
+"""How many refused credentials to remember: those with tokens of minutes would pile up over months."""
+
+
+class Vault:
+    """
+    The credentials of one operator, or of several operators in one event loop if they share them.
+
+    Requests use :meth:`acquire`, :meth:`release`, :meth:`invalidate`. The authenticator uses
+    :meth:`wait_until_depleted`, then :meth:`populate` or :meth:`fail`, and so on in a loop.
+    """
+
+    def __init__(self, settings: OperatorSettings) -> None:
+        self._settings = settings
+        self._connections: list[Connection] = []
+        self._best: list[Connection] = []
+        self._next_deadline: float | None = None
+        self._refused: dict[Identity, None] = {}
+        self._last_error: Exception | None = None
+        self._retired: set[Connection] = set()
+        self._closing: set[asyncio.Task[None]] = set()
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._depleted = asyncio.Event()
+        self._closed = False
+
+    @property
+    def is_populated(self) -> bool:
+        """Whether there are usable credentials right now."""
+        return self._pick() is not None
+
+    async def acquire(self) -> Connection:
+        """
+        Take a connection: one of those with the highest priority, by random. It must be released afterwards.
+
+        If there is none, wait for the next login. Raises :class:`LoginError` if that has brought nothing
+        usable.
+        """
+        while True:
+            connection = self._pick()
+            if connection is not None:
+                connection.users += 1
+                return connection
+            await self._wait_for_login()
+
+    def release(self, connection: Connection) -> None:
+        """Give a connection back."""
+        connection.users -= 1
+        if connection.retired and not connection.users and not connection.session.closed:
+            self._close_soon(connection)
+
+    def invalidate(self, connection: Connection, error: Exception) -> None:
+        """
+        Exclude a connection, as its credentials are refused; it is closed when all of its requests are over.
+        """
+        if not connection.retired:
+            self._refused[connection.identity] = None
+            while len(self._refused) > _MAX_REFUSED:
+                del self._refused[next(iter(self._refused))]
+            self._last_error = error
+            self._retire(connection)
+
+    def renew(self, connection: Connection) -> bool:
+        """
+        Read the files of the credentials again. Tell if something is new, and so if it is worth trying again.
+        """
+        if connection.retired:
+            return True
+        is_renewed = connection.reload_token()
+        if not connection.check_certificates():
+            return is_renewed
+        try:
+            replacement = Connection(connection.credentials, self._settings.networking)
+        except (OSError, ValueError) as exc:  # half-way of being replaced: e.g. the key is not of the certificate
+            logger.debug("The renewed certificates cannot be used yet: %s", exc)
+            return is_renewed
+        if replacement.identity in self._refused:
+            self._discard(replacement)
+            return is_renewed
+        self._connections.append(replacement)
+        self._retire(connection)
+        return True
+
+    def populate(self, credentials: Iterable[Credentials]) -> None:
+        """
+        Add what a login has brought. If there is nothing usable at all, fail those who wait, and raise
+        :class:`LoginError`.
+        """
+        if self._closed:
+            return
+        known = {connection.identity for connection in self._connections}
+        for item in credentials:
+            try:
+                connection = Connection(item, self._settings.networking)
+            except (OSError, ValueError) as exc:
+                logger.warning("The credentials for %s cannot be used: %s", item.server, exc)
+                self._last_error = exc
+                continue
+            if connection.identity in known or connection.identity in self._refused:
+                self._discard(connection)
+            else:
+                known.add(connection.identity)
+                self._connections.append(connection)
+        self._rank()
+        if self._pick() is None:
+            error = self._explain()
+            self.fail(error)
+            raise error
+        self._wake_up(None)
+
+    def fail(self, error: LoginError) -> None:
+        """Tell those who wait that there is nothing to wait for: the login has failed."""
+        self._wake_up(error)
+
+    async def wait_until_depleted(self) -> None:
+        """Wait until somebody needs credentials and there are none."""
+        await self._depleted.wait()
+
+    async def close(self) -> None:
+        """Close all sessions, those in use too, and fail those who wait. The vault is unusable afterwards."""
+        self._closed = True
+        self._wake_up(LoginError("The connections to the API are closed, as the operator has ended."))
+        for connection in [*self._connections, *self._retired]:
+            connection.retired = True
+            self._close_soon(connection)
+        self._connections.clear()
+        self._rank()
+        await asyncio.gather(*self._closing)
+
+    def _pick(self) -> Connection | None:
+        if self._next_deadline is not None and asyncio.get_running_loop().time() >= self._next_deadline:
+            self._drop_expired()
+        best = self._best
+        while best:
+            connection = best[0] if len(best) == 1 else random.choice(best)
+            if not connection.session.closed:
+                if not connection.is_due():
+                    return connection
+                self.renew(connection)
+                best = self._best
+                continue
+            # Sessions made by login handlers can be closed by their makers.
+            self.invalidate(connection, LoginError(f"The session for {connection.credentials.server} is closed."))
+            best = self._best
+        return None
+
+    def _rank(self) -> None:
+        """Choose whom to use: it changes rarely, and is used for every request."""
+        highest = max((connection.credentials.priority for connection in self._connections), default=0)
+        self._best = [item for item in self._connections if item.credentials.priority == highest]
+        deadlines = [item.deadline for item in self._connections if item.deadline is not None]
+        self._next_deadline = min(deadlines, default=None)
+
+    def _drop_expired(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for connection in [*self._connections]:
+            if connection.deadline is not None and now >= connection.deadline:
+                self._last_error = LoginError(
+                    f"The credentials have expired at {connection.credentials.expiration}, and it is "
+                    f"{datetime.datetime.now(datetime.UTC)} by the local clock."
+                )
+                self._retire(connection)
+
+    def _retire(self, connection: Connection) -> None:
+        connection.retired = True
+        self._connections.remove(connection)
+        self._retired.add(connection)
+        self._rank()
+        if not connection.users:
+            self._close_soon(connection)
+
+    def _discard(self, connection: Connection) -> None:
+        """
+        Get rid of a connection that was never used, unless its ready-made session is that of another one.
+        """
+        sessions = {id(item.session) for item in [*self._connections, *self._retired]}
+        if id(connection.session) not in sessions:
+            self._close_soon(connection)
+
+    def _close_soon(self, connection: Connection) -> None:
+        self._retired.discard(connection)
+        task = asyncio.get_running_loop().create_task(connection.close(), name="closing of a session")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def _wait_for_login(self) -> None:
+        if self._closed:
+            raise LoginError("The connections to the API are closed, as the operator has ended.")
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        self._depleted.set()
+        try:
+            await waiter
+        finally:
+            self._waiters.discard(waiter)
+
+    def _wake_up(self, error: LoginError | None) -> None:
+        self._depleted.clear()
+        for waiter in self._waiters:
+            if waiter.done():
+                continue
+            if error is None:
+                waiter.set_result(None)
+            else:  # everyone has an own copy: a raised exception remembers where it was raised
+                copy = LoginError(*error.args)
+                copy.__cause__ = error.__cause__
+                waiter.set_exception(copy)
+
+    def _explain(self) -> LoginError:
+        if self._last_error is None:
+            return LoginError(
+                "Cannot log in: no credentials are found. Make a kubeconfig available (via KUBECONFIG or "
+                "in ~/.kube/config), run in a pod with a service account, or add a @kopf.on.login() handler."
+            )
+        advice = ""
+        if isinstance(self._last_error, APIUnauthorizedError):
+            advice = ". Renew the credentials, e.g. the token in the kubeconfig; check that they are of this cluster."
+        error = LoginError(
+            f"Ran out of valid credentials: the login has brought nothing new. The reason: {self._last_error}{advice}"
+        )
+        error.__cause__ = self._last_error
+        return error

@@ -1,0 +1,1 @@
+"""HTTP: connections, requests, retries; bytes in, bytes out."""

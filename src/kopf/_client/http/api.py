@@ -1,0 +1,317 @@
+"""
+The API client: requests and streams with credentials, timeouts, and retries; bytes in, bytes out.
+
+A request is repeated after network errors, HTTP 5xx, and HTTP 429, as configured in ``settings.networking``.
+Note what it means for changes: if the response was lost, it is unknown if the change was made, and the
+repeated request may find it done. Merge-patches come out the same. A patch guarded by
+``metadata.resourceVersion`` or by a JSON-patch ``test`` is answered by 409 or 422 then, and creation by 409:
+those who guard must look at the fresh state anyway. Creation with ``generateName`` may make two objects.
+
+A request refused with HTTP 401 is repeated at once with other credentials while there are some, see the
+vault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import logging
+import urllib.parse
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+import aiohttp
+
+from kopf._client.auth.credentials import redact
+from kopf._client.auth.vault import Vault
+from kopf._client.errors import (
+    APIError,
+    APIForbiddenError,
+    APINetworkError,
+    APIServerError,
+    APITooManyRequestsError,
+    APIUnauthorizedError,
+    make_error,
+)
+from kopf._client.http import proxies, retries, tls
+from kopf._client.http.connections import Connection
+from kopf._client.http.lines import LineSplitter
+from kopf._settings.settings import Delays, OperatorSettings, iter_delays
+from kopf._values import codec
+from kopf._values.patches import MERGE_PATCH
+
+logger = logging.getLogger(__name__)
+
+AnyLogger = logging.Logger | logging.LoggerAdapter[Any]
+Payload = bytes | Mapping[str, Any] | list[Any]
+
+JSON = "application/json"
+
+_TEMPORARY_ERRORS = (APINetworkError, APIServerError, APITooManyRequestsError)
+_LARGE_BODY = 2**20  # aiohttp complains of larger bodies if they are not streamed
+
+
+class APIClient:
+    """
+    The client of one operator.
+
+    All methods take ``path``, the already quoted path of the URL (see ``Resource.get_url``), and ``params``,
+    the query, not quoted. ``payload`` is either serialised JSON or whatever is to be serialised. Responses
+    are the bytes of the body, not parsed.
+
+    Raises :class:`APIError` (see the subclasses) if the server has refused; :class:`APINetworkError` if there
+    is no response; :class:`LoginError` if there are no valid credentials.
+    """
+
+    def __init__(self, vault: Vault, settings: OperatorSettings) -> None:
+        self._vault = vault
+        self._settings = settings
+        self._timeout = aiohttp.ClientTimeout()
+        self._timeout_source: tuple[float | None, float | None] | None = None
+
+    async def get(
+        self,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        backoffs: Delays | None = None,
+        retry_forbidden: bool = False,
+        logger: AnyLogger = logger,
+    ) -> bytes:
+        """Read an object or a listing."""
+        return await self.request(
+            "GET",
+            path,
+            params=params,
+            headers=headers,
+            timeout=timeout,
+            backoffs=backoffs,
+            retry_forbidden=retry_forbidden,
+            logger=logger,
+        )
+
+    async def post(
+        self,
+        path: str,
+        *,
+        payload: Payload,
+        params: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        backoffs: Delays | None = None,
+        logger: AnyLogger = logger,
+    ) -> bytes:
+        """Create an object."""
+        return await self.request(
+            "POST", path, params=params, payload=payload, timeout=timeout, backoffs=backoffs, logger=logger
+        )
+
+    async def patch(
+        self,
+        path: str,
+        *,
+        payload: Payload,
+        content_type: str = MERGE_PATCH,
+        params: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        backoffs: Delays | None = None,
+        logger: AnyLogger = logger,
+    ) -> bytes:
+        """Modify an object; ``content_type`` is the kind of the patch."""
+        headers = {"Content-Type": content_type}
+        return await self.request(
+            "PATCH",
+            path,
+            params=params,
+            payload=payload,
+            headers=headers,
+            timeout=timeout,
+            backoffs=backoffs,
+            logger=logger,
+        )
+
+    async def delete(
+        self,
+        path: str,
+        *,
+        payload: Payload | None = None,
+        params: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        backoffs: Delays | None = None,
+        logger: AnyLogger = logger,
+    ) -> bytes:
+        """Delete an object; the payload is ``DeleteOptions`` if any."""
+        return await self.request(
+            "DELETE", path, params=params, payload=payload, timeout=timeout, backoffs=backoffs, logger=logger
+        )
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        payload: Payload | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        backoffs: Delays | None = None,
+        retry_forbidden: bool = False,
+        logger: AnyLogger = logger,
+    ) -> bytes:
+        """
+        Make a request, repeat it if it fails temporarily, and give the body of the response.
+
+        ``timeout`` is for one attempt, in seconds (``settings.networking.request_timeout`` by default).
+        ``backoffs`` are the delays between attempts, in seconds (``settings.networking.error_backoffs`` by
+        default). ``retry_forbidden`` is for what is permitted to everybody: if it is not, the server is starting,
+        and does not know the permissions yet.
+        """
+        target = f"{path}?{urllib.parse.urlencode(params)}" if params else path
+        body = payload if payload is None or isinstance(payload, bytes) else codec.encode(payload)
+        if body is not None:
+            headers = {"Content-Type": JSON, **(headers or {})}
+        limits = self._get_timeout() if timeout is None else aiohttp.ClientTimeout(total=timeout)
+        temporary_errors = (*_TEMPORARY_ERRORS, APIForbiddenError) if retry_forbidden else _TEMPORARY_ERRORS
+        delays = None
+        while True:
+            try:
+                return await self._send(method, target, body, headers, limits)
+            except temporary_errors as exc:
+                if delays is None:
+                    networking = self._settings.networking
+                    delays = iter(iter_delays(networking.error_backoffs if backoffs is None else backoffs))
+                delay = retries.get_delay(
+                    exc, next(delays, None), enforce_retry_after=self._settings.networking.enforce_retry_after
+                )
+                if delay is None:
+                    raise
+                logger.warning("A request has failed and will be repeated in %g seconds: %s", delay, exc)
+            await asyncio.sleep(retries.add_jitter(delay))
+
+    async def stream(
+        self, path: str, *, params: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[list[bytes], None]:
+        """
+        Open an endless response, and give its lines: as many at once as have come. There are no retries.
+
+        The first batch is empty: it tells that the response has begun. The stream ends normally when the
+        server ends it, or after ``settings.watching.client_timeout``. The last line is dropped if it is
+        incomplete. Silence for ``settings.watching.inactivity_timeout`` is a network error.
+        """
+        target = f"{path}?{urllib.parse.urlencode(params)}" if params else path
+        limits = self._get_stream_timeout()
+        while True:
+            connection = await self._vault.acquire()
+            token = connection.token
+            is_open = False
+            try:
+                async with connection.session.request(
+                    "GET",
+                    connection.make_url(target),
+                    headers=headers,
+                    timeout=limits,
+                    server_hostname=connection.tls_server_name,
+                    raise_for_status=False,
+                    allow_redirects=False,
+                ) as response:
+                    if response.status < 300:
+                        is_open = True
+                        async with contextlib.aclosing(_read_lines(response)) as batches:
+                            async for lines in batches:
+                                yield lines
+                        return
+                    error = _make_error("GET", target, response, await response.read())
+                self._accept_refusal(connection, token, error)
+            except connection.errors as exc:
+                if tls.find_error(exc) is not None and self._vault.renew(connection):
+                    continue
+                is_timed_out = isinstance(exc, TimeoutError) and not isinstance(exc, aiohttp.ServerTimeoutError)
+                if is_open and is_timed_out:
+                    return
+                raise _make_network_error("GET", connection.credentials.server, target, exc) from exc
+            finally:
+                self._vault.release(connection)
+
+    def _get_timeout(self) -> aiohttp.ClientTimeout:
+        networking = self._settings.networking
+        source = (networking.request_timeout, networking.connect_timeout)
+        if source != self._timeout_source:
+            self._timeout_source = source
+            self._timeout = aiohttp.ClientTimeout(total=source[0], sock_connect=source[1])
+        return self._timeout
+
+    def _get_stream_timeout(self) -> aiohttp.ClientTimeout:
+        watching, networking = self._settings.watching, self._settings.networking
+        connect_timeouts = (watching.connect_timeout, networking.connect_timeout, networking.request_timeout)
+        return aiohttp.ClientTimeout(
+            total=watching.client_timeout,
+            sock_connect=next((value for value in connect_timeouts if value is not None), None),
+            sock_read=watching.inactivity_timeout,
+        )
+
+    async def _send(
+        self,
+        method: str,
+        target: str,
+        body: bytes | None,
+        headers: Mapping[str, str] | None,
+        limits: aiohttp.ClientTimeout,
+    ) -> bytes:
+        """Make one attempt, though with all credentials if they are refused one after another."""
+        while True:
+            connection = await self._vault.acquire()
+            token = connection.token
+            data = io.BytesIO(body) if body is not None and len(body) >= _LARGE_BODY else body
+            try:
+                async with connection.session.request(
+                    method,
+                    connection.make_url(target),
+                    data=data,
+                    headers=headers,
+                    timeout=limits,
+                    server_hostname=connection.tls_server_name,
+                    raise_for_status=False,  # ready-made sessions may have it, while the body is needed
+                    allow_redirects=False,  # to whomever: it would take the body there, and bring anything back
+                ) as response:
+                    content = await response.read()
+                    if response.status < 300:
+                        return content
+                    error = _make_error(method, target, response, content)
+                self._accept_refusal(connection, token, error)
+            except connection.errors as exc:
+                if tls.find_error(exc) is not None and self._vault.renew(connection):
+                    continue
+                raise _make_network_error(method, connection.credentials.server, target, exc) from exc
+            finally:
+                self._vault.release(connection)
+
+    def _accept_refusal(self, connection: Connection, token: str | None, error: APIError) -> None:
+        """Raise the error, unless it is worth trying with other credentials, or with a renewed token."""
+        if not isinstance(error, APIUnauthorizedError):
+            raise error
+        # The token can be renewed while the request is underway: then it is not this one that was refused.
+        if connection.token == token and not self._vault.renew(connection):
+            self._vault.invalidate(connection, error)
+
+
+async def _read_lines(response: aiohttp.ClientResponse) -> AsyncGenerator[list[bytes], None]:
+    """Give an empty batch at once, then the lines as they come."""
+    splitter = LineSplitter()
+    yield []
+    while chunk := await response.content.readany():
+        if lines := splitter.feed(chunk):
+            yield lines
+
+
+def _make_error(method: str, target: str, response: aiohttp.ClientResponse, content: bytes) -> APIError:
+    path = target.partition("?")[0]
+    return make_error(status=response.status, method=method, path=path, headers=response.headers, body=content)
+
+
+def _make_network_error(method: str, server: str, target: str, exc: Exception) -> APINetworkError:
+    reason = str(exc) or ("no response in time" if isinstance(exc, TimeoutError) else type(exc).__name__)
+    path = target.partition("?")[0]
+    hint = tls.get_hint(exc) or proxies.get_hint(exc)
+    return APINetworkError(redact(f"{method} {server.rstrip('/')}{path}: {reason}{'. ' + hint if hint else ''}"))

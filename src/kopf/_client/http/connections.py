@@ -1,0 +1,185 @@
+"""
+A connection: one set of credentials turned into one HTTP session, with its TLS settings and headers ready.
+
+Everything that can be computed once is computed once: a request only picks the session and appends its path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import functools
+import importlib.metadata
+import logging
+
+import aiohttp
+import yarl
+
+from kopf._client.auth.credentials import ConnectionInfo, Credentials, make_http_headers, redact
+from kopf._client.http.closings import Closings
+from kopf._client.http.proxies import Route, make_route
+from kopf._settings.settings import NetworkingSettings
+
+logger = logging.getLogger(__name__)
+
+CHECK_INTERVAL = 60.0
+"""
+How often the files with tokens and certificates are read again, in seconds. The kubelet renews tokens minutes
+before they expire.
+"""
+
+Identity = tuple[Credentials, str | None, bytes | None]
+
+
+class Connection:
+    """
+    An HTTP session of specific credentials; its requests are counted, so that it is closed only when it is
+    unused.
+
+    Must be created inside of an event loop. Raises :class:`OSError` or :class:`ValueError` if the
+    certificates, keys, or tokens are unusable.
+    """
+
+    __slots__ = (
+        "_base",
+        "_certificates",
+        "_check_at",
+        "_closings",
+        "_loop",
+        "credentials",
+        "deadline",
+        "errors",
+        "retired",
+        "session",
+        "tls_server_name",
+        "token",
+        "users",
+    )
+
+    def __init__(self, credentials: Credentials, settings: NetworkingSettings) -> None:
+        self.credentials = credentials
+        self.users = 0
+        """How many requests use it right now."""
+        self.retired = False
+        """Whether it is not given to new requests, and is to be closed after the last of the current ones."""
+        self._loop = asyncio.get_running_loop()
+        self._base = credentials.server.rstrip("/")
+        self._closings = Closings()
+        self._check_at: float | None = None
+        self._certificates: bytes | None = None
+        self.token: str | None = None
+        """The token in use: files of tokens change."""
+        self.tls_server_name: str | None = None
+        """Whom the certificate of the server must be for, if not for the host."""
+        self.errors: tuple[type[Exception], ...] = (aiohttp.ClientError, OSError)
+        """Everything that means that the network is to blame."""
+        if isinstance(credentials, ConnectionInfo):
+            # The certificates are read before they are loaded: if they are replaced meanwhile, it will be noticed.
+            self._certificates = credentials.digest_certificates()
+            self.token = credentials.read_token()
+            self.tls_server_name = credentials.tls_server_name
+            self._check_at = self._loop.time() + CHECK_INTERVAL if credentials.has_files else None
+            route = _make_route(credentials, settings)
+            self.errors = route.errors
+            self.session = _create_session(credentials, self.token, route, settings, self._closings)
+        else:
+            self.session = credentials.aiohttp_session
+        self.deadline = self._get_deadline()
+        """When the credentials expire, in the time of the event loop; ``None`` if never."""
+
+    def _get_deadline(self) -> float | None:
+        expiration = self.credentials.expiration
+        if expiration is None:
+            return None
+        return self._loop.time() + (expiration - datetime.datetime.now(datetime.UTC)).total_seconds()
+
+    @property
+    def identity(self) -> Identity:
+        """What makes the credentials different from others: the same files can have another content."""
+        return self.credentials, self.token, self._certificates
+
+    def make_url(self, target: str) -> yarl.URL:
+        """Make a full URL of an already quoted path & query."""
+        return yarl.URL(self._base + target, encoded=True)
+
+    def is_due(self) -> bool:
+        """Tell if it is time to look if the files have changed."""
+        return self._check_at is not None and self._loop.time() >= self._check_at
+
+    def reload_token(self) -> bool:
+        """Read the file of the token again. Tell if the token has changed."""
+        if not isinstance(self.credentials, ConnectionInfo) or self.credentials.token_path is None:
+            return False
+        try:
+            token = self.credentials.read_token()
+        except OSError:
+            # Half-way of being replaced, or unmounted on exit: the old token remains the best guess,
+            # and if it is not, the server says so, and the regular login reports the problem.
+            return False
+        if not token or token == self.token:
+            return False
+        self.token = token
+        self.session.headers.update(make_http_headers(self.credentials, token))
+        return True
+
+    def check_certificates(self) -> bool:
+        """Tell if the files of certificates & keys have changed, so that the connection must be made anew."""
+        self._check_at = None if self._check_at is None else self._loop.time() + CHECK_INTERVAL
+        if not isinstance(self.credentials, ConnectionInfo):
+            return False
+        try:
+            return self._certificates != self.credentials.digest_certificates()
+        except OSError:
+            return False  # half-way of being replaced, as above
+
+    async def close(self) -> None:
+        """Close all TCP connections."""
+        await self.session.close()
+        await self._closings.wait()
+
+
+@functools.lru_cache(maxsize=100)
+def _warn_of_insecurity(server: str) -> None:
+    """Say it once, not with every login."""
+    logger.warning(
+        "The certificate of %s is not verified, as `insecure` says: whoever is on the way there can get the "
+        "credentials. Use the certificate authority of the cluster instead.",
+        redact(server),
+    )
+
+
+def _make_route(info: ConnectionInfo, settings: NetworkingSettings) -> Route:
+    is_secure = info.server.startswith("https:")
+    if is_secure and info.insecure:
+        _warn_of_insecurity(info.server)
+    route = make_route(info.proxy_url, info.as_ssl_context(strict_x509=settings.strict_x509) if is_secure else True)
+    if info.tls_server_name is not None and route.is_socks:
+        raise ValueError(
+            "The TLS server name cannot be used with SOCKS proxies: use that name in the address of the server."
+        )
+    return route
+
+
+def _create_session(
+    info: ConnectionInfo, token: str | None, route: Route, settings: NetworkingSettings, closings: Closings
+) -> aiohttp.ClientSession:
+    headers = {"Accept": "application/json", "User-Agent": get_user_agent(), **make_http_headers(info, token)}
+    return aiohttp.ClientSession(
+        connector=route.connector,
+        headers=headers,
+        # API servers compress only what is large, i.e. listings, and those ask for it themselves.
+        skip_auto_headers=("Accept-Encoding",),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        response_class=closings.make_response_class(),
+        proxy=route.http_proxy,
+        trust_env=info.trust_env or settings.trust_env,
+    )
+
+
+@functools.cache
+def get_user_agent() -> str:
+    """Get how the framework introduces itself to the API server, e.g. for its audit log."""
+    try:
+        return f"kopf/{importlib.metadata.version('kopf')}"
+    except importlib.metadata.PackageNotFoundError:  # used from the source tree, not installed
+        return "kopf"

@@ -1,0 +1,193 @@
+"""
+Discovery: which resources the cluster serves, limited to the API groups that are needed.
+
+The whole cluster is scanned only if some selector names no group: by two requests if the server can do that (see the
+aggregated discovery), by one for each version of each group if not. Some groups are served by extensions (e.g.
+``metrics.k8s.io``); if an extension is down or hangs, its group is reported as unavailable, and the others are still
+found, and soon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from kopf._client.errors import (
+    APIForbiddenError,
+    APINetworkError,
+    APINotFoundError,
+    APIServerError,
+    APITooManyRequestsError,
+)
+from kopf._client.http.api import APIClient
+from kopf._client.resources.aggregated_discovery import Group, Version, read_document
+from kopf._values import codec
+from kopf._values.resources import Resource
+from kopf._values.selectors import Selector
+
+MAX_PARALLEL_REQUESTS = 10
+
+EXTENSION_BACKOFFS = (1.0,)
+"""Delays between attempts to read one API version: a broken extension must not hold the others for long."""
+
+EXTENSION_TIMEOUT = 5.0
+"""How long one attempt may take, in seconds, for the groups that extensions can serve. They have dots in the names."""
+
+Found = dict[Version, list[Resource] | Exception]
+
+
+@dataclasses.dataclass(frozen=True)
+class Discovery:
+    """What is found, and what could not be looked at."""
+
+    resources: frozenset[Resource]
+    """All resources of the requested groups, regardless of the names in the selectors."""
+    unavailable: Mapping[str, Exception]
+    """
+    API versions (as in ``apiVersion``) that the cluster claims to have, but fails to serve at the moment.
+    """
+
+
+async def discover(api: APIClient, selectors: Iterable[Selector]) -> Discovery:
+    """
+    Find the resources in the API groups of the selectors; in all groups if any selector has no group.
+
+    Groups that do not exist (yet) are not an error. A resource is marked as preferred in the preferred
+    version of its group, or, if it is absent there, in the first of the others that has it, as in kubectl.
+
+    Raises :class:`APIError`, :class:`APINetworkError`, :class:`LoginError` if the API server itself does not
+    respond.
+    """
+    selectors = list(selectors)
+    semaphore = asyncio.Semaphore(MAX_PARALLEL_REQUESTS)
+    groups, known = await _find_groups(api, {selector.group for selector in selectors}, semaphore)
+    needed = [
+        (group, version) for group in groups for version in group.versions if _is_needed(group, version, selectors)
+    ]
+    unknown = [key for key in needed if key not in known]
+    outcomes = await asyncio.gather(*(_read_version(api, group, version, semaphore) for group, version in unknown))
+    read = dict(zip(unknown, outcomes, strict=True))
+    found: Found = {key: read[key] if key in read else known[key] for key in needed}
+    unavailable = {
+        _get_api_version(group, version): outcome
+        for (group, version), outcome in found.items()
+        if isinstance(outcome, Exception)
+    }
+    return Discovery(frozenset(_mark_preferred(groups, found)), unavailable)
+
+
+def _mark_preferred(
+    groups: list[Group], found: Mapping[tuple[Group, str], list[Resource] | Exception]
+) -> Iterator[Resource]:
+    """
+    Choose the version for each resource; where a version is not known, the less preferred ones are not
+    chosen.
+    """
+    for group in groups:
+        taken: set[str] = set()
+        is_known = True
+        for version in group.versions:
+            outcome = found.get((group, version))
+            if outcome is None or isinstance(outcome, Exception):
+                is_known = False
+                continue
+            for resource in outcome:
+                is_preferred = is_known and resource.plural not in taken
+                yield dataclasses.replace(resource, preferred=is_preferred)
+            taken |= {resource.plural for resource in outcome}
+
+
+async def _find_groups(
+    api: APIClient, names: set[str | None], semaphore: asyncio.Semaphore
+) -> tuple[list[Group], Found]:
+    """Find the groups; some of their resources can be known at once."""
+    known: Found = {}
+    requests = []
+    if None in names:
+        requests = [_read_all_groups(api, path, known) for path in ("/api", "/apis")]
+    else:
+        requests = [_read_group(api, name, semaphore) for name in names if name is not None]
+    return [group for groups in await asyncio.gather(*requests) for group in groups], known
+
+
+async def _read_all_groups(api: APIClient, path: str, known: Found) -> list[Group]:
+    document = await read_document(api, path)
+    if document.is_aggregated:
+        resources = document.get_resources()
+        known.update(resources)
+        return list(dict.fromkeys(group for group, _ in resources))
+    if path == "/api":
+        return [_parse_core_group(document.content)]
+    return [_parse_group(group) for group in document.content["groups"]]
+
+
+async def _read_group(api: APIClient, name: str, semaphore: asyncio.Semaphore) -> list[Group]:
+    try:
+        async with semaphore:
+            if not name:
+                return [_parse_core_group(codec.decode(await api.get("/api", retry_forbidden=True)))]
+            return [_parse_group(codec.decode(await api.get(f"/apis/{name}", retry_forbidden=True)))]
+    except APINotFoundError:
+        return []
+
+
+def _parse_core_group(content: Mapping[str, Any]) -> Group:
+    return Group("", tuple(content["versions"]))
+
+
+def _parse_group(content: Mapping[str, Any]) -> Group:
+    preferred = (content.get("preferredVersion") or {}).get("version")
+    versions = [entry["version"] for entry in content["versions"]]
+    return Group(content["name"], tuple(sorted(versions, key=lambda version: version != preferred)))
+
+
+def _is_needed(group: Group, version: str, selectors: list[Selector]) -> bool:
+    return any(
+        (selector.group is None or selector.group == group.name)
+        and (selector.version is None or selector.version == version)
+        for selector in selectors
+    )
+
+
+async def _read_version(
+    api: APIClient, group: Group, version: str, semaphore: asyncio.Semaphore
+) -> list[Resource] | Exception:
+    path = f"/apis/{group.name}/{version}" if group.name else f"/api/{version}"
+    timeout = EXTENSION_TIMEOUT if "." in group.name else None
+    try:
+        async with semaphore:
+            content = codec.decode(await api.get(path, timeout=timeout, backoffs=EXTENSION_BACKOFFS))
+    except APINotFoundError:  # removed since the groups were read
+        return []
+    except (APIServerError, APITooManyRequestsError, APINetworkError, APIForbiddenError) as exc:
+        return exc
+    return _parse_resources(group.name, version, content.get("resources") or [])
+
+
+def _get_api_version(group: Group, version: str) -> str:
+    return f"{group.name}/{version}" if group.name else version
+
+
+def _parse_resources(group: str, version: str, entries: list[Mapping[str, Any]]) -> list[Resource]:
+    subresources: dict[str, set[str]] = {}
+    for entry in entries:
+        plural, _, subresource = entry["name"].partition("/")
+        subresources.setdefault(plural, set()).update([subresource] if subresource else [])
+    return [
+        Resource(
+            group=group,
+            version=version,
+            plural=entry["name"],
+            kind=entry["kind"],
+            singular=entry.get("singularName") or entry["kind"].lower(),
+            shortcuts=frozenset(entry.get("shortNames") or ()),
+            categories=frozenset(entry.get("categories") or ()),
+            subresources=frozenset(subresources[entry["name"]]),
+            namespaced=entry["namespaced"],
+            verbs=frozenset(entry.get("verbs") or ()),
+        )
+        for entry in entries
+        if "/" not in entry["name"]
+    ]

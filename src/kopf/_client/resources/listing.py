@@ -1,0 +1,134 @@
+"""
+Paged listings (Kubernetes API concepts, "Retrieving large results sets in chunks").
+
+All pages of one listing are of the same snapshot. Each page is handed over as it arrives, and is freed as
+soon as its objects are processed: memory is needed for one page, not for all objects twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+import msgspec
+
+from kopf._client.http.api import APIClient
+from kopf._settings.settings import OperatorSettings
+from kopf._values import codec, nesting
+from kopf._values.objects import KubeObject
+from kopf._values.resources import Resource
+
+FIRST_PAGE = 500
+"""How many objects are asked for when it is not known yet how large they are."""
+
+PAGE_SIZE = 16 * 1024 * 1024
+"""How large the next pages are, in bytes: small objects come by thousands, large ones do not fill the memory."""
+
+_HEADERS = {"Accept-Encoding": "gzip"}
+
+
+class ShardingError(Exception):
+    """The server has ignored the shard selector: all objects would be handled in every shard."""
+
+
+class ListPage(msgspec.Struct, gc=False):
+    """
+    A page of a listing: some objects, and the version of the snapshot, the same for all pages of the listing.
+    """
+
+    objects: list[KubeObject]
+    version: str
+
+
+class _ListMeta(msgspec.Struct, gc=False):
+    resourceVersion: str = ""
+    continue_: str | None = msgspec.field(name="continue", default=None)
+    shardInfo: dict[str, str] | None = None
+
+
+class _List(msgspec.Struct, gc=False):
+    metadata: _ListMeta
+    apiVersion: str | None = None
+    kind: str | None = None
+    items: list[msgspec.Raw] | None = None
+
+
+class _SplitList(msgspec.Struct, gc=False):
+    """The same, but instead of the items, there are their positions in a list apart."""
+
+    metadata: dict[str, Any]
+    apiVersion: str | None = None
+    kind: str | None = None
+    items: list[int] | None = None
+
+
+_decode_list = msgspec.json.Decoder(_List).decode
+_decode_split_list = msgspec.json.Decoder(_SplitList).decode
+
+
+def _parse_list(content: bytes) -> tuple[_List, list[bytes]]:
+    """Split the listing to its items; one by one if they cannot be skipped by the decoder, as they are too deep."""
+    try:
+        listing = _decode_list(content)
+    except RecursionError:
+        shallow, inner = nesting.split(content, 2)
+        split = _decode_split_list(shallow)
+        info = split.metadata.get("shardInfo")
+        meta = {**split.metadata, "shardInfo": codec.decode(inner[info]) if isinstance(info, int) else None}
+        listing = _List(msgspec.convert(meta, _ListMeta), split.apiVersion, split.kind)
+        return listing, [inner[index] for index in split.items or ()]
+    # Copies of raw objects let the page go: otherwise, each of them would keep the whole page in memory.
+    return listing, [bytes(raw) for raw in listing.items or ()]
+
+
+async def list_pages(
+    api: APIClient,
+    settings: OperatorSettings,
+    resource: Resource,
+    namespace: str | None = None,
+    *,
+    paged: bool = True,
+) -> AsyncGenerator[ListPage, None]:
+    """
+    List all objects of the resource in the namespace (in the whole cluster if ``None``), page by page.
+
+    The page is of ``settings.watching.chunk_size`` objects; by default, of as many as take reasonable memory. With
+    ``paged=False``, it is one page. Only the objects that match the server-side selectors of the settings are listed,
+    if those are set.
+
+    Raises :class:`APIGoneError` if it takes so long (minutes) that the snapshot is not available anymore: the
+    listing must be started anew. Raises other errors as requests do, and :class:`ValueError` if the response
+    is not a listing.
+    """
+    path = resource.get_url(namespace=namespace)
+    params = get_selectors(settings, resource)
+    if paged:
+        params["limit"] = str(settings.watching.chunk_size or FIRST_PAGE)
+    while True:
+        content = await api.get(path, params=params, headers=_HEADERS)
+        listing, items = _parse_list(content)
+        if "shardSelector" in params and not listing.metadata.shardInfo:
+            raise ShardingError(
+                f"The server ignores settings.watching.shard_selectors for {resource.name!r}: it needs Kubernetes 1.36 "
+                "or newer, with the feature ServerSideShardedListWatch enabled."
+            )
+        kind = listing.kind.removesuffix("List") if listing.kind else resource.kind
+        objects = [KubeObject.from_json(raw, api_version=listing.apiVersion, kind=kind) for raw in items]
+        token, version = listing.metadata.continue_, listing.metadata.resourceVersion
+        if paged and objects and settings.watching.chunk_size is None:
+            params["limit"] = str(max(FIRST_PAGE, PAGE_SIZE * len(objects) // len(content)))
+        del listing, items, content
+        yield ListPage(objects, version)
+        if not token:
+            return
+        params["continue"] = token
+
+
+def get_selectors(settings: OperatorSettings, resource: Resource) -> dict[str, str]:
+    """Get the server-side restrictions for the resource as the parameters of requests."""
+    selectors: list[tuple[str, Mapping[str, str]]] = [
+        ("labelSelector", settings.watching.label_selectors),
+        ("fieldSelector", settings.watching.field_selectors),
+        ("shardSelector", settings.watching.shard_selectors),
+    ]
+    return {param: values[resource.name] for param, values in selectors if resource.name in values}

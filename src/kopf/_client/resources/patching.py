@@ -1,0 +1,127 @@
+"""Patching: the desired changes of an object, sent by the fewest API requests."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from kopf._client.errors import APIConflictError, APINotFoundError, APIUnprocessableError
+from kopf._client.http.api import AnyLogger, APIClient
+from kopf._values.objects import KubeObject
+from kopf._values.patches import FinalizerChange, Patch, PatchRequest, compose
+from kopf._values.resources import Resource
+
+_IDENTITY_MISMATCH = "UID in precondition"
+"""How the API says that the object is not the expected one; the status & reason are the same for all conflicts."""
+
+_MAX_CONFLICTS = 5
+"""How many times an exclusive patch is tried at once if the object keeps changing."""
+
+
+class PatchConflict(Exception):
+    """A guarded patch was refused: most probably, the object has changed meanwhile. The cause is the API's error."""
+
+
+class PatchSuperseded(Exception):
+    """An exclusive patch is not worth applying anymore; ``obj`` is the object as it was when that was noticed."""
+
+    def __init__(self, obj: KubeObject) -> None:
+        super().__init__()
+        self.obj = obj
+
+
+async def patch_object(
+    api: APIClient,
+    resource: Resource,
+    obj: KubeObject,
+    patch: Patch,
+    *,
+    finalizer: str = "",
+    change: FinalizerChange | None = None,
+    is_superseded: Callable[[KubeObject], bool] | None = None,
+    on_saved: Callable[[PatchRequest, KubeObject], None] = lambda *_: None,
+    logger: AnyLogger,
+) -> KubeObject | None:
+    """
+    Apply the patch to the object, and add or remove the finalizer if requested.
+
+    With ``is_superseded``, the patch is exclusive if its status goes separately: it is applied to the very state it was
+    made for, and nobody comes in between of its requests. If the object has changed, its fresh state is passed there
+    to decide: either the patch is applied to that one, or :class:`PatchSuperseded` is raised.
+
+    ``on_saved`` is called for each request that has succeeded, with the state of the object after it.
+
+    Returns the new state of the object (the same one if there was nothing to change), or ``None`` if it is gone.
+    Raises :class:`PatchConflict` if the patch was based on an outdated state, or :class:`APIError`.
+    """
+    has_status = "status" in resource.subresources
+    requests = compose(patch, obj, finalizer=finalizer, change=change, status_subresource=has_status)
+    send = functools.partial(_send, api, resource, on_saved=on_saved, logger=logger)
+    is_merged = not any(request.guarded for request in requests)
+    if is_superseded is not None and is_merged and any(request.subresource for request in requests):
+        return await _send_exclusively(send, obj, requests, is_superseded, logger)
+    return await send(obj, requests)
+
+
+async def _send_exclusively(
+    send: Callable[[KubeObject, Sequence[PatchRequest]], Awaitable[KubeObject | None]],
+    obj: KubeObject,
+    requests: Sequence[PatchRequest],
+    is_superseded: Callable[[KubeObject], bool],
+    logger: AnyLogger,
+) -> KubeObject | None:
+    requests = [request.guard() for request in requests]
+    # An empty patch is a way to read that needs no other permissions than to write.
+    reading = PatchRequest(requests[0].subresource, requests[0].content_type, {})
+    for _ in range(_MAX_CONFLICTS - 1):
+        try:
+            return await send(obj, requests)
+        except PatchConflict as e:
+            logger.debug("The object has changed meanwhile; looking at its fresh state: %s", e)
+        fresh = await send(obj, [reading])
+        if fresh is None:
+            return None
+        if is_superseded(fresh):
+            raise PatchSuperseded(fresh)
+        obj = fresh
+    return await send(obj, requests)
+
+
+async def _send(
+    api: APIClient,
+    resource: Resource,
+    obj: KubeObject,
+    requests: Sequence[PatchRequest],
+    *,
+    on_saved: Callable[[PatchRequest, KubeObject], None],
+    logger: AnyLogger,
+) -> KubeObject | None:
+    for request in requests:
+        _log(request, logger)
+        path = resource.get_url(namespace=obj.head.namespace, name=obj.head.name, subresource=request.subresource)
+        try:
+            response = await api.patch(
+                path,
+                payload=request.payload(obj.head.resourceVersion, obj.head.uid),
+                content_type=request.content_type,
+                logger=logger,
+            )
+        except APINotFoundError:
+            return None
+        except (APIConflictError, APIUnprocessableError) as e:
+            if _IDENTITY_MISMATCH in e.message:
+                return None  # the object is gone, and there is another one with the same name
+            if request.guarded and (isinstance(e, APIConflictError) or isinstance(request.changes, list)):
+                raise PatchConflict(str(e)) from e
+            raise
+        obj = KubeObject.from_json(response, api_version=obj.api_version, kind=obj.kind)
+        if request.changes:
+            on_saved(request, obj)
+    return obj
+
+
+def _log(request: PatchRequest, logger: AnyLogger) -> None:
+    if logger.isEnabledFor(logging.DEBUG):
+        kind = "JSON-patching" if isinstance(request.changes, list) else "Merge-patching"
+        logger.debug("%s the %s with: %r", kind, request.subresource or "resource", request.changes)

@@ -1,0 +1,1 @@
+"""Background: the daemons and timers that run as long as their object exists."""

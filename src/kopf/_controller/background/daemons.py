@@ -1,0 +1,109 @@
+"""
+Daemons: functions that run once and for long, as tasks or threads, until their object is gone.
+
+A daemon is stopped in stages: it is asked to exit; then, if it is a coroutine and may be cancelled, it is cancelled;
+then, if it still runs and may be abandoned, it is left to itself. Otherwise, it is waited for as long as it takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Collection
+
+from kopf._controller.background.runs import BackgroundRun, Companion
+from kopf._controller.background.stopping import AsyncDaemonStopperChecker, DaemonStoppingReason
+from kopf._handlers.handlers import DaemonHandler
+
+
+class DaemonRun(BackgroundRun):
+    """One daemon of one object."""
+
+    __slots__ = ("_daemon", "_guard", "_task")
+
+    def __init__(self, companion: Companion, handler: DaemonHandler) -> None:
+        super().__init__(companion, handler)
+        self._daemon = handler
+        self._task: asyncio.Task[None] | None = None
+        self._guard: asyncio.Task[None] | None = None
+
+    def start(self, delay: float) -> None:
+        self._task = asyncio.create_task(self._run(delay), name=f"{self._daemon} of {self._companion.name}")
+
+    def stop(self, reason: DaemonStoppingReason) -> None:
+        already = self.stopper.is_set
+        self.stopper.set(reason)
+        if not already:
+            self._guard = asyncio.create_task(self._see_off(), name=f"stopping of {self._daemon}")
+
+    async def _run(self, delay: float) -> None:
+        """Call the function, again and again if it fails temporarily, unless it is asked to stop meanwhile."""
+        logger = self._companion.logger
+        try:
+            while not await self._sleep(delay):
+                outcome = await self._attempt()
+                if outcome.final:
+                    break
+                delay = outcome.delay or 0
+            if self.stopper.is_set:
+                logger.debug("%s has exited on request and will not be retried or restarted.", self._daemon)
+        except asyncio.CancelledError:
+            if not self.stopper.is_set:
+                raise
+            logger.debug("%s has exited by cancellation.", self._daemon)
+        except Exception:
+            logger.exception("%s has failed because of the framework, and will not be restarted.", self._daemon)
+        finally:
+            self._exit()
+
+    async def _sleep(self, delay: float) -> bool:
+        """Wait for the time of the next attempt; tell if there must be none."""
+        if delay > 0 and not self.stopper.is_set:
+            await AsyncDaemonStopperChecker(self.stopper).wait(delay)
+        else:
+            await asyncio.sleep(0)  # let the others work, even if it is restarted instantly again and again
+        return self.stopper.is_set
+
+    async def _see_off(self) -> None:
+        """Go through the stages of the stopping, until the daemon has exited or is abandoned."""
+        handler, logger = self._daemon, self._companion.logger
+        # The stages that do not exist leave no flags: there, the reason is equal to what has begun the stopping.
+        if handler.cancellation_backoff is not None:
+            self.stopper.set(DaemonStoppingReason.DAEMON_SIGNALLED)
+        polling = handler.cancellation_polling or self._companion.env.settings.background.cancellation_polling
+        if await self._wait(handler.cancellation_backoff if handler.cancellation_backoff is not None else 0):
+            return
+        if handler.cancellation_timeout is None:
+            while not await self._wait(polling):
+                logger.warning("%s is asked to exit, but it still runs. The object waits for it.", handler)
+            return
+        self.stopper.set(DaemonStoppingReason.DAEMON_CANCELLED)
+        if handler.is_async and self._task is not None:
+            logger.debug("%s is signalled to exit by force.", handler)
+            self._task.cancel()
+        if not await self._wait(handler.cancellation_timeout):
+            self._abandon()
+
+    async def _wait(self, timeout: float) -> bool:
+        """Wait for the exit of the daemon; tell if it has exited."""
+        if self._task is not None and not self._task.done():
+            await asyncio.wait([self._task], timeout=timeout)
+        return self._task is None or self._task.done() or not self.is_running
+
+    def _abandon(self) -> None:
+        self.stopper.set(DaemonStoppingReason.DAEMON_ABANDONED)
+        message = f"{self._daemon} did not exit in time. Leaving it orphaned."
+        self._companion.logger.warning(message)
+        if self._task is not None:
+            self._companion.orphans.add(self._task)
+            self._task.add_done_callback(self._companion.orphans.discard)
+        warnings.warn(message, ResourceWarning, stacklevel=1)
+        if self.is_running:  # for all others, it is over; but it is not done, so it is not marked so
+            self.is_running = False
+            self._companion.exit()
+
+    def cancel(self) -> Collection[asyncio.Task[None]]:
+        tasks = [task for task in (self._guard, self._task) if task is not None and not task.done()]
+        for task in tasks:
+            task.cancel()
+        return tasks

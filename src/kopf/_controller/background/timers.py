@@ -1,0 +1,108 @@
+"""
+Timers: functions that run again and again on a schedule, as long as their object exists.
+
+Between the runs, a timer is an entry in the timers of the event loop: neither a task nor a thread. It never overlaps
+with itself: the next run is scheduled when the previous one is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+
+from kopf._controller.background.runs import BackgroundRun, Companion
+from kopf._controller.background.stopping import DaemonStoppingReason
+from kopf._handlers.handlers import TimerHandler
+from kopf._handlers.outcomes import Outcome
+
+
+class TimerRun(BackgroundRun):
+    """One timer of one object."""
+
+    __slots__ = ("_is_waiting_for_change", "_planned", "_task", "_tick", "_timer")
+
+    def __init__(self, companion: Companion, handler: TimerHandler) -> None:
+        super().__init__(companion, handler)
+        self._timer = handler
+        self._tick: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_waiting_for_change = False
+        self._planned = 0.0
+        """When the current run was planned to begin, by the clock of the event loop."""
+
+    def start(self, delay: float) -> None:
+        self._schedule(delay)
+
+    def stop(self, reason: DaemonStoppingReason) -> None:
+        self.stopper.set(reason)
+        if self._tick is not None:
+            self._tick.cancel()
+        if self._task is None:
+            self._exit()  # otherwise, it is done after the current run
+
+    def notice_change(self) -> None:
+        if self._is_waiting_for_change and not self.stopper.is_set:
+            self._is_waiting_for_change = False
+            self._schedule(0)
+
+    def _schedule(self, delay: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._timer.idle is not None:
+            # The idle time is counted since the last change; it can be shifted again until then.
+            delay = max(delay, self._companion.changed_at + self._timer.idle - loop.time())
+        self._planned = loop.time() + delay
+        self._tick = loop.call_at(self._planned, self._begin)
+
+    def _begin(self) -> None:
+        self._tick = None
+        if self._timer.idle is not None:
+            left = self._companion.changed_at + self._timer.idle - asyncio.get_running_loop().time()
+            if left > 0:
+                self._schedule(left)
+                return
+        self._task = asyncio.create_task(self._run(), name=f"{self._timer} of {self._companion.name}")
+
+    async def _run(self) -> None:
+        started = asyncio.get_running_loop().time()
+        try:
+            outcome = await self._attempt()
+        except asyncio.CancelledError:
+            self._exit()
+            raise
+        except Exception:
+            self._companion.logger.exception(
+                "%s has failed because of the framework, and is stopped until the restart.", self._timer
+            )
+            self._exit()
+            return
+        self._task = None
+        self._companion.body.object.forget_values()
+        self._plan_next(outcome, started)
+
+    def _plan_next(self, outcome: Outcome, started: float) -> None:
+        """Decide when to run again: by the error if there was any, by the schedule of the timer otherwise."""
+        if self.stopper.is_set or (outcome.final and outcome.exception is not None):
+            self._exit()
+        elif not outcome.final:
+            self._schedule(outcome.delay or 0)
+        elif self._timer.interval is None:
+            self._wait_for_change(started)
+        else:
+            # Sharp timers are counted from the plan, not from the actual beginning, which is always a bit late.
+            elapsed = asyncio.get_running_loop().time() - self._planned if self._timer.sharp else 0
+            self._schedule(self._timer.interval - elapsed % self._timer.interval if self._timer.interval else 0)
+
+    def _wait_for_change(self, started: float) -> None:
+        """With no interval, it runs once, or, if it is idling, once for each time that the object has calmed down."""
+        if self._timer.idle is None:
+            self._exit()
+        elif self._companion.changed_at > started:
+            self._schedule(0)
+        else:
+            self._is_waiting_for_change = True
+
+    def cancel(self) -> Collection[asyncio.Task[None]]:
+        if self._task is None or self._task.done():
+            return ()
+        self._task.cancel()
+        return (self._task,)

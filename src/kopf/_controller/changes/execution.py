@@ -1,0 +1,142 @@
+"""
+Executing: the handlers of one handling cycle are called, and what has come out of that is noted in the progress.
+
+Nothing is saved here. If the operator exits in the middle, the rest of the handlers is left for the next time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from kopf._controller.changes.progress import Progress
+from kopf._controller.changes.seen_states import Digests
+from kopf._controller.changes.selection import Selection
+from kopf._controller.runtime import Environment
+from kopf._handlers.causes import ChangingCause
+from kopf._handlers.context import SubhandlingContext, executing
+from kopf._handlers.errors import HandlerChildrenRetry
+from kopf._handlers.handlers import ChangingHandler
+from kopf._handlers.invocation import invoke
+from kopf._handlers.lifecycles import LifeCycleFn
+from kopf._handlers.outcomes import deliver_result, execute_once
+from kopf._logging.logs import ObjectLogger
+from kopf._values.bodies import Body
+from kopf._values.reasons import Reason
+
+TITLES = {
+    Reason.CREATE: "Creation",
+    Reason.UPDATE: "Updating",
+    Reason.DELETE: "Deletion",
+    Reason.RESUME: "Resuming",
+}
+
+
+class Execution:
+    """The calls of the handlers in one cycle."""
+
+    def __init__(
+        self,
+        env: Environment,
+        body: Body,
+        progress: Progress,
+        digests: Digests,
+        *,
+        user_code: Callable[[], AbstractContextManager[None]],
+        logger: ObjectLogger,
+    ) -> None:
+        self._env = env
+        self._body = body
+        self._progress = progress
+        self._digests = digests
+        self._user_code = user_code
+        self._logger = logger
+
+    async def execute_pending(self, cause: ChangingCause, called: Sequence[ChangingHandler]) -> None:
+        """Execute those of the called handlers whose time has come, as many as the lifecycle says."""
+        pending = self._progress.get_pending(called, self._env.clock.now())
+        if not pending:
+            return
+        if self._logger.isEnabledFor(logging.DEBUG):
+            self._logger.debug("%s is in progress: %r", TITLES[cause.reason], self._body)
+            if cause.reason is Reason.UPDATE:
+                self._logger.debug("Updating diff: %r", cause.diff)
+        for handler in self._env.lifecycle(pending, state=self._progress, **cause.kwargs):
+            if self._env.pause.is_on:
+                break  # the rest is for later, or for those who do it instead of us
+            try:
+                await self._execute(cause, handler, parent=None)
+            except asyncio.CancelledError:
+                # The operator exits. What has succeeded by now, is to be saved; the rest is for the next time.
+                if not self._progress.unsaved:
+                    raise
+                if (task := asyncio.current_task()) is not None:
+                    task.uncancel()
+                break
+
+    async def _execute(
+        self, cause: ChangingCause, handler: ChangingHandler, *, parent: SubhandlingContext | None
+    ) -> None:
+        """Make one attempt of the handler, with its sub-handlers if it has them."""
+
+        async def call() -> Any:
+            with executing(self._body, context):
+                result = await self._invoke(handler, kwargs)
+                if context.declared:
+                    await execute(context, context.declared)
+                return result
+
+        # With no references from the context to itself: such garbage of all objects would wait for the collector.
+        execute = self._execute_subhandlers
+        context = SubhandlingContext(parent=handler, cause=cause, execute=execute)
+        attempt = self._progress[handler.id].get_attempt(self._env.clock.now())
+        kwargs = {
+            "retry": attempt.retry,
+            "started": attempt.started,
+            "runtime": attempt.runtime,
+            **cause.kwargs_for(handler),
+        }
+        outcome = await execute_once(
+            handler,
+            attempt,
+            call,
+            logger=self._logger,
+            default_backoff=self._env.settings.execution.default_backoff,
+        )
+        deliver_result(handler, outcome, cause.patch, logger=self._logger)
+        digest = self._digests.get_noted(handler, is_final=outcome.final)
+        self._progress.note(handler, outcome, self._env.clock.now(), context.seen, digest)
+        if parent is not None:
+            parent.seen |= context.seen
+
+    async def _invoke(self, handler: ChangingHandler, kwargs: Mapping[str, Any]) -> Any:
+        execution = self._env.settings.execution
+        if not handler.is_async:
+            return await invoke(handler, kwargs, execution=execution)
+        with self._user_code():
+            return await invoke(handler, kwargs, execution=execution)
+
+    async def _execute_subhandlers(
+        self,
+        context: SubhandlingContext,
+        handlers: Sequence[ChangingHandler],
+        *,
+        cause: ChangingCause | None = None,
+        lifecycle: LifeCycleFn | None = None,
+    ) -> None:
+        """Execute some of the sub-handlers, as the lifecycle says; the parent waits until all of them are done."""
+        cause = cause if cause is not None else context.cause
+        lifecycle = lifecycle if lifecycle is not None else self._env.lifecycle
+        handlers = Selection(cause).select_subhandlers([*handlers])
+        context.declared.clear()
+        context.seen |= dict.fromkeys(handler.id for handler in handlers)
+        self._progress.involve(handlers, self._digests)
+        pending = self._progress.get_pending(handlers, self._env.clock.now())
+        for handler in lifecycle(pending, state=self._progress, **cause.kwargs) if pending else ():
+            await self._execute(cause, handler, parent=context)
+        delay = self._progress.get_delay(handlers, self._env.clock.now())
+        if delay is not None:
+            raise HandlerChildrenRetry("Some sub-handlers are not finished.", delay=delay)

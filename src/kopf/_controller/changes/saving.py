@@ -1,0 +1,150 @@
+"""
+Saving: what has come out of a handling cycle goes to the object, or is kept in memory until it can go there.
+
+All that is to be remembered between the cycles is on the object itself. Only what could not be saved there (because of
+a conflict, a refusal, or a failure of the API) is kept in memory, so that the handlers are not called again for that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from kopf._client.resources.patching import patch_object
+from kopf._controller.changes.progress import HandlerState
+from kopf._controller.runtime import Environment
+from kopf._logging.logs import ObjectLogger
+from kopf._values.fields import resolve
+from kopf._values.ids import HandlerId
+from kopf._values.objects import KubeObject
+from kopf._values.patches import FinalizerChange, Patch, PatchRequest, merge, thaw
+from kopf._values.reasons import Reason
+from kopf._values.resources import Resource
+
+
+@dataclasses.dataclass
+class Unsaved:
+    """What the handlers have done, but what is not on the object yet, as it could not be written there."""
+
+    reason: Reason
+    states: Mapping[HandlerId, HandlerState]
+    patch: Patch
+    is_reported: bool = False
+    """Whether it was said how the handling has ended."""
+    is_refused: bool = False
+    """Whether the API does not accept it, e.g. because it is too big; as opposed to passing problems."""
+
+
+class Known(NamedTuple):
+    """The progress of the handlers as it was just saved."""
+
+    reason: Reason
+    states: Mapping[HandlerId, HandlerState]
+    digest: str | None
+    """The digest of the object, if nothing essential has changed in it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """What has come out of a cycle."""
+
+    obj: KubeObject | None
+    """The object after the cycle; ``None`` if it is gone."""
+    changed: bool = False
+    """Whether the object was changed by the cycle, so that its new state is to be looked at right away."""
+    delay: float | None = None
+    """If not changed, in how many seconds to continue; ``None`` if there is nothing to do until it changes."""
+    settled: bool = False
+    """Whether the new state is known to need no handling: nothing was changed but what we have changed."""
+    resumed: bool = False
+    """Whether the object is known to the operator from now on, i.e. its initial handling is over."""
+    progress: Known | None = None
+    """If the handling goes on, what is on the object now, so that there is no need to read it from there."""
+    error: Exception | None = None
+    """What was left undone because of an error, so that it is to be tried again."""
+
+
+class SavingFailure(Exception):
+    """The object could not be patched; the cause says why."""
+
+    def __init__(self, obj: KubeObject) -> None:
+        super().__init__()
+        self.obj = obj
+        """The object as it is now: some of several requests can have succeeded."""
+
+
+async def save(
+    env: Environment,
+    resource: Resource,
+    obj: KubeObject,
+    patch: Patch,
+    *,
+    change: FinalizerChange | None,
+    on_saved: Callable[[PatchRequest, KubeObject], None],
+    is_superseded: Callable[[KubeObject], bool],
+    logger: ObjectLogger,
+) -> KubeObject | None:
+    """
+    Bring the changes to the object. Without any, no API calls are made. Returns ``None`` if the object is gone.
+
+    Raises :class:`PatchSuperseded` if somebody else has handled the object, so that our changes are outdated.
+    """
+    after = await patch_object(
+        env.api,
+        resource,
+        obj,
+        patch,
+        finalizer=env.settings.persistence.finalizer,
+        change=change,
+        on_saved=on_saved,
+        is_superseded=is_superseded,
+        logger=logger,
+    )
+    if after is None:
+        logger.debug("Patching was skipped: the object does not exist anymore.")
+    elif "status" in patch:
+        _check_status(env, resource, after, patch, logger)
+    return after
+
+
+def _check_status(env: Environment, resource: Resource, obj: KubeObject, patch: Patch, logger: ObjectLogger) -> None:
+    """Warn (once) about the fields of the status that the API has silently dropped, e.g. the results."""
+    status = patch.get("status") or {}
+    for key, value in status.items():
+        is_lost = value not in (None, {}) and resolve(obj, ("status", key)) is None
+        if is_lost and env.warnings.is_new((resource, key)):
+            logger.warning(
+                "The field %r is dropped by the API, as the schema of %r does not know it. Permit it in the schema "
+                "(e.g. 'x-kubernetes-preserve-unknown-fields: true' in the status), or do not return results.",
+                f"status.{key}",
+                resource,
+            )
+
+
+def has_only_traces(before: KubeObject, after: KubeObject, patch: Patch) -> bool:
+    """
+    Tell if the object is as before, plus the annotations & the status from the patch.
+
+    It is much cheaper than to detect that there are no changes. If in doubt, it says no, and the object is looked at as
+    always.
+    """
+    old, new = before.head, after.head
+    changes = patch.get("metadata", {}).get("annotations", {})
+    annotations = {**(old.annotations or {}), **changes}
+    return (
+        new.deletionTimestamp is None
+        and (new.labels or {}) == (old.labels or {})
+        and (new.finalizers or []) == (old.finalizers or [])
+        and (new.annotations or {}) == {key: value for key, value in annotations.items() if value is not None}
+        and after.has_same_content(before)
+        and (after.get("status") or {}) == _patch_status(before, patch)
+    )
+
+
+def _patch_status(obj: KubeObject, patch: Patch) -> Mapping[str, Any]:
+    status = obj.get("status") or {}
+    if "status" in patch:
+        status = thaw(status)
+        merge(status, patch["status"] or {})
+    return status

@@ -1,0 +1,85 @@
+"""Explicit execution of sub-handlers, at the very place in the handler where their results are needed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from kopf._controller.changes.selection import Selection
+from kopf._handlers.causes import ChangingCause
+from kopf._handlers.context import SubhandlingContext, current_subhandling
+from kopf._handlers.handlers import ChangingHandler
+from kopf._handlers.lifecycles import LifeCycleFn
+from kopf._handlers.registry import OperatorRegistry
+from kopf._handlers.signatures import check_handlers
+from kopf._values.ids import HandlerId, get_callable_id
+
+Fns = Iterable[Callable[..., Any]] | Mapping[str, Callable[..., Any]]
+
+
+async def execute(
+    *,
+    fns: Fns | None = None,
+    handlers: Iterable[ChangingHandler] | None = None,
+    registry: OperatorRegistry | None = None,
+    lifecycle: LifeCycleFn | None = None,
+    cause: ChangingCause | None = None,
+) -> None:
+    """
+    Execute the sub-handlers of the current handler: the functions, the handlers, or those declared in it so far.
+
+    From the registry, those are executed that are for this resource and this change. ``lifecycle`` says which ones of
+    the pending sub-handlers to execute at once; by default, it is that of the operator. ``cause`` is what they get as
+    the kwargs instead of what the current handler has got.
+
+    It only returns when all of them are finished. Until then, it raises an exception, by which the current handler
+    is interrupted, and will be called again. Raises :class:`LookupError` outside of handlers.
+    """
+    context = current_subhandling.get(None)
+    if context is None:
+        raise LookupError("Sub-handlers can only be executed from inside of a handler of changes.")
+    if sum(source is not None for source in (fns, handlers, registry)) > 1:
+        raise TypeError("Only one source of the sub-handlers can be specified: fns=, handlers=, or registry=.")
+    if cause is not None and not isinstance(cause, ChangingCause):
+        raise TypeError(f"Only handlers of changes have sub-handlers, but the cause is not a change: {cause!r}.")
+    if fns is not None:
+        chosen = _make_handlers(fns, context)
+    elif registry is not None:
+        chosen = _select_handlers(registry, cause if cause is not None else context.cause, context)
+    else:
+        chosen = list(handlers) if handlers is not None else list(context.declared)
+    await context.execute(context, chosen, cause=cause, lifecycle=lifecycle)
+
+
+def _make_handlers(fns: Fns, context: SubhandlingContext) -> Sequence[ChangingHandler]:
+    named = fns.items() if isinstance(fns, Mapping) else ((get_callable_id(fn), fn) for fn in fns)
+    handlers = [
+        ChangingHandler(
+            id=_make_id(context, name),
+            fn=fn,
+            selector=None,
+            reason=None,
+            scope=context.parent.field or context.parent.scope,
+        )
+        for name, fn in named
+    ]
+    check_handlers(handlers, context.cause.indices)
+    return handlers
+
+
+def _select_handlers(
+    registry: OperatorRegistry, cause: ChangingCause, context: SubhandlingContext
+) -> Sequence[ChangingHandler]:
+    plan = registry.plan([cause.resource]).get(cause.resource)
+    if plan is None:
+        return []
+    selection = Selection(cause)
+    called = selection.select_called(selection.select_accompanying(plan.changing))
+    for error in selection.failures.values():
+        raise error
+    return [dataclasses.replace(handler, id=_make_id(context, handler.id)) for handler in called]
+
+
+def _make_id(context: SubhandlingContext, name: str) -> HandlerId:
+    return HandlerId(f"{context.parent.id}/{name}")

@@ -1,0 +1,51 @@
+"""What the handling of objects needs of the operator; made once when the operator starts, and passed explicitly."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+from kopf._client.http.api import APIClient
+from kopf._controller.clock import Clock
+from kopf._controller.indexing import Gate, Indexers
+from kopf._controller.memos import Memos
+from kopf._controller.pausing import Pause
+from kopf._handlers.lifecycles import LifeCycleFn
+from kopf._health.liveness import Vitals
+from kopf._settings.settings import OperatorSettings
+
+
+class Warnings:
+    """What was already warned of, so that it is not repeated for every object."""
+
+    def __init__(self) -> None:
+        self._known: set[Hashable] = set()
+
+    def is_new(self, key: Hashable) -> bool:
+        """Tell if it was not warned of yet; it is considered as warned then."""
+        is_new = key not in self._known
+        self._known.add(key)
+        return is_new
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Environment:
+    """One running operator, from the point of view of the objects."""
+
+    settings: OperatorSettings
+    api: APIClient
+    clock: Clock
+    lifecycle: LifeCycleFn
+    memos: Memos
+    indices: Mapping[str, Any]
+    indexers: Indexers
+    gate: Gate
+    """Closed until the indices are filled with what existed before the operator started."""
+    pause: Pause = dataclasses.field(default_factory=Pause)
+    """On while other operators have the priority."""
+    vitals: Vitals = dataclasses.field(default_factory=Vitals)
+    """Signs of life of all parts."""
+    warnings: Warnings = dataclasses.field(default_factory=Warnings)
+    comparable_versions: bool
+    """Whether the server guarantees that resource versions can be compared (Kubernetes 1.35 and up)."""

@@ -1,0 +1,63 @@
+"""
+Objects that cannot be decoded, as they are nested too deeply: anybody can create them, and they must hurt nobody else.
+
+They are not handled until they change, and it is said once for each of them. Their deletion is not blocked by us.
+"""
+
+from __future__ import annotations
+
+from kopf._client.resources.patching import patch_object
+from kopf._controller.background.runs import Background
+from kopf._controller.background.stopping import DaemonStoppingReason
+from kopf._controller.changes.finalizer import Attachments
+from kopf._controller.changes.saving import Step
+from kopf._controller.handled_memory import Shadows
+from kopf._controller.runtime import Environment
+from kopf._logging.logs import ObjectLogger
+from kopf._values.objects import KubeObject
+from kopf._values.patches import FinalizerChange, Patch
+from kopf._values.resources import Resource
+
+
+class UnreadableObjects:
+    """The unreadable objects of one resource."""
+
+    def __init__(self, env: Environment, resource: Resource) -> None:
+        self._env = env
+        self._resource = resource
+        self._stubs: dict[str, KubeObject] = {}
+
+    def get_latest(self, obj: KubeObject) -> KubeObject:
+        """Get the latest known state of the object: those who cannot take unreadable ones, have an older state."""
+        return self._stubs.get(obj.head.uid, obj)
+
+    def report(self, obj: KubeObject) -> None:
+        """Remember what is known of the object, and warn of it, once."""
+        is_known = obj.head.uid in self._stubs
+        self._stubs[obj.head.uid] = obj.make_stub(pruned=True)
+        if not is_known:
+            ObjectLogger(body=obj, settings=self._env.settings).warning(
+                "The object is nested too deeply to be decoded. It is not handled until it is less deep."
+            )
+
+    def forget(self, uid: str) -> None:
+        """The object exists no more, or is readable again."""
+        self._stubs.pop(uid, None)
+
+    async def set_aside(self, obj: KubeObject, *, background: Background | None, shadows: Shadows) -> Step:
+        """Do all that can be done for the object: let it go, if it is deleted. Raises the errors of the API."""
+        self.report(obj)
+        logger = ObjectLogger(body=obj, settings=self._env.settings)
+        finalizer = self._env.settings.persistence.finalizer
+        attachments = Attachments(obj, background, shadows, finalizer=finalizer, logger=logger)
+        if background is not None and attachments.is_deleted:
+            background.stop_all_of(obj.head.uid, DaemonStoppingReason.RESOURCE_DELETED)
+        if not attachments.is_deleted or not attachments.is_blocked or attachments.has_company:
+            return Step(obj)
+        logger.warning("The object is nested too deeply to be decoded. It is deleted with no handlers called for that.")
+        change = FinalizerChange.REMOVE
+        patched = await patch_object(
+            self._env.api, self._resource, obj, Patch(), finalizer=finalizer, change=change, logger=logger
+        )
+        attachments.note_removal()
+        return Step(patched, changed=patched is not None, settled=True)

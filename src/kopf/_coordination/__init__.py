@@ -1,0 +1,1 @@
+"""Coordination: which of several operators works now."""

@@ -1,0 +1,136 @@
+"""
+Peering: with whom the operator shares its work, and whether it is its turn.
+
+There is one membership per served namespace, or one for the whole cluster; any of them can pause the whole operator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Collection
+
+from kopf._client.errors import APIError, APINetworkError
+from kopf._client.http.api import APIClient
+from kopf._client.resources.discovery import discover
+from kopf._controller.runtime import Environment
+from kopf._controller.streams import Scope
+from kopf._coordination.membership import Membership
+from kopf._values.resources import Resource
+from kopf._values.selectors import Selector
+
+logger = logging.getLogger(__name__)
+
+PEERING_GROUPS = ("kopf.dev", "zalando.org")
+"""The API groups of the peering kinds, the preferred one first; the second one is of the earliest versions of Kopf."""
+
+_RESCANNING_INTERVAL = 10.0
+"""How often to look for the kind of the mandatory peering, or to try again to discover it, in seconds."""
+
+
+async def find_peering_resource(api: APIClient, *, clusterwide: bool) -> Resource | None:
+    """Find the kind of the peering objects for the scope, if it is defined in the cluster; of the preferred group."""
+    plural = "clusterkopfpeerings" if clusterwide else "kopfpeerings"
+    selectors = [Selector(group=group, plural=plural) for group in PEERING_GROUPS]
+    found = [resource for resource in (await discover(api, selectors)).resources if resource.plural == plural]
+    found = [resource for resource in found if resource.preferred and resource.namespaced is not clusterwide]
+    return min(found, key=lambda resource: PEERING_GROUPS.index(resource.group), default=None)
+
+
+class Peering:
+    """All memberships of the operator, and their effect on it. There are none in the standalone mode."""
+
+    def __init__(self, env: Environment, identity: str) -> None:
+        self.env = env
+        self.settings = env.settings.peering
+        self.identity = identity
+        self._memberships: dict[Scope, Membership] = {}
+        self._resource: Resource | None = None
+        self._is_found = False
+        self._is_said = False
+        self._group: asyncio.TaskGroup | None = None
+        self._rescanning = asyncio.Event()
+
+    @property
+    def is_defined(self) -> bool:
+        """Whether the kind of the peering objects is known."""
+        return self._resource is not None
+
+    def serve(self, scopes: Collection[Scope]) -> None:
+        """Bring the memberships in line with the namespaces that are served now."""
+        if self.settings.standalone:
+            return
+        if self.settings.clusterwide or None in scopes:
+            scopes = {None}
+        is_starting = not self._memberships
+        for scope in self._memberships.keys() - set(scopes):
+            self._memberships.pop(scope).stop()
+        for scope in set(scopes) - self._memberships.keys():
+            membership = self._memberships[scope] = Membership(self, scope)
+            if is_starting:
+                # For the namespaces that appear later, the work goes on in all other ones until it is known.
+                self.env.pause.hold(membership, f"the peering {membership.place} is not checked yet")
+            if self._is_found and self._group is not None:
+                membership.start(self._group, self._resource)
+
+    async def clear(self, scope: Scope) -> None:
+        """Wait until it is known if that namespace can be served."""
+        membership = self._memberships.get(scope) or self._memberships.get(None)
+        if membership is not None:
+            await membership.decided.wait()
+
+    async def settle(self) -> None:
+        """Wait until it is known of all namespaces if they can be served."""
+        for membership in list(self._memberships.values()):
+            await membership.decided.wait()
+
+    async def run(self) -> None:
+        """Take part in the peering, forever."""
+        if self.settings.standalone:
+            await asyncio.Event().wait()
+        async with asyncio.TaskGroup() as self._group:
+            while True:
+                await self._look_for_kind(self._group)
+                if self.is_defined:
+                    self._rescanning.clear()  # what was noticed meanwhile, is probably what is found
+                is_urgent = not self.is_defined and self.settings.mandatory
+                with contextlib.suppress(TimeoutError):
+                    timeout = _RESCANNING_INTERVAL if is_urgent or not self._is_found else None
+                    await asyncio.wait_for(self._rescanning.wait(), timeout)
+
+    async def _look_for_kind(self, group: asyncio.TaskGroup) -> None:
+        self._rescanning.clear()
+        try:
+            resource = await find_peering_resource(self.env.api, clusterwide=self.settings.clusterwide)
+        except (APIError, APINetworkError) as e:
+            logger.warning("The kinds of peering could not be discovered, another attempt will be made: %s", e)
+            return
+        if resource != self._resource or not self._is_found:
+            self._resource, self._is_found = resource, True
+            for membership in self._memberships.values():
+                membership.interrupt()
+                membership.start(group, resource)
+
+    def rescan(self) -> None:
+        """Look again if the kinds of peering exist: something has changed about them."""
+        self._rescanning.set()
+
+    def fall_back(self) -> None:
+        """Say (once) that there is nobody to look at."""
+        if not self._is_said:
+            self._is_said = True
+            name = self.settings.name
+            what = "Default peering object" if name == "default" else f"The peering object {name!r}"
+            logger.info("%s is not found, falling back to the standalone mode.", what)
+
+    def release(self, membership: Membership) -> None:
+        """Let the operator go on, as far as this membership is concerned."""
+        was_on = self.env.pause.is_on
+        self.env.pause.release(membership)
+        if was_on and membership.is_pausing and not self.env.pause.is_on:
+            logger.info("Resuming operations after the pause. Nothing stands in the way anymore.")
+
+    async def leave(self) -> None:
+        """Withdraw from everywhere, so that others can start at once instead of waiting until we seem dead."""
+        await asyncio.gather(*(membership.leave() for membership in self._memberships.values()))

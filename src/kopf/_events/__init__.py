@@ -1,0 +1,1 @@
+"""Kubernetes events: what is posted about the objects, how often, and by whom."""

@@ -1,0 +1,1 @@
+"""Health: whether the operator really operates, and who can ask about it."""

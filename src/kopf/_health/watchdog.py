@@ -1,0 +1,122 @@
+"""
+The watchdog: notices that the event loop is blocked, and by whom.
+
+A coroutine that computes for long or calls something blocking (``time.sleep()``, ``requests.get()``) stops everything
+else in the operator: other handlers, watching, keep-alives, and even logging about that. So, it is noticed from
+a thread of its own: the thread asks the loop for an answer again and again, and if there is none for too long, looks
+into the stack of the loop's thread.
+
+It counts its own steps instead of looking at the clock: if the whole process is frozen and goes on (a laptop is closed
+and opened), it is not the fault of the loop. And the steps are of the real time, even if the loop is fast-forwarded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import linecache
+import logging
+import sys
+import threading
+from types import FrameType, TracebackType
+from typing import Self
+
+from kopf._client.auth.libraries import is_importing
+from kopf._handlers.invocation import invoke
+from kopf._logging.tracebacks import is_framework, is_library
+from kopf._settings.settings import HealthSettings
+
+logger = logging.getLogger(__name__)
+
+_STEPS = 5
+"""How many times to look at the loop within the timeout."""
+
+_MAX_STEP = 1.0
+"""How rarely to look at the loop, in seconds."""
+
+
+class Watchdog:
+    """Watches over the current event loop inside of the ``with`` block."""
+
+    def __init__(self, settings: HealthSettings) -> None:
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
+        self._thread = threading.Thread(target=self._watch, name="kopf-watchdog", daemon=True)
+        self._is_stopped = threading.Event()
+        self._is_answered = True
+        self.blockage: str | None = None
+        """Who blocks the loop right now, as a text for humans; ``None`` if the loop works. It is for all threads."""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._is_stopped.set()
+        self._thread.join()  # it takes no time: it either sleeps or looks around
+
+    def _watch(self) -> None:
+        silence = 0.0
+        while not self._is_stopped.wait(step := min((self._settings.loop_timeout or _MAX_STEP) / _STEPS, _MAX_STEP)):
+            if self._is_answered:
+                if self.blockage is not None:
+                    logger.warning("The event loop works again after being blocked for %g seconds.", round(silence, 1))
+                self.blockage = None
+                silence = 0.0
+                self._is_answered = False
+                if not self._ask():
+                    return
+            else:
+                silence += step
+                timeout = self._settings.loop_timeout
+                if timeout is not None and silence >= timeout and self.blockage is None:
+                    self._report(silence)
+
+    def _ask(self) -> bool:
+        try:
+            self._loop.call_soon_threadsafe(self._answer)
+        except RuntimeError:  # it is closed, with this block not left: nothing to watch over anymore
+            return False
+        return True
+
+    def _answer(self) -> None:
+        self._is_answered = True
+
+    def _report(self, silence: float) -> None:
+        frame = sys._current_frames().get(self._loop_thread)
+        if is_importing(frame):  # that is our own doing in somebody's login handler, and it ends by itself
+            return
+        self.blockage = describe_culprit(frame)
+        logger.error(
+            "The event loop is blocked for %g seconds by %s. Nothing else can work meanwhile. "
+            "Use asynchronous libraries in coroutines, or make it a regular function: those run in threads.",
+            round(silence, 1),
+            self.blockage,
+        )
+
+
+def describe_culprit(frame: FrameType | None) -> str:
+    """Say which handler is executed in the stack of a thread, and where in the users' code it is."""
+    frames: list[FrameType] = []
+    handler = None
+    while frame is not None and handler is None:
+        if frame.f_code is invoke.__code__:
+            handler = frame.f_locals.get("handler")
+        else:
+            frames.append(frame)
+        frame = frame.f_back
+    # They are ordered from the innermost one. Operators can be installed as packages, so they can look as libraries.
+    place = next((item for item in frames if not is_library(item.f_code.co_filename)), None)
+    if place is None and frames:
+        others = [item for item in frames if not is_framework(item.f_code.co_filename)]
+        place = (others or frames)[-1 if handler is not None else 0]
+    text = "something unknown" if place is None else _describe_place(place)
+    return text if handler is None else f"the handler {handler.id!r}, {text}"
+
+
+def _describe_place(frame: FrameType) -> str:
+    filename, line = frame.f_code.co_filename, frame.f_lineno
+    source = linecache.getline(filename, line).strip()
+    return f"{frame.f_code.co_name}() at {filename}:{line}" + (f": {source}" if source else "")

@@ -1,1 +1,0 @@
-"""What happens to one object: mailbox, cause, execution, patching, posting."""

@@ -1,0 +1,1 @@
+"""Storage: what is persisted on the objects, and in which form."""

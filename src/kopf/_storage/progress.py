@@ -1,0 +1,302 @@
+"""
+Where the progress of the handlers is kept: one record a handler, on the object itself by default.
+
+The records are independent of each other, so that several operators can keep theirs on the same object.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+import logging
+from collections.abc import Collection, Mapping
+from typing import TypedDict, cast
+
+from kopf._storage.annotation_names import AnnotationNaming, mark_prefix
+from kopf._storage.essence import drop_annotations, drop_field
+from kopf._values import codec
+from kopf._values.bodies import Body, BodyEssence
+from kopf._values.fields import FieldPath, FieldSpec, ensure, parse_field, resolve
+from kopf._values.ids import HandlerId
+from kopf._values.patches import Patch
+
+logger = logging.getLogger("kopf.persistence")
+
+
+class ProgressRecord(TypedDict, total=False):
+    """The persisted state of one handler. The times are ISO 8601 with microseconds and a time zone."""
+
+    started: str | None
+    stopped: str | None
+    delayed: str | None
+    purpose: str | None
+    retries: int | None
+    success: bool | None
+    failure: bool | None
+    message: str | None
+    subrefs: Collection[HandlerId] | None
+    digest: str | None
+    """Which state of the object (or of the handler's field) the last attempt was for; only for updates & creations."""
+    reentries: int | None
+    """How many of the retries were made only to go on with the sub-handlers; only for those that have them."""
+
+
+class ProgressStorage(abc.ABC):
+    """The interface of all storages of the handlers' progress."""
+
+    @abc.abstractmethod
+    def fetch(self, *, key: HandlerId, body: Body) -> ProgressRecord | None:
+        """Get the record of the handler; ``None`` if there is none."""
+
+    @abc.abstractmethod
+    def store(self, *, key: HandlerId, record: ProgressRecord, body: Body, patch: Patch) -> None:
+        """Put the record of the handler to the patch (or elsewhere)."""
+
+    @abc.abstractmethod
+    def purge(self, *, key: HandlerId, body: Body, patch: Patch) -> None:
+        """Remove the record of the handler, if there is one."""
+
+    @abc.abstractmethod
+    def touch(self, *, body: Body, patch: Patch, value: str | None) -> None:
+        """Set or remove (``None``) the dummy field, by which older operators used to wake themselves up."""
+
+    @abc.abstractmethod
+    def clear(self, *, essence: BodyEssence) -> BodyEssence:
+        """Leave the fields of this storage out of the essence."""
+
+    def flush(self) -> None:  # noqa: B027  # optional to override
+        """Write what was cached in memory, if the storage does so; called when a handling cycle ends."""
+
+
+def _compact(record: ProgressRecord) -> ProgressRecord:
+    return cast(ProgressRecord, {key: value for key, value in record.items() if value is not None})
+
+
+def _warn(annotation: str, namespace: str | None, name: str, uid: str, problem: str) -> None:
+    logger.warning(
+        "The annotation %r of %s/%s is malformed, so the handler starts anew: %s",
+        annotation, namespace or "", name, problem,
+    )
+
+
+class AnnotationsProgressStorage(ProgressStorage):
+    """Keeps the records as JSON in annotations, one for each handler."""
+
+    def __init__(
+        self,
+        *,
+        prefix: str = "kopf.zalando.org",
+        verbose: bool = False,
+        touch_key: str = "touch-dummy",
+        v1: bool = True,
+    ) -> None:
+        super().__init__()
+        self.prefix = prefix
+        self.verbose = verbose
+        self.touch_key = touch_key
+        self._naming = AnnotationNaming(prefix=prefix, v1=v1)
+        self._warn = functools.lru_cache(maxsize=1000)(_warn)  # once: they are read again and again
+
+    def fetch(self, *, key: HandlerId, body: Body) -> ProgressRecord | None:
+        annotations = body.object.head.annotations or {}
+        for name in self._naming.make_keys(key):
+            if (text := annotations.get(name)) is not None:
+                return self._parse(text, name, body)
+        return None
+
+    def _parse(self, text: str, name: str, body: Body) -> ProgressRecord | None:
+        problem: str
+        try:
+            record = codec.decode(text)
+        except ValueError as e:
+            problem = str(e)
+        else:
+            if isinstance(record, dict):
+                return cast(ProgressRecord, record)
+            problem = f"expected an object, got {type(record).__name__}"
+        head = body.object.head
+        self._warn(name, head.namespace, head.name, head.uid, problem)
+        return None
+
+    def store(self, *, key: HandlerId, record: ProgressRecord, body: Body, patch: Patch) -> None:
+        text = codec.dumps(record if self.verbose else _compact(record))
+        for name in self._naming.make_keys(key):
+            patch.metadata.annotations[name] = text
+        mark_prefix(self.prefix, body=body, patch=patch)
+
+    def purge(self, *, key: HandlerId, body: Body, patch: Patch) -> None:
+        self._remove(self._naming.make_keys(key), body=body, patch=patch)
+
+    def touch(self, *, body: Body, patch: Patch, value: str | None) -> None:
+        names = self._naming.make_keys(self.touch_key)
+        if value is None:
+            self._remove(names, body=body, patch=patch)
+        else:
+            for name in names:
+                patch.metadata.annotations[name] = value
+
+    def _remove(self, names: Collection[str], *, body: Body, patch: Patch) -> None:
+        existing, pending = body.object.head.annotations or {}, patch.metadata.annotations
+        for name in names:
+            if name in existing:
+                pending[name] = None
+            else:
+                pending.pop(name, None)
+
+    def clear(self, *, essence: BodyEssence) -> BodyEssence:
+        return drop_annotations(essence, prefix=self.prefix)
+
+
+class StatusProgressStorage(ProgressStorage):
+    """
+    Keeps the records in a field of the status, keyed by the ids of the handlers.
+
+    The digests and the like are beside the records: older versions rewrite the records that have anything they do not
+    know, but such a patch changes nothing, and they wait forever for the change to come. What they leave behind is
+    ignored.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str = "kopf",
+        field: FieldSpec = "status.{name}.progress",
+        touch_field: FieldSpec = "status.{name}.dummy",
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self._field = parse_field(field.format(name=name) if isinstance(field, str) else field)
+        self._touch_field = parse_field(touch_field.format(name=name) if isinstance(touch_field, str) else touch_field)
+
+    @property
+    def field(self) -> FieldPath:
+        """The path to the field with the records."""
+        return self._field
+
+    @field.setter
+    def field(self, field: FieldSpec) -> None:
+        self._field = parse_field(field)
+
+    @property
+    def touch_field(self) -> FieldPath:
+        """The path to the dummy field."""
+        return self._touch_field
+
+    @touch_field.setter
+    def touch_field(self, field: FieldSpec) -> None:
+        self._touch_field = parse_field(field)
+
+    def fetch(self, *, key: HandlerId, body: Body) -> ProgressRecord | None:
+        record = resolve(body, (*self.field, key))
+        if not isinstance(record, Mapping):
+            return None
+        found = resolve(body, (*self.field, _get_digest_key(key)))
+        if isinstance(found, Mapping) and found.get("started") == record.get("started"):
+            record = {**record, **{name: found.get(name) for name in _EXTRAS}}
+        return cast(ProgressRecord, record)
+
+    def store(self, *, key: HandlerId, record: ProgressRecord, body: Body, patch: Patch) -> None:
+        # Merge-patches keep what is not mentioned, so the absent values of older attempts are to be mentioned.
+        previous = self.fetch(key=key, body=body) or {}
+        values = {**dict.fromkeys(previous), **record}
+        extras = {name: values.pop(name, None) for name in _EXTRAS}
+        ensure(patch, (*self.field, key), values)
+        if any(value is not None for value in extras.values()):
+            path = (*self.field, _get_digest_key(key))
+            ensure(patch, path, {"started": record.get("started"), **extras})
+        else:
+            self._remove((*self.field, _get_digest_key(key)), body=body, patch=patch)
+
+    def purge(self, *, key: HandlerId, body: Body, patch: Patch) -> None:
+        self._remove((*self.field, key), body=body, patch=patch)
+        self._remove((*self.field, _get_digest_key(key)), body=body, patch=patch)
+
+    def touch(self, *, body: Body, patch: Patch, value: str | None) -> None:
+        if value is None:
+            self._remove(self.touch_field, body=body, patch=patch)
+        else:
+            ensure(patch, self.touch_field, value)
+
+    def _remove(self, path: FieldPath, *, body: Body, patch: Patch) -> None:
+        if path[0] not in body and path[0] not in patch:  # the usual case, for several paths of every handler
+            return
+        if resolve(body, path) is not None:
+            ensure(patch, path, None)
+        elif (parent := resolve(patch, path[:-1])) is not None:
+            parent.pop(path[-1], None)
+
+    def clear(self, *, essence: BodyEssence) -> BodyEssence:
+        return drop_field(drop_field(essence, self.field), self.touch_field)
+
+
+_EXTRAS = ("digest", "reentries")
+"""What older versions do not have in their records."""
+
+
+def _get_digest_key(key: str) -> str:
+    return f"{key}~digest"
+
+
+class MultiProgressStorage(ProgressStorage):
+    """Keeps the records in several storages; the first one that has a record is used for reading."""
+
+    def __init__(self, storages: Collection[ProgressStorage]) -> None:
+        super().__init__()
+        self.storages = storages
+
+    def fetch(self, *, key: HandlerId, body: Body) -> ProgressRecord | None:
+        found = (storage.fetch(key=key, body=body) for storage in self.storages)
+        return next((record for record in found if record is not None), None)
+
+    def store(self, *, key: HandlerId, record: ProgressRecord, body: Body, patch: Patch) -> None:
+        for storage in self.storages:
+            storage.store(key=key, record=record, body=body, patch=patch)
+
+    def purge(self, *, key: HandlerId, body: Body, patch: Patch) -> None:
+        for storage in self.storages:
+            storage.purge(key=key, body=body, patch=patch)
+
+    def touch(self, *, body: Body, patch: Patch, value: str | None) -> None:
+        for storage in self.storages:
+            storage.touch(body=body, patch=patch, value=value)
+
+    def clear(self, *, essence: BodyEssence) -> BodyEssence:
+        for storage in self.storages:
+            essence = storage.clear(essence=essence)
+        return essence
+
+    def flush(self) -> None:
+        for storage in self.storages:
+            storage.flush()
+
+
+class SmartProgressStorage(MultiProgressStorage):
+    """
+    The default: annotations; records that older versions have left in the status are still read and removed.
+
+    Nothing is written to the status: schemas prune unknown fields of it, and it costs one more API request.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str = "kopf",
+        field: FieldSpec = "status.{name}.progress",
+        touch_key: str = "touch-dummy",
+        touch_field: FieldSpec = "status.{name}.dummy",
+        prefix: str = "kopf.zalando.org",
+        v1: bool = True,
+        verbose: bool = False,
+    ) -> None:
+        self._annotations = AnnotationsProgressStorage(prefix=prefix, verbose=verbose, touch_key=touch_key, v1=v1)
+        self._status = StatusProgressStorage(name=name, field=field, touch_field=touch_field)
+        super().__init__([self._annotations, self._status])
+
+    def store(self, *, key: HandlerId, record: ProgressRecord, body: Body, patch: Patch) -> None:
+        self._annotations.store(key=key, record=record, body=body, patch=patch)
+
+    def touch(self, *, body: Body, patch: Patch, value: str | None) -> None:
+        if value is None:
+            super().touch(body=body, patch=patch, value=value)
+        else:
+            self._annotations.touch(body=body, patch=patch, value=value)

@@ -1,0 +1,80 @@
+"""
+Bearer tokens of service accounts: given on request, bound to objects, and expiring.
+
+They are random and known to this server alone, instead of being signed: nothing but the API can be accessed with them.
+A token is of no use when its time is over, by the clock of the event loop, or when any of the objects that it is bound
+to has gone: the service account, and the pod or the secret if it was asked for. See "Managing Service Accounts".
+"""
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import secrets
+from collections.abc import Iterable
+from typing import Final
+
+from ..store.storage import Key, Store
+from .authorizing import User
+
+AUDIENCE: Final = "https://kubernetes.default.svc"
+#: How long a token lives by default, and must at least, in seconds; as in kube-apiserver.
+LIFETIME: Final = 3600.0
+MIN_LIFETIME: Final = 600.0
+
+_BITS: Final = 256
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Binding:
+    """An object that must exist, with this very UID."""
+
+    bucket: str
+    key: Key
+    uid: str
+
+    def holds(self, store: Store) -> bool:
+        record = store.bucket(self.bucket).records.get(self.key)
+        return record is not None and record.uid == self.uid
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Token:
+    """What is known of a token."""
+
+    user: User
+    bindings: tuple[Binding, ...]
+    audiences: tuple[str, ...]
+    expires: float
+    """The time of the event loop."""
+
+
+class Tokens:
+    """The tokens that are given out. They outlive the server if it is restarted in the same process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known: dict[str, Token] = {}
+
+    def issue(self, bindings: Iterable[Binding], audiences: Iterable[str] = (), lifetime: float = LIFETIME) -> str:
+        """Give a new token of the service account to which it is bound first. The lifetime is in seconds."""
+        now = asyncio.get_running_loop().time()
+        self._known = {text: token for text, token in self._known.items() if token.expires > now}
+        account, *others = bindings
+        text = secrets.token_urlsafe(_BITS // 8)
+        user = service_account(*account.key, uid=account.uid)
+        self._known[text] = Token(user, (account, *others), tuple(audiences) or (AUDIENCE,), now + lifetime)
+        return text
+
+    def find(self, text: str, store: Store, audiences: Iterable[str] = (AUDIENCE,)) -> User | None:
+        """Tell whose token it is, if it is still good for any of these audiences."""
+        token = self._known.get(text)
+        if token is None or token.expires <= asyncio.get_running_loop().time():
+            return None
+        good = not set(token.audiences).isdisjoint(audiences) and all(item.holds(store) for item in token.bindings)
+        return token.user if good else None
+
+
+def service_account(namespace: str, name: str, uid: str = "") -> User:
+    """Give the user that a service account is."""
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+    return User(f"system:serviceaccount:{namespace}:{name}", groups, uid)

@@ -1,0 +1,242 @@
+"""
+The Kubernetes API: from a request to its answer or stream, with every refusal raised as a status.
+
+Everything is synchronous; only streams go on afterwards.
+"""
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from .. import codec, statuses
+from ..access.gate import Access
+from ..access.virtual import VirtualResources
+from ..http.requests import Answer, Call, Request, Stream
+from ..kinds import structures
+from ..kinds.kind import Kind, Obj
+from ..kinds.registry import Registry
+from ..reads.reading import Reader
+from ..reads.representations import negotiate
+from ..store.storage import Record, Store
+from ..writes import objects, patches
+from ..writes.options import WriteOptions
+from ..writes.strategic import strategic_patch
+from ..writes.writing import Writer
+from . import paths, protobuf
+from .bodies import YAML_TYPES, decode_body, decode_patch, read_object
+from .discovery import Discovery
+from .openapi import OpenAPI
+from .options import delete_options, write_options
+from .pods import Pods
+from .scaling import Scaling
+
+# What could only be done by a kubelet, or needs a connection to a container.
+_CONNECTIONS: Final = frozenset({"attach", "exec", "log", "portforward", "proxy"})
+
+
+class API:
+    """All that is served under the Kubernetes paths."""
+
+    def __init__(self, store: Store, registry: Registry, writer: Writer, access: Access, *, address: str,
+                 bookmark_interval: float) -> None:
+        super().__init__()
+        self._registry = registry
+        self._writer = writer
+        self._access = access
+        self._virtual = VirtualResources(store, access)
+        self._scaling = Scaling(writer)
+        self._pods = Pods(store, registry, writer)
+        self._reader = Reader(store, bookmark_interval)
+        self._discovery = Discovery(registry)
+        self._openapi = OpenAPI(registry)
+        self._address = address
+
+    def answer(self, call: Call, request: Request) -> Answer | Stream:
+        """Do what is asked, or raise the status with which it is refused."""
+        self._access.authorize(call, request)
+        if not call.plural:
+            return self._answer_path(request)
+        kind = self._registry.find(call.group, call.version, call.plural)
+        if kind is None:
+            raise statuses.unknown_path()
+        self._check_scope(kind, call)
+        if call.subresource:
+            if (answer := self._answer_below(kind, call, request)) is not None:
+                return answer
+        elif call.verb not in kind.verbs:
+            raise statuses.method_not_allowed()
+        elif not kind.is_stored:
+            return self._answer_virtually(kind, call, request)
+        match call.verb:
+            case "get":
+                return self._reader.get(kind, call, request)
+            case "list":
+                return self._reader.list_page(kind, call, request)
+            case "watch":
+                return self._reader.watch(kind, call, request)
+            case "create":
+                return self._create(kind, call, request)
+            case "update":
+                return self._update(kind, call, request)
+            case "patch":
+                return self._patch(kind, call, request)
+            case "delete":
+                return self._delete(kind, call, request)
+            case "deletecollection":
+                return self._delete_collection(kind, call, request)
+        raise statuses.method_not_allowed()
+
+    def _answer_below(self, kind: Kind, call: Call, request: Request) -> Answer | None:
+        """Answer for a subresource, unless it is a part of the object as such."""
+        name, _, rest = call.subresource.partition("/")
+        subresource = kind.listed_subresources.get(name)
+        if subresource is None or (rest and name != "proxy"):
+            raise statuses.unknown_path()
+        if not kind.custom and name in _CONNECTIONS:
+            raise statuses.not_implemented(f"the subresource {kind.plural}/{name}")
+        if call.verb not in subresource.verbs:
+            raise statuses.method_not_allowed()
+        key = (call.namespace or "", call.name or "")
+        match name:
+            case "scale" if kind.scale is not None:
+                return self._scaling.answer(kind, kind.scale, call, request)
+            case "token":
+                body = decode_body(request, "TokenRequest") if request.body else {}
+                return Answer(201, codec.encode(self._virtual.request_token(kind, call, body)))
+            case "binding" | "eviction":
+                body = read_object(subresource, request, implied=True)
+                named = (body.get("metadata") or {}).get("name") if isinstance(body.get("metadata"), dict) else None
+                if named not in (None, "", key[1]):
+                    raise statuses.bad_request(f"name in URL does not match name in {subresource.kind} object")
+                act = self._pods.bind if name == "binding" else self._pods.evict
+                return act(kind, key, body, write_options(request))
+        return None
+
+    def _answer_virtually(self, kind: Kind, call: Call, request: Request) -> Answer:
+        """Answer for a resource that is never stored."""
+        if self._virtual.knows(kind):
+            return Answer(201, codec.encode(self._virtual.answer(kind, call, request, _read(kind, request))))
+        pods = self._registry.find("", "v1", "pods")
+        if kind.bucket != "bindings" or pods is None:
+            raise statuses.not_implemented(f"the resource {statuses.group_resource(kind)}")
+        body = _read(kind, request)
+        name = (body.get("metadata") or {}).get("name") if isinstance(body.get("metadata"), dict) else None
+        return self._pods.bind(pods, (call.namespace or "", name or ""), body, write_options(request))
+
+    def _answer_path(self, request: Request) -> Answer:
+        answer = (self._discovery.answer(request, self._address) or self._openapi.answer(request)
+                  or paths.answer(request, self._registry))
+        if answer is None:
+            raise statuses.unknown_path()
+        if request.method not in ("GET", "HEAD"):
+            raise statuses.method_not_allowed()
+        return answer
+
+    @staticmethod
+    def _check_scope(kind: Kind, call: Call) -> None:
+        """Objects of namespaced kinds are only in namespaces; those of cluster-wide kinds are never there."""
+        if kind.namespaced:
+            if call.namespace is None and (call.name is not None or call.verb == "create"):
+                raise statuses.method_not_allowed() if call.name is None else statuses.unknown_path()
+        elif call.namespace is not None:
+            raise statuses.unknown_path()
+
+    def _create(self, kind: Kind, call: Call, request: Request) -> Answer:
+        if call.name is not None:
+            raise statuses.method_not_allowed()
+        if kind.bucket in self._registry.terminating:
+            raise statuses.method_not_allowed("create not allowed while custom resource definition is terminating")
+        options = write_options(request)
+        body = _read(kind, request)
+        record = self._writer.create(kind, call.namespace or "", body, options)
+        return self._written(201, kind, record, request, options)
+
+    def _update(self, kind: Kind, call: Call, request: Request) -> Answer:
+        if call.name is None:
+            raise statuses.method_not_allowed()
+        if call.subresource and request.content_type == protobuf.MEDIA_TYPE:
+            raise statuses.not_implemented("the status in protobuf")
+        options = write_options(request)
+        body = _read(kind, request)
+        objects.require_same_name(body, call.name)
+        record = self._writer.update(
+            kind, (call.namespace or "", call.name), lambda old: body,
+            subresource=call.subresource, need_version=not kind.unconditional_update, options=options)
+        return self._written(200, kind, record, request, options)
+
+    def _patch(self, kind: Kind, call: Call, request: Request) -> Answer:
+        if call.name is None:
+            raise statuses.method_not_allowed()
+        options = write_options(request)
+        apply: dict[str, Callable[[Obj, Any], Any]] = {
+            patches.MERGE: patches.merge_patch, patches.JSON: patches.json_patch}
+        if not kind.custom:
+            structure = structures.of_definition(kind.definition)
+            apply[patches.STRATEGIC] = lambda old, patch: strategic_patch(old, patch, structure)
+        if request.content_type == patches.APPLY:
+            return self._apply(kind, call, request, options)
+        if request.content_type not in apply:
+            raise statuses.unsupported_media([*apply, patches.APPLY])
+        patch = decode_patch(request.body)
+        if request.content_type != patches.JSON and not isinstance(patch, dict):
+            raise statuses.bad_request("error decoding patch: json: cannot unmarshal the body into a JSON object")
+        function = apply[request.content_type]
+        record = self._writer.update(
+            kind, (call.namespace or "", call.name), lambda old: function(old, patch),
+            subresource=call.subresource, options=options)
+        return self._written(200, kind, record, request, options)
+
+    def _apply(self, kind: Kind, call: Call, request: Request, options: WriteOptions) -> Answer:
+        key = (call.namespace or "", call.name or "")
+        # The type is only there to tell it from other patches; otherwise, it is as good as any YAML.
+        applied = _read(kind, msgspec.structs.replace(request, content_type=YAML_TYPES[0]))
+        metadata = applied.get("metadata")
+        if metadata is not None and not isinstance(metadata, dict):
+            raise statuses.bad_request(f"metadata of {kind.kind} must be an object")
+        applied["metadata"] = metadata = {"name": key[1], **(metadata or {})}
+        if metadata["name"] != key[1]:
+            raise statuses.bad_request(f"the name of the object ({metadata['name']}) does not match "
+                                       f"the name on the URL ({key[1]})")
+        if kind.namespaced and metadata.setdefault("namespace", key[0]) != key[0]:
+            raise statuses.bad_request("the namespace of the provided object does not match "
+                                       "the namespace sent on the request")
+        if not self._writer.has(kind, key):
+            self._access.authorize_creation(call, request)
+        record, created = self._writer.apply(kind, key, applied, force=request.flag("force"),
+                                             subresource=call.subresource, options=options)
+        return self._written(201 if created else 200, kind, record, request, options)
+
+    def _delete(self, kind: Kind, call: Call, request: Request) -> Answer:
+        record, gone = self._writer.delete(kind, (call.namespace or "", call.name or ""), delete_options(request))
+        if not gone:
+            return Answer(200, objects.encode_record(kind, record))
+        details = {"name": record.key[1], "group": kind.group, "kind": kind.plural, "uid": record.uid}
+        return Answer(200, codec.encode({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+            "details": {key: value for key, value in details.items() if value},
+        }))
+
+    def _delete_collection(self, kind: Kind, call: Call, request: Request) -> Answer:
+        options = delete_options(request)
+        selection = self._reader.select(kind, call, request)
+        selected = self._reader.selected(kind, selection)
+        for record in selected:  # all must be admitted before any goes
+            self._writer.review_deletion(kind, record, options)
+        records = [self._writer.delete(kind, record.key, options)[0] for record in selected]
+        form = negotiate(request.accept)
+        return Answer(200, form.many(kind, records, {"resourceVersion": str(self._reader.revision)}),
+                      form.content_type)
+
+    def _written(self, status: int, kind: Kind, record: Record, request: Request, options: WriteOptions) -> Answer:
+        form = negotiate(request.accept)
+        warnings = [f"299 - {json.dumps(text)}" for text in options.warnings or ()]
+        headers = {"Warning": ", ".join(warnings)} if warnings else {}
+        return Answer(status, form.one(kind, record), form.content_type, headers)
+
+
+def _read(kind: Kind, request: Request) -> Obj:
+    """Decode an object; the types of built-in kinds are known by the URL, so clients may leave them out."""
+    return read_object(kind, request, implied=not kind.custom)

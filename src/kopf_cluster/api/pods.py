@@ -1,0 +1,120 @@
+"""
+What is done with pods by creating something below them: bindings to nodes, evictions.
+
+See "API-initiated Eviction" of the Kubernetes documentation, and the API reference of `Binding` and `Eviction`.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from .. import ages, codec, statuses
+from ..http.requests import Answer
+from ..kinds.kind import Kind, Obj
+from ..kinds.registry import Registry
+from ..reads import label_selectors
+from ..store.storage import Key, Store
+from ..writes import objects
+from ..writes.options import DeleteOptions, WriteOptions
+from ..writes.writing import Writer
+
+_BUDGETS: Final = "poddisruptionbudgets.policy"
+_VIOLATED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
+_UNPROTECTED: Final = frozenset({"Pending", "Succeeded", "Failed"})
+
+
+class _Binding(msgspec.Struct, frozen=True):
+    """How bindings are named in refusals."""
+
+    group: str = ""
+    kind: str = "Binding"
+    plural: str = "pods/binding"
+
+
+class Pods:
+    """Binds pods to nodes, and evicts them."""
+
+    def __init__(self, store: Store, registry: Registry, writer: Writer) -> None:
+        super().__init__()
+        self._store = store
+        self._registry = registry
+        self._writer = writer
+
+    def bind(self, kind: Kind, key: Key, binding: Obj, options: WriteOptions) -> Answer:
+        """Assign the pod to a node, once and for all."""
+        target: Any = binding.get("target")
+        node = target.get("name") if isinstance(target, dict) else None
+        if not node or target.get("kind") not in (None, "", "Node"):
+            raise statuses.invalid(_Binding(), key[1], [statuses.required("target.name") if not node else
+                                   statuses.unsupported_value("target.kind", target["kind"], ("Node", "<empty>"))])
+
+        def assign(old: Obj) -> Obj:
+            known = (old.get("spec") or {}).get("nodeName")
+            if known or "deletionTimestamp" in old["metadata"]:
+                raise statuses.conflict(_Binding(), key[1], (
+                    f'pod {key[1]} is already assigned to node "{known}"' if known else
+                    f"pod {key[1]} is being deleted, cannot be assigned to a host"))
+            status = old.get("status") or {}
+            conditions = [item for item in status.get("conditions") or () if item.get("type") != "PodScheduled"]
+            scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": ages.now()}
+            return {**old, "spec": {**old["spec"], "nodeName": node},
+                    "status": {**status, "conditions": [*conditions, scheduled]}}
+
+        self._writer.update(kind, key, assign, subresource="binding", options=options)
+        return _success(201)
+
+    def evict(self, kind: Kind, key: Key, eviction: Obj, options: WriteOptions) -> Answer:
+        """Delete the pod if its budget allows that; refuse it for now (429) otherwise."""
+        wanted: Any = eviction.get("deleteOptions")
+        try:
+            how = msgspec.convert(wanted or {}, DeleteOptions, strict=False)
+        except msgspec.ValidationError as error:
+            raise statuses.bad_request(f"Eviction cannot be decoded: {error}") from None
+        if options.dry_run:
+            how.dryRun = ["All"]
+        pod = objects.open_record(kind, self._writer.need(kind, key))
+        budgets = list(self._find_budgets(pod))
+        if len(budgets) > 1:
+            raise statuses.internal("This pod has more than one PodDisruptionBudget, which the eviction "
+                                    "subresource does not support.")
+        if budgets:
+            self._spend(*budgets[0], pod, dry_run=bool(how.dryRun))
+        self._writer.delete(kind, key, how)
+        return _success(201)
+
+    def _find_budgets(self, pod: Obj) -> Iterator[tuple[Kind, Obj]]:
+        kind = self._registry.find("policy", "v1", "poddisruptionbudgets")
+        if kind is None or (pod.get("status") or {}).get("phase") in _UNPROTECTED \
+                or "deletionTimestamp" in pod["metadata"]:
+            return
+        labels = pod["metadata"].get("labels") or {}
+        for record in self._store.bucket(_BUDGETS).select(pod["metadata"]["namespace"]):
+            budget = objects.open_record(kind, record)
+            selector = (budget.get("spec") or {}).get("selector")
+            if selector is not None and label_selectors.matches(selector, labels):
+                yield kind, budget
+
+    def _spend(self, kind: Kind, budget: Obj, pod: Obj, *, dry_run: bool) -> None:
+        name, status = budget["metadata"]["name"], budget.get("status") or {}
+        if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 1):
+            raise _refuse(f"The disruption budget {name} is still being processed by the server.")
+        allowed = status.get("disruptionsAllowed", 0)
+        if allowed < 1:
+            raise _refuse(f"The disruption budget {name} needs {status.get('desiredHealthy', 0)} healthy pods and has "
+                          f"{status.get('currentHealthy', 0)} currently")
+        disrupted = {**(status.get("disruptedPods") or {}), pod["metadata"]["name"]: ages.now()}
+        spent = {**status, "disruptionsAllowed": allowed - 1, "disruptedPods": disrupted}
+        self._writer.update(kind, objects.key_of(budget["metadata"]), lambda old: {**old, "status": spent},
+                            subresource="status", options=WriteOptions(dry_run=dry_run))
+
+
+def _refuse(why: str) -> statuses.APIStatus:
+    causes = [{"reason": "DisruptionBudget", "message": why}]
+    return statuses.APIStatus(429, "TooManyRequests", _VIOLATED, details={"causes": causes})
+
+
+def _success(code: int) -> Answer:
+    return Answer(code, codec.encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+                                      "code": code}))

@@ -1,0 +1,58 @@
+"""
+The subresource ``scale``: how many replicas there are, and how many there must be, whatever the kind is.
+
+See "Subresources" of the API conventions, and "Scale subresource" of custom resource definitions.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from .. import codec, statuses
+from ..http.requests import Answer, Call, Request
+from ..kinds import scales
+from ..kinds.kind import Kind, Obj
+from ..kinds.scales import ScaleKind, ScalePaths
+from ..store.storage import Key, Record
+from ..writes import objects, patches
+from ..writes.options import WriteOptions
+from ..writes.writing import Writer
+from .bodies import decode_patch, read_object
+from .options import write_options
+
+# There are no lists in scales, so the strategic patches are the same as the merging ones.
+_PATCHES: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    patches.MERGE: patches.merge_patch, patches.JSON: patches.json_patch, patches.STRATEGIC: patches.merge_patch}
+
+
+class Scaling:
+    """Answers to reads and writes of scales."""
+
+    def __init__(self, writer: Writer) -> None:
+        super().__init__()
+        self._writer = writer
+
+    def answer(self, kind: Kind, paths: ScalePaths, call: Call, request: Request) -> Answer:
+        key = (call.namespace or "", call.name or "")
+        if call.verb == "get":
+            return _show(kind, paths, self._writer.need(kind, key))
+        options = write_options(request)
+        if call.verb == "update":
+            scale = read_object(ScaleKind(), request, implied=not kind.custom)
+            objects.require_same_name(scale, key[1])
+            return self._write(kind, paths, key, lambda old: scale, options)
+        if request.content_type == patches.APPLY:
+            raise statuses.not_implemented(f"applying to the subresource {kind.plural}/scale on the server side")
+        if request.content_type not in _PATCHES:
+            raise statuses.unsupported_media(_PATCHES)
+        function, patch = _PATCHES[request.content_type], decode_patch(request.body)
+        return self._write(kind, paths, key, lambda old: function(old, patch), options)
+
+    def _write(self, kind: Kind, paths: ScalePaths, key: Key, transform: Any, options: WriteOptions) -> Answer:
+        def change(old: Obj) -> Obj:
+            return scales.take(transform(scales.show(old, paths)), old, paths)
+        return _show(kind, paths, self._writer.update(kind, key, change, subresource="scale", options=options))
+
+
+def _show(kind: Kind, paths: ScalePaths, record: Record) -> Answer:
+    return Answer(200, codec.encode(scales.show(objects.open_record(kind, record), paths)))

@@ -1,0 +1,362 @@
+"""
+The local cluster as its users see it: started and stopped, in a thread or in an event loop, with a kubeconfig.
+"""
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import dataclasses
+import pathlib
+import secrets
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, TypeVar
+
+import yaml
+
+from . import codec
+from .access.credentials import (
+    Credentials,
+    load_credentials,
+    make_client_certificate,
+    make_credentials,
+    save_credentials,
+    write_privately,
+)
+from .access.gate import Authorization
+from .access.tokens import LIFETIME, Tokens
+from .admission.reviewing import AdmissionCall
+from .admission.webhooks import Services
+from .faults.faults import Faults
+from .server import BOOKMARK_INTERVAL, ClusterServer, ServerOptions
+from .store.archive import Archive, ArchiveError, Snapshot
+from .store.storage import DEFAULT_HISTORY
+
+T = TypeVar("T")
+
+
+class LocalCluster:
+    """A Kubernetes API in memory, for tests and experiments.
+
+    As a regular context manager, it runs in a thread of its own; as an asynchronous one, in the current event loop
+    and by its clock. When the context ends, nothing remains: no thread, no socket, no file.
+
+    Args:
+        host: Where to listen; loopback by default.
+        port: Which port to listen on; any free one by default.
+        kubeconfig: Where to write the kubeconfig; a temporary file by default. It is removed in the end.
+        seed: What the random decisions about faults begin with.
+        history: How many bytes of changed objects to remember for watches that go on from older versions.
+        bookmark_interval: How often to send bookmarks, in seconds.
+        simulate: Whether workloads progress as if there were nodes: pods run, jobs complete, claims are bound, etc.
+        authorization: Who may do what: everybody with a token everything (``"always-allow"``, the default), or what
+            the roles and bindings grant (``"rbac"``). The token of the cluster may do everything anyway.
+        bare: Whether there is nothing in the beginning but the namespaces: no service of the API, and in the
+            namespaces neither default service accounts nor ``kube-root-ca.crt``.
+        managed_fields: Whether ``metadata.managedFields`` are kept for all objects, which makes all writes slower;
+            by default, only for those objects that are applied on the server side.
+        data_dir: Where to keep the data and the credentials, for the next local cluster with the same directory
+            to go on with them; only in memory by default.
+    """
+
+    kubeconfig: pathlib.Path
+    """The path of the kubeconfig, with everything embedded."""
+    url: str
+    """The address of the API, e.g. ``https://127.0.0.1:12345``."""
+    token: str
+    """The bearer token of the only user, who may do everything."""
+    ca_data: bytes
+    """The certificate of the authority that has signed the server's certificate (PEM)."""
+
+    def __init__(
+            self,
+            *,
+            host: str = "127.0.0.1",
+            port: int = 0,
+            kubeconfig: str | pathlib.Path | None = None,
+            seed: int = 0,
+            history: int = DEFAULT_HISTORY,
+            bookmark_interval: float = BOOKMARK_INTERVAL,
+            simulate: bool = False,
+            bare: bool = False,
+            authorization: Authorization = "always-allow",
+            managed_fields: bool = False,
+            data_dir: str | pathlib.Path | None = None,
+    ) -> None:
+        super().__init__()
+        self.faults = Faults(seed)
+        self._host = host
+        self._port = port
+        self._data_dir = pathlib.Path(data_dir) if data_dir is not None else None
+        self._options = ServerOptions(history, bookmark_interval, simulate, bare, authorization, managed_fields)
+        self._services = Services()
+        self._tokens = Tokens()
+        self._archive: Archive | None = None
+        self._credentials: Credentials | None = None
+        self._wanted_kubeconfig = pathlib.Path(kubeconfig) if kubeconfig is not None else None
+        self._used_port = port
+        self._server: ClusterServer | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._stopping: asyncio.Event | None = None
+        self._restarting: asyncio.Task[None] | None = None
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> LocalCluster:
+        started: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._thread = threading.Thread(target=self._run_in_thread, args=(started,), name="kopf-local-cluster")
+        self._thread.start()
+        try:
+            started.result()
+        except BaseException:
+            started.cancel()  # if it is this thread that is interrupted, the other one goes no further
+            self._end_thread()
+            raise
+        return self
+
+    def __exit__(
+            self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None,
+    ) -> None:
+        self._end_thread()
+
+    def _end_thread(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            if self._loop is not None and self._stopping is not None:
+                self._loop.call_soon_threadsafe(self._stopping.set)
+            thread.join()
+
+    async def __aenter__(self) -> LocalCluster:
+        await self._start()
+        return self
+
+    async def __aexit__(
+            self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None,
+    ) -> None:
+        await self._stop()
+
+    def _run_in_thread(self, started: concurrent.futures.Future[None]) -> None:
+        asyncio.run(self._run_until_stopped(started))
+
+    async def _run_until_stopped(self, started: concurrent.futures.Future[None]) -> None:
+        self._stopping = asyncio.Event()
+        try:
+            await self._start()
+        except BaseException as error:
+            if started.set_running_or_notify_cancel():
+                started.set_exception(error)
+            return
+        try:
+            if started.set_running_or_notify_cancel():
+                started.set_result(None)
+                await self._stopping.wait()
+        finally:
+            await self._stop()
+
+    async def _start(self) -> None:
+        if self._server is not None:
+            raise RuntimeError("this local cluster is running already")
+        snapshot = self._open_archive()
+        try:
+            self._credentials = self._find_credentials()
+            await self._start_server(self._credentials, self._port, None if snapshot is None else lambda: snapshot)
+        except BaseException:
+            self._close_archive()
+            raise
+        self._loop = asyncio.get_running_loop()
+
+    async def _start_server(
+            self, credentials: Credentials, port: int, take_snapshot: Callable[[], Snapshot] | None,
+    ) -> None:
+        """Start, with the data if there are any: taken at the last moment, as the old server still accepts some."""
+        server = ClusterServer(self._options, self.faults, self._services, self._archive, self._tokens)
+        try:
+            port = await server.start(self._host, port, credentials, take_snapshot, _Orders(self))
+            host = f"[{self._host}]" if ":" in self._host else self._host
+            self.url, self.token, self.ca_data = f"https://{host}:{port}", credentials.token, credentials.ca
+            self._write_kubeconfig(credentials.make_kubeconfig(self.url))
+        except BaseException:
+            await server.stop()
+            raise
+        self._used_port, self._server = port, server
+
+    def _open_archive(self) -> Snapshot | None:
+        if self._data_dir is None:
+            return None
+        self._archive = Archive(self._data_dir)
+        return self._archive.open()
+
+    def _close_archive(self) -> None:
+        archive, self._archive = self._archive, None
+        if archive is not None:
+            archive.close()
+
+    def _find_credentials(self) -> Credentials:
+        if self._data_dir is None:
+            return make_credentials(self._host)
+        try:
+            credentials = load_credentials(self._data_dir)
+        except ValueError as error:
+            raise ArchiveError(str(error)) from error
+        if credentials is None:
+            credentials = make_credentials(self._host)
+            save_credentials(self._data_dir, credentials)
+        return credentials
+
+    def make_kubeconfig(self, user: str, groups: Iterable[str] = ()) -> str:
+        """Give the text of a kubeconfig for a user with a certificate of this name, with the groups in it.
+
+        With ``authorization="rbac"``, the user may do what the roles grant to the user or to the groups.
+        The certificate is good for a year, and for as long as the cluster lives.
+        """
+        if self._credentials is None:
+            raise RuntimeError("this local cluster is not running")
+        return self._credentials.make_kubeconfig(self.url, make_client_certificate(self._credentials, user, groups))
+
+    def write_kubeconfig(self, path: pathlib.Path, user: str, groups: Iterable[str] = ()) -> None:
+        """Write the same to a file that only the current user of the system can read."""
+        write_privately(path, self.make_kubeconfig(user, groups))
+
+    def renew_token(self) -> None:
+        """Make a new token, in the kubeconfig too; the old one is of no use any more."""
+        if self._credentials is None or self._server is None:
+            return
+        self._credentials = dataclasses.replace(self._credentials, token=secrets.token_urlsafe(24))
+        self.token = self._credentials.token
+        self._server.set_token(self.token)
+        self._write_kubeconfig(self._credentials.make_kubeconfig(self.url))
+        if self._data_dir is not None:
+            save_credentials(self._data_dir, self._credentials)
+
+    def restart(self, *, keep_data: bool = True) -> None:
+        """Stop the server and start it again, at the same address: all connections are broken, the history is lost.
+
+        For a cluster in its own thread; in an event loop, use `restart_async`.
+
+        Args:
+            keep_data: Whether all objects are kept, and the resource versions go on; otherwise, it is a new and empty
+                cluster at the old address, with the same credentials, and the versions begin anew.
+        """
+        if self._thread is None or self._loop is None:
+            raise RuntimeError("this local cluster runs in an event loop: use `await cluster.restart_async()`")
+        asyncio.run_coroutine_threadsafe(self.restart_async(keep_data=keep_data), self._loop).result()
+
+    async def restart_async(self, *, keep_data: bool = True) -> None:
+        """Do the same as `restart`, in the event loop of the cluster."""
+        server, credentials = self._need_server(), self._credentials
+        if credentials is None:
+            raise RuntimeError("this local cluster has no credentials")
+        await server.stop()
+        if self._server is not server:
+            return  # the cluster is stopped meanwhile
+        if self._archive is not None and not keep_data:
+            self._archive.erase()
+        await self._start_server(credentials, self._used_port, server.take_snapshot if keep_data else None)
+
+    def _write_kubeconfig(self, text: str) -> None:
+        if self._wanted_kubeconfig is None:
+            self._directory = self._directory or tempfile.TemporaryDirectory(prefix="kopf-local-cluster-")
+            self.kubeconfig = pathlib.Path(self._directory.name) / "kubeconfig.yaml"
+        else:
+            self.kubeconfig = self._wanted_kubeconfig
+        write_privately(self.kubeconfig, text)
+
+    def restart_soon(self, *, keep_data: bool) -> None:
+        """Do the same as `restart` without waiting for that."""
+        if self._restarting is None or self._restarting.done():
+            self._restarting = asyncio.get_running_loop().create_task(
+                self.restart_async(keep_data=keep_data), name="restart of the local cluster")
+
+    async def _stop(self) -> None:
+        if self._restarting is not None:
+            await asyncio.wait([self._restarting])
+        server, self._server, self._loop = self._server, None, None
+        try:
+            if server is not None:
+                await server.stop()
+        finally:
+            self._close_archive()
+            if self._directory is not None:
+                self._directory.cleanup()
+                self._directory = None
+            else:
+                self.kubeconfig.unlink(missing_ok=True)
+
+    @property
+    def counters(self) -> Mapping[tuple[str, str, int], int]:
+        """How many requests were answered, by verb, resource (``pods``, ``pods/status``), and code."""
+        return dict(self._need_server().counters)
+
+    def reset_counters(self) -> None:
+        """Count the requests anew."""
+        self._need_server().counters.clear()
+
+    def register_service(self, namespace: str, name: str, host: str, port: int) -> None:
+        """Tell at which local address the service is, for webhooks that are configured by services.
+
+        The certificate there must be for ``{name}.{namespace}.svc``, as in a real cluster.
+        """
+        self._services.register(namespace, name, host, port)
+
+    @property
+    def admission_calls(self) -> list[AdmissionCall]:
+        """The latest calls of admission webhooks since the start, in the order of their ends, and the outcomes."""
+        return self._need_server().admission_calls
+
+    def create_token(self, namespace: str, name: str, *, lifetime: float = LIFETIME) -> str:
+        """Give a bearer token of the service account; the lifetime is in seconds, by the clock of the event loop.
+
+        Raises:
+            LookupError: if there is no such service account.
+        """
+        server = self._need_server()
+        return self._call(lambda: server.create_token(namespace, name, lifetime))
+
+    def apply(self, manifests: Mapping[str, Any] | str | pathlib.Path) -> list[dict[str, Any]]:
+        """Create the objects, or merge the manifests into existing ones; give their new states.
+
+        Args:
+            manifests: One manifest as a dict; or a text with any number of YAML documents; or a path to such a file.
+
+        Raises:
+            Exception: with the message of the API if it would refuse any of them.
+        """
+        if isinstance(manifests, pathlib.Path):
+            manifests = manifests.read_text()
+        documents = list(yaml.safe_load_all(manifests)) if isinstance(manifests, str) else [manifests]
+        # Through the encoding and back, so that only JSON-compatible values come in, and never shared ones.
+        clean = [codec.decode(codec.encode(document)) for document in documents if document]
+        return self._call(lambda: [self._need_server().apply(document) for document in clean])
+
+    def _need_server(self) -> ClusterServer:
+        if self._server is None:
+            raise RuntimeError("this local cluster is not running")
+        return self._server
+
+    def _call(self, function: Callable[[], T]) -> T:
+        """Call in the server's thread."""
+        if self._thread is None or self._loop is None:
+            return function()
+
+        async def call() -> T:
+            return function()
+        return asyncio.run_coroutine_threadsafe(call(), self._loop).result()
+
+
+class _Orders:
+    """What a server can ask its cluster for."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        super().__init__()
+        self._cluster = cluster
+
+    def expire_token(self) -> None:
+        self._cluster.renew_token()
+
+    def restart(self, keep_data: bool) -> None:
+        self._cluster.restart_soon(keep_data=keep_data)
+
+    def issue_kubeconfig(self, user: str, groups: Iterable[str]) -> str:
+        return self._cluster.make_kubeconfig(user, groups)

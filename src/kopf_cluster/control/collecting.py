@@ -1,0 +1,139 @@
+"""
+Garbage collection: objects go when their owners are gone.
+
+See "Garbage Collection" and "Owners and Dependents" of the Kubernetes documentation: in the background by default;
+in the foreground, when the owner waits for those dependents that block its deletion;
+or not at all, when the dependents are orphaned.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from ..kinds.kind import Kind, Obj
+from ..kinds.registry import Registry
+from ..store.storage import Change, Key, Record, Store
+from ..writes import objects
+from ..writes.options import FOREGROUND, ORPHAN, DeleteOptions
+from ..writes.writing import Writer
+from .work import WorkQueue
+
+Place: TypeAlias = tuple[str, Key]
+
+
+class Collector:
+    """Follows who owns whom, and deletes what nobody owns any more."""
+
+    def __init__(self, store: Store, registry: Registry, writer: Writer, queue: WorkQueue) -> None:
+        super().__init__()
+        self._store = store
+        self._registry = registry
+        self._writer = writer
+        self._queue = queue
+        self._places: dict[str, Place] = {}
+        self._dependents: dict[str, set[Place]] = {}
+
+    def observe(self, bucket: str, change: Change) -> None:
+        record, previous = change.record, change.previous
+        place = (bucket, record.key)
+        if change.type == "DELETED":
+            self._forget(place, record, previous)
+            return
+        self._places[record.uid] = place
+        old_owners = previous.owners if previous is not None else ()
+        if record.owners != old_owners:
+            self._relink(place, old_owners, record.owners)
+            self._queue.add(("dependent", place), lambda: self._check_dependent(place))
+        if record.deleting and (FOREGROUND in record.finalizers or ORPHAN in record.finalizers):
+            self._queue.add(("owner", place), lambda: self._check_owner(place))
+
+    def _forget(self, place: Place, record: Record, previous: Record | None) -> None:
+        self._places.pop(record.uid, None)
+        self._relink(place, previous.owners if previous is not None else record.owners, ())
+        for dependent in self._dependents.get(record.uid, ()):
+            self._queue.add(("dependent", dependent), self._dependent_check(dependent))
+        for owner in record.owners:
+            if (owner_place := self._places.get(owner)) is not None:
+                self._queue.add(("owner", owner_place), self._owner_check(owner_place))
+
+    def _dependent_check(self, place: Place) -> Callable[[], None]:
+        return lambda: self._check_dependent(place)
+
+    def _owner_check(self, place: Place) -> Callable[[], None]:
+        return lambda: self._check_owner(place)
+
+    def _relink(self, place: Place, before: tuple[str, ...], after: tuple[str, ...]) -> None:
+        for owner in before:
+            dependents = self._dependents.get(owner, set())
+            dependents.discard(place)
+            if not dependents:
+                self._dependents.pop(owner, None)
+        for owner in after:
+            self._dependents.setdefault(owner, set()).add(place)
+
+    def _find(self, place: Place) -> tuple[Kind, Record] | None:
+        bucket, key = place
+        plural, _, group = bucket.partition(".")
+        kind = self._registry.find_any_version(group, plural)
+        record = self._store.bucket(bucket).records.get(key) if kind is not None else None
+        return (kind, record) if kind is not None and record is not None else None
+
+    def _check_dependent(self, place: Place) -> None:
+        """Delete the object if all its owners are gone; drop the references to those that are gone."""
+        found = self._find(place)
+        if found is None or not found[1].owners:
+            return
+        kind, record = found
+        absent = {owner for owner in record.owners if not self._is_present(owner, record.key[0])}
+        if len(absent) == len(set(record.owners)):
+            if not record.deleting:
+                self._writer.delete(kind, record.key)
+        elif absent:
+            self._drop_references(kind, record.key, absent)
+
+    def _is_present(self, uid: str, namespace: str) -> bool:
+        """An owner is either cluster-wide or in the same namespace; others count as absent."""
+        place = self._places.get(uid)
+        return place is not None and place[1][0] in ("", namespace)
+
+    def _drop_references(self, kind: Kind, key: Key, owners: set[str]) -> None:
+        def transform(old: Obj) -> Obj:
+            kept = [ref for ref in old["metadata"].get("ownerReferences") or () if ref["uid"] not in owners]
+            return {**old, "metadata": {**old["metadata"], "ownerReferences": kept}}
+        self._writer.update(kind, key, transform)
+
+    def _check_owner(self, place: Place) -> None:
+        """Do what the owner waits for in order to go: the deletion or the orphaning of its dependents."""
+        found = self._find(place)
+        if found is None or not found[1].deleting:
+            return
+        kind, record = found
+        dependents = list(self._dependents.get(record.uid, ()))
+        if ORPHAN in record.finalizers:
+            for dependent in dependents:
+                if (child := self._find(dependent)) is not None:
+                    self._drop_references(child[0], child[1].key, {record.uid})
+            self._release(kind, record.key, ORPHAN)
+        elif FOREGROUND in record.finalizers:
+            blockers = [dependent for dependent in dependents if self._delete_blocker(dependent, record.uid)]
+            if not blockers:
+                self._release(kind, record.key, FOREGROUND)
+
+    def _delete_blocker(self, place: Place, owner: str) -> bool:
+        """Delete the dependent; tell whether it is still there and the owner must wait for it."""
+        found = self._find(place)
+        if found is None:
+            return False
+        kind, record = found
+        if not record.deleting:
+            if self._writer.delete(kind, record.key, DeleteOptions(propagationPolicy="Foreground"))[1]:
+                return False
+            found = self._find(place)
+        references = objects.open_record(kind, record)["metadata"].get("ownerReferences") or ()
+        return found is not None and any(ref["uid"] == owner and ref.get("blockOwnerDeletion") for ref in references)
+
+    def _release(self, kind: Kind, key: Key, finalizer: str) -> None:
+        def transform(old: Obj) -> Obj:
+            kept = [item for item in old["metadata"].get("finalizers") or () if item != finalizer]
+            return {**old, "metadata": {**old["metadata"], "finalizers": kept}}
+        self._writer.update(kind, key, transform)

@@ -1,0 +1,155 @@
+"""
+The life of custom resource definitions: their kinds are served as long as the definitions exist.
+
+Kinds are served at once, in the very write that defines them. The conditions follow soon after, as in
+a real cluster. A deleted definition goes only after all its objects have gone.
+"""
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+from ..admission.webhooks import Caller
+from ..custom_resources import definitions as customs
+from ..custom_resources.converting import WebhookConverter
+from ..kinds.kind import Kind, Obj
+from ..kinds.registry import Registry
+from ..store.storage import Change, Key, Record, Store
+from ..writes import objects
+from ..writes.writing import Writer
+from .work import WorkQueue
+
+_BUCKET = f"{customs.PLURAL}.{customs.GROUP}"
+
+
+class Definitions:
+    """Serves what is defined, and stops serving it."""
+
+    def __init__(self, store: Store, registry: Registry, writer: Writer, queue: WorkQueue, caller: Caller) -> None:
+        super().__init__()
+        self._store = store
+        self._registry = registry
+        self._writer = writer
+        self._queue = queue
+        self._caller = caller
+        kind = registry.find_any_version(customs.GROUP, customs.PLURAL)
+        if kind is None:
+            raise LookupError("the registry has no custom resource definitions")
+        self._kind: Kind = kind
+
+    def observe(self, bucket: str, change: Change) -> None:
+        if bucket == _BUCKET:
+            self._observe_definition(change)
+        elif bucket in self._registry.terminating and change.type == "DELETED":
+            self._plan_cleanup(("", bucket))
+
+    def _observe_definition(self, change: Change) -> None:
+        record = change.record
+        bucket = record.key[1]
+        if change.type == "DELETED":
+            plural, _, group = bucket.partition(".")
+            self._registry.discard(group, plural)
+            self._registry.terminating.discard(bucket)
+            self._registry.converted.discard(bucket)
+            self._store.drop(bucket)
+            self._retry_others(group)
+            return
+        if record.deleting:
+            if change.type == "ADDED":  # restored: its objects are still to be deleted
+                self._serve(record)
+            self._registry.terminating.add(bucket)
+            self._plan_cleanup(record.key)
+        elif change.type == "ADDED" or self._is_changed(change):
+            self._serve(record)
+            self._queue.add(("definition", record.key), lambda: self._establish(record.key))
+
+    def _is_changed(self, change: Change) -> bool:
+        if change.previous is None:
+            return True
+        new, old = (objects.open_record(self._kind, record) for record in (change.record, change.previous))
+        return bool(new["spec"] != old["spec"])
+
+    def _find_conflict(self, definition: Obj) -> tuple[str, str] | None:
+        """Tell which of its names is taken by another definition of the group that is served already."""
+        names, group = definition["spec"]["names"], definition["spec"]["group"]
+        return customs.find_conflict(names, [
+            kind for kind in self._registry.unique_kinds() if kind.group == group and kind.plural != names["plural"]])
+
+    def _serve(self, record: Record) -> None:
+        definition = objects.open_record(self._kind, record)
+        names, group = definition["spec"]["names"], definition["spec"]["group"]
+        self._registry.discard(group, names["plural"])
+        if self._find_conflict(definition) is not None:
+            return
+        bucket = record.key[1]
+        self._registry.converted.discard(bucket)
+        converter = None
+        if definition["spec"]["conversion"]["strategy"] == "Webhook":
+            converter = WebhookConverter(definition, self._caller)
+            self._registry.converted.add(bucket)
+        for kind in customs.make_kinds(definition):
+            self._registry.add(dataclasses.replace(kind, converter=converter))
+
+    def _establish(self, key: Key) -> None:
+        """Tell that the definition is served."""
+        if key not in self._store.bucket(_BUCKET).records:
+            return
+
+        def transform(old: Obj) -> Obj:
+            conflict = self._find_conflict(old)
+            known = (old.get("status") or {}).get("acceptedNames")
+            status = {**(old.get("status") or {}), "storedVersions": _stored_versions(old),
+                      "acceptedNames": old["spec"]["names"] if conflict is None else known}
+            wanted = customs.conditions(conflict=conflict)
+            if _outcomes(status) != _outcomes({"conditions": wanted}):
+                status["conditions"] = wanted
+            return {**old, "status": status}
+        self._writer.update(self._kind, key, transform, subresource="status")
+
+    def _retry_others(self, group: str) -> None:
+        """The names of what has gone can be accepted now in definitions that were waiting for them."""
+        for record in list(self._store.bucket(_BUCKET).select()):
+            plural, _, other = record.key[1].partition(".")
+            if other == group and not record.deleting and self._registry.find_any_version(group, plural) is None:
+                self._serve(record)
+                self._queue.add(("definition", record.key), functools.partial(self._establish, record.key))
+
+    def _plan_cleanup(self, key: Key) -> None:
+        self._queue.add(("definition", key), lambda: self._clean_up(key))
+
+    def _clean_up(self, key: Key) -> None:
+        """Delete the objects of the definition; when all are gone, let the definition go."""
+        definition = self._store.bucket(_BUCKET).records.get(key)
+        plural, _, group = key[1].partition(".")
+        kind = self._registry.find_any_version(group, plural)
+        if definition is None or not definition.deleting:
+            return
+        bucket = self._store.bucket(key[1])
+        for record in list(bucket.select()):
+            if kind is not None and not record.deleting:
+                self._writer.delete(kind, record.key)
+        self._writer.update(self._kind, key, _mark_terminating, subresource="status")
+        if not bucket.records:
+            self._writer.update(self._kind, key, _release)
+
+
+def _stored_versions(definition: Obj) -> list[str]:
+    stored = list((definition.get("status") or {}).get("storedVersions") or [])
+    current = [version["name"] for version in definition["spec"]["versions"] if version.get("storage")]
+    return stored + [name for name in current if name not in stored]
+
+
+def _outcomes(status: Obj) -> list[tuple[str, str]]:
+    return [(item["type"], item["status"]) for item in status.get("conditions") or ()]
+
+
+def _mark_terminating(old: Obj) -> Obj:
+    status = old.get("status") or {}
+    if any(condition["type"] == "Terminating" for condition in status.get("conditions") or ()):
+        return old
+    return {**old, "status": {**status, "conditions": customs.conditions(terminating=True)}}
+
+
+def _release(old: Obj) -> Obj:
+    kept = [item for item in old["metadata"].get("finalizers") or () if item != customs.CLEANUP_FINALIZER]
+    return {**old, "metadata": {**old["metadata"], "finalizers": kept}}

@@ -1,0 +1,135 @@
+"""
+Pods that run nowhere: they are bound to a node, start, are ready, and (if they are not to be restarted) complete.
+
+What others write in the status stays: a pod that was made failed remains so.
+"""
+from __future__ import annotations
+
+import zlib
+from typing import Final
+
+from .. import ages
+from ..kinds.kind import Obj
+from ..store.storage import Change, Key
+from .access import Objects, make_condition
+from .workload import PODS, phase_of
+
+#: How long a pod takes to start, in seconds.
+STARTING: Final = 0.1
+#: How long a pod runs if it is not to be restarted, in seconds.
+RUNNING: Final = 1.0
+
+
+class Kubelet:
+    """Lets the pods live; schedules them, too."""
+
+    def __init__(self, access: Objects) -> None:
+        super().__init__()
+        self._objects = access
+        self._turn = 0
+
+    def observe(self, bucket: str, change: Change) -> None:
+        if bucket == PODS and change.type != "DELETED":
+            self._plan(change.record.key)
+        elif bucket == "nodes" and change.type == "ADDED":
+            for record in self._objects.records(PODS):
+                self._plan(record.key)
+
+    def _plan(self, key: Key) -> None:
+        self._objects.queue.add(("pod", key), lambda: self._advance(key))
+
+    def _advance(self, key: Key) -> None:
+        pod = self._objects.get(PODS, key)
+        if pod is None or "deletionTimestamp" in pod["metadata"]:
+            return
+        if not pod["spec"].get("nodeName"):
+            self._schedule(key, pod)
+        elif phase_of(pod) in ("", "Pending"):
+            self._objects.queue.add_later(STARTING, ("pod-start", pod["metadata"]["uid"]),
+                                          lambda: self._start(key, pod["metadata"]["uid"]))
+        elif phase_of(pod) == "Running":
+            self._keep_running(key, pod)
+
+    def _schedule(self, key: Key, pod: Obj) -> None:
+        wanted = (pod["spec"].get("nodeSelector") or {}).items()
+        nodes = [node for node in self._objects.records("nodes")
+                 if all(node.labels.get(label) == value for label, value in wanted)]
+        if nodes:
+            self._turn += 1
+            name = nodes[self._turn % len(nodes)].key[1]
+            self._objects.update(PODS, key, lambda old: {**old, "spec": {**old["spec"], "nodeName": name}},
+                                 subresource="binding")
+            return
+        status = pod.get("status") or {}
+        scheduled = make_condition(status.get("conditions") or [], "PodScheduled", "False", "Unschedulable",
+                                   "0 nodes are available.", ages.now())
+        self._objects.set_status(PODS, key, {**status, "conditions": [scheduled]})
+
+    def _start(self, key: Key, uid: str) -> None:
+        pod = self._objects.get(PODS, key)
+        if pod is None or pod["metadata"]["uid"] != uid or phase_of(pod) not in ("", "Pending"):
+            return
+        now, address = ages.now(), _address_of(uid)
+        status = pod.get("status") or {}
+        self._objects.set_status(PODS, key, {
+            **status, "phase": "Running", "startTime": now, "hostIP": "127.0.0.1", "hostIPs": [{"ip": "127.0.0.1"}],
+            "podIP": address, "podIPs": [{"ip": address}],
+            "conditions": _conditions(pod, ready=True),
+            "containerStatuses": [_container(item, {"running": {"startedAt": now}}, ready=True)
+                                  for item in pod["spec"].get("containers") or ()],
+        })
+
+    def _keep_running(self, key: Key, pod: Obj) -> None:
+        uid = pod["metadata"]["uid"]
+        if pod["spec"].get("restartPolicy", "Always") != "Always":
+            self._objects.queue.add_later(RUNNING, ("pod-end", uid), lambda: self._complete(key, uid))
+        if pod["spec"].get("readinessGates"):
+            conditions = _conditions(pod, ready=True)
+            if conditions != pod["status"].get("conditions"):
+                self._objects.set_status(PODS, key, {**pod["status"], "conditions": conditions})
+
+    def _complete(self, key: Key, uid: str) -> None:
+        pod = self._objects.get(PODS, key)
+        if pod is None or pod["metadata"]["uid"] != uid or phase_of(pod) != "Running":
+            return
+        now = ages.now()
+        ended = {"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": now,
+                                "startedAt": pod["status"].get("startTime", now)}}
+        self._objects.set_status(PODS, key, {
+            **pod["status"], "phase": "Succeeded", "conditions": _conditions(pod, ready=False),
+            "containerStatuses": [_container(item, ended, ready=False) for item in pod["spec"].get("containers") or ()],
+        })
+
+
+def _conditions(pod: Obj, *, ready: bool) -> list[Obj]:
+    """Make the conditions of a started pod, and keep those of others, e.g. of readiness gates."""
+    old, now = (pod.get("status") or {}).get("conditions") or [], ages.now()
+    gates = {gate["conditionType"] for gate in pod["spec"].get("readinessGates") or ()}
+    open_gates = {item["type"] for item in old if item["status"] == "True"}
+    fact, why = ("True", "") if ready else ("False", "PodCompleted")
+    all_ready = "True" if ready and gates <= open_gates else "False"
+    why_unready = why or ("" if all_ready == "True" else "ReadinessGatesNotReady")
+    made = [
+        _condition(old, "PodReadyToStartContainers", fact, "", now), _condition(old, "Initialized", "True", why, now),
+        _condition(old, "Ready", all_ready, why_unready, now),
+        _condition(old, "ContainersReady", fact, why, now), _condition(old, "PodScheduled", "True", "", now),
+    ]
+    own = {item["type"] for item in made}
+    return made + [item for item in old if item["type"] not in own]
+
+
+def _condition(old: list[Obj], kind: str, status: str, reason: str, now: str) -> Obj:
+    made = make_condition(old, kind, status, reason, "", now)
+    return {key: value for key, value in made.items() if value} | {"lastProbeTime": None}
+
+
+def _container(container: Obj, state: Obj, *, ready: bool) -> Obj:
+    image = container.get("image", "")
+    return {"name": container["name"], "image": image, "imageID": image, "containerID": f"none://{container['name']}",
+            "ready": ready, "started": ready, "restartCount": 0, "state": state, "lastState": {}}
+
+
+def _address_of(uid: str) -> str:
+    """Give an address of the network of pods; it is the same for the same pod."""
+    number = zlib.crc32(uid.encode())
+    return f"10.{244 + number % 4}.{number >> 8 & 255}.{1 + (number >> 16) % 254}"

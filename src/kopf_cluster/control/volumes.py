@@ -1,0 +1,74 @@
+"""
+Claims of volumes: each is bound, to a fitting volume or to a new one; see "Persistent Volumes".
+"""
+from __future__ import annotations
+
+from typing import Final
+
+from ..kinds.kind import Obj
+from ..store.storage import Change, Key
+from .access import Objects
+
+_CLAIMS: Final = "persistentvolumeclaims"
+_VOLUMES: Final = "persistentvolumes"
+
+
+class Volumes:
+    """Binds claims, and lets the volumes of deleted claims go or wait."""
+
+    def __init__(self, access: Objects) -> None:
+        super().__init__()
+        self._objects = access
+
+    def observe(self, bucket: str, change: Change) -> None:
+        if bucket == _CLAIMS:
+            key, uid = change.record.key, change.record.uid
+            if change.type == "DELETED":
+                self._objects.queue.add(("volume", uid), lambda: self._release(uid))
+            else:
+                self._objects.queue.add(("claim", key), lambda: self._bind(key))
+
+    def _bind(self, key: Key) -> None:
+        claim = self._objects.get(_CLAIMS, key)
+        if claim is None or (claim.get("status") or {}).get("phase") == "Bound":
+            return
+        name = claim["spec"].get("volumeName") or self._find_volume(claim) or f"pvc-{claim['metadata']['uid']}"
+        metadata, spec = claim["metadata"], claim["spec"]
+        reference = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": metadata["name"],
+                     "namespace": metadata["namespace"], "uid": metadata["uid"]}
+        capacity = {"storage": ((spec.get("resources") or {}).get("requests") or {}).get("storage", "1Gi")}
+        if not self._objects.has(_VOLUMES, ("", name)):
+            self._objects.create(_VOLUMES, "", {
+                "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": "kopf-local-cluster"}},
+                "spec": {"capacity": capacity, "accessModes": spec.get("accessModes") or ["ReadWriteOnce"],
+                         "persistentVolumeReclaimPolicy": "Delete", "claimRef": reference,
+                         "storageClassName": spec.get("storageClassName") or "",
+                         "volumeMode": spec.get("volumeMode") or "Filesystem",
+                         "hostPath": {"path": f"/none/{name}"}}})
+        self._objects.update(_VOLUMES, ("", name),
+                             lambda old: {**old, "spec": {**old["spec"], "claimRef": reference}})
+        self._objects.set_status(_VOLUMES, ("", name), {"phase": "Bound"})
+        self._objects.update(_CLAIMS, key, lambda old: {**old, "spec": {**old["spec"], "volumeName": name}})
+        self._objects.set_status(_CLAIMS, key, {
+            "phase": "Bound", "accessModes": spec.get("accessModes") or ["ReadWriteOnce"], "capacity": capacity})
+
+    def _find_volume(self, claim: Obj) -> str | None:
+        """Find a free volume of the same class, which offers what is asked in the same words."""
+        spec = claim["spec"]
+        wanted = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+        for volume in self._objects.select(_VOLUMES):
+            offer = volume["spec"]
+            if not offer.get("claimRef") and (offer.get("storageClassName") or "") == (
+                    spec.get("storageClassName") or "") and (offer.get("capacity") or {}).get("storage") == wanted \
+                    and set(spec.get("accessModes") or ()) <= set(offer.get("accessModes") or ()):
+                return str(volume["metadata"]["name"])
+        return None
+
+    def _release(self, uid: str) -> None:
+        for volume in self._objects.select(_VOLUMES):
+            if (volume["spec"].get("claimRef") or {}).get("uid") == uid:
+                name = volume["metadata"]["name"]
+                if volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
+                    self._objects.delete(_VOLUMES, ("", name))
+                else:
+                    self._objects.set_status(_VOLUMES, ("", name), {"phase": "Released"})

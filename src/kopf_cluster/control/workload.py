@@ -1,0 +1,148 @@
+"""
+What all controllers of workloads have in common: they compare what should be with what is, and make a step.
+
+A controller is called for an object soon after the object or any of its children has changed, and looks only at the
+current state: nothing is lost if it is called late, or once for many changes.
+"""
+from __future__ import annotations
+
+import abc
+import hashlib
+from collections.abc import Iterable
+from typing import ClassVar, Final
+
+from .. import ages, codec
+from ..kinds.kind import Obj
+from ..store.storage import Change, Key
+from .access import Objects, controller_of, key_of, make_condition, namespace_of, reference_to
+
+PODS: Final = "pods"
+_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"  # as in Kubernetes
+
+
+class Controller(abc.ABC):
+    """A controller of one kind of objects, which are the owners of objects of other kinds."""
+
+    bucket: ClassVar[str]
+    children: ClassVar[tuple[str, ...]] = (PODS,)
+
+    def __init__(self, access: Objects) -> None:
+        super().__init__()
+        self.objects = access
+        self._keys: dict[str, Key] = {}
+        self._children: dict[str, set[tuple[str, Key]]] = {}
+
+    def observe(self, bucket: str, change: Change) -> None:
+        record = change.record
+        if bucket == self.bucket:
+            if change.type == "DELETED":
+                self._keys.pop(record.uid, None)
+            else:
+                self._keys[record.uid] = record.key
+                self.plan(record.key)
+        elif bucket in self.children:
+            before = change.previous.owners if change.previous is not None else ()
+            after = () if change.type == "DELETED" else record.owners
+            for uid in {*before, *after}:
+                self._relink(uid, (bucket, record.key), uid in after)
+                if uid in self._keys:
+                    self.plan(self._keys[uid])
+
+    def _relink(self, uid: str, child: tuple[str, Key], linked: bool) -> None:
+        children = self._children.setdefault(uid, set())
+        children.add(child) if linked else children.discard(child)
+        if not children:
+            del self._children[uid]
+
+    def plan(self, key: Key) -> None:
+        self.objects.queue.add((self.bucket, key), lambda: self._reconcile(key))
+
+    def plan_later(self, delay: float, key: Key) -> None:
+        """Look at the object again after so many seconds."""
+        self.objects.queue.add_later(delay, (self.bucket, key), lambda: self._reconcile(key))
+
+    def _reconcile(self, key: Key) -> None:
+        obj = self.objects.get(self.bucket, key)
+        if obj is not None and "deletionTimestamp" not in obj["metadata"]:
+            self.reconcile(obj)
+
+    @abc.abstractmethod
+    def reconcile(self, obj: Obj) -> None:
+        """Make a step from what is to what should be, and tell in the status what is."""
+
+    def owned(self, bucket: str, owner: Obj) -> list[Obj]:
+        """Give the objects that the owner controls, in the order of names."""
+        uid = owner["metadata"]["uid"]
+        keys = sorted(key for place, key in self._children.get(uid, ()) if place == bucket)
+        found = [obj for key in keys if (obj := self.objects.get(bucket, key)) is not None]
+        return [obj for obj in found if (controller_of(obj) or {}).get("uid") == uid]
+
+    def create_pod(
+            self, owner: Obj, template: Obj, *, name: str | None = None, labels: Obj | None = None,
+            annotations: Obj | None = None, spec: Obj | None = None,
+    ) -> None:
+        """Create a pod from the template."""
+        metadata = template.get("metadata") or {}
+        named = {"name": name} if name is not None else {"generateName": f"{owner['metadata']['name']}-"}
+        self.objects.create(PODS, namespace_of(owner), {
+            "metadata": {**named, "labels": {**(metadata.get("labels") or {}), **(labels or {})},
+                         "annotations": {**(metadata.get("annotations") or {}), **(annotations or {})},
+                         "finalizers": metadata.get("finalizers"), "ownerReferences": [reference_to(owner)]},
+            "spec": {**(template.get("spec") or {}),
+                     **{field: value for field, value in (spec or {}).items() if value is not None}},
+        })
+
+    def delete_pods(self, pods: Iterable[Obj]) -> None:
+        for pod in pods:
+            self.objects.delete(PODS, key_of(pod))
+
+    def set_status(self, obj: Obj, status: Obj) -> None:
+        self.objects.set_status(self.bucket, key_of(obj), status)
+
+    @staticmethod
+    def condition(obj: Obj, kind: str, status: bool, reason: str, message: str) -> Obj:
+        """Make a condition of a workload, which tells also when it was updated."""
+        old = (obj.get("status") or {}).get("conditions") or []
+        now = ages.now()
+        made = make_condition(old, kind, "True" if status else "False", reason, message, now)
+        same = next((item for item in old if item["type"] == kind and item.get("reason") == reason), None)
+        updated = now if same is None or made["lastTransitionTime"] == now else same.get("lastUpdateTime", now)
+        return {**made, "lastUpdateTime": updated}
+
+
+def hash_of(template: Obj) -> str:
+    """Give the hash by which revisions of a template are told apart."""
+    digest = hashlib.sha256(codec.encode(template)).digest()
+    return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:10])
+
+
+def is_active(pod: Obj) -> bool:
+    """Whether the pod counts: it is not over and not about to go."""
+    return "deletionTimestamp" not in pod["metadata"] and phase_of(pod) not in ("Succeeded", "Failed")
+
+
+def is_ready(pod: Obj) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+
+
+def phase_of(pod: Obj) -> str:
+    return str((pod.get("status") or {}).get("phase") or "")
+
+
+def labels_of(obj: Obj) -> Obj:
+    labels: Obj = obj["metadata"].get("labels") or {}
+    return labels
+
+
+def replicas_of(obj: Obj) -> int:
+    replicas = obj["spec"].get("replicas")
+    return 1 if replicas is None else int(replicas)
+
+
+def resolve_share(value: int | str | None, total: int, *, up: bool) -> int:
+    """Resolve a number or a percentage, such as 25%, of the total."""
+    if isinstance(value, str) and value.endswith("%"):
+        share = int(value[:-1]) * total
+        return -(-share // 100) if up else share // 100
+    return int(value or 0)

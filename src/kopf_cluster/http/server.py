@@ -1,0 +1,340 @@
+"""
+The HTTP side: connections, authentication, limits, faults, and counters around an application that knows no HTTP.
+
+One catch-all handler serves all paths, as the application resolves them itself. Whatever happens inside, a client
+gets a `Status` and never a traceback.
+"""
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import gzip
+import logging
+import ssl
+import urllib.parse
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from aiohttp import http_exceptions, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_parser import RawRequestMessage
+from aiohttp.streams import StreamReader
+from aiohttp.web_protocol import RequestHandler
+from multidict import CIMultiDictProxy
+
+from .. import codec, statuses
+from ..access.authorizing import SUPERUSERS, Attributes, Decision, User, forbidden
+from ..faults.admin import PREFIX, Admin
+from ..faults.faults import FaultRule, Faults, ServerControl
+from ..faults.lagging import Delay
+from .requests import Answer, Call, Identity, Request, Stream, resolve
+
+logger = logging.getLogger("kopf.cluster")
+
+
+class _ServerFaults(logging.Filter):
+    """Lets pass only what the server is to blame for: broken requests are no news, and have no tracebacks."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, (http_exceptions.HttpProcessingError, web.RequestPayloadError))
+
+
+_connections = logging.getLogger("kopf.cluster.connections")
+_connections.addFilter(_ServerFaults())
+
+MAX_BODY: Final = 3 * 1024 * 1024
+
+# All times are of the loop's clock, which may run much faster than the real one. So, nothing that takes
+# real time may be limited in it: neither handshakes nor idle connections.
+_UNLIMITED: Final = 10 * 365 * 24 * 3600.0
+
+class Orders(Protocol):
+    """What only the one who runs the server can do, on demand."""
+
+    def expire_token(self) -> None: ...
+
+    def restart(self, keep_data: bool) -> None: ...
+
+    def issue_kubeconfig(self, user: str, groups: Iterable[str]) -> str: ...
+
+
+class Application(Protocol):
+    """What answers the requests, and tells whose they are."""
+
+    def authenticate(self, identity: Identity) -> User: ...
+
+    def answer(self, call: Call, request: Request) -> Answer | Stream | Awaitable[Answer | Stream]: ...
+
+
+_SHUTDOWN_TIMEOUT: Final = 0.5
+
+#: Answers of that many bytes and more are compressed for those who accept that; as in kube-apiserver.
+MIN_COMPRESSED: Final = 128 * 1024
+
+
+class HTTPServer:
+    """Serves the application over TLS on one address."""
+
+    def __init__(self, application: Application, *, faults: Faults) -> None:
+        super().__init__()
+        self._application = application
+        self.counters: collections.Counter[tuple[str, str, int]] = collections.Counter()
+        """How many requests were answered, by verb, resource, and code."""
+        self._faults = faults
+        self._admin: Admin | None = None
+        self._changed = asyncio.Event()
+        self._streams: dict[asyncio.Task[Any], asyncio.Transport | None] = {}
+        self._ending: set[asyncio.Task[Any]] = set()
+        self._delays: set[Delay] = set()
+        self._watch_timer: asyncio.TimerHandle | None = None
+        self._server: web.Server | None = None
+        self._listener: asyncio.Server | None = None
+
+    async def start(
+            self, host: str, port: int, context: ssl.SSLContext,
+            *, compact: Callable[[], None], orders: Orders,
+    ) -> int:
+        """Begin to listen; give the port. What faults need besides, is to be called in this loop."""
+        loop = asyncio.get_running_loop()
+        self._admin = Admin(self._faults, self.counters, orders.issue_kubeconfig)
+        self._server = web.Server(
+            self._handle, request_factory=self._make_request, handler_cancellation=True, access_log=None,
+            keepalive_timeout=_UNLIMITED, lingering_time=0.0, logger=_connections)
+        self._listener = await loop.create_server(
+            self._server, host, port, ssl=context, ssl_handshake_timeout=_UNLIMITED, ssl_shutdown_timeout=1.0,
+            backlog=1024)
+        self._faults.bind(ServerControl(
+            cut=lambda clean: _call_soon(loop, self._cut, clean),
+            compact=lambda: _call_soon(loop, compact),
+            expire_token=lambda: _call_soon(loop, orders.expire_token),
+            restart=lambda keep_data: _call_soon(loop, orders.restart, keep_data),
+            changed=lambda: _call_soon(loop, self._apply_faults)))
+        self._apply_faults()
+        return int(self._listener.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Stop listening, end all streams, close all connections."""
+        self._faults.bind(None)
+        if self._watch_timer is not None:
+            self._watch_timer.cancel()
+        if self._listener is not None:
+            await _stop_accepting(self._listener)
+        for task in list(self._streams):
+            task.cancel()
+        if self._server is not None:
+            # Idle connections would be waited for: clients keep them for later, and do not close them for us.
+            for handler in self._server.connections:
+                if handler.transport is not None:
+                    handler.transport.abort()
+            await self._server.shutdown(_SHUTDOWN_TIMEOUT)
+        if self._listener is not None:
+            await self._listener.wait_closed()
+        # The transports report their ends to the loop in its next iterations.
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    def _make_request(
+            self,
+            message: RawRequestMessage,
+            payload: StreamReader,
+            protocol: RequestHandler,
+            writer: AbstractStreamWriter,
+            task: asyncio.Task[None],
+    ) -> web.BaseRequest:
+        loop = asyncio.get_running_loop()
+        return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)
+
+    async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        call = Call(http.method.lower())
+        try:
+            request = await self._read(http)
+            call = resolve(request)
+            if request.path[:1] == (PREFIX,) and self._admin is not None:  # neither disturbed nor counted
+                _require_superuser(request)
+                return _respond(http, self._admin.answer(request))
+            rule = self._faults.decide(call, request, http.path) if self._faults.rules else None
+            if rule is not None:
+                await self._disturb(rule, http)
+            while self._faults.paused:
+                await self._changed.wait()
+            answer = self._application.answer(call, request)
+            if isinstance(answer, Awaitable):
+                answer = await answer
+            if rule is not None and rule.action == "lose-answer":
+                _disconnect(http)
+            if not isinstance(answer, Answer):
+                self._count(call, 200)
+                return await self._send_stream(http, call, answer)
+        except statuses.APIStatus as status:
+            answer = _refuse(status)
+        except Exception:
+            logger.exception("The local cluster has failed to handle %s %s", http.method, http.path)
+            answer = _refuse(statuses.internal("unexpected failure of the local cluster, see its logs"))
+        self._count(call, answer.status)
+        return _respond(http, answer)
+
+    async def _read(self, http: web.BaseRequest) -> Request:
+        """Take the whole request in, authenticated."""
+        raw_path, _, raw_query = http.raw_path.partition("?")
+        headers = http.headers
+        user = self._application.authenticate(Identity(
+            raw_path, headers.get("Authorization", ""), _read_impersonation(headers), _read_subject(http)))
+        body = b""
+        if http.can_read_body:
+            try:
+                body = await http.read()
+            except web.HTTPRequestEntityTooLarge:
+                raise statuses.too_large(f"Request entity too large: limit is {MAX_BODY}") from None
+            except (web.RequestPayloadError, http_exceptions.HttpProcessingError) as error:
+                raise statuses.bad_request(f"the body of the request cannot be read: {error}") from None
+        inner = raw_path.removeprefix("/").removesuffix("/")
+        path = tuple(urllib.parse.unquote(part) for part in inner.split("/")) if inner else ()
+        if "" in path:
+            raise statuses.unknown_path()
+        query = dict(urllib.parse.parse_qsl(raw_query, keep_blank_values=True)) if raw_query else {}
+        content_type = headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        return Request(http.method, path, query, headers.get("Accept", ""), content_type, body, user,
+                       headers.get("User-Agent", ""))
+
+    async def _disturb(self, rule: FaultRule, http: web.BaseRequest) -> None:
+        if rule.latency:
+            await asyncio.sleep(rule.latency)
+        if rule.action == "answer":
+            raise rule.make_status()
+        if rule.action == "disconnect":
+            _disconnect(http)
+
+    async def _send_stream(self, http: web.BaseRequest, call: Call, stream: Stream) -> web.StreamResponse:
+        headers = {"Content-Type": stream.content_type, "Cache-Control": "no-cache, private"}
+        response = web.StreamResponse(headers=headers)
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a request is handled outside of a task")
+        self._streams[task] = http.transport
+        try:
+            await response.prepare(http)
+            await self._pump(call, stream, response)
+        except asyncio.CancelledError:
+            if task not in self._ending:
+                raise
+            task.uncancel()  # ended on demand, properly: the last chunk is still to be sent
+        except ConnectionError:
+            pass  # the client has gone, which is the usual end of a watch
+        finally:
+            self._streams.pop(task, None)
+            self._ending.discard(task)
+        with contextlib.suppress(ConnectionError):
+            await response.write_eof()
+        return response
+
+    async def _pump(self, call: Call, stream: Stream, response: web.StreamResponse) -> None:
+        """Send the stream, by way of whatever is wrong with watches."""
+        async def write(piece: bytes) -> None:
+            while self._faults.silent:
+                await self._changed.wait()
+            await response.write(piece)
+
+        delay = Delay(write, lambda: self._faults.watch_lag, self._faults.make_dice(call.resource))
+        self._delays.add(delay)
+        try:
+            async with contextlib.aclosing(stream.chunks()) as chunks:
+                async for chunk in chunks:
+                    if chunk and not delay.hold(chunk):
+                        await write(chunk)
+            await delay.flush()
+        finally:
+            self._delays.discard(delay)
+            await delay.close()
+
+    def _count(self, call: Call, code: int) -> None:
+        self.counters[call.verb, call.resource, code] += 1
+
+    def _apply_faults(self) -> None:
+        """Take notice of changed faults: wake up those that are held, plan the next cut of the watches."""
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+        for delay in self._delays:
+            delay.reconsider()
+        if self._watch_timer is not None:
+            self._watch_timer.cancel()
+            self._watch_timer = None
+        if self._faults.watch_lifetime is not None:
+            loop = asyncio.get_running_loop()
+            self._watch_timer = loop.call_later(self._faults.watch_lifetime, self._cut_periodically)
+
+    def _cut_periodically(self) -> None:
+        self._cut(False)
+        self._apply_faults()
+
+    def _cut(self, clean: bool) -> None:
+        for task, transport in list(self._streams.items()):
+            if clean:
+                self._ending.add(task)
+                task.cancel()
+            elif transport is not None:
+                transport.abort()
+
+
+async def _stop_accepting(listener: asyncio.Server) -> None:
+    """Stop listening, but only when whatever is accepted already has become a connection.
+
+    Until Python 3.13, the sockets accepted right before the end of the listener are lost, and never closed.
+    """
+    loop = asyncio.get_running_loop()
+    for sock in listener.sockets:
+        loop.remove_reader(sock)
+    for _ in range(2):  # a task is created for every accepted socket; it makes a connection when it begins
+        await asyncio.sleep(0)
+    listener.close()
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, function: Any, *args: Any) -> None:
+    """Call at once if it is the current loop, or from the other thread as soon as possible."""
+    try:
+        current = asyncio.get_running_loop()
+    except RuntimeError:
+        current = None
+    if current is loop:
+        function(*args)
+    else:
+        loop.call_soon_threadsafe(function, *args)
+
+
+def _read_impersonation(headers: CIMultiDictProxy[str]) -> Mapping[str, Sequence[str]]:
+    """Give the headers about acting as somebody else, if there are any."""
+    if "Impersonate-User" not in headers and "Impersonate-Group" not in headers:
+        return {}
+    return {name.lower(): headers.getall(name) for name in headers if name.lower().startswith("impersonate-")}
+
+
+def _require_superuser(request: Request) -> None:
+    if SUPERUSERS not in request.user.groups:
+        asked = Attributes(request.method.lower(), path="/" + "/".join(request.path))
+        raise forbidden(request.user, asked, Decision(False))
+
+
+def _disconnect(http: web.BaseRequest) -> None:
+    """Break the connection. The handler is cancelled by the server when it notices."""
+    if http.transport is not None:
+        http.transport.abort()
+    raise asyncio.CancelledError
+
+
+def _read_subject(http: web.BaseRequest) -> Sequence[tuple[str, str]]:
+    """Give the subject of the client's certificate, if there is one; it is verified by TLS."""
+    certificate = http.transport.get_extra_info("peercert") if http.transport is not None else None
+    return [pair for parts in certificate["subject"] for pair in parts] if certificate else ()
+
+
+def _respond(http: web.BaseRequest, answer: Answer) -> web.Response:
+    body, headers = answer.body, {"Content-Type": answer.content_type, **answer.headers}
+    if len(body) >= MIN_COMPRESSED and "gzip" in http.headers.get("Accept-Encoding", ""):
+        body = gzip.compress(body, compresslevel=1)
+        headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+    return web.Response(status=answer.status, body=b"" if http.method == "HEAD" else body, headers=headers)
+
+
+def _refuse(status: statuses.APIStatus) -> Answer:
+    return Answer(status.code, codec.encode(status.as_object()), headers=status.headers)

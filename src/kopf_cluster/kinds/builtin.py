@@ -1,0 +1,279 @@
+"""
+The built-in kinds as they are served: the data of the resources with columns, initial states, and rules of kinds.
+
+Names, verbs, and subresources come from ``data/``, types and defaults from `structures` and `defaults`.
+"""
+from __future__ import annotations
+
+import base64
+import re
+import zoneinfo
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
+
+from .. import codec, jsonpaths, statuses
+from ..custom_resources import definitions as customs
+from . import builtin_columns, conversions, defaults, pruning, resources, scales, schedules, structures, validation
+from .kind import Converter, Kind, Obj, Strategy
+from .resources import Resource
+
+#: What is special of a kind: completes the new state, and tells what is wrong with it.
+Rule: TypeAlias = Callable[[Obj, Obj | None], list[statuses.FieldError]]
+
+_FIELD_PATHS: Final = {"source": "source.component"}
+
+_CLEANUP_FINALIZERS: Final = {customs.PLURAL: customs.CLEANUP_FINALIZER}
+
+# Versions whose objects are stored in another one: where, in which version, and who converts them.
+_CONVERTED: Final[dict[tuple[str, str], tuple[str, str, Converter]]] = {
+    ("autoscaling", "v1"): ("", "v2", conversions.AUTOSCALERS),
+    ("events.k8s.io", "v1"): ("events", "core/v1", conversions.EVENTS),
+}
+
+# Names of these are limited only by what fits in a URL.
+_LOOSE_NAMES: Final = {"roles", "rolebindings", "clusterroles", "clusterrolebindings"}
+
+# What new objects have from the beginning, besides the defaults: what the server adds, and zeros that are shown.
+_INITIAL: Final[dict[str, Obj]] = {
+    "namespaces": {"spec": {}, "status": {"phase": "Active"}},
+    "pods": {"status": {"phase": "Pending", "qosClass": "BestEffort"}},
+    "services": {"status": {"loadBalancer": {}}},
+    "persistentvolumes": {"status": {"phase": "Available"}},
+    "persistentvolumeclaims": {"status": {"phase": "Pending"}},
+    "replicationcontrollers": {"status": {"replicas": 0}},
+    "deployments": {"status": {}},
+    "replicasets": {"status": {"replicas": 0}},
+    "statefulsets": {"status": {"replicas": 0, "availableReplicas": 0}},
+    "daemonsets": {"status": {"currentNumberScheduled": 0, "desiredNumberScheduled": 0,
+                              "numberMisscheduled": 0, "numberReady": 0}},
+    "jobs": {"status": {}},
+    "cronjobs": {"status": {}},
+}
+
+
+#: What the controller of namespaces waits for before a namespace goes.
+_NAMESPACE_FINALIZER: Final = "kubernetes"
+
+_TOO_DEEP: Final = "json: exceeded max depth"
+
+
+def read_kinds() -> Iterator[Kind]:
+    """Give all built-in kinds that are served by default: those of stable versions."""
+    for resource in resources.read_resources():
+        if not resource.is_preview:
+            yield _make_kind(resource)
+
+
+def _make_kind(resource: Resource) -> Kind:
+    plural = resource.plural
+    stored_as, storage_version, converter = _CONVERTED.get((resource.group, resource.version), ("", "", None))
+    return Kind(
+        group=resource.group, version=resource.version, kind=resource.kind, plural=plural,
+        singular=resource.singular, namespaced=resource.namespaced,
+        short_names=resource.short_names, categories=resource.categories, verbs=resource.verbs,
+        has_status="status" in resource.subresources, has_generation=resource.generation,
+        listed_subresources=resource.subresources, definition=resource.definition,
+        scale=scales.BUILTIN if "scale" in resource.subresources else None,
+        loose_names=plural in _LOOSE_NAMES,
+        cleanup_finalizer=_CLEANUP_FINALIZERS.get(plural, ""),
+        columns=builtin_columns.make_columns(plural),
+        fields=_make_fields(resource), other_fields=_make_other_fields(resource),
+        stored_as=stored_as, storage_version=storage_version, converter=converter,
+        strategy=_make_strategy(resource),
+    )
+
+
+def _make_fields(resource: Resource) -> dict[str, jsonpaths.Path]:
+    rename = conversions.rename_event_field if resource.group == "events.k8s.io" else str
+    return {field: jsonpaths.parse(_FIELD_PATHS.get(field, rename(field))) for field in resource.fields}
+
+
+def _make_other_fields(resource: Resource) -> dict[str, jsonpaths.Path]:
+    """Events of both groups are the same objects, but are selected by different names of fields."""
+    if resource.plural != "events":
+        return {}
+    others = (other for other in resources.read_resources() if other.plural == "events" and not other.is_preview)
+    return {field: path for other in others for field, path in _make_fields(other).items()}
+
+
+def _make_strategy(resource: Resource) -> Strategy:
+    initial, special = _INITIAL.get(resource.plural, {}), _RULES.get(resource.plural)
+
+    def strategy(new: Obj, old: Obj | None, unknown: list[str] | None = None) -> list[statuses.FieldError]:
+        structure = structures.of_definition(resource.definition)
+        _replace(new, _prune(resource, new, structure, unknown))
+        _fill(new, initial)
+        errors = special(new, old) if special is not None else []
+        return errors + list(validation.validate(new, structure))
+
+    def definition_strategy(
+            new: Obj, old: Obj | None, unknown: list[str] | None = None,
+    ) -> list[statuses.FieldError]:
+        """Definitions are checked by those who use them; what is not looked at is only pruned."""
+        try:
+            errors = customs.settle(new, old)
+        except RecursionError:
+            raise _undecodable(resource, _TOO_DEEP) from None
+        if not errors:
+            _replace(new, _prune(resource, new, structures.of_definition(resource.definition), unknown))
+        return errors
+    return definition_strategy if resource.plural == customs.PLURAL else strategy
+
+
+def _prune(resource: Resource, obj: Obj, structure: structures.Structure, unknown: list[str] | None) -> Obj:
+    """Give the object as its structure wants it, with all defaults; the given one is not modified."""
+    try:
+        kept, dropped = pruning.prune(obj, structure)
+    except pruning.MistypedError as error:
+        raise _undecodable(resource, str(error)) from None
+    except RecursionError:
+        raise _undecodable(resource, _TOO_DEEP) from None
+    if unknown is not None:
+        unknown += dropped
+    if defaults.has_defaults(structure):
+        kept = codec.decode(codec.encode(kept))
+        defaults.fill_defaults(kept, structure)
+    made: Obj = kept
+    return made
+
+
+def _undecodable(resource: Resource, why: str) -> statuses.APIStatus:
+    return statuses.bad_request(f'{resource.kind} in version "{resource.version}" cannot be handled as '
+                                f"a {resource.kind}: {why}")
+
+
+def _replace(target: Obj, source: Obj) -> None:
+    if target is not source:
+        target.clear()
+        target.update(source)
+
+
+def _fill(target: Obj, defaults: Obj) -> None:
+    """Add absent fields, never sharing what is mutable with the defaults."""
+    for key, value in defaults.items():
+        if isinstance(value, dict):
+            existing = target.get(key)
+            if existing is None or isinstance(existing, dict):
+                target[key] = dict(existing or {})
+                _fill(target[key], value)
+        elif target.get(key) is None:
+            target[key] = list(value) if isinstance(value, list) else value
+
+
+def _settle_namespace(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
+    labels = dict(new["metadata"].get("labels") or {})
+    labels["kubernetes.io/metadata.name"] = new["metadata"].get("name", "")
+    new["metadata"] = {**new["metadata"], "labels": labels}
+    if old is None:
+        finalizers = (new.get("spec") or {}).get("finalizers") or []
+        if _NAMESPACE_FINALIZER not in finalizers:
+            new["spec"] = {**(new.get("spec") or {}), "finalizers": [*finalizers, _NAMESPACE_FINALIZER]}
+    return []
+
+
+def _settle_secret(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
+    """Move the write-only `stringData` to `data`, as the API promises."""
+    errors: list[statuses.FieldError] = []
+    texts = new.pop("stringData", None)
+    if texts is not None:
+        encoded = {key: base64.b64encode(str(text).encode()).decode() for key, text in texts.items()}
+        new["data"] = {**(new.get("data") or {}), **encoded}
+    if old is not None and new.get("type") != old.get("type"):
+        errors.append(statuses.invalid_value("type", new.get("type"), "field is immutable"))
+    return errors + _check_keys(new, "data") + _refuse_change_if_immutable(new, old, "data", "immutable")
+
+
+def _settle_config_map(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
+    return [*_check_keys(new, "data", "binaryData"),
+            *_refuse_change_if_immutable(new, old, "data", "binaryData", "immutable")]
+
+
+_CONFIG_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
+_CONFIG_KEY_RULE: Final = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  "
+    "or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')")
+
+
+def _check_keys(new: Obj, *fields: str) -> list[statuses.FieldError]:
+    """The keys are names of files in pods."""
+    errors: list[statuses.FieldError] = []
+    for field in fields:
+        for key in new.get(field) or ():
+            if len(key) > 253:
+                errors.append(statuses.invalid_value(f"{field}[{key}]", key, "must be no more than 253 characters"))
+            elif key in (".", ".."):
+                errors.append(statuses.invalid_value(f"{field}[{key}]", key, f"must not be '{key}'"))
+            elif _CONFIG_KEY.fullmatch(key) is None:
+                errors.append(statuses.invalid_value(f"{field}[{key}]", key, _CONFIG_KEY_RULE))
+    return errors
+
+
+def _refuse_change_if_immutable(new: Obj, old: Obj | None, *fields: str) -> list[statuses.FieldError]:
+    if old is None or old.get("immutable") is not True:
+        return []
+    return [statuses.forbidden_value(field, "field is immutable when `immutable` is set")
+            for field in fields if new.get(field) != old.get(field)]
+
+
+def _settle_claim(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
+    """Only the requested size of a claim can be changed, and only to a bigger one in a real cluster."""
+    if old is None:
+        return []
+    spec, old_spec = new.get("spec") or {}, old.get("spec") or {}
+    changed = {key for key in {*spec, *old_spec} if spec.get(key) != old_spec.get(key)}
+    if changed - {"resources", "volumeName", "volumeAttributesClassName"}:
+        return [statuses.forbidden_value(
+            "spec", "spec is immutable after creation except resources.requests and "
+                    "volumeAttributesClassName for bound claims")]
+    return []
+
+
+def _settle_event(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
+    """Events belong to the namespaces of their objects; those with the exact time must tell who posts them."""
+    errors: list[statuses.FieldError] = []
+    is_new = new.get("apiVersion") == "events.k8s.io/v1"
+    field = "regarding" if is_new else "involvedObject"
+    namespace = (new.get(field) or {}).get("namespace") or ""
+    if namespace != new["metadata"].get("namespace") and (namespace or new["metadata"].get("namespace") != "default"):
+        errors.append(statuses.invalid_value(f"{field}.namespace", namespace, "does not match event.namespace"))
+    if new.get("eventTime"):
+        for names, limit in _EVENT_LIMITS.items():
+            field = names[is_new]
+            text = str(new.get(field) or "")
+            if not text and field not in ("message", "note"):
+                errors.append(statuses.required(field))
+            elif len(text.encode()) > limit:
+                errors.append(statuses.invalid_value(field, text, f"can have at most {limit} characters"))
+    return errors
+
+
+# The names in the core group, and in the group of events.
+_EVENT_LIMITS: Final = {
+    ("reportingComponent", "reportingController"): 128, ("reportingInstance", "reportingInstance"): 128,
+    ("action", "action"): 128, ("reason", "reason"): 128, ("message", "note"): 1024,
+}
+
+
+def _settle_cron_job(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
+    errors: list[statuses.FieldError] = []
+    spec = new.get("spec") or {}
+    try:
+        schedules.Schedule(spec.get("schedule") or "")
+    except ValueError as error:
+        errors.append(statuses.invalid_value("spec.schedule", spec.get("schedule") or "", str(error)))
+    zone = spec.get("timeZone")
+    try:
+        zoneinfo.ZoneInfo("UTC" if zone is None else zone)
+    except (ValueError, zoneinfo.ZoneInfoNotFoundError, OSError):
+        errors.append(statuses.invalid_value("spec.timeZone", zone, f"unknown time zone {zone}"))
+    return errors
+
+
+_RULES: Final[dict[str, Rule]] = {
+    "namespaces": _settle_namespace,
+    "secrets": _settle_secret,
+    "configmaps": _settle_config_map,
+    "persistentvolumeclaims": _settle_claim,
+    "events": _settle_event,
+    "cronjobs": _settle_cron_job,
+}

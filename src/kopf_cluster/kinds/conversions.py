@@ -1,0 +1,132 @@
+"""
+Built-in kinds that are served in two versions, of which only one is stored: events, and pod autoscalers.
+
+Events of ``events.k8s.io/v1`` are those of the core group with other names of fields. Autoscalers of ``v1`` know
+only the target for CPU; everything else of ``v2`` is in their annotations, so that nothing is lost on the way back.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from .. import codec
+from ..store.storage import Record
+from .kind import Kind, Obj
+
+_EVENT_FIELDS: Final = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+_ANNOTATION: Final = "autoscaling.alpha.kubernetes.io/"
+# What of an autoscaler goes where: the part, the field, and the annotation.
+_ANNOTATED: Final = (
+    ("spec", "metrics", "metrics"), ("spec", "behavior", "behavior"),
+    ("status", "conditions", "conditions"), ("status", "currentMetrics", "current-metrics"),
+)
+
+
+def rename_event_field(path: str) -> str:
+    """Give the path in the stored version of a path in events of ``events.k8s.io/v1``."""
+    name, dot, rest = path.partition(".")
+    return _EVENT_FIELDS.get(name, name) + dot + rest
+
+
+class BuiltinConverter:
+    """Converts objects between the served version and the stored one."""
+
+    def __init__(self, stored: str, to_stored: Callable[[Obj], Obj], to_served: Callable[[Obj], Obj]) -> None:
+        super().__init__()
+        self._stored = stored
+        self._to_stored = to_stored
+        self._to_served = to_served
+
+    def require(self, kind: Kind, records: Iterable[Record]) -> None:
+        """Nobody has to be asked for anything."""
+
+    def read(self, kind: Kind, record: Record) -> bytes:
+        return codec.encode(self._to_served(codec.decode(b"{" + record.data)))[1:]
+
+    def write(self, kind: Kind, obj: Obj) -> Obj:
+        return {**self._to_stored(obj), "apiVersion": self._stored}
+
+    def remember(self, kind: Kind, record: Record, data: bytes) -> None:
+        """It is cheap enough to be done again."""
+
+
+def _store_event(event: Obj) -> Obj:
+    return {_EVENT_FIELDS.get(name, name): value for name, value in event.items()}
+
+
+def _serve_event(event: Obj) -> Obj:
+    names = {stored: served for served, stored in _EVENT_FIELDS.items()}
+    return {names.get(name, name): value for name, value in event.items()}
+
+
+def _store_autoscaler(obj: Obj) -> Obj:
+    """Make the version 2 of the version 1."""
+    made: Obj = {**obj, "metadata": dict(obj["metadata"])}
+    parts = {"spec": dict(obj.get("spec") or {}), "status": dict(obj.get("status") or {})}
+    _take_annotations(made["metadata"], parts)
+    target = parts["spec"].pop("targetCPUUtilizationPercentage", None)
+    if target is not None:
+        cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": target}}
+        parts["spec"]["metrics"] = [{"type": "Resource", "resource": cpu}, *parts["spec"].get("metrics", ())]
+    current = parts["status"].pop("currentCPUUtilizationPercentage", None)
+    if current is not None:
+        cpu = {"name": "cpu", "current": {"averageUtilization": current}}
+        parts["status"]["currentMetrics"] = [{"type": "Resource", "resource": cpu},
+                                             *(parts["status"].get("currentMetrics") or ())]
+    return {**made, **{name: part for name, part in parts.items() if part or name in obj}}
+
+
+def _take_annotations(metadata: Obj, parts: dict[str, Obj]) -> None:
+    annotations = dict(metadata.get("annotations") or {})
+    for part, field, name in _ANNOTATED:
+        text = annotations.get(_ANNOTATION + name)
+        if text is not None:
+            try:
+                parts[part][field] = codec.decode(text.encode())
+            except codec.DecodeError:
+                continue  # somebody else's text; it stays what it is
+            del annotations[_ANNOTATION + name]
+    metadata["annotations"] = annotations
+    if not annotations:
+        del metadata["annotations"]
+
+
+def _serve_autoscaler(obj: Obj) -> Obj:
+    """Make the version 1 of the version 2."""
+    made: Obj = {**obj, "metadata": dict(obj["metadata"])}
+    parts = {"spec": dict(obj.get("spec") or {}), "status": dict(obj.get("status") or {})}
+    for part, field, inner, number in (("spec", "metrics", "target", "targetCPUUtilizationPercentage"),
+                                       ("status", "currentMetrics", "current", "currentCPUUtilizationPercentage")):
+        for place, metric in enumerate(parts[part].get(field) or ()):
+            value = _utilization(metric, inner)
+            if value is not None:
+                parts[part][number] = value
+                parts[part][field] = [item for other, item in enumerate(parts[part][field]) if other != place]
+                break
+    annotations = dict(made["metadata"].get("annotations") or {})
+    for part, field, name in _ANNOTATED:
+        value = parts[part].pop(field, None)
+        if value:
+            annotations[_ANNOTATION + name] = codec.encode(value).decode()
+    if annotations:
+        made["metadata"]["annotations"] = annotations
+    return {**made, **{name: part for name, part in parts.items() if part or name in obj}}
+
+
+def _utilization(metric: Any, inner: str) -> int | None:
+    """Give the utilization if the metric is the one for CPU that the version 1 knows."""
+    resource = (metric.get("resource") or {}) if metric.get("type") == "Resource" else {}
+    found: int | None = (resource.get(inner) or {}).get("averageUtilization") if resource.get("name") == "cpu" else None
+    return found
+
+
+EVENTS: Final = BuiltinConverter("v1", _store_event, _serve_event)
+AUTOSCALERS: Final = BuiltinConverter("autoscaling/v2", _store_autoscaler, _serve_autoscaler)

@@ -1,0 +1,148 @@
+"""
+One kind of objects as served in one version: its names, scope, abilities, and rules.
+"""
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol, TypeAlias
+
+from .. import jsonpaths, statuses
+from ..cel import rules as cel_rules
+from ..custom_resources import schemas
+from ..store.storage import Record
+from ..writes import topologies
+from . import structures
+from .resources import Subresource
+from .scales import ScalePaths
+
+Obj: TypeAlias = dict[str, Any]
+
+ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+STATUS_VERBS: Final = ("get", "patch", "update")
+
+
+class Strategy(Protocol):
+    """Completes a new state of an object in place, knowing the old one if any, and tells what is wrong with it.
+
+    The paths of the fields that are dropped as unknown are added to the list, if there is one.
+    """
+
+    def __call__(self, new: Obj, old: Obj | None, unknown: list[str] | None = None) -> list[statuses.FieldError]: ...
+
+
+
+class Converter(Protocol):
+    """What converts the objects of a kind from the stored version to the served one, and vice versa."""
+
+    def require(self, kind: Kind, records: Iterable[Record]) -> None: ...
+
+    def read(self, kind: Kind, record: Record) -> bytes: ...
+
+    def write(self, kind: Kind, obj: Obj) -> Obj: ...
+
+    def remember(self, kind: Kind, record: Record, data: bytes) -> None: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the Table output."""
+
+    name: str
+    type: str
+    description: str
+    cell: Callable[[Obj], Any]
+    format: str = ""
+    priority: int = 0
+
+    def as_definition(self) -> Obj:
+        return {"name": self.name, "type": self.type, "format": self.format,
+                "description": self.description, "priority": self.priority}
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind in one version. Versions of one kind share the bucket with their objects."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    singular: str
+    namespaced: bool
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    has_status: bool = False
+    """Whether the status is a subresource, i.e. isolated from the rest of the object."""
+    has_generation: bool = True
+    custom: bool = False
+    unconditional_update: bool = True
+    """Whether an update (PUT) is accepted with no resource version in it."""
+    loose_names: bool = False
+    """Whether names are limited only by what fits in a URL (as of roles), not to DNS subdomains."""
+    cleanup_finalizer: str = ""
+    """What is added to every object on its deletion, so that a control loop cleans up before it is gone."""
+    columns: tuple[Column, ...] = ()
+    fields: Mapping[str, jsonpaths.Path] = dataclasses.field(default_factory=dict)
+    """The fields that can be selected by, besides the name and the namespace."""
+    other_fields: Mapping[str, jsonpaths.Path] = dataclasses.field(default_factory=dict)
+    """The fields by which other versions of the same objects can be selected; as all fields, in the stored version."""
+    stored_as: str = ""
+    """Where the objects are stored, if not under the own name: those of another group are meant."""
+    schema: schemas.Schema | None = None
+    rules: cel_rules.RuleNode | None = None
+    """The rules of the schema, i.e. its ``x-kubernetes-validations``, if there are any."""
+    strategy: Strategy | None = None
+    list_kind: str = ""
+    definition: str = ""
+    """The name of the definition of a built-in kind: see `structures.of_definition`."""
+    storage_version: str = ""
+    """The version in which custom resources are stored."""
+    converter: Converter | None = None
+    """What converts the objects between versions; none if only the version itself differs."""
+    listed_subresources: Mapping[str, Subresource] = dataclasses.field(default_factory=dict)
+    """All subresources that there are, even if they are not supported here."""
+    scale: ScalePaths | None = None
+    """Where the numbers of replicas are; none if the kind cannot be scaled."""
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether there are objects of the kind; the others are only questions to the server."""
+        return "list" in self.verbs
+
+    @functools.cached_property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @functools.cached_property
+    def topology(self) -> topologies.Topology:
+        """How the fields are merged when they are applied."""
+        if self.schema is not None:
+            return topologies.SchemaTopology(self.schema.raw, root=True)
+        return topologies.BuiltinTopology(structures.of_definition(self.definition))
+
+    @functools.cached_property
+    def bucket(self) -> str:
+        return self.stored_as or statuses.group_resource(self)
+
+    @functools.cached_property
+    def indexed_fields(self) -> Mapping[str, jsonpaths.Path]:
+        """All the fields that are looked up when an object is stored."""
+        return {**self.fields, **self.other_fields}
+
+    @functools.cached_property
+    def head(self) -> bytes:
+        """How the JSON of each object begins. The objects are stored without it, as it depends on the version."""
+        return b'{"apiVersion":"%s","kind":"%s",' % (self.api_version.encode(), self.kind.encode())
+
+    @functools.cached_property
+    def list_head(self) -> bytes:
+        list_kind = self.list_kind or f"{self.kind}List"
+        return b'{"apiVersion":"%s","kind":"%s","metadata":' % (self.api_version.encode(), list_kind.encode())
+
+    @functools.cached_property
+    def item_head(self) -> bytes:
+        """How each item of a list begins: items of built-in kinds carry no kind of their own, as in reality."""
+        return self.head if self.custom else b"{"

@@ -1,0 +1,193 @@
+"""
+Reads: one object, lists with selectors and pages, and what a watch begins with.
+
+Lists are consistent: all pages show the state at the revision of the first one, as long as the history
+reaches back to it; see "Retrieving large results sets in chunks" of the Kubernetes "API Concepts".
+"""
+from __future__ import annotations
+
+import base64
+import itertools
+from typing import Final
+
+import msgspec
+
+from .. import statuses
+from ..http.requests import Answer, Call, Request
+from ..kinds.kind import Kind, Obj
+from ..store.storage import Compacted, Record, Store
+from . import selectors
+from .representations import Representation, negotiate
+from .watching import Selection, Watch, WatchOptions
+
+_EXPIRED_TOKEN: Final = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+    "without the continue parameter.")
+
+_MATCHES: Final = ("Exact", "NotOlderThan")
+
+
+class ContinueToken(msgspec.Struct):
+    """Where the next page begins, and at which revision the list is shown."""
+
+    revision: int
+    namespace: str
+    name: str
+
+    def encode(self) -> str:
+        return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
+
+    @classmethod
+    def decode(cls, text: str) -> ContinueToken:
+        try:
+            raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+            return msgspec.json.decode(raw, type=cls)
+        except (ValueError, msgspec.MsgspecError):
+            raise statuses.bad_request(f'continue key is not valid: "{text}"') from None
+
+
+class Reader:
+    """All reads from the store."""
+
+    def __init__(self, store: Store, bookmark_interval: float) -> None:
+        super().__init__()
+        self._store = store
+        self._bookmark_interval = bookmark_interval
+
+    @property
+    def revision(self) -> int:
+        return self._store.revision
+
+    def get(self, kind: Kind, call: Call, request: Request) -> Answer:
+        form = self._negotiate(request)
+        key = (call.namespace or "", call.name or "")
+        record = self._store.bucket(kind.bucket).records.get(key)
+        if record is None:
+            raise statuses.not_found(kind, key[1])
+        return Answer(200, form.one(kind, record), form.content_type)
+
+    def list_page(self, kind: Kind, call: Call, request: Request) -> Answer:
+        form = self._negotiate(request)
+        _check_list_options(request)
+        selection = self.select(kind, call, request)
+        limit = request.number("limit") or 0
+        after, revision = None, self._choose_revision(request)
+        if request.query.get("continue"):
+            token = ContinueToken.decode(request.query["continue"])
+            after, revision = (token.namespace, token.name), token.revision
+        try:
+            records = self._list_at(kind, selection, revision, after, limit)
+        except Compacted as error:
+            if after is not None:
+                raise statuses.expired(_EXPIRED_TOKEN) from None
+            raise statuses.expired(f"too old resource version: {revision} ({error.oldest})") from None
+        metadata: Obj = {"resourceVersion": str(revision)}
+        if limit and len(records) > limit:
+            records = records[:limit]
+            metadata["continue"] = ContinueToken(revision, *records[-1].key).encode()
+            if selection.labels is None and selection.fields is None:
+                bucket = self._store.bucket(kind.bucket)
+                metadata["remainingItemCount"] = bucket.count(selection.namespace, records[-1].key)
+        return Answer(200, form.many(kind, records, metadata), form.content_type)
+
+    def watch(self, kind: Kind, call: Call, request: Request) -> Watch:
+        bookmarks = request.flag("allowWatchBookmarks")
+        initial = request.flag("sendInitialEvents")
+        _check_watch_options(request)
+        version = self._read_version(request)
+        options = WatchOptions(
+            since=None if initial or version == 0 else version,
+            bookmarks=bookmarks,
+            bookmark_interval=self._bookmark_interval,
+            mark_initial_end=initial,
+            timeout=request.number("timeoutSeconds") or None,
+        )
+        selection = self.select(kind, call, request)
+        return Watch(self._store, kind, selection, self._negotiate(request), options)
+
+    def select(self, kind: Kind, call: Call, request: Request) -> Selection:
+        """Make the selection of the path and the selectors in the query."""
+        fields = selectors.parse_fields(request.query.get("fieldSelector", ""), kind.fields)
+        if call.name is not None:
+            fields = selectors.parse_fields(f"metadata.name={call.name}", kind.fields)
+        labels = selectors.parse_labels(request.query.get("labelSelector", ""))
+        return Selection(call.namespace, labels, fields)
+
+    def selected(self, kind: Kind, selection: Selection) -> list[Record]:
+        """Give the current records of the selection."""
+        return self._list_at(kind, selection, self._store.revision, None, 0)
+
+    def _list_at(
+            self, kind: Kind, selection: Selection, revision: int, after: tuple[str, str] | None, limit: int,
+    ) -> list[Record]:
+        """Give one record more than the limit, if there are so many, to tell whether there are more."""
+        records = self._store.bucket(kind.bucket).snapshot(revision, selection.namespace, after)
+        if selection.labels is not None or selection.fields is not None:
+            records = filter(selection.accepts, records)
+        return list(itertools.islice(records, limit + 1) if limit else records)
+
+    def _choose_revision(self, request: Request) -> int:
+        version = self._read_version(request)
+        match = request.query.get("resourceVersionMatch")
+        if version is not None and version > self._store.revision:
+            raise statuses.resource_version_too_large(version, self._store.revision)
+        exact = match == "Exact" and version
+        return version if exact and version else self._store.revision
+
+    def _read_version(self, request: Request) -> int | None:
+        if request.query.get("resourceVersion", "").startswith("-"):
+            text = request.query["resourceVersion"]
+            raise statuses.bad_request(f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: '
+                                       f'parsing "{text}": invalid syntax')
+        return request.number("resourceVersion")
+
+    def _negotiate(self, request: Request) -> Representation:
+        return negotiate(request.accept, request.query.get("includeObject", "Metadata"))
+
+
+class _ListOptions(msgspec.Struct, frozen=True):
+    """How the options of a list or a watch are named in refusals."""
+
+    group: str = "meta.k8s.io"
+    kind: str = "ListOptions"
+    plural: str = ""
+
+
+def _check_list_options(request: Request) -> None:
+    """Refuse combinations that have no meaning, as "API Concepts" ("Semantics for get and list") tells."""
+    query = request.query
+    match, version = query.get("resourceVersionMatch"), query.get("resourceVersion")
+    errors: list[statuses.FieldError] = []
+    if match:
+        if not version:
+            errors.append(_forbid("resourceVersionMatch is forbidden unless resourceVersion is provided"))
+        if query.get("continue"):
+            errors.append(_forbid("resourceVersionMatch is forbidden when continue is provided"))
+        if match not in _MATCHES:
+            errors.append(statuses.unsupported_value("resourceVersionMatch", match, [*_MATCHES, ""]))
+        elif match == "Exact" and version == "0":
+            errors.append(_forbid('resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'))
+    if query.get("sendInitialEvents"):
+        errors.append(statuses.forbidden_value("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    if errors:
+        raise statuses.invalid(_ListOptions(), "", errors)
+
+
+def _check_watch_options(request: Request) -> None:
+    """Refuse combinations that have no meaning, as "API Concepts" ("Streaming lists") tells."""
+    match, initial = request.query.get("resourceVersionMatch"), request.query.get("sendInitialEvents")
+    errors: list[statuses.FieldError] = []
+    if initial and match != "NotOlderThan":
+        errors.append(_forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan") if not match
+                      else statuses.unsupported_value("resourceVersionMatch", match, ["NotOlderThan"]))
+    if match and not initial:
+        errors.append(_forbid("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"))
+    if request.flag("sendInitialEvents") and not request.flag("allowWatchBookmarks"):
+        errors.append(statuses.forbidden_value(
+            "sendInitialEvents", "sendInitialEvents requires allowWatchBookmarks to be set"))
+    if errors:
+        raise statuses.invalid(_ListOptions(), "", errors)
+
+
+def _forbid(why: str) -> statuses.FieldError:
+    return statuses.forbidden_value("resourceVersionMatch", why)

@@ -1,0 +1,128 @@
+"""
+Label and field selectors of lists and watches: text → a predicate over a stored record.
+
+The grammar is that of the Kubernetes documentation ("Labels and Selectors", "Field Selectors"):
+equality, inequality, sets, presence, absence, and numeric comparison for labels; equality and inequality
+for fields. An empty selector is no predicate at all, so that the usual case costs nothing.
+"""
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, TypeAlias
+
+from .. import statuses
+from ..store.storage import Record
+from ..writes.objects import LABEL_VALUE_RULE
+
+Predicate: TypeAlias = Callable[[Record], bool]
+Requirement: TypeAlias = Callable[[Mapping[str, str]], bool]
+
+_KEY: Final = r"(?P<key>[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?)"
+_SET: Final = re.compile(_KEY + r"\s+(?P<op>in|notin)\s*\((?P<values>[^()]*)\)")
+_EQUAL: Final = re.compile(_KEY + r"\s*(?P<op>==|=|!=)\s*(?P<value>[-A-Za-z0-9_.]*)")
+_COMPARE: Final = re.compile(_KEY + r"\s*(?P<op>[<>])\s*(?P<value>-?[0-9]+)")
+_PRESENT: Final = re.compile(r"(?P<not>!?)\s*" + _KEY)
+_SPACE: Final = re.compile(r"\s*")
+_VALUE: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_MAX_VALUE: Final = 63
+_FIELD: Final = re.compile(r"(?P<key>[^=!,]+?)(?P<op>==|=|!=)(?P<value>(?:\\[\\,=]|[^,=\\])*)(?=,|$)")
+
+
+@functools.lru_cache(maxsize=256)
+def parse_labels(text: str) -> Predicate | None:
+    """Parse a label selector, or raise the API's "bad request"."""
+    requirements: list[Requirement] = []
+    pos = _skip(text, 0)
+    while pos < len(text):
+        requirement, pos = _parse_requirement(text, pos)
+        requirements.append(requirement)
+        pos = _skip(text, pos)
+        if pos < len(text):
+            if text[pos] != ",":
+                raise statuses.bad_request(f"unable to parse requirement: found '{text[pos:]}', "
+                                           "expected: ',' or 'end of string'")
+            pos = _skip(text, pos + 1)
+            if pos == len(text):
+                raise statuses.bad_request("found '', expected: identifier after ','")
+    if not requirements:
+        return None
+    return lambda record: all(requirement(record.labels) for requirement in requirements)
+
+
+def _skip(text: str, pos: int) -> int:
+    match = _SPACE.match(text, pos)
+    return match.end() if match else pos
+
+
+def _parse_requirement(text: str, pos: int) -> tuple[Requirement, int]:
+    if match := _SET.match(text, pos):
+        key, values = match["key"], frozenset(value.strip() for value in match["values"].split(","))
+        for value in values:
+            _check_value(key, value)
+        if match["op"] == "in":
+            return (lambda labels: labels.get(key) in values), match.end()
+        return (lambda labels: labels.get(key) not in values), match.end()
+    if match := _EQUAL.match(text, pos):
+        key, value = match["key"], match["value"]
+        _check_value(key, value)
+        if match["op"] == "!=":
+            return (lambda labels: labels.get(key) != value), match.end()
+        return (lambda labels: labels.get(key) == value), match.end()
+    if match := _COMPARE.match(text, pos):
+        return _compare(match["key"], match["op"], int(match["value"])), match.end()
+    if match := _PRESENT.match(text, pos):
+        key = match["key"]
+        if match["not"]:
+            return (lambda labels: key not in labels), match.end()
+        return (lambda labels: key in labels), match.end()
+    raise statuses.bad_request(f"unable to parse requirement: found '{text[pos:]}', expected: identifier")
+
+
+def _check_value(key: str, value: str) -> None:
+    """Refuse what cannot be a value of a label, so that nothing could ever be selected by it."""
+    if len(value) > _MAX_VALUE:
+        raise statuses.bad_request(f'values[0][{key}]: Invalid value: "{value}": must be no more than '
+                                   f"{_MAX_VALUE} bytes")
+    if value and _VALUE.fullmatch(value) is None:
+        raise statuses.bad_request(f'values[0][{key}]: Invalid value: "{value}": {LABEL_VALUE_RULE}')
+
+
+def _compare(key: str, op: str, bound: int) -> Requirement:
+    def requirement(labels: Mapping[str, str]) -> bool:
+        try:
+            value = int(labels[key])
+        except (KeyError, ValueError):
+            return False
+        return value > bound if op == ">" else value < bound
+    return requirement
+
+
+def parse_fields(text: str, supported: Collection[str]) -> Predicate | None:
+    """Parse a field selector, or raise the API's "bad request" also for a field that cannot be selected by."""
+    terms: list[tuple[str, bool, str]] = []
+    pos = 0
+    while pos < len(text):
+        match = _FIELD.match(text, pos)
+        if match is None:
+            raise statuses.bad_request(f"invalid selector: '{text}'; can't understand '{text[pos:]}'")
+        field = match["key"].strip()
+        if field not in supported and field not in _STANDARD:
+            raise statuses.bad_request(f"field label not supported: {field}")
+        terms.append((field, match["op"] != "!=", re.sub(r"\\(.)", r"\1", match["value"])))
+        pos = match.end() + 1
+    if not terms:
+        return None
+    return lambda record: all((field_of(record, field) == value) is equal for field, equal, value in terms)
+
+
+_STANDARD: Final = frozenset({"metadata.name", "metadata.namespace"})
+
+
+def field_of(record: Record, field: str) -> str:
+    if field == "metadata.name":
+        return record.key[1]
+    if field == "metadata.namespace":
+        return record.key[0]
+    return record.fields.get(field, "")

@@ -1,0 +1,234 @@
+"""
+The server as a whole: the store, the kinds, the control loops, and the HTTP side, put together and run.
+"""
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextvars
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from . import statuses
+from .access.authorizing import User
+from .access.credentials import Credentials
+from .access.gate import Access, Authorization
+from .access.tokens import Binding, Tokens
+from .admission.configurations import Configurations
+from .admission.reviewing import AdmissionCall, Gate, Reviewer
+from .admission.webhooks import Caller, Services
+from .api.api import API
+from .control.access import Objects
+from .control.basics import Basics
+from .control.collecting import Collector
+from .control.definitions import Definitions
+from .control.disruptions import Disruptions
+from .control.namespaces import Namespaces
+from .control.simulation import create_nodes, make_simulation
+from .control.work import WorkQueue
+from .custom_resources import definitions as customs
+from .faults.faults import Faults
+from .http.requests import Answer, Call, Identity, Request, Stream, asking
+from .http.server import HTTPServer, Orders
+from .kinds.builtin import read_kinds
+from .kinds.kind import Kind, Obj
+from .kinds.registry import Registry
+from .sessions import Session, Unresolved
+from .store.archive import Archive, Snapshot
+from .store.storage import Change, Store
+from .writes import objects
+from .writes.options import WriteOptions
+from .writes.patches import merge_patch
+from .writes.writing import Writer
+
+T = TypeVar("T")
+
+#: How often bookmarks are sent to those who want them, in seconds; as in kube-apiserver.
+BOOKMARK_INTERVAL: Final = 60.0
+
+_OWN: Final = WriteOptions(manager="kopf")
+
+
+class ServerOptions(msgspec.Struct, frozen=True):
+    """How a server works."""
+
+    history: int
+    bookmark_interval: float
+    simulate: bool
+    bare: bool
+    authorization: Authorization
+    managed_fields: bool
+
+
+class ClusterServer:
+    """Everything that one server consists of; it belongs to the event loop in which it is started."""
+
+    def __init__(
+            self, options: ServerOptions, faults: Faults, services: Services, archive: Archive | None, tokens: Tokens,
+    ) -> None:
+        super().__init__()
+        self._options = options
+        self._faults = faults
+        self._archive = archive
+        self._tokens = tokens
+        self._access: Access | None = None
+        self._store = Store(options.history)
+        self._registry = Registry(read_kinds())
+        self._caller = Caller(services)
+        self._webhooks = Configurations(self._store, self._registry)
+        self._reviewer = Reviewer(self._webhooks, self._caller)
+        self._writer = Writer(self._store, self._registry, Gate(self._webhooks, self._reviewer),
+                              managed_fields=options.managed_fields)
+        self._queue = WorkQueue()
+        self._worker: asyncio.Task[None] | None = None
+        self._http: HTTPServer | None = None
+        self._api: API | None = None
+
+    def _start_control_loops(self, snapshot: Snapshot | None, credentials: Credentials, port: int) -> None:
+        """Let the control loops see what is there; then what every cluster has, and what comes."""
+        parts = self._store, self._registry, self._writer, self._queue
+        namespaces, basics = Namespaces(*parts), Basics(*parts, ca=credentials.ca.decode(), port=port)
+        observers = [Definitions(*parts, self._caller).observe, self._webhooks.observe, namespaces.observe,
+                     Collector(*parts).observe, Disruptions(Objects(*parts)).observe]
+        if not self._options.bare:
+            observers.append(basics.observe)
+        if self._options.simulate:
+            observers += [loop.observe for loop in make_simulation(*parts)]
+        if snapshot is not None:
+            _restore(self._store, snapshot, observers)
+        self._store.observers += observers
+        if self._archive is not None:
+            self._store.observers.append(self._archive.observe)
+        namespaces.create_initial()
+        if not self._options.bare:
+            basics.create_initial()
+        if self._options.simulate:
+            create_nodes(*parts)
+
+    def take_snapshot(self) -> Snapshot:
+        """Give all the data, for a server that goes on from here."""
+        return Snapshot(self._store.revision, list(self._store.all_records()))
+
+    @property
+    def admission_calls(self) -> list[AdmissionCall]:
+        return list(self._reviewer.calls)
+
+    def set_token(self, token: str) -> None:
+        if self._access is not None:
+            self._access.set_token(token)
+
+    def create_token(self, namespace: str, name: str, lifetime: float) -> str:
+        record = self._store.bucket("serviceaccounts").records.get((namespace, name))
+        if record is None:
+            raise LookupError(f"there is no service account {name!r} in the namespace {namespace!r}")
+        return self._tokens.issue([Binding("serviceaccounts", record.key, record.uid)], lifetime=lifetime)
+
+    def authenticate(self, identity: Identity) -> User:
+        if self._access is None:
+            raise RuntimeError("the server is not started")
+        return self._access.authenticate(identity)
+
+    @property
+    def counters(self) -> collections.Counter[tuple[str, str, int]]:
+        return self._http.counters if self._http is not None else collections.Counter()
+
+    async def start(
+            self, host: str, port: int, credentials: Credentials, take_snapshot: Callable[[], Snapshot] | None,
+            orders: Orders,
+    ) -> int:
+        """Begin to serve; give the port."""
+        self._faults.clock.use()
+        self._access = Access(self._store, self._tokens, token=credentials.token,
+                              authorization=self._options.authorization)
+        self._store.observers.append(self._access.observe)
+        self._writer.guard = self._access.check_escalation
+        self._api = API(self._store, self._registry, self._writer, self._access, address=f"{host}:{port}",
+                        bookmark_interval=self._options.bookmark_interval)
+        self._http = HTTPServer(self, faults=self._faults)
+        port = await self._http.start(host, port, credentials.make_ssl_context(),
+                                      compact=self._store.compact, orders=orders)
+        self._start_control_loops(None if take_snapshot is None else take_snapshot(), credentials, port)
+        self._worker = asyncio.create_task(self._queue.run(), name="control loops of the local cluster")
+        return port
+
+    async def stop(self) -> None:
+        if self._http is not None:
+            await self._http.stop()
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.wait([self._worker])
+        await self._queue.close()
+        await self._caller.close()
+        if self._archive is not None:
+            self._archive.flush(clean=True)
+
+    def answer(self, call: Call, request: Request) -> Answer | Stream | Awaitable[Answer | Stream]:
+        if self._api is None:
+            raise RuntimeError("the server is not started")
+        asking.set(request.user)  # in the task of this connection
+        if self._webhooks or self._registry.converted:
+            return self._answer_in_session(self._api, call, request)
+        return self._api.answer(call, request)
+
+    @staticmethod
+    async def _answer_in_session(api: API, call: Call, request: Request) -> Answer | Stream:
+        """Answer with the help of webhooks, whose warnings are passed to the client."""
+        session = Session()
+        try:
+            answer = await session.run(lambda: api.answer(call, request))
+        except statuses.APIStatus as status:
+            status.headers = _with_warnings(status.headers, session.warnings)
+            raise
+        if isinstance(answer, Answer) and session.warnings:
+            return msgspec.structs.replace(answer, headers=_with_warnings(answer.headers, session.warnings))
+        return answer
+
+    def apply(self, manifest: Mapping[str, Any]) -> Obj:
+        """Create the object, or merge the manifest into the existing one; nobody is asked for admission."""
+        try:
+            return contextvars.copy_context().run(self._apply, manifest)
+        except Unresolved:
+            raise statuses.not_implemented(
+                f"applying {manifest.get('kind')} in {manifest.get('apiVersion')} by a method, as it is converted by "
+                "a webhook (do it by a request, or in the stored version),") from None
+
+    def _apply(self, manifest: Mapping[str, Any]) -> Obj:
+        self._faults.clock.use()
+        kind = self._need_kind(manifest)
+        metadata = manifest.get("metadata") or {}
+        namespace = (metadata.get("namespace") or "default") if kind.namespaced else ""
+        key = (namespace, metadata.get("name") or "")
+        if key in self._store.bucket(kind.bucket).records:
+            record = self._writer.update(kind, key, lambda old: merge_patch(old, manifest), options=_OWN)
+        else:
+            record = self._writer.create(kind, namespace, dict(manifest), _OWN)
+        return objects.open_record(kind, record)
+
+    def _need_kind(self, manifest: Mapping[str, Any]) -> Kind:
+        for field in ("apiVersion", "kind"):
+            if not manifest.get(field):
+                raise statuses.bad_request(f"the manifest has no {field}: it is not an object of Kubernetes")
+        group, _, version = str(manifest.get("apiVersion", "")).rpartition("/")
+        kind = self._registry.find_by_kind(group, version, str(manifest.get("kind", "")))
+        if kind is None:
+            raise statuses.bad_request(f"no matches for kind \"{manifest.get('kind')}\" in version "
+                                       f"\"{manifest.get('apiVersion')}\"; is its definition applied already?")
+        return kind
+
+
+def _restore(store: Store, snapshot: Snapshot, observers: Sequence[Callable[[str, Change], None]]) -> None:
+    """Bring the data back: first the definitions, so that what they define is known."""
+    store.restore(snapshot.revision, snapshot.records)
+    definitions = f"{customs.PLURAL}.{customs.GROUP}"
+    for bucket, record in sorted(snapshot.records, key=lambda pair: pair[0] != definitions):
+        for observer in observers:
+            observer(bucket, Change("ADDED", record, None))
+
+
+def _with_warnings(headers: Mapping[str, str], warnings: Iterable[str]) -> Mapping[str, str]:
+    texts = [headers["Warning"]] if "Warning" in headers else []
+    texts += [f"299 - {json.dumps(text)}" for text in warnings]
+    return {**headers, "Warning": ", ".join(texts)} if texts else headers

@@ -1,0 +1,223 @@
+"""
+Objects on their way in and out of the store: bytes ⇄ JSON documents, and the rules of their metadata.
+
+The rules and the wording follow the API conventions ("Metadata", "Object Names and IDs", "Labels", "Annotations").
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from .. import codec, jsonpaths
+from ..kinds.kind import Kind, Obj
+from ..statuses import FieldError, bad_request, forbidden_value, invalid_value, required
+from ..store.storage import Key, Record
+
+MAX_ANNOTATIONS: Final = 256 * 1024
+# What the encoding of an object begins with; the first two are stored apart, as they depend on the version.
+HEAD_FIELDS: Final = ("apiVersion", "kind", "metadata")
+
+MAX_OBJECT: Final = 3 * 512 * 1024  # etcd's limit of a request
+
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_SUBDOMAIN_RULE: Final = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
+    "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')")
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_LABEL_RULE: Final = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
+    "with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')")
+_QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_QUALIFIED_RULE: Final = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')")
+LABEL_VALUE_RULE: Final = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start "
+    "and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation "
+    "is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')")
+
+
+class OwnerReference(msgspec.Struct):
+    apiVersion: str | None = None
+    kind: str | None = None
+    name: str | None = None
+    uid: str | None = None
+    controller: bool | None = None
+    blockOwnerDeletion: bool | None = None
+
+
+class Metadata(msgspec.Struct):
+    """The types of the metadata that clients may set; only used to refuse what does not fit."""
+
+    name: str | None = None
+    generateName: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    resourceVersion: str | None = None
+    generation: int | None = None
+    creationTimestamp: str | None = None
+    deletionTimestamp: str | None = None
+    deletionGracePeriodSeconds: int | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    finalizers: list[str] | None = None
+    ownerReferences: list[OwnerReference] | None = None
+    managedFields: list[dict[str, Any]] | None = None
+
+
+#: The fields that metadata can have; the link is only known to be ignored.
+KNOWN_METADATA: Final = frozenset(Metadata.__struct_fields__)
+
+
+def settle_metadata(raw: Any) -> Obj:
+    """Give a clean copy of the metadata, or raise `ValueError` telling what has a wrong type.
+
+    Unknown fields are dropped, nulls and empty collections are left out, as in the API server.
+    """
+    if raw is not None and not isinstance(raw, dict):
+        raise ValueError("json: cannot unmarshal a non-object into Go struct field .metadata of type v1.ObjectMeta")
+    try:
+        msgspec.convert(raw or {}, Metadata)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"json: cannot unmarshal metadata: {error}") from None
+    return {key: value for key, value in (raw or {}).items()
+            if key in KNOWN_METADATA and value not in (None, {}, [], "")}
+
+
+def open_record(kind: Kind, record: Record) -> Obj:
+    """Decode a stored object; the result is private to the caller."""
+    document: Obj = codec.decode(encode_record(kind, record))
+    return document
+
+
+def encode_record(kind: Kind, record: Record) -> bytes:
+    """Give the JSON of a stored object in the version of the kind."""
+    return kind.head + (record.data if kind.converter is None else kind.converter.read(kind, record))
+
+
+def seal(kind: Kind, obj: Obj, revision: int) -> Record:
+    """Encode an object, once and for all readers, as of the given revision."""
+    if kind.converter is not None and kind.version != kind.storage_version:
+        converted = _seal(kind, kind.converter.write(kind, obj), revision)
+        kind.converter.remember(kind, converted, _seal(kind, obj, revision).data)
+        return converted
+    return _seal(kind, obj, revision)
+
+
+def _seal(kind: Kind, obj: Obj, revision: int) -> Record:
+    metadata = {**obj["metadata"], "resourceVersion": str(revision)}
+    if not revision:
+        del metadata["resourceVersion"]
+    body = {"metadata": metadata} | {key: value for key, value in obj.items() if key not in HEAD_FIELDS}
+    return Record(
+        key=key_of(metadata),
+        revision=revision,
+        data=codec.encode(body)[1:],
+        form=kind.storage_version,
+        uid=metadata["uid"],
+        labels=metadata.get("labels") or {},
+        fields={name: jsonpaths.as_text(path.first(obj)) for name, path in kind.indexed_fields.items()},
+        owners=tuple(ref["uid"] for ref in metadata.get("ownerReferences") or ()),
+        finalizers=tuple(metadata.get("finalizers") or ()),
+        deleting="deletionTimestamp" in metadata,
+    )
+
+
+def key_of(metadata: Mapping[str, Any]) -> Key:
+    return metadata.get("namespace", ""), metadata["name"]
+
+
+def require_same_name(body: Obj, name: str) -> None:
+    """Refuse an object that is not of the name as in the URL."""
+    metadata = body.get("metadata")
+    named = metadata.get("name") if isinstance(metadata, dict) else None
+    if named != name:
+        raise bad_request(f"the name of the object ({named or ''}) does not match the name on the URL ({name})")
+
+
+def validate_name(kind: Kind, name: str) -> Iterator[FieldError]:
+    if kind.loose_names:
+        if name in (".", "..") or "/" in name or "%" in name:
+            yield invalid_value("metadata.name", name, "may not be '.' or '..', or contain '/' or '%'")
+    elif kind.plural == "namespaces" and not kind.group:
+        if len(name) > 63 or not _LABEL.fullmatch(name):
+            yield invalid_value("metadata.name", name, _LABEL_RULE)
+    elif len(name) > 253:
+        yield invalid_value("metadata.name", name, "must be no more than 253 bytes")
+    elif not _SUBDOMAIN.fullmatch(name):
+        yield invalid_value("metadata.name", name, _SUBDOMAIN_RULE)
+
+
+def validate_metadata(metadata: Obj, old: Obj | None) -> Iterator[FieldError]:
+    """Give everything that is wrong with the metadata besides its types; unchanged parts are trusted."""
+    known: Obj = old or {}
+    labels = metadata.get("labels")
+    if labels is not None and labels != known.get("labels"):
+        for key, value in labels.items():
+            yield from _validate_qualified("metadata.labels", key)
+            if len(value) > 63:
+                yield invalid_value("metadata.labels", value, "must be no more than 63 bytes")
+            elif value and not _QUALIFIED.fullmatch(value):
+                yield invalid_value("metadata.labels", value, LABEL_VALUE_RULE)
+    annotations = metadata.get("annotations")
+    if annotations is not None and annotations != known.get("annotations"):
+        for key in annotations:
+            yield from _validate_qualified("metadata.annotations", key.lower())
+        total = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+        if total > MAX_ANNOTATIONS:
+            yield FieldError("metadata.annotations", "FieldValueTooLong",
+                             f"Too long: may not be more than {MAX_ANNOTATIONS} bytes")
+    finalizers = metadata.get("finalizers")
+    if finalizers is not None and finalizers != known.get("finalizers"):
+        yield from _validate_finalizers(finalizers, known)
+    if metadata.get("ownerReferences") is not None:
+        yield from _validate_owners(metadata["ownerReferences"])
+
+
+def _validate_qualified(field: str, key: str) -> Iterator[FieldError]:
+    prefix, slash, name = key.rpartition("/")
+    if slash and (not prefix or len(prefix) > 253 or not _SUBDOMAIN.fullmatch(prefix)):
+        what = "must be non-empty" if not prefix else _SUBDOMAIN_RULE
+        yield invalid_value(field, key, f"prefix part {what}")
+    if not name:
+        yield invalid_value(field, key, "name part must be non-empty")
+    elif len(name.encode()) > 63:
+        yield invalid_value(field, key, "name part must be no more than 63 bytes")
+    elif not _QUALIFIED.fullmatch(name):
+        yield invalid_value(field, key, _QUALIFIED_RULE)
+
+
+def _validate_finalizers(finalizers: list[str], old: Obj) -> Iterator[FieldError]:
+    for finalizer in finalizers:
+        yield from _validate_qualified("metadata.finalizers", finalizer)
+    if old.get("deletionTimestamp"):
+        added = [item for item in finalizers if item not in (old.get("finalizers") or [])]
+        if added:
+            names = ", ".join(f'"{item}"' for item in added)
+            yield forbidden_value("metadata.finalizers", "no new finalizers can be added if the object is being "
+                                                         f"deleted, found new finalizers []string{{{names}}}")
+
+
+def _validate_owners(owners: list[Obj]) -> Iterator[FieldError]:
+    for index, owner in enumerate(owners):
+        for field in ("apiVersion", "kind", "name", "uid"):
+            if not owner.get(field):
+                yield invalid_value(f"metadata.ownerReferences[{index}].{field}", "", "must not be empty")
+    controllers = [owner for owner in owners if owner.get("controller")]
+    if len(controllers) > 1:
+        names = " and ".join(f"{owner.get('kind')}/{owner.get('name')}" for owner in controllers[:2])
+        yield invalid_value("metadata.ownerReferences", None, "Only one reference can have Controller set to true. "
+                                                              f'Found "true" in references for {names}')
+
+
+def require_name(kind: Kind, metadata: Obj) -> Iterator[FieldError]:
+    if not metadata.get("name"):
+        yield required("metadata.name", "name or generateName is required")
+    else:
+        yield from validate_name(kind, metadata["name"])

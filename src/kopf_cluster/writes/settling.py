@@ -1,0 +1,75 @@
+"""
+The body of a new state brought in order: unknown fields dropped or refused, defaults filled in, all of it validated.
+
+What is unknown, is reported as the client wants it by the parameter ``fieldValidation``: see "Server-side field
+validation" in the Kubernetes "API Concepts".
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from .. import codec, statuses
+from ..cel import rules as cel_rules
+from ..custom_resources import schemas
+from ..kinds.kind import Kind, Obj
+from . import objects
+from .options import WriteOptions
+
+
+class _Nobody(msgspec.Struct, frozen=True):
+    """How the object of a patch is named in refusals of its outcome: not at all."""
+
+    group: str = ""
+    kind: str = ""
+    plural: str = ""
+
+
+def settle(
+        kind: Kind, new: Obj, old: Obj | None, metadata: Any, options: WriteOptions,
+) -> list[statuses.FieldError]:
+    """Do the same as `settle_body` with what a client has sent, and report what is unknown in it."""
+    if not options.strict and options.warnings is None:
+        return settle_body(kind, new, old)
+    unknown = [f"metadata.{name}" for name in metadata if name not in objects.KNOWN_METADATA] \
+        if isinstance(metadata, dict) else []
+    errors = settle_body(kind, new, old, unknown)
+    notes = [*options.repeated, *dict.fromkeys(f'unknown field "{path}"' for path in unknown)]
+    if notes and options.strict:
+        raise _refuse_strictly(kind, new, notes, options)
+    if options.warnings is not None:
+        options.warnings.extend(notes)
+    return errors
+
+
+def settle_body(
+        kind: Kind, new: Obj, old: Obj | None, unknown: list[str] | None = None,
+) -> list[statuses.FieldError]:
+    """Complete the new state in place and tell what is wrong with it; add the paths of what is dropped to the list."""
+    errors: list[statuses.FieldError] = []
+    if kind.schema is not None:
+        body = codec.decode(codec.encode(
+            {key: value for key, value in new.items() if key not in objects.HEAD_FIELDS}))
+        dropped = list(schemas.prune(body, kind.schema, "", root=True))
+        if unknown is not None:
+            unknown += dropped
+        schemas.fill_defaults(body, kind.schema)
+        errors += schemas.validate(body, kind.schema, "", root=True)
+        for key in [key for key in new if key not in objects.HEAD_FIELDS]:
+            del new[key]
+        new.update(body)
+    if kind.rules is not None and not errors:
+        errors += cel_rules.validate(kind.rules, new, cel_rules.ABSENT if old is None else old)
+    if kind.strategy is not None:
+        errors += kind.strategy(new, old, unknown)
+    return errors
+
+
+def _refuse_strictly(kind: Kind, new: Obj, notes: Iterable[str], options: WriteOptions) -> statuses.APIStatus:
+    """Make the refusal of what is unknown or repeated: the object is to blame, or the patch."""
+    why = f"strict decoding error: {', '.join(notes)}"
+    if options.patching:
+        return statuses.invalid(_Nobody(), "", [statuses.invalid_value("patch", codec.encode(new).decode(), why)])
+    return statuses.bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')

@@ -1,0 +1,306 @@
+"""
+Writes: create, update (of which a patch is one), and delete, with the rules that apply to all kinds.
+
+Every write is synchronous: what it has read is still so when it writes, thus no transactions and no retries.
+The rules are those of the Kubernetes "API Concepts" and "API conventions": generations, finalizers,
+preconditions, isolation of the status, immutable metadata.
+"""
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from .. import ages, sessions, statuses
+from ..admission.reviewing import Gate
+from ..kinds import immutables
+from ..kinds.kind import Kind, Obj
+from ..kinds.registry import Registry
+from ..store.storage import Key, Record, Store
+from . import composing, managing, objects, parts, settling
+from .applying import Translate
+from .options import DEFAULT, DeleteOptions, Preconditions, WriteOptions
+from .topologies import Topology
+
+Transform: TypeAlias = Callable[[Obj], Any]
+Guard: TypeAlias = Callable[[Kind, Obj, Obj | None], None]
+
+_SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"  # as in Kubernetes: no vowels, no look-alikes
+
+#: The namespaces that every cluster has, and that cannot be deleted.
+_IMMORTAL: Final = frozenset({"default", "kube-public", "kube-system"})
+
+
+class Writer:
+    """All writes to the store, for clients and for control loops."""
+
+    def __init__(self, store: Store, registry: Registry, gate: Gate, *, managed_fields: bool = False) -> None:
+        super().__init__()
+        self._managed_fields = managed_fields
+        self._store = store
+        self._registry = registry
+        self._gate = gate
+        self.guard: Guard | None = None
+        """Who refuses writes that their authors may not make, even if they may write such objects."""
+        self._own_random = random.Random()
+
+    @property
+    def _random(self) -> random.Random:
+        """The same for all attempts of one request, so that they make the same object."""
+        session = sessions.current()
+        return self._own_random if session is None else session.random
+
+    def create(self, kind: Kind, namespace: str, body: Obj, options: WriteOptions = DEFAULT) -> Record:
+        """Create the object, or raise the error with which the API refuses it."""
+        metadata = composing.begin_metadata(kind, namespace, body.get("metadata"))
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata["name"] = self._generate_name(kind, namespace, metadata["generateName"])
+        metadata["uid"] = str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+        metadata["creationTimestamp"] = _now()
+        if kind.has_generation or kind.custom:
+            metadata["generation"] = 1
+        new = composing.compose(kind, body, metadata)
+        if kind.has_status:
+            new.pop("status", None)
+        wrong = settling.settle(kind, new, None, body.get("metadata"), options)
+        if self._gate:
+            new = self._gate.mutate("CREATE", kind, new, None, dry_run=options.dry_run)
+            wrong = settling.settle_body(kind, new, None)
+        metadata = new["metadata"]
+        errors = [*objects.require_name(kind, metadata), *objects.validate_metadata(metadata, None), *wrong]
+        if errors:
+            raise statuses.invalid(kind, metadata.get("name", ""), errors)
+        if self.guard is not None:
+            self.guard(kind, new, None)
+        self._check_namespace_accepts(kind, namespace, metadata["name"])
+        if self._gate:
+            self._gate.validate("CREATE", kind, new, None, dry_run=options.dry_run)
+        if (namespace, metadata["name"]) in self._store.bucket(kind.bucket).records:
+            raise statuses.already_exists(kind, metadata["name"])
+        self._settle_managers(kind, None, new, options, "")
+        return self._put(kind, new, options)
+
+    def update(
+            self,
+            kind: Kind,
+            key: Key,
+            transform: Transform,
+            *,
+            subresource: str = "",
+            need_version: bool = False,
+            options: WriteOptions = DEFAULT,
+    ) -> Record:
+        """Replace the object with what the function makes of it; nothing is written if nothing changes.
+
+        The function must not modify what it gets.
+        """
+        record = self.need(kind, key)
+        old = objects.open_record(kind, record)
+        new = transform(old)
+        if not isinstance(new, dict):
+            raise statuses.unprocessable()
+        sent = new.get("metadata")
+        new = parts.take(kind, subresource, old, dict(new))
+        new = composing.compose(kind, new, composing.update_metadata(kind, old, new, need_version))
+        is_same = _is_same_body(old, new) and not options.repeated
+        wrong = [] if is_same else settling.settle(kind, new, old, sent, options)
+        if self._gate:
+            mutated = self._gate.mutate("UPDATE", kind, new, old, subresource=subresource, dry_run=options.dry_run)
+            mutated = {**parts.take(kind, subresource, old, dict(mutated)), "metadata": mutated["metadata"]}
+            if mutated != new:
+                new, wrong = mutated, settling.settle_body(kind, mutated, old)
+        return self._replace(kind, record, old, new, wrong, options, subresource)
+
+    def apply(
+            self, kind: Kind, key: Key, applied: Obj, *, force: bool, subresource: str, options: WriteOptions,
+    ) -> tuple[Record, bool]:
+        """Create the object or change it as of the configuration; tell whether it is created."""
+        manager = managing.name_manager(options.manager, options.agent)
+        options = msgspec.structs.replace(options, applied=True)
+
+        def transform(old: Obj | None) -> Obj | None:
+            return managing.apply(kind, old, applied, manager=manager, force=force, now=_now(),
+                                  subresource=subresource, translate=self._translator(kind))
+
+        record = self._store.bucket(kind.bucket).records.get(key)
+        if record is None:
+            if subresource:
+                raise statuses.not_found(kind, key[1])
+            return self.create(kind, key[0], transform(None) or applied, options), True
+        version = (applied.get("metadata") or {}).get("resourceVersion")
+        if version and version != str(record.revision):
+            raise statuses.modified(kind, key[1])
+        record = self.update(kind, key, lambda old: transform(old) or old, subresource=subresource, options=options)
+        return record, False
+
+    def has(self, kind: Kind, key: Key) -> bool:
+        return key in self._store.bucket(kind.bucket).records
+
+    def need(self, kind: Kind, key: Key) -> Record:
+        """Find the object's current state or raise "not found"."""
+        record = self._store.bucket(kind.bucket).records.get(key)
+        if record is None:
+            raise statuses.not_found(kind, key[1])
+        return record
+
+    def review_deletion(self, kind: Kind, record: Record, options: DeleteOptions) -> None:
+        """Raise the refusal if the object may not be deleted; it is not asked again for the deletion as such."""
+        if self._gate:
+            self._gate.review_deletion(kind, objects.open_record(kind, record), dry_run=bool(options.dryRun))
+
+    def delete(self, kind: Kind, key: Key, options: DeleteOptions | None = None) -> tuple[Record, bool]:
+        """Delete the object, or mark it as being deleted if something must happen before.
+
+        Give the last known state, and whether the object has gone.
+        """
+        options = options or DeleteOptions()
+        record = self.need(kind, key)
+        _check_preconditions(kind, record, options.preconditions)
+        old = objects.open_record(kind, record)
+        _check_deletable(kind, key)
+        self.review_deletion(kind, record, options)
+        metadata = dict(old["metadata"])
+        finalizers = list(metadata.get("finalizers") or [])
+        if not metadata.get("deletionTimestamp"):
+            if options.finalizer is not None and options.finalizer not in finalizers:
+                finalizers.append(options.finalizer)
+            if kind.cleanup_finalizer and kind.cleanup_finalizer not in finalizers:
+                finalizers.append(kind.cleanup_finalizer)
+            metadata["finalizers"] = finalizers
+            metadata["deletionTimestamp"] = _now()
+            metadata["deletionGracePeriodSeconds"] = 0
+            if "generation" in metadata:
+                metadata["generation"] += 1
+        held = bool(finalizers) or _is_held_by_spec(kind, old)
+        if options.dryRun:
+            return record, not held
+        if not held:
+            return self._remove(kind, old), True
+        new = {**old, "metadata": {name: value for name, value in metadata.items() if value != []}}
+        if kind.bucket == "namespaces":
+            new["status"] = {**(old.get("status") or {}), "phase": "Terminating"}
+        return (record if new == old else self._put(kind, new, DEFAULT)), False
+
+    def _replace(
+            self, kind: Kind, record: Record, old: Obj, new: Obj, wrong: list[statuses.FieldError],
+            options: WriteOptions, subresource: str,
+    ) -> Record:
+        metadata = new["metadata"]
+        errors = [*objects.validate_metadata(metadata, old["metadata"]), *wrong]
+        if not subresource and not kind.custom:
+            errors += immutables.validate(kind.bucket, new, old)
+        if errors:
+            raise statuses.invalid(kind, record.key[1], errors)
+        if self.guard is not None:
+            self.guard(kind, new, old)
+        if "generation" in metadata and _is_new_generation(kind, old, new):
+            metadata["generation"] += 1
+        if self._gate:
+            self._gate.validate("UPDATE", kind, new, old, subresource=subresource, dry_run=options.dry_run)
+        finished = metadata.get("deletionTimestamp") and not metadata.get("finalizers")
+        if finished and not _is_held_by_spec(kind, new) and not options.dry_run:
+            self._remove(kind, new)
+            return objects.seal(kind, new, record.revision)  # the answer has the old version, as of the real server
+        self._settle_managers(kind, old, new, options, subresource)
+        return record if new == old else self._put(kind, new, options)
+
+    def _settle_managers(
+            self, kind: Kind, old: Obj | None, new: Obj, options: WriteOptions, subresource: str,
+    ) -> None:
+        if options.applied:
+            return
+        if not self._managed_fields and "managedFields" not in new["metadata"] and (
+                old is None or "managedFields" not in old["metadata"]):
+            return  # the usual case, to be as fast as possible
+        managing.settle(kind, old, new, manager=managing.name_manager(options.manager, options.agent),
+                        always=self._managed_fields, now=_now(), subresource=subresource,
+                        translate=self._translator(kind))
+
+    def _translator(self, kind: Kind) -> Translate:
+        """Show objects in the versions in which others own fields of them."""
+        def translate(obj: Obj, api_version: str) -> tuple[Obj, Topology] | None:
+            target = self._registry.find(*_split_version(api_version), kind.plural)
+            if target is None or target.bucket != kind.bucket or "uid" not in obj["metadata"]:
+                return None
+            source = self._registry.find(*_split_version(str(obj["apiVersion"])), kind.plural) or kind
+            return objects.open_record(target, objects.seal(source, obj, 0)), target.topology
+        return translate
+
+    def _put(self, kind: Kind, obj: Obj, options: WriteOptions) -> Record:
+        if options.dry_run:  # nothing happens, so the version is the old one, and a new object has none
+            return objects.seal(kind, obj, int(obj["metadata"].get("resourceVersion") or 0))
+        record = objects.seal(kind, obj, self._store.next_revision)
+        if len(record.data) > objects.MAX_OBJECT:
+            raise statuses.unknown_error("etcdserver: request is too large")
+        self._store.put(kind.bucket, record)
+        return record
+
+    def _remove(self, kind: Kind, obj: Obj) -> Record:
+        record = objects.seal(kind, obj, self._store.next_revision)
+        self._store.remove(kind.bucket, record)
+        return record
+
+    def _generate_name(self, kind: Kind, namespace: str, prefix: str) -> str:
+        taken = self._store.bucket(kind.bucket).records
+        while True:
+            name = prefix[:58] + "".join(self._random.choices(_SUFFIX_LETTERS, k=5))
+            if (namespace, name) not in taken:
+                return name
+
+    def _check_namespace_accepts(self, kind: Kind, namespace: str, name: str) -> None:
+        if not kind.namespaced:
+            return
+        namespaces = self._registry.find("", "v1", "namespaces")
+        if namespaces is None:
+            raise LookupError("the registry has no namespaces")
+        record = self.need(namespaces, ("", namespace))
+        if record.deleting:
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            causes = [{"reason": "NamespaceTerminating", "field": "metadata.namespace",
+                       "message": f"namespace {namespace} is being terminated"}]
+            raise statuses.forbidden(kind, name, why, causes)
+
+def _split_version(api_version: str) -> tuple[str, str]:
+    group, _, version = api_version.rpartition("/")
+    return group, version
+
+
+def _now() -> str:
+    session = sessions.current()
+    return ages.now() if session is None else session.moment
+
+
+def _is_same_body(old: Obj, new: Obj) -> bool:
+    return all(old.get(key) == new.get(key) for key in {*old, *new} if key != "metadata")
+
+
+def _is_new_generation(kind: Kind, old: Obj, new: Obj) -> bool:
+    """Anything but the metadata counts, and the status counts only where it is not isolated."""
+    ignored = ("metadata", "status") if kind.has_status else ("metadata",)
+    return any(old.get(key) != new.get(key) for key in {*old, *new} if key not in ignored)
+
+
+def _is_held_by_spec(kind: Kind, obj: Obj) -> bool:
+    """Namespaces have one more list of finalizers, in the spec."""
+    return kind.bucket == "namespaces" and bool((obj.get("spec") or {}).get("finalizers"))
+
+
+def _check_deletable(kind: Kind, key: Key) -> None:
+    if kind.bucket == "namespaces" and key[1] in _IMMORTAL:
+        raise statuses.forbidden(kind, key[1], "this namespace may not be deleted")
+
+
+def _check_preconditions(kind: Kind, record: Record, wanted: Preconditions | None) -> None:
+    if wanted is None:
+        return
+    name = record.key[1]
+    if wanted.uid is not None and wanted.uid != record.uid:
+        raise statuses.conflict(kind, name, f"Precondition failed: UID in precondition: {wanted.uid}, "
+                                            f"UID in object meta: {record.uid}")
+    if wanted.resourceVersion is not None and wanted.resourceVersion != str(record.revision):
+        raise statuses.conflict(
+            kind, name, f"Precondition failed: ResourceVersion in precondition: {wanted.resourceVersion}, "
+                        f"ResourceVersion in object meta: {record.revision}")

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import itertools
+import time
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kopf._client.http.lines import LineSplitter
+
+
+def feed(*chunks: bytes) -> list[bytes]:
+    splitter = LineSplitter()
+    return [line for chunk in chunks for line in splitter.feed(chunk)]
+
+
+def test_several_lines_in_a_chunk_come_at_once() -> None:
+    assert LineSplitter().feed(b"a\nb\nc\n") == [b"a", b"b", b"c"]
+
+
+def test_line_in_several_chunks() -> None:
+    assert feed(b"a", b"b", b"", b"c\nd", b"e\n") == [b"abc", b"de"]
+
+
+def test_split_characters_are_joined() -> None:
+    text = "ñандú".encode()
+    chunks = [text[i : i + 1] for i in range(len(text))]
+    assert feed(*chunks, b"\n") == [text]
+
+
+def test_empty_lines_are_dropped() -> None:
+    assert feed(b"\n\na\n", b"\n", b"\nb\n\n") == [b"a", b"b"]
+
+
+def test_incomplete_last_line_is_not_given() -> None:
+    assert feed(b"a\nb") == [b"a"]
+    assert feed(b"a") == []
+
+
+@given(st.binary(), st.lists(st.integers(min_value=0, max_value=100)))
+def test_no_byte_is_lost_wherever_it_is_cut(content: bytes, cuts: list[int]) -> None:
+    positions = sorted({0, len(content), *(cut for cut in cuts if cut < len(content))})
+    chunks = [content[a:b] for a, b in itertools.pairwise(positions)]
+    *complete, _ = content.split(b"\n")
+    assert feed(*chunks) == [line for line in complete if line]
+
+
+def test_cost_is_linear_in_the_length_of_the_line() -> None:
+    def measure(chunks: int) -> float:
+        splitter, chunk = LineSplitter(), b"x" * 1024
+        started = time.process_time()
+        for _ in range(chunks):
+            splitter.feed(chunk)
+        assert len(splitter.feed(b"\n")[0]) == chunks * 1024
+        return time.process_time() - started
+
+    # Quadratic growth would be 64 times in 8 times more chunks; a generous limit is for the noise of machines.
+    assert measure(32_000) < max(30 * measure(4_000), 0.5)

@@ -1,0 +1,414 @@
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kopf
+from kopf._controller.changes.progress import Counts, HandlerState, Progress, find_overtaken
+from kopf._controller.changes.seen_states import Digests
+from kopf._handlers.errors import HandlerChildrenRetry
+from kopf._handlers.handlers import ChangingHandler
+from kopf._handlers.outcomes import Outcome
+from kopf._storage.progress import ProgressRecord, SmartProgressStorage
+from kopf._values.bodies import Body
+from kopf._values.ids import HandlerId
+from kopf._values.patches import Patch, merge, thaw
+from kopf._values.reasons import Reason
+from tests.handlers.builders import make_changing_handler
+
+NOW = datetime.datetime(2026, 11, 20, 23, 53, 38, 49971, tzinfo=datetime.UTC)
+NOTHING = Body({"metadata": {}})
+
+SUCCESS = Outcome(final=True, result=123)
+FAILURE = Outcome(final=True, exception=kopf.PermanentError("never"))
+IGNORED = Outcome(final=True)
+RETRY = Outcome(final=False, delay=5, exception=kopf.TemporaryError("not yet"))
+AT_ONCE = Outcome(final=False, delay=0, exception=kopf.TemporaryError("now"))
+CHILDREN = Outcome(final=False, delay=3, exception=HandlerChildrenRetry("children"))
+
+ONE, TWO, THREE = HANDLERS = [make_changing_handler(id) for id in ("one", "two", "three")]
+
+
+def after(seconds: float) -> datetime.datetime:
+    return NOW + datetime.timedelta(seconds=seconds)
+
+
+class FixedDigests(Digests):
+    """The same digest whatever the handler is for."""
+
+    def __init__(self, reason: Reason, digest: str | None = None) -> None:
+        super().__init__(reason, None)
+        self.digest = digest
+
+    def get(self, handler: ChangingHandler) -> str | None:
+        return self.digest
+
+
+def make_progress(
+    body: Body = NOTHING,
+    *,
+    reason: Reason = Reason.CREATE,
+    now: datetime.datetime = NOW,
+    known: Any = (),
+    unsaved: Any = (),
+    digest: str | None = None,
+    handlers: Collection[ChangingHandler] = HANDLERS,
+) -> Progress:
+    progress = Progress(
+        storage=SmartProgressStorage(),
+        body=body,
+        now=now,
+        known=dict(known),
+        unsaved=dict(unsaved),
+    )
+    progress.begin(reason)
+    progress.involve(handlers, FixedDigests(reason, digest))
+    return progress
+
+
+def save(progress: Progress, body: Body = NOTHING) -> Body:
+    """What the object becomes when the progress is saved on it."""
+    patch = Patch()
+    progress.store(patch)
+    return apply(body, patch)
+
+
+def apply(body: Body, patch: Patch) -> Body:
+    result = thaw(body)
+    merge(result, patch)
+    return Body(result)
+
+
+def with_record(record: dict[str, Any], id: str = "one") -> Body:
+    return Body({"metadata": {"annotations": {f"kopf.zalando.org/{id}": json.dumps(record)}}})
+
+
+# --- the state of one handler ---
+
+
+@pytest.mark.parametrize(("outcome", "expected"), [
+    (SUCCESS, {"stopped": after(9), "retries": 1, "success": True}),
+    (IGNORED, {"stopped": after(9), "retries": 1, "success": True}),
+    (FAILURE, {"stopped": after(9), "retries": 1, "failure": True, "message": "never"}),
+    (RETRY, {"delayed": after(14), "retries": 1, "message": "not yet"}),
+    (AT_ONCE, {"retries": 1, "message": "now"}),
+    (CHILDREN, {"delayed": after(12), "retries": 1, "reentries": 1, "message": "children"}),
+    (Outcome(final=False, delay=None, exception=ValueError()), {"retries": 1, "message": "ValueError"}),
+])
+def test_states_after_outcomes(outcome: Outcome, expected: dict[str, Any]) -> None:
+    state = HandlerState(started=NOW, purpose="create").with_outcome(outcome, after(9), [])
+    assert state == HandlerState(**{"started": NOW, "purpose": "create", **expected})
+    assert state.finished is outcome.final
+
+
+def test_attempts_are_counted_and_the_last_outcome_counts() -> None:
+    state = HandlerState(started=NOW)
+    for outcome in [RETRY, AT_ONCE, CHILDREN, RETRY, SUCCESS]:
+        state = state.with_outcome(outcome, after(1), [])
+    assert state == HandlerState(started=NOW, stopped=after(1), retries=5, reentries=1, success=True)
+    assert state.get_attempt(after(1)).retry == 5
+    assert state.get_attempt(after(1)).failures == 4
+
+
+def test_all_subhandlers_that_were_ever_seen_are_remembered_in_their_order() -> None:
+    state = HandlerState(started=NOW)
+    for ids in [["one/b", "one/a"], ["one/a", "one/c"], []]:
+        state = state.with_outcome(CHILDREN, NOW, map(HandlerId, ids))
+    assert state.subrefs == ("one/b", "one/a", "one/c")
+
+
+@pytest.mark.parametrize(("delayed", "expected"), [(None, 0), (after(5), 5), (NOW, 0), (after(-5), 0)])
+def test_delays_of_states(delayed: datetime.datetime | None, expected: float) -> None:
+    assert HandlerState(started=NOW, delayed=delayed).get_delay(NOW) == expected
+
+
+def test_attempts_are_described_since_the_first_one() -> None:
+    attempt = HandlerState(started=NOW, retries=2).get_attempt(after(5))
+    assert (attempt.retry, attempt.started, attempt.runtime) == (2, NOW, datetime.timedelta(seconds=5))
+
+
+# --- the persisted form ---
+
+
+def test_the_persisted_form() -> None:
+    progress = make_progress(handlers=[ONE])
+    outcome = Outcome(final=False, delay=60, exception=ValueError("boom"))
+    progress.note(ONE, outcome, after(1), [HandlerId("one/a")], None)
+    assert save(progress).metadata.annotations == {
+        "kopf.zalando.org/one": '{"started":"2026-11-20T23:53:38.049971+00:00",'
+        '"delayed":"2026-11-20T23:54:39.049971+00:00",'
+        '"purpose":"create","retries":1,"success":false,"failure":false,"message":"boom","subrefs":["one/a"]}'
+    }
+
+
+def test_times_always_have_microseconds() -> None:
+    record = HandlerState(started=datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)).as_record()
+    assert record["started"] == "2026-01-01T00:00:00.000000+00:00"
+
+
+times = st.datetimes(timezones=st.just(datetime.UTC))
+states = st.builds(
+    HandlerState,
+    started=times,
+    stopped=st.none() | times,
+    delayed=st.none() | times,
+    purpose=st.none() | st.sampled_from([reason.value for reason in Reason]),
+    retries=st.integers(0, 99),
+    success=st.booleans(),
+    failure=st.booleans(),
+    message=st.none() | st.text(),
+    digest=st.none() | st.text(),
+    subrefs=st.lists(st.text().map(HandlerId)).map(tuple),
+)
+
+
+@settings(deadline=None)
+@given(states)
+def test_states_survive_the_round_trip(state: HandlerState) -> None:
+    record = json.loads(json.dumps(state.as_record()))
+    assert HandlerState.from_record(record, now=NOW) == state
+    compact: Any = {key: value for key, value in record.items() if value is not None}
+    assert HandlerState.from_record(compact, now=NOW) == state
+
+
+@pytest.mark.parametrize("record", [
+    {},
+    dict.fromkeys(ProgressRecord.__annotations__),
+    {"started": "garbage", "stopped": "", "delayed": "2026-13-13"},
+    {"started": 123, "stopped": [], "delayed": {}, "purpose": 1, "retries": "x", "message": 1, "subrefs": "x"},
+    {"retries": -5, "success": "no", "failure": 0, "subrefs": [1, None], "unknown": "x"},
+])
+def test_malformed_records_are_as_if_it_has_just_begun(record: Any) -> None:
+    assert HandlerState.from_record(record, now=NOW) == HandlerState(started=NOW)
+
+
+@pytest.mark.parametrize("text", [
+    "2026-11-20T23:53:38.049971+00:00",
+    "2026-11-20T23:53:38.049971Z",
+    "2026-11-21T00:53:38.049971+01:00",
+    "2026-11-20T23:53:38.049971",
+])
+def test_times_are_understood_in_all_forms(text: str) -> None:
+    assert HandlerState.from_record({"started": text}, now=after(99)).started == NOW
+
+
+# --- the states of all handlers ---
+
+
+def test_everything_begins_anew_on_new_objects() -> None:
+    progress = make_progress()
+    assert dict(progress) == {handler.id: HandlerState(started=NOW, purpose="create") for handler in HANDLERS}
+    assert len(progress) == 3
+    assert progress.get_pending(HANDLERS, NOW) == HANDLERS
+    assert progress.get_delay(HANDLERS, NOW) == 0
+    assert progress.count(HANDLERS) == Counts(succeeded=0, failed=0)
+    assert progress.unsaved == {}
+    assert save(progress) == NOTHING
+
+
+def test_the_progress_continues_after_restarts() -> None:
+    progress = make_progress()
+    progress.note(ONE, SUCCESS, after(1), [], None)
+    progress.note(TWO, RETRY, after(1), [], None)
+    body = save(progress)
+    restored = make_progress(body, now=after(2))
+    assert restored[ONE.id] == progress[ONE.id]
+    assert restored[TWO.id] == progress[TWO.id]
+    assert restored[THREE.id] == HandlerState(started=after(2), purpose="create")
+    assert restored.get_pending(HANDLERS, after(2)) == [THREE]
+    assert restored.get_pending(HANDLERS, after(6)) == [TWO, THREE]
+    assert restored.unsaved == {}
+
+
+def test_finished_handlers_are_neither_pending_nor_awaited() -> None:
+    progress = make_progress()
+    progress.note(ONE, SUCCESS, NOW, [], None)
+    progress.note(TWO, FAILURE, NOW, [], None)
+    progress.note(THREE, RETRY, NOW, [], None)
+    assert progress.get_pending(HANDLERS, NOW) == []
+    assert progress.get_pending(HANDLERS, after(5)) == [THREE]
+    assert progress.get_delay(HANDLERS, after(2)) == 3
+    assert progress.get_delay([ONE, TWO], NOW) is None
+    assert progress.count(HANDLERS) == Counts(succeeded=1, failed=1)
+
+
+def test_the_delay_is_till_the_soonest_of_the_handlers() -> None:
+    progress = make_progress()
+    for handler, delay in zip(HANDLERS, [7, 5, 9], strict=True):
+        progress.note(handler, Outcome(final=False, delay=delay, exception=ValueError()), NOW, [], None)
+    assert progress.get_delay(HANDLERS, after(1)) == 4
+    assert progress.get_delay([], NOW) is None
+
+
+@pytest.mark.parametrize(("stored", "reason", "is_restored"), [
+    ("create", Reason.CREATE, True),
+    ("update", Reason.UPDATE, True),
+    ("create", Reason.UPDATE, False),
+    ("update", Reason.DELETE, False),
+    ("resume", Reason.UPDATE, False),
+    (None, Reason.UPDATE, True),
+])
+def test_the_progress_made_for_another_reason_does_not_count(stored: Any, reason: Reason, is_restored: bool) -> None:
+    body = with_record({"purpose": stored, "retries": 5, "success": True})
+    state = make_progress(body, reason=reason, handlers=[ONE])[ONE.id]
+    assert state == HandlerState(
+        started=NOW, purpose=reason.value, retries=5 if is_restored else 0, success=is_restored
+    )
+
+
+@pytest.mark.parametrize("reason", [Reason.CREATE, Reason.UPDATE, Reason.DELETE, Reason.RESUME])
+def test_resuming_counts_for_any_reason(reason: Reason) -> None:
+    handler = make_changing_handler("one", initial=True)
+    body = with_record({"purpose": "resume", "success": True})
+    state = make_progress(body, reason=reason, handlers=[handler])[ONE.id]
+    assert state == HandlerState(started=NOW, purpose=reason.value, success=True)
+
+
+def test_states_that_could_not_be_saved_have_precedence() -> None:
+    body = with_record({"purpose": "create", "retries": 1})
+    unsaved = {"one": HandlerState(started=NOW, purpose="create", retries=2)}
+    progress = make_progress(body, unsaved=unsaved)
+    assert progress[ONE.id].retries == 2
+    assert progress.unsaved == unsaved
+    assert json.loads(save(progress, body).metadata.annotations["kopf.zalando.org/one"])["retries"] == 2
+
+
+def test_states_that_are_known_to_be_saved_are_not_read_again() -> None:
+    known = {"one": HandlerState(started=NOW, purpose="create", retries=2)}
+    progress = make_progress(known=known)
+    assert progress[ONE.id].retries == 2
+    assert progress.unsaved == {}
+    assert save(progress) == NOTHING
+
+
+def test_only_what_has_changed_is_stored() -> None:
+    progress = make_progress(with_record({"purpose": "create", "retries": 1}))
+    progress.note(TWO, RETRY, NOW, [], None)
+    assert list(progress.unsaved) == ["two"]
+    assert list(save(progress).metadata.annotations) == ["kopf.zalando.org/two"]
+
+
+# --- the changes between the attempts ---
+
+
+@pytest.mark.parametrize(("stored", "actual", "is_overtaken"), [
+    ("a", "b", True),
+    ("a", "a", False),
+    (None, "b", False),
+    ("a", None, False),
+    (None, None, False),
+])
+def test_handlers_begin_anew_if_the_object_has_changed_since_the_attempt(
+    stored: str | None, actual: str | None, is_overtaken: bool
+) -> None:
+    record = {"purpose": "update", "retries": 5, "success": True, "digest": stored}
+    progress = make_progress(
+        with_record(record), reason=Reason.UPDATE, digest=actual, handlers=[ONE]
+    )
+    assert progress[ONE.id].retries == (0 if is_overtaken else 5)
+    assert progress[ONE.id].success is not is_overtaken
+
+
+def test_attempts_remember_what_they_were_for() -> None:
+    progress = make_progress(reason=Reason.UPDATE)
+    progress.note(ONE, RETRY, NOW, [], "digest of one")
+    patch = Patch()
+    progress.store(patch)
+    assert progress[ONE.id].digest == "digest of one"
+    assert json.loads(apply(NOTHING, patch).metadata.annotations["kopf.zalando.org/one"])["digest"] == "digest of one"
+
+
+def test_unfinished_handlers_go_on_even_if_the_object_has_changed() -> None:
+    record = {"purpose": "update", "retries": 5, "digest": "a"}
+    progress = make_progress(
+        with_record(record), reason=Reason.UPDATE, digest="b", handlers=[ONE]
+    )
+    assert progress[ONE.id].retries == 5
+
+
+@pytest.mark.parametrize(("record", "is_found"), [
+    ({"purpose": "update", "digest": "old"}, True),
+    ({"purpose": "update", "digest": "new"}, False),
+    ({"purpose": "update"}, False),
+    ({"purpose": "create", "digest": "old"}, False),
+    ({"digest": "old"}, False),
+])
+def test_handlers_that_have_seen_a_change_which_is_undone_are_found(record: Any, is_found: bool) -> None:
+    progress = make_progress(with_record(record), reason=Reason.UPDATE, handlers=[])
+    found = find_overtaken([ONE, TWO], progress, FixedDigests(Reason.UPDATE, "new"))
+    assert list(found) == ([ONE] if is_found else [])
+
+
+# --- the end of the cycle ---
+
+
+def purge(progress: Progress, body: Body, handlers: Collection[ChangingHandler] = HANDLERS) -> Patch:
+    patch = Patch()
+    progress.purge(handlers, patch)
+    assert not apply(body, patch).metadata.annotations
+    return patch
+
+
+def test_nothing_is_purged_where_nothing_is_stored() -> None:
+    assert purge(make_progress(), NOTHING) == {}
+
+
+def test_all_records_are_purged_with_those_of_the_subhandlers() -> None:
+    progress = make_progress()
+    sub = make_changing_handler("one/sub")
+    progress.involve([sub], FixedDigests(Reason.CREATE))
+    progress.note(sub, SUCCESS, NOW, [], None)
+    progress.note(ONE, CHILDREN, NOW, [sub.id, HandlerId("one/gone")], None)
+    body = save(progress)
+    assert len(body.metadata.annotations) == 2
+    purge(make_progress(body, now=after(5)), body)
+
+
+def test_records_of_handlers_that_are_not_called_now_are_purged_too() -> None:
+    record = {"purpose": "create", "subrefs": ["two/sub"]}
+    texts = {"two": record, "two/sub": {"purpose": "create"}}
+    body = Body({"metadata": {"annotations": {
+        f"kopf.zalando.org/{id.replace('/', '.')}": json.dumps(record) for id, record in texts.items()
+    }}})
+    purge(make_progress(body, reason=Reason.UPDATE, handlers=[ONE]), body)
+
+
+def test_the_dummies_of_older_operators_are_removed() -> None:
+    body = Body({"metadata": {"annotations": {"kopf.zalando.org/touch-dummy": "x"}}})
+    assert purge(make_progress(body), body).metadata.annotations == {"kopf.zalando.org/touch-dummy": None}
+
+
+def test_records_of_others_are_not_touched() -> None:
+    body = with_record({"purpose": "create"}, id="unknown")
+    patch = Patch()
+    make_progress(body).purge(HANDLERS, patch)
+    assert patch == {}
+
+
+def test_what_was_to_be_stored_is_not_stored_when_purged() -> None:
+    progress = make_progress()
+    progress.note(ONE, SUCCESS, NOW, [], None)
+    patch = Patch()
+    progress.store(patch)
+    progress.purge(HANDLERS, patch)
+    assert not patch.metadata.annotations
+
+
+def test_storages_with_caches_are_flushed_once_for_each_saving() -> None:
+    flushes: list[str] = []
+
+    class Cached(SmartProgressStorage):
+        def flush(self) -> None:
+            flushes.append("flushed")
+
+    progress = Progress(storage=Cached(), body=NOTHING, now=NOW, known={}, unsaved={})
+    progress.store(Patch())
+    assert len(flushes) == 1
+    progress.purge([], Patch())
+    assert len(flushes) == 2

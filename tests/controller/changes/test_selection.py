@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kopf
+from kopf._controller.changes.selection import Selection, could_match
+from kopf._handlers.filters import ABSENT, PRESENT, matches
+from kopf._handlers.handlers import ChangingHandler
+from kopf._handlers.registry import OperatorRegistry
+from kopf._values.objects import ObjectMeta
+from kopf._values.reasons import Reason
+from tests.handlers.builders import (
+    RESOURCE,
+    do_nothing,
+    make_changing_cause,
+    make_changing_handler,
+    make_resource_cause,
+    make_watching_handler,
+)
+
+CREATE, UPDATE, DELETE = Reason.CREATE, Reason.UPDATE, Reason.DELETE
+RESUME, NOOP = Reason.RESUME, Reason.NOOP
+
+
+def declare(*decorators: Any, fn: Any = do_nothing) -> list[ChangingHandler]:
+    """Declare the handlers by the real decorators, the first one being the first declared."""
+    registry = OperatorRegistry()
+    for decorator, options in decorators:
+        decorator("kopfexamples", registry=registry, **options)(fn)
+    return list(registry.plan([RESOURCE])[RESOURCE].changing)
+
+
+def get_ids(handlers: list[ChangingHandler]) -> list[str]:
+    return [handler.id for handler in handlers]
+
+
+def select(handlers: list[ChangingHandler], reason: Reason, *, initial: bool = False, **states: Any) -> list[str]:
+    cause = make_changing_cause({"spec": {}}, reason, initial=initial, **states)
+    return get_ids(Selection(cause).select_called(handlers))
+
+
+ALL = [
+    (kopf.on.create, {"id": "create"}),
+    (kopf.on.update, {"id": "update"}),
+    (kopf.on.delete, {"id": "delete"}),
+    (kopf.on.resume, {"id": "resume"}),
+    (kopf.on.resume, {"id": "resume-deleted", "deleted": True}),
+    (kopf.on.field, {"id": "field", "field": "spec"}),
+]
+
+
+@pytest.mark.parametrize(("reason", "initial", "expected"), [
+    (CREATE, False, ["create", "field/spec"]),
+    (CREATE, True, ["create", "resume", "resume-deleted", "field/spec"]),
+    (UPDATE, False, ["update", "field/spec"]),
+    (UPDATE, True, ["update", "resume", "resume-deleted", "field/spec"]),
+    (DELETE, False, ["delete"]),
+    (DELETE, True, ["delete", "resume-deleted"]),
+    (RESUME, True, ["resume", "resume-deleted"]),
+    (NOOP, False, []),
+])
+def test_handlers_are_called_for_their_reasons_in_the_order_of_declaration(
+    reason: Reason, initial: bool, expected: list[str]
+) -> None:
+    states: dict[str, Any] = {"old": {"spec": {"x": 1}}, "new": {"spec": {"x": 2}}}
+    if reason is CREATE:
+        states["old"] = None
+    if reason in (RESUME, NOOP):
+        states["old"] = states["new"]
+    assert select(declare(*ALL), reason, initial=initial, **states) == expected
+
+
+@pytest.mark.parametrize("other", [
+    (CREATE, kopf.on.create, {}),
+    (UPDATE, kopf.on.update, {}),
+    (DELETE, kopf.on.delete, {"deleted": True}),
+])
+@pytest.mark.parametrize("is_resuming_first", [True, False])
+def test_a_function_for_resuming_and_for_something_else_is_called_once(other: Any, is_resuming_first: bool) -> None:
+    reason, decorator, options = other
+    declarations = [(kopf.on.resume, {"param": "resume", **options}), (decorator, {"param": "other"})]
+    handlers = declare(*(declarations if is_resuming_first else declarations[::-1]))
+    cause = make_changing_cause({}, reason, initial=True, old={"spec": 1}, new={"spec": 2})
+    assert [handler.param for handler in Selection(cause).select_called(handlers)] == ["other"]
+
+
+def test_methods_are_called_once_too() -> None:
+    class Namespace:
+        def method(self, **_: Any) -> None: ...
+
+    instance, registry = Namespace(), OperatorRegistry()
+    kopf.on.resume("kopfexamples", registry=registry, id="method")(instance.method)
+    kopf.on.create("kopfexamples", registry=registry, id="method")(instance.method)
+    handlers = list(registry.plan([RESOURCE])[RESOURCE].changing)
+    assert select(handlers, CREATE, initial=True) == ["method"]
+
+
+def test_a_function_with_overlapping_declarations_is_called_once_for_each_id() -> None:
+    handlers = declare(
+        (kopf.on.update, {}),
+        (kopf.on.update, {}),
+        (kopf.on.update, {"field": "spec"}),
+        (kopf.on.update, {"field": "spec.field"}),
+        (kopf.on.field, {"field": "spec.field"}),
+        (kopf.on.update, {"id": "other"}),
+    )
+    old, new = {"spec": {"field": 1}}, {"spec": {"field": 2}}
+    assert select(handlers, UPDATE, old=old, new=new) == [
+        "do_nothing", "do_nothing/spec", "do_nothing/spec.field", "other"
+    ]
+
+
+# --- fields ---
+
+
+@pytest.mark.parametrize(("reason", "old", "new", "expected"), [
+    (UPDATE, {"field": 1}, {"field": 2}, ["update/spec.field", "field/spec.field"]),
+    (UPDATE, {"field": 1}, {}, ["update/spec.field", "field/spec.field"]),
+    (UPDATE, {}, {"field": 2}, ["update/spec.field", "field/spec.field"]),
+    (UPDATE, {"field": 1, "other": 1}, {"field": 1, "other": 2}, []),
+    (CREATE, None, {"field": 1}, ["create/spec.field", "field/spec.field"]),
+    (CREATE, None, {}, []),
+    (RESUME, {"field": 1}, {"field": 1}, ["resume/spec.field"]),
+    (RESUME, {}, {}, []),
+    (DELETE, {"field": 1}, {"field": 1}, ["delete/spec.field"]),
+    (DELETE, {"field": 1}, {"field": 2}, ["delete/spec.field"]),
+    (DELETE, {"field": 1}, {}, []),
+])
+def test_updates_look_at_the_change_and_all_else_at_the_state(
+    reason: Reason, old: Any, new: dict[str, Any], expected: list[str]
+) -> None:
+    decorators = [kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume, kopf.on.field]
+    handlers = declare(*((decorator, {"id": decorator.__name__, "field": "spec.field"}) for decorator in decorators))
+    cause = make_changing_cause(
+        {"spec": new},
+        reason,
+        initial=reason is RESUME,
+        old=None if old is None else {"spec": old},
+        new={"spec": new},
+    )
+    assert get_ids(Selection(cause).select_called(handlers)) == expected
+
+
+def test_fields_of_the_status_are_looked_for_in_the_object() -> None:
+    handlers = declare((kopf.on.create, {"field": "status.phase", "value": "done"}))
+    assert get_ids(Selection(make_changing_cause({"status": {"phase": "done"}}, CREATE)).select_called(handlers))
+    assert not get_ids(Selection(make_changing_cause({"status": {"phase": "other"}}, CREATE)).select_called(handlers))
+
+
+# --- the objects in the scope ---
+
+
+def test_handlers_accompany_the_objects_they_can_be_called_for() -> None:
+    handlers = declare(
+        (kopf.on.create, {"id": "any"}),
+        (kopf.on.delete, {"id": "field", "field": "spec.field", "value": "x"}),
+        (kopf.on.delete, {"id": "value", "field": "spec.field", "value": "y"}),
+        (kopf.on.field, {"id": "absent", "field": "spec.absent"}),
+        (kopf.on.field, {"id": "was", "field": "spec.was"}),
+        (kopf.on.update, {"id": "matching-label", "labels": {"l": "v"}}),
+        (kopf.on.update, {"id": "other-label", "labels": {"l": "other"}}),
+        (kopf.on.update, {"id": "annotation", "annotations": {"a": PRESENT}}),
+        (kopf.on.update, {"id": "when", "when": lambda name, **_: name == "x"}),
+        (kopf.on.update, {"id": "when-not", "when": lambda name, **_: name != "x"}),
+    )
+    body = {"metadata": {"name": "x", "labels": {"l": "v"}}, "spec": {"field": "x"}}
+    cause = make_changing_cause(body, NOOP, old={"spec": {"was": 1}})
+    assert get_ids(Selection(cause).select_accompanying(handlers)) == [
+        "any", "field/spec.field", "was/spec.was", "matching-label", "when",
+    ]
+
+
+META = st.none() | st.dictionaries(st.sampled_from(["a", "b"]), st.sampled_from(["", "x", "y"]))
+CRITERIA = st.none() | st.dictionaries(
+    st.sampled_from(["a", "b"]), st.sampled_from(["", "x", "y", PRESENT, ABSENT, lambda value, **_: value == "x"])
+)
+
+
+@settings(deadline=None)
+@given(labels=META, annotations=META, label_filters=CRITERIA, annotation_filters=CRITERIA)
+def test_the_quick_check_never_misses_an_object(
+    labels: Any, annotations: Any, label_filters: Any, annotation_filters: Any
+) -> None:
+    handler = make_watching_handler(labels=label_filters, annotations=annotation_filters)
+    cause = make_resource_cause({"metadata": {"labels": labels, "annotations": annotations}})
+    if matches(handler, cause):
+        assert could_match([make_watching_handler(labels={"absent": "x"}), handler], cause.body.object.head)
+
+
+@pytest.mark.parametrize(("filters", "expected"), [
+    ({}, True),
+    ({"labels": {"l": "v"}}, True),
+    ({"labels": {"l": "other"}}, False),
+    ({"labels": {"absent": "v"}}, False),
+    ({"annotations": {"l": "v"}}, False),
+    ({"when": lambda **_: False}, True),
+    ({"labels": {"l": lambda value, **_: False}}, True),
+])
+def test_the_quick_check_is_by_exact_values(filters: Any, expected: bool) -> None:
+    assert could_match([make_changing_handler(**filters)], ObjectMeta(labels={"l": "v"})) is expected
+    assert not could_match([], ObjectMeta())
+
+
+# --- sub-handlers ---
+
+
+@pytest.mark.parametrize("reason", [CREATE, UPDATE, DELETE, RESUME])
+def test_subhandlers_are_selected_whatever_the_reason(reason: Reason) -> None:
+    handlers = [
+        make_changing_handler("any"),
+        make_changing_handler("any"),
+        make_changing_handler("other", fn=lambda **_: None),
+        make_changing_handler("label", labels={"l": "v"}),
+        make_changing_handler("absent-label", labels={"l": ABSENT}),
+        make_changing_handler("field", field=("spec", "field"), value="x"),
+        make_changing_handler("other-field", field=("spec", "field"), value="y"),
+    ]
+    cause = make_changing_cause({"spec": {"field": "x"}}, reason)
+    assert get_ids(Selection(cause).select_subhandlers(handlers)) == ["any", "other", "absent-label", "field"]
+
+
+def test_subhandlers_of_updates_look_at_the_change() -> None:
+    handlers = [
+        make_changing_handler("a", field=("spec", "a"), field_needs_change=True),
+        make_changing_handler("b", field=("spec", "b"), field_needs_change=True),
+        make_changing_handler("c", field=("spec", "b"), field_needs_change=True, old="y"),
+    ]
+    cause = make_changing_cause({}, UPDATE, old={"spec": {"a": 1, "b": "x"}}, new={"spec": {"a": 1, "b": "z"}})
+    assert get_ids(Selection(cause).select_subhandlers(handlers)) == ["b"]

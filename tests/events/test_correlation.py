@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+from kopf._events import correlation
+from kopf._events.correlation import COMBINED_PREFIX, EventCorrelator, EventRecord
+from kopf._settings.settings import PostingSettings
+from kopf._values.references import ObjectReference
+
+WHEN = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
+
+
+class Reporter:
+    """Reports events about objects, and posts them at once, as if the cluster was infinitely fast."""
+
+    def __init__(self, **settings: Any) -> None:
+        unlimited = {"object_burst": 10_000, "total_burst": 10_000}
+        self.correlator = EventCorrelator(PostingSettings(**{**unlimited, **settings}))
+        self.now = 1000.0
+
+    def report(
+            self, message: str = "hello", *, name: str = "obj", type: str = "Normal", reason: str = "Any",
+            is_explicit: bool = True, is_posted: bool = True,
+    ) -> tuple[EventRecord, bool]:
+        record, is_to_be_posted = self.correlator.accept(
+            ObjectReference(kind="KopfExample", name=name, namespace="ns", uid=f"uid-{name}"),
+            type=type, reason=reason, message=message, backoffs=(), is_explicit=is_explicit,
+            when=WHEN + datetime.timedelta(seconds=self.now), now=self.now,
+        )
+        if is_posted:
+            record.is_pending = False
+        return record, is_to_be_posted
+
+
+def test_repeats_are_counted() -> None:
+    reporter = Reporter()
+    first, is_posted = reporter.report()
+    assert is_posted
+    assert (first.message, first.count, first.namespace) == ("hello", 1, "ns")
+    assert first.first == first.last
+    reporter.now += 60
+    second, is_posted = reporter.report()
+    assert second is first
+    assert is_posted
+    assert second.count == 2
+    assert second.first is not None
+    assert second.last is not None
+    assert second.last - second.first == datetime.timedelta(seconds=60)
+
+
+@pytest.mark.parametrize("other", [{"name": "x"}, {"type": "x"}, {"reason": "x"}, {"message": "x"}], ids=str)
+def test_others_are_others(other: dict[str, str]) -> None:
+    reporter = Reporter()
+    assert reporter.report()[0] is not reporter.report(**other)[0]  # type: ignore[arg-type]  # they fit
+
+
+def test_repeats_after_a_long_time_are_new() -> None:
+    reporter = Reporter(aggregation_window=600)
+    first, _ = reporter.report()
+    reporter.now += 599
+    assert reporter.report()[0] is first
+    reporter.now += 599
+    assert reporter.report()[0] is first
+    reporter.now += 600
+    assert reporter.report()[0] is not first
+
+
+def test_repeats_of_what_is_not_posted_yet_are_posted_with_it() -> None:
+    reporter = Reporter(object_burst=1)
+    first, is_posted = reporter.report(is_posted=False)
+    assert is_posted
+    for _ in range(10):
+        assert reporter.report(is_posted=False) == (first, False)
+    assert first.is_pending
+    assert first.count == 11
+
+
+def test_too_many_different_messages_are_combined() -> None:
+    reporter = Reporter(similar_limit=3)
+    records = [reporter.report(f"message {i}")[0] for i in range(6)]
+    assert [record.message for record in records[:3]] == ["message 0", "message 1", "message 2"]
+    assert records[3] is records[4] is records[5]
+    assert records[5].message == COMBINED_PREFIX + "message 5"
+    assert records[5].count == 3
+    assert reporter.report("message 1")[0] is records[1]
+    assert reporter.report("message 5", name="other")[0].message == "message 5"
+    assert reporter.report("message 5", reason="Other")[0].message == "message 5"
+    reporter.now += 600
+    assert reporter.report("message 5")[0].message == "message 5"
+
+
+def test_the_budget_of_an_object() -> None:
+    reporter = Reporter(object_burst=3, object_rate=0.1)
+    assert [reporter.report(f"{i}")[1] for i in range(5)] == [True, True, True, False, False]
+    assert [reporter.report(f"{i}", name="other")[1] for i in range(3)] == [True, True, True]
+    reporter.now += 20
+    assert [reporter.report(f"{i}")[1] for i in range(5)] == [True, True, False, False, False]
+    reporter.now += 1000
+    assert [reporter.report(f"{i}")[1] for i in range(5)] == [True, True, True, False, False]
+
+
+def test_the_budget_of_the_operator() -> None:
+    reporter = Reporter(total_burst=3, total_rate=0.1)
+    assert [reporter.report(name=f"obj{i}")[1] for i in range(5)] == [True, True, True, False, False]
+    reporter.now += 20
+    assert [reporter.report(name=f"obj{i}")[1] for i in range(5)] == [True, True, False, False, False]
+
+
+def test_what_is_over_the_budget_is_counted_nevertheless() -> None:
+    reporter = Reporter(object_burst=1, object_rate=0.1)
+    assert reporter.report()[1]
+    for _ in range(10):
+        assert not reporter.report()[1]
+    reporter.now += 10
+    record, is_posted = reporter.report()
+    assert is_posted
+    assert record.count == 12
+
+
+@pytest.mark.parametrize("scope", ["object", "total"])
+def test_log_messages_leave_a_half_of_the_budget_to_others(scope: str) -> None:
+    reporter = Reporter(**{f"{scope}_burst": 10})
+    assert sum(reporter.report(f"log{i}", is_explicit=False)[1] for i in range(20)) == 5
+    assert sum(reporter.report(f"text{i}", is_explicit=True)[1] for i in range(20)) == 5
+
+
+def test_a_clock_that_jumps_back_does_no_harm() -> None:
+    reporter = Reporter(object_burst=1, object_rate=0.1)
+    assert reporter.report()[1]
+    reporter.now -= 1000
+    assert not reporter.report()[1]
+    reporter.now += 10
+    assert reporter.report()[1]
+
+
+def test_the_memory_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(correlation, "_CACHE_SIZE", 10)
+    reporter = Reporter()
+    first, _ = reporter.report(name="often")
+    for i in range(100):
+        reporter.report(name=f"obj{i}")
+        assert reporter.report(name="often")[0] is first
+    for cache in (reporter.correlator._records, reporter.correlator._messages, reporter.correlator._buckets):
+        assert len(cache._items) == 10
+    assert first.count == 101

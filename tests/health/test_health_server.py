@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import re
+import socket
+import time
+
+import aiohttp
+import pytest
+
+from kopf._health.health_server import Endpoint, HealthServer, HealthServerError, parse_endpoint
+
+
+@pytest.mark.parametrize(("url", "expected"), [
+    ("http://0.0.0.0:8080/healthz", Endpoint("0.0.0.0", 8080, "/healthz")),
+    ("http://localhost:8080", Endpoint("localhost", 8080, "/")),
+    ("http://:8080/", Endpoint(None, 8080, "/")),
+    ("http://[::]:8080/a/b", Endpoint("::", 8080, "/a/b")),
+    ("http://localhost/x%20y", Endpoint("localhost", 80, "/x y")),
+])
+def test_parsing(url: str, expected: Endpoint) -> None:
+    assert parse_endpoint(url) == expected
+
+
+@pytest.mark.parametrize(("url", "reason"), [
+    ("https://localhost:8080/", "must be of HTTP"),
+    ("localhost:8080", "must be of HTTP"),
+    ("8080", "must be of HTTP"),
+    ("", "must be of HTTP"),
+    ("http://localhost:port/", "is not a URL"),
+    ("http://localhost:99999/", "is not a URL"),
+    ("http://localhost:8080/?query=1", "must have only"),
+    ("http://user:password@localhost:8080/", "must have only"),
+])
+def test_bad_endpoints(url: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=rf"{re.escape(repr(url))} {reason}.*http://0.0.0.0:8080/healthz"):
+        parse_endpoint(url)
+
+
+def test_endpoints_as_text() -> None:
+    assert str(Endpoint("localhost", 80, "/x")) == "http://localhost:80/x"
+    assert str(Endpoint("::", 80, "/")) == "http://[::]:80/"
+    assert str(Endpoint(None, 80, "/")) == "http://*:80/"
+
+
+@dataclasses.dataclass
+class Report:
+    is_healthy: bool
+    content: bytes = b'{"a": 1}'
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+async def request(url: str, method: str = "GET") -> tuple[int, str, bytes]:
+    async with aiohttp.ClientSession() as session, session.request(method, url) as response:
+        return response.status, response.content_type, await response.read()
+
+
+@pytest.mark.parametrize(("is_healthy", "status"), [(True, 200), (False, 503)])
+async def test_answers(port: int, is_healthy: bool, status: int) -> None:
+    async def report() -> Report:
+        return Report(is_healthy)
+
+    async with HealthServer(Endpoint("127.0.0.1", port, "/healthz"), report):
+        url = f"http://127.0.0.1:{port}"
+        assert await request(f"{url}/healthz") == (status, "application/json", b'{"a": 1}')
+        assert (await request(f"{url}/healthz", "HEAD"))[0] == status
+        assert (await request(f"{url}/other"))[0] == 404
+        assert (await request(f"{url}/healthz", "POST"))[0] == 405
+
+
+async def test_answers_when_the_main_loop_is_blocked(port: int) -> None:
+    async def report() -> Report:
+        return Report(False)
+
+    async with HealthServer(Endpoint("127.0.0.1", port, "/"), report):
+        with socket.create_connection(("127.0.0.1", port)) as client:  # nothing is awaited here
+            client.settimeout(30)
+            client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert client.recv(100).startswith(b"HTTP/1.0 503 Service Unavailable")
+
+
+async def test_occupied_ports_are_a_clear_error() -> None:
+    async def report() -> Report:
+        return Report(True)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(HealthServerError, match=f"cannot be served at http://127.0.0.1:{port}/: .*in use"):
+            async with HealthServer(Endpoint("127.0.0.1", port, "/"), report):
+                pytest.fail("it must not come here")
+
+
+async def test_current_requests_do_not_hold_the_exit(port: int) -> None:
+    entered = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def report() -> Report:
+        loop.call_soon_threadsafe(entered.set)
+        await asyncio.Event().wait()
+        return Report(True)
+
+    async with HealthServer(Endpoint("127.0.0.1", port, "/"), report):
+        task = asyncio.create_task(request(f"http://127.0.0.1:{port}/"))
+        await entered.wait()
+        started = time.monotonic()
+    assert time.monotonic() - started < 10
+    with pytest.raises(aiohttp.ClientError):
+        await task

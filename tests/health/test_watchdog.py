@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import pathlib
+import threading
+import time
+import types
+from typing import Any
+
+import click
+import pytest
+
+from kopf._client.auth.piggyback import login_via_async_client, login_via_client, login_via_pykube
+from kopf._handlers.handlers import Handler
+from kopf._handlers.invocation import invoke
+from kopf._health.watchdog import Watchdog, describe_culprit
+from kopf._settings.settings import ExecutionSettings, HealthSettings
+from kopf._values.ids import HandlerId
+from tests.client.libraries import replace_libraries, write_library
+
+
+async def blocking_fn(seen: list[str | None], watchdog: Watchdog, **_: Any) -> None:
+    deadline = time.monotonic() + 30
+    while watchdog.blockage is None and time.monotonic() < deadline:
+        time.sleep(0.01)  # the bad thing
+    seen.append(watchdog.blockage)
+
+
+async def wait_for_message(caplog: pytest.LogCaptureFixture, text: str) -> logging.LogRecord:
+    deadline = time.monotonic() + 30
+    while not (found := [record for record in caplog.records if text in record.getMessage()]):
+        assert time.monotonic() < deadline, f"No {text!r} in {caplog.messages}."
+        await asyncio.sleep(0.01)
+    return found[0]
+
+
+async def test_blocking_handlers_are_named_while_they_block(caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[str | None] = []
+    handler = Handler(id=HandlerId("some/id"), fn=blocking_fn)
+    with Watchdog(HealthSettings(loop_timeout=0.2)) as watchdog:
+        await invoke(handler, {"seen": seen, "watchdog": watchdog}, execution=ExecutionSettings())
+        await wait_for_message(caplog, "works again")
+        assert watchdog.blockage is None
+    [culprit] = seen
+    assert culprit is not None
+    assert culprit.startswith(f"the handler 'some/id', blocking_fn() at {__file__}:")
+    [error, warning] = [record for record in caplog.records if record.name == "kopf._health.watchdog"]
+    assert error.levelno == logging.ERROR
+    assert error.getMessage().startswith(f"The event loop is blocked for 0.2 seconds by {culprit}. Nothing else")
+    assert warning.getMessage().startswith("The event loop works again after being blocked for 0.")
+
+
+async def test_handlers_of_installed_packages_are_named_themselves_and_not_the_libraries_they_call() -> None:
+    seen: list[str | None] = []
+    namespace: dict[str, Any] = {"blocking_fn": blocking_fn}
+    source = "async def installed_fn(**kwargs):\n    await library_fn(**kwargs)\n"
+    exec(compile(source, click.__file__, "exec"), namespace)
+    library = blocking_fn.__code__.replace(co_filename=pytest.__file__, co_name="library_fn")
+    namespace["library_fn"] = types.FunctionType(library, globals())
+    handler = Handler(id=HandlerId("x"), fn=namespace["installed_fn"])
+    with Watchdog(HealthSettings(loop_timeout=0.2)) as watchdog:
+        await invoke(handler, {"seen": seen, "watchdog": watchdog}, execution=ExecutionSettings())
+    [culprit] = seen
+    assert culprit is not None
+    assert culprit.startswith(f"the handler 'x', installed_fn() at {click.__file__}:2")
+
+
+@pytest.mark.parametrize("name", ["kubernetes", "kubernetes_asyncio", "pykube"])
+async def test_login_handlers_are_not_blamed_for_our_imports(
+    name: str, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The libraries are large, and the machines are slow. It happens if login functions are called from coroutines."""
+    logins = {"kubernetes": login_via_client, "kubernetes_asyncio": login_via_async_client, "pykube": login_via_pykube}
+
+    async def login_fn() -> None:
+        result = logins[name]()
+        await result if inspect.isawaitable(result) else None
+
+    handler = Handler(id=HandlerId("login_fn"), fn=login_fn)
+    with replace_libraries(tmp_path / "libraries") as folder, Watchdog(HealthSettings(loop_timeout=0.1)) as watchdog:
+        source = f"import time; time.sleep(0.5); raise ModuleNotFoundError(name={name!r})"
+        write_library(folder, name, __init__=source)
+        await invoke(handler, {}, execution=ExecutionSettings())
+        assert watchdog.blockage is None
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_others_who_block_are_named_by_their_place(caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[str | None] = []
+    with Watchdog(HealthSettings(loop_timeout=0.2)) as watchdog:
+        await blocking_fn(seen, watchdog)
+    [culprit] = seen
+    assert culprit is not None
+    assert culprit.startswith(f"blocking_fn() at {__file__}:")
+
+
+async def test_it_can_be_switched_off_and_tuned_at_runtime(caplog: pytest.LogCaptureFixture) -> None:
+    settings = HealthSettings(loop_timeout=None)
+    with Watchdog(settings) as watchdog:
+        time.sleep(0.5)  # the bad thing
+        assert watchdog.blockage is None
+        settings.loop_timeout = 0.1
+        await asyncio.sleep(0.01)
+        seen: list[str | None] = []
+        await blocking_fn(seen, watchdog)
+    assert seen != [None]
+
+
+async def test_working_loops_are_fine(caplog: pytest.LogCaptureFixture) -> None:
+    with Watchdog(HealthSettings(loop_timeout=2.0)) as watchdog:
+        deadline = time.monotonic() + 0.5
+        while time.monotonic() < deadline:
+            await asyncio.sleep(0)
+        assert watchdog.blockage is None
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+@pytest.mark.fastforward
+async def test_skipped_time_is_not_the_time_of_blocking(caplog: pytest.LogCaptureFixture) -> None:
+    with Watchdog(HealthSettings()) as watchdog:
+        await asyncio.sleep(100_000)
+        assert watchdog.blockage is None
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_the_thread_ends_with_the_block() -> None:
+    with Watchdog(HealthSettings()):
+        assert "kopf-watchdog" in {thread.name for thread in threading.enumerate()}
+    assert "kopf-watchdog" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_no_frames() -> None:
+    assert describe_culprit(None) == "something unknown"

@@ -1,0 +1,20 @@
+"""JSON logs are the same with all versions of the library that formats them."""
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests.downloads import get_old
+from tests.logs.json_logging import check_json_logs
+
+pytestmark = pytest.mark.timeout(150)  # the first time, they are downloaded
+
+
+def test_the_installed_version() -> None:
+    check_json_logs(sys.executable)
+
+
+@pytest.mark.parametrize("version", ["2.0.0", "2.0.7", "3.0.1", "3.3.0"])
+def test_old_versions(version: str) -> None:
+    check_json_logs(sys.executable, get_old(f"python-json-logger-{version}", [f"python-json-logger=={version}"]))
