@@ -32,10 +32,10 @@ from kopf._client.resources.patching import patch_object
 from kopf._client.resources.watching import watch_batches
 from kopf._controller.changes.detection import detect
 from kopf._controller.clock import Clock
-from kopf._controller.controller import Dispatcher
-from kopf._controller.indexing import Gate, Indexers
+from kopf._controller.controller import Controller
+from kopf._controller.indexing import Indexers, IndexReadiness
 from kopf._controller.memos import Memo, Memos
-from kopf._controller.runtime import Environment
+from kopf._controller.runtime import Runtime
 from kopf._handlers.lifecycles import get_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry
 from kopf._settings.settings import OperatorSettings
@@ -105,7 +105,7 @@ async def measure_intake(count: int) -> None:
     registry = OperatorRegistry()
     create(WIDGETS.group, WIDGETS.version, WIDGETS.plural, labels={"tier": "frontend"}, registry=registry)(_handler)
     indexers = Indexers(registry.get_indexing())
-    env = Environment(
+    env = Runtime(
         settings=settings,
         api=replay,
         clock=Clock(),
@@ -113,10 +113,10 @@ async def measure_intake(count: int) -> None:
         memos=Memos(Memo()),
         indices=indexers.indices,
         indexers=indexers,
-        gate=Gate(),
+        gate=IndexReadiness(),
         comparable_versions=True,
     )
-    dispatcher = Dispatcher(env, WIDGETS, registry.plan([WIDGETS])[WIDGETS])
+    controller = Controller(env, WIDGETS, registry.plan([WIDGETS])[WIDGETS])
 
     async def consume(accept: Callable[[list[Any]], None]) -> None:
         taken = 0
@@ -129,7 +129,7 @@ async def measure_intake(count: int) -> None:
 
     cpu = await best(lambda: consume(lambda events: None))
     report("a watch line decoded", cpu, count)
-    cpu = await best(lambda: consume(dispatcher.accept))
+    cpu = await best(lambda: consume(controller.accept))
     report("a watch line decoded & dispatched, with no matching handler", cpu, count)
 
 

@@ -190,13 +190,13 @@ def find_unnoticed(world: World, objects: list[Obj]) -> Iterator[str]:
 
 def find_remembered(world: World) -> Iterator[str]:
     """Nothing is kept in memory when no objects exist."""
-    for dispatcher in world.dispatchers:
-        background = dispatcher._background
+    for controller in world.controllers:
+        background = controller._background
         contents: dict[str, Sized] = {
-            "mailboxes": dispatcher._mailboxes, "shadows": dispatcher._shadows, "memos": dispatcher._env.memos,
+            "mailboxes": controller._mailboxes, "handled": controller._handled, "memos": controller._runtime.memos,
             "companions": background._companions if background is not None else (),
             "leaving": background._leaving if background is not None else (),
-            "tasks": dispatcher._tasks,
+            "tasks": controller._tasks,
         }
         for what, things in contents.items():
             if len(things) > 0:

@@ -11,7 +11,7 @@ import pytest
 
 import kopf
 from kopf._controller.background.runs import BackgroundRun, Companion
-from kopf._controller.object_state import Mailbox
+from kopf._controller.object_state import ObjectState
 from tests.behaviour.objects import FINALIZER, Objects, get_annotations, get_finalizers
 from tests.behaviour.running import Journal, Operator
 
@@ -23,7 +23,7 @@ Decorator = Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]
 def count_leftovers() -> dict[str, int]:
     """How many internal things of objects are in memory."""
     gc.collect()
-    classes = (Companion, BackgroundRun, Mailbox)
+    classes = (Companion, BackgroundRun, ObjectState)
     objects = gc.get_objects()
     return {cls.__name__: sum(isinstance(obj, cls) for obj in objects) for cls in classes}
 

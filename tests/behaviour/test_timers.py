@@ -323,7 +323,7 @@ async def test_hours_of_patching_take_no_more_memory_than_minutes(
     def count_objects() -> int:
         gc.collect()
         modules = (str(type(item).__module__) for item in gc.get_objects())
-        return sum(name.startswith(("kopf", "aiohttp")) and "_cluster" not in name for name in modules)
+        return sum(name.startswith(("kopf", "aiohttp")) and "kopf_cluster" not in name for name in modules)
 
     await operator.start()
     await kex.create()

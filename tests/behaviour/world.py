@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 import kopf
-from kopf._controller.controller import Dispatcher
+from kopf._controller.controller import Controller
 from kopf_cluster import LocalCluster
 from kopf_cluster.writes.patches import merge_patch
 from tests.behaviour.conftest import make_crd
@@ -45,7 +45,7 @@ class World:
         """What is to be there on the objects besides the traces of the operator."""
         self.born: dict[str, tuple[int, float]] = {}
         """In which life the objects were created (by their uids), and when."""
-        self.dispatchers: list[Dispatcher] = []
+        self.controllers: list[Controller] = []
         """Those of the current life."""
         self.peering: PeeringObject | None = None
         """By which the operator is paused, if it can be."""
@@ -115,7 +115,7 @@ class World:
         for plan in self.plans:
             life.declare(plan, self.plural, registry)
         self.lives.append(life)
-        self.dispatchers.clear()
+        self.controllers.clear()
         settings = kopf.OperatorSettings()
         settings.posting.enabled = False
         settings.peering.priority = life.number  # so that the records of the killed ones do not pause it
@@ -259,13 +259,13 @@ class World:
 
 @contextlib.contextmanager
 def watching_dispatchers(worlds: list[World]) -> Iterator[None]:
-    """Let the current world know all its dispatchers, in order to look into their memory afterwards."""
-    init = Dispatcher.__init__
+    """Let the current world know all its controllers, in order to look into their memory afterwards."""
+    init = Controller.__init__
 
-    def watched_init(self: Dispatcher, *args: Any, **kwargs: Any) -> None:
+    def watched_init(self: Controller, *args: Any, **kwargs: Any) -> None:
         init(self, *args, **kwargs)
-        worlds[-1].dispatchers.append(self)
+        worlds[-1].controllers.append(self)
 
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(Dispatcher, "__init__", watched_init)
+        monkeypatch.setattr(Controller, "__init__", watched_init)
         yield

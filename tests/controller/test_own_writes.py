@@ -119,7 +119,7 @@ class World:
     """
     An object that is changed by us and by others, with the stream of its states being late and losing some of them.
 
-    What is done here with the answers is what the dispatcher does with them: the latest news wait in ``state``, what
+    What is done here with the answers is what the controller does with them: the latest news wait in ``state``, what
     is presumed to be stale is kept as ``suspect`` until the echo comes or the patience is over.
     """
 

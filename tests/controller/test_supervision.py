@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from kopf._controller.supervision import keep_running
-from kopf._health.liveness import Vitals
+from kopf._health.liveness import Liveness
 from kopf._settings.settings import OperatorSettings
 
 
@@ -27,45 +27,45 @@ class Routine:
         await asyncio.Event().wait()
 
 
-async def run(routine: Routine, vitals: Vitals) -> None:
-    await keep_running("thing", routine, fatal=(LookupError,), vitals=vitals)
+async def run(routine: Routine, liveness: Liveness) -> None:
+    await keep_running("thing", routine, fatal=(LookupError,), liveness=liveness)
 
 
 @pytest.mark.fastforward
 async def test_failures_are_restarted_and_reported_when_there_are_too_many(caplog: pytest.LogCaptureFixture) -> None:
-    vitals, settings = Vitals(), OperatorSettings()
+    liveness, settings = Liveness(), OperatorSettings()
     errors = [ValueError(f"boom{i}") for i in range(4)]
-    task = asyncio.create_task(run(routine := Routine(*errors), vitals))
+    task = asyncio.create_task(run(routine := Routine(*errors), liveness))
     seen: set[str] = set()
     while len(routine.starts) < 5:
-        seen.update(vitals.find_problems(settings))
+        seen.update(liveness.find_problems(settings))
         await asyncio.sleep(0.1)
     assert sorted(seen) == [
         f"The thing has failed {count} times in a row: see the log of the operator." for count in (3, 4)]
     delays = [round(b - a) for a, b in zip(routine.starts, routine.starts[1:], strict=False)]
     assert delays == [1, 2, 5, 10]
-    assert vitals.find_problems(settings)
+    assert liveness.find_problems(settings)
     await asyncio.sleep(61)
-    assert not vitals.find_problems(settings)
+    assert not liveness.find_problems(settings)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
 @pytest.mark.fastforward
 async def test_it_gives_up_when_it_never_works(caplog: pytest.LogCaptureFixture) -> None:
-    vitals = Vitals()
+    liveness = Liveness()
     with pytest.raises(ValueError, match="boom5"):
-        await run(Routine(*(ValueError(f"boom{i}") for i in range(6))), vitals)
-    assert vitals.find_problems(OperatorSettings()) == []
+        await run(Routine(*(ValueError(f"boom{i}") for i in range(6))), liveness)
+    assert liveness.find_problems(OperatorSettings()) == []
 
 
 @pytest.mark.fastforward
 async def test_failures_after_a_long_work_are_the_first_ones() -> None:
-    vitals = Vitals()
+    liveness = Liveness()
     plan = [item for i in range(10) for item in (100.0, ValueError(f"boom{i}"))]
-    task = asyncio.create_task(run(routine := Routine(*plan), vitals))
+    task = asyncio.create_task(run(routine := Routine(*plan), liveness))
     while len(routine.starts) < 11:
-        assert vitals.find_problems(OperatorSettings()) == []
+        assert liveness.find_problems(OperatorSettings()) == []
         await asyncio.sleep(10)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -73,7 +73,7 @@ async def test_failures_after_a_long_work_are_the_first_ones() -> None:
 
 async def test_fatal_errors_go_through() -> None:
     with pytest.raises(KeyError):
-        await run(Routine(KeyError("x")), Vitals())
+        await run(Routine(KeyError("x")), Liveness())
 
 
 @pytest.mark.fastforward
@@ -84,6 +84,6 @@ async def test_unexpected_ends_are_failures(caplog: pytest.LogCaptureFixture) ->
         starts.append(asyncio.get_running_loop().time())
 
     with pytest.raises(RuntimeError, match="it has ended, while it must run"):
-        await keep_running("thing", end, fatal=(LookupError,), vitals=Vitals())
+        await keep_running("thing", end, fatal=(LookupError,), liveness=Liveness())
     assert [round(b - a) for a, b in itertools.pairwise(starts)] == [1, 2, 5, 10, 30]
     assert "The thing has failed, and will be restarted in 1 seconds: it has ended" in caplog.text

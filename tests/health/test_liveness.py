@@ -4,52 +4,52 @@ import asyncio
 
 import pytest
 
-from kopf._health.liveness import Vitals
+from kopf._health.liveness import Liveness
 from kopf._settings.settings import HealthSettings, OperatorSettings
 
 
 @pytest.mark.fastforward
 async def test_silent_streams_are_stale_until_the_next_sign_of_life() -> None:
-    vitals, settings = Vitals(), OperatorSettings()
-    with vitals.watching("pods") as pods, vitals.watching("secrets") as secrets:
+    liveness, settings = Liveness(), OperatorSettings()
+    with liveness.watching("pods") as pods, liveness.watching("secrets") as secrets:
         await asyncio.sleep(299)
         secrets.beat()
-        assert vitals.find_problems(settings) == []
+        assert liveness.find_problems(settings) == []
         await asyncio.sleep(3)
-        assert vitals.find_problems(settings) == [
+        assert liveness.find_problems(settings) == [
             "The watch-stream for pods is stale, with nothing for 302 s."]
         pods.beat()
-        assert vitals.find_problems(settings) == []
+        assert liveness.find_problems(settings) == []
 
 
 @pytest.mark.fastforward
 async def test_nothing_is_expected_of_closed_streams() -> None:
-    vitals = Vitals()
-    with vitals.watching("pods"):
+    liveness = Liveness()
+    with liveness.watching("pods"):
         await asyncio.sleep(1000)
-    assert vitals.find_problems(OperatorSettings()) == []
+    assert liveness.find_problems(OperatorSettings()) == []
 
 
 @pytest.mark.fastforward
 async def test_it_can_be_switched_off() -> None:
-    vitals = Vitals()
-    with vitals.watching("pods"):
+    liveness = Liveness()
+    with liveness.watching("pods"):
         await asyncio.sleep(1000)
-        assert vitals.find_problems(OperatorSettings(health=HealthSettings(stream_timeout=None))) == []
+        assert liveness.find_problems(OperatorSettings(health=HealthSettings(stream_timeout=None))) == []
 
 
 async def test_a_few_failures_are_tolerated() -> None:
-    vitals, settings = Vitals(), OperatorSettings()
+    liveness, settings = Liveness(), OperatorSettings()
     for count in (1, 2):
-        vitals.note_failure("watcher of pods", count, "boom")
-        assert vitals.find_problems(settings) == []
-    vitals.note_failure("watcher of pods", 3, "boom")
+        liveness.note_failure("watcher of pods", count, "boom")
+        assert liveness.find_problems(settings) == []
+    liveness.note_failure("watcher of pods", 3, "boom")
     text = "The watcher of pods has failed 3 times in a row"
-    assert vitals.find_problems(settings) == [f"{text}: see the log of the operator."]
-    assert vitals.find_problems(OperatorSettings(health=HealthSettings(show_errors=True))) == [f"{text}: boom"]
-    vitals.note_recovery("watcher of pods")
-    vitals.note_recovery("unknown")
-    assert vitals.find_problems(settings) == []
+    assert liveness.find_problems(settings) == [f"{text}: see the log of the operator."]
+    assert liveness.find_problems(OperatorSettings(health=HealthSettings(show_errors=True))) == [f"{text}: boom"]
+    liveness.note_recovery("watcher of pods")
+    liveness.note_recovery("unknown")
+    assert liveness.find_problems(settings) == []
 
 
 @pytest.mark.fastforward
@@ -63,10 +63,10 @@ async def test_streams_may_be_silent_until_they_are_reopened(
     settings = OperatorSettings()
     settings.health.stream_timeout = stream_timeout
     settings.watching.inactivity_timeout = inactivity_timeout
-    vitals = Vitals()
-    with vitals.watching("pods"):
+    liveness = Liveness()
+    with liveness.watching("pods"):
         await asyncio.sleep(100_000 if expected is None else expected - 1)
-        assert vitals.find_problems(settings) == []
+        assert liveness.find_problems(settings) == []
         if expected is not None:
             await asyncio.sleep(2)
-            assert vitals.find_problems(settings) != []
+            assert liveness.find_problems(settings) != []

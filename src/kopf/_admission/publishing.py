@@ -37,7 +37,7 @@ from kopf._client.errors import (
 )
 from kopf._client.resources.watch_machine import LISTED, WatchEvent
 from kopf._client.resources.watching import watch_batches
-from kopf._controller.runtime import Environment
+from kopf._controller.runtime import Runtime
 from kopf._controller.supervision import keep_running
 from kopf._values.patches import JSON_PATCH
 from kopf._values.reasons import WebhookType
@@ -63,9 +63,9 @@ class WebhookConfigurationError(Exception):
 class Publisher:
     """Publishes the webhooks of one type. If there are none, only removes what could be left by earlier versions."""
 
-    def __init__(self, env: Environment, type: WebhookType, managed: str, *, is_used: bool) -> None:
-        self._env = env
-        self._api = env.api
+    def __init__(self, runtime: Runtime, type: WebhookType, managed: str, *, is_used: bool) -> None:
+        self._runtime = runtime
+        self._api = runtime.api
         self._type = type
         self._managed = managed
         self._resource = CONFIGURATIONS[type]
@@ -85,7 +85,8 @@ class Publisher:
     async def run(self) -> None:
         """Publish whatever is declared, forever. Raises :class:`WebhookConfigurationError` if that is not possible."""
         name = f"{self._type} webhook configuration"
-        keep = functools.partial(keep_running, fatal=(LoginError, WebhookConfigurationError), vitals=self._env.vitals)
+        fatal = (LoginError, WebhookConfigurationError)
+        keep = functools.partial(keep_running, fatal=fatal, liveness=self._runtime.liveness)
         async with asyncio.TaskGroup() as group:
             group.create_task(keep(f"publisher of the {name}", self._keep_published))
             if self._is_used:
@@ -141,7 +142,7 @@ class Publisher:
                 await self._api.patch(self._path, payload=changes)
 
     def _make_annotations(self) -> Mapping[str, str | None]:
-        return {OWNER_ANNOTATION: self._identity, PAUSED_ANNOTATION: "yes" if self._env.pause.is_on else None}
+        return {OWNER_ANNOTATION: self._identity, PAUSED_ANNOTATION: "yes" if self._runtime.pause.is_on else None}
 
     async def _clear(self) -> None:
         """Remove what could be left by earlier versions of the operator; it is fine if there was nothing."""
@@ -158,12 +159,12 @@ class Publisher:
     async def _keep_watching(self) -> None:
         """Watch for the others who remove the webhooks, on their exit or by hand, or take over while paused."""
         selectors = {self._resource.name: f"metadata.name={self._managed}"}
-        watching = dataclasses.replace(self._env.settings.watching, field_selectors=selectors)
-        settings = dataclasses.replace(self._env.settings, watching=watching)
+        watching = dataclasses.replace(self._runtime.settings.watching, field_selectors=selectors)
+        settings = dataclasses.replace(self._runtime.settings, watching=watching)
         exists = False
         try:
-            with self._env.vitals.watching(f"{self._type} webhook configuration") as pulse:
-                batches = watch_batches(self._api, settings, self._resource, on_activity=pulse.beat)
+            with self._runtime.liveness.watching(f"{self._type} webhook configuration") as heartbeat:
+                batches = watch_batches(self._api, settings, self._resource, on_activity=heartbeat.beat)
                 async with contextlib.aclosing(batches):
                     async for events in batches:
                         for event in events:
@@ -186,7 +187,7 @@ class Publisher:
             return False
         annotations = event.object.head.annotations or {}
         owner = annotations.get(OWNER_ANNOTATION)
-        is_inferior = PAUSED_ANNOTATION in annotations and owner != self._identity and not self._env.pause.is_on
+        is_inferior = PAUSED_ANNOTATION in annotations and owner != self._identity and not self._runtime.pause.is_on
         if owner is None or is_inferior:
             self._restore()
         return True

@@ -18,7 +18,7 @@ from typing import Any
 
 from kopf._admission.endpoints import Endpoints
 from kopf._admission.verdicts import judge
-from kopf._controller.runtime import Environment
+from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import WebhookCause
 from kopf._handlers.handlers import WebhookHandler
 from kopf._handlers.registry import OperatorRegistry
@@ -49,13 +49,13 @@ class Admission:
     """Answers the reviews on behalf of one operator, whichever namespaces they are from."""
 
     def __init__(
-        self, env: Environment, registry: OperatorRegistry, settle_peering: Callable[[], Awaitable[None]]
+        self, runtime: Runtime, registry: OperatorRegistry, settle_peering: Callable[[], Awaitable[None]]
     ) -> None:
-        self._env = env
+        self._runtime = runtime
         self._registry = registry
         self._settle_peering = settle_peering
         self._waiting: set[asyncio.Event] = set()
-        env.pause.subscribe(self._accept_pause)
+        runtime.pause.subscribe(self._accept_pause)
         self._endpoints = Endpoints(registry.webhooks)
         self._handlers: dict[Resource, tuple[Resource, Sequence[WebhookHandler]]] = {}
         self._handled: Collection[Resource] = ()
@@ -74,11 +74,11 @@ class Admission:
     async def wait_until_ready(self) -> None:
         """Wait until all that is needed to answer is known: it is so at the start, and after the operator's pauses."""
         await self._discovered.wait()
-        if not self._env.gate.is_open:
+        if not self._runtime.gate.is_open:
             await self._settle_peering()  # at the start, it is on hold anyway, until it is known if it is paused
-        while not (self._env.gate.is_open or self._env.pause.is_on):
+        while not (self._runtime.gate.is_open or self._runtime.pause.is_on):
             changed = asyncio.Event()
-            self._env.gate.call_when_open(changed.set)
+            self._runtime.gate.call_when_open(changed.set)
             self._waiting.add(changed)
             try:
                 await changed.wait()
@@ -140,7 +140,7 @@ class Admission:
         )
         with self._recalling(request, new if old is None else old) as memo:
             cause = self._make_cause(request, resource, old, new, memo, headers, sslpeer)
-            verdict = await judge(self._env, cause, handlers)
+            verdict = await judge(self._runtime, cause, handlers)
             if verdict.denial is None and request.operation == "DELETE" and not request.dry_run:
                 self._forget(resource, cause.body)
             return make_response(
@@ -160,7 +160,7 @@ class Admission:
     @contextlib.contextmanager
     def _recalling(self, request: ReviewRequest, existing: Body | None) -> Iterator[Any]:
         """Get the memo of the object if it exists, or a temporary one if it is going to be created."""
-        memos = self._env.memos
+        memos = self._runtime.memos
         uid = existing.object.head.uid if existing is not None else ""
         if request.operation == "CREATE" or not uid:
             yield memos.make()
@@ -173,7 +173,7 @@ class Admission:
     def _forget(self, resource: Resource, body: Body) -> None:
         """Drop the memo of what is deleted. The handled objects are watched for that; nobody tells about the others."""
         if resource not in self._handled:
-            self._env.memos.forget(body.object.head.uid)
+            self._runtime.memos.forget(body.object.head.uid)
 
     def _make_cause(
         self,
@@ -188,9 +188,9 @@ class Admission:
         body = new if new is not None else old if old is not None else Body({})
         namespace = request.namespace if resource.namespaced else None
         return WebhookCause(
-            logger=LocalObjectLogger(body=_make_reference(body, request, namespace), settings=self._env.settings),
+            logger=LocalObjectLogger(body=_make_reference(body, request, namespace), settings=self._runtime.settings),
             memo=memo,
-            indices=self._env.indices,
+            indices=self._runtime.indices,
             resource=resource,
             body=body,
             patch=Patch(body=body),

@@ -13,7 +13,7 @@ import datetime
 from collections.abc import Sequence
 from typing import Any
 
-from kopf._controller.runtime import Environment
+from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import WebhookCause
 from kopf._handlers.context import executing
 from kopf._handlers.errors import AdmissionError, ErrorsMode, PermanentError, TemporaryError, describe
@@ -40,7 +40,7 @@ class Verdict:
     """A serialised JSON-patch."""
 
 
-async def judge(env: Environment, cause: WebhookCause, handlers: Sequence[WebhookHandler]) -> Verdict:
+async def judge(runtime: Runtime, cause: WebhookCause, handlers: Sequence[WebhookHandler]) -> Verdict:
     """
     Call those of the handlers that match the object. The warnings are gathered in the cause.
 
@@ -50,10 +50,10 @@ async def judge(env: Environment, cause: WebhookCause, handlers: Sequence[Webhoo
     errors: dict[WebhookHandler, Exception] = {}
     matching = list(deduplicate(handler for handler in handlers if _matches(handler, cause, errors)))
     unused = Patch(body=cause.body)
-    await _call_all(env, cause, matching, errors, unused)
+    await _call_all(runtime, cause, matching, errors, unused)
     if unused:
         cause.logger.warning("The patch of a validating handler is ignored: only mutating handlers can patch.")
-    is_shown = env.settings.admission.show_errors
+    is_shown = runtime.settings.admission.show_errors
     ordered = {handler: errors[handler] for handler in handlers if handler in errors}
     if denial := _choose_denial(cause, ordered, is_shown=is_shown):
         return Verdict(denial=denial)
@@ -70,7 +70,7 @@ def _matches(handler: WebhookHandler, cause: WebhookCause, errors: dict[WebhookH
 
 
 async def _call_all(
-    env: Environment,
+    runtime: Runtime,
     cause: WebhookCause,
     handlers: Sequence[WebhookHandler],
     errors: dict[WebhookHandler, Exception],
@@ -78,7 +78,7 @@ async def _call_all(
 ) -> None:
     async def call(handler: WebhookHandler) -> None:
         patch = cause.patch if handler.type is WebhookType.MUTATING else unused
-        if (error := await _call(env, cause, handler, patch)) is not None:
+        if (error := await _call(runtime, cause, handler, patch)) is not None:
             errors[handler] = error
 
     if len(handlers) == 1:  # the usual case, with no tasks
@@ -89,8 +89,8 @@ async def _call_all(
             group.create_task(call(handler), name=f"admission by {handler.id!r}")
 
 
-async def _call(env: Environment, cause: WebhookCause, handler: WebhookHandler, patch: Patch) -> Exception | None:
-    attempt = Attempt(retry=0, started=env.clock.now(), runtime=datetime.timedelta(0))
+async def _call(runtime: Runtime, cause: WebhookCause, handler: WebhookHandler, patch: Patch) -> Exception | None:
+    attempt = Attempt(retry=0, started=runtime.clock.now(), runtime=datetime.timedelta(0))
     kwargs = {
         "retry": attempt.retry,
         "started": attempt.started,
@@ -102,14 +102,14 @@ async def _call(env: Environment, cause: WebhookCause, handler: WebhookHandler, 
 
     async def call() -> Any:
         with executing(cause.body):
-            return await invoke(handler, kwargs, execution=env.settings.execution)
+            return await invoke(handler, kwargs, execution=runtime.settings.execution)
 
     outcome = await execute_once(
         handler,
         attempt,
         call,
         logger=cause.logger,
-        default_backoff=env.settings.execution.default_backoff,
+        default_backoff=runtime.settings.execution.default_backoff,
         default_errors=ErrorsMode.PERMANENT,
     )
     return outcome.exception if isinstance(outcome.exception, Exception) else None

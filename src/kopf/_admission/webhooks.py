@@ -18,7 +18,7 @@ from kopf._admission.configurations import Declaration
 from kopf._admission.publishing import Publisher
 from kopf._admission.reviewing import Admission
 from kopf._client.resources.discovery import Discovery
-from kopf._controller.runtime import Environment
+from kopf._controller.runtime import Runtime
 from kopf._handlers.registry import OperatorRegistry
 from kopf._settings.settings import AdmissionSettings
 from kopf._values.reasons import WebhookType
@@ -73,22 +73,22 @@ class Webhooks:
     """
 
     def __init__(
-        self, env: Environment, registry: OperatorRegistry, settle_peering: Callable[[], Awaitable[None]]
+        self, runtime: Runtime, registry: OperatorRegistry, settle_peering: Callable[[], Awaitable[None]]
     ) -> None:
-        self._env = env
+        self._runtime = runtime
         self._registry = registry
         self._settle_peering = settle_peering
-        self._admission = Admission(env, registry, settle_peering)
+        self._admission = Admission(runtime, registry, settle_peering)
         self._resources: frozenset[Resource] = frozenset()
         self._client_config: WebhookClientConfig | None = None if registry.webhooks else {}
-        self._managed = env.settings.admission.managed
+        self._managed = runtime.settings.admission.managed
         self._publishers: list[Publisher] = []
         if self._managed is not None:
             types = {handler.type for handler in registry.webhooks}
             self._publishers = [
-                Publisher(env, type, self._managed, is_used=type in types) for type in WebhookType
+                Publisher(runtime, type, self._managed, is_used=type in types) for type in WebhookType
             ]
-            env.pause.subscribe(self._accept_pause)
+            runtime.pause.subscribe(self._accept_pause)
         self._retired = 0.0
 
     def accept_resources(self, discovery: Discovery, handled: Collection[Resource]) -> None:
@@ -100,7 +100,7 @@ class Webhooks:
 
     async def serve(self) -> None:
         """Run the server or tunnel, forever. Raises its errors, or :class:`WebhookServerExitedError` if it ends."""
-        server = self._env.settings.admission.server
+        server = self._runtime.settings.admission.server
         if not self._registry.webhooks or server is None:
             await asyncio.Event().wait()  # until cancelled
             return
@@ -143,7 +143,7 @@ class Webhooks:
             publisher.declare(declaration)
 
     def _accept_pause(self) -> None:
-        if not self._env.pause.is_on:
+        if not self._runtime.pause.is_on:
             for publisher in self._publishers:
                 publisher.reclaim()
 
@@ -157,7 +157,7 @@ class Webhooks:
         if self._registry.webhooks and self._client_config is not None:
             await asyncio.sleep(self._retired + _LINGERING_TIME - asyncio.get_running_loop().time())
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._env.settings.queueing.exit_timeout):
+            async with asyncio.timeout(self._runtime.settings.queueing.exit_timeout):
                 await self._admission.wait_until_idle()
 
 

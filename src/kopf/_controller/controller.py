@@ -20,13 +20,13 @@ from kopf._controller.background.runs import Background, BackgroundRun, Companio
 from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._controller.background.sync import accompany
 from kopf._controller.background.timers import TimerRun
-from kopf._controller.changes.reconciliation import HandlingCycle
+from kopf._controller.changes.reconciliation import Reconciliation
 from kopf._controller.changes.saving import SavingFailure, Step
 from kopf._controller.changes.selection import could_match
-from kopf._controller.handled_memory import Shadows
-from kopf._controller.object_state import Mailbox, is_overtaking
+from kopf._controller.handled_memory import HandledMemory
+from kopf._controller.object_state import ObjectState, is_overtaking
 from kopf._controller.raw_events import handle_raw_event
-from kopf._controller.runtime import Environment
+from kopf._controller.runtime import Runtime
 from kopf._controller.troubles import API_ERRORS, Troubles
 from kopf._controller.unreadable import UnreadableObjects
 from kopf._handlers.handlers import DaemonHandler, SpawningHandler, TimerHandler
@@ -64,32 +64,32 @@ def _make_run(companion: Companion, handler: SpawningHandler) -> BackgroundRun:
     raise TypeError(f"Unknown kind of handlers: {handler!r}")
 
 
-class Dispatcher:
+class Controller:
     """Handles the objects of one resource."""
 
-    def __init__(self, env: Environment, resource: Resource, handlers: HandlersOfResource) -> None:
-        self._env = env
+    def __init__(self, runtime: Runtime, resource: Resource, handlers: HandlersOfResource) -> None:
+        self._runtime = runtime
         self._resource = resource
         self._handlers = handlers
-        self._finalizer = env.settings.persistence.finalizer
-        self._mailboxes: dict[str, Mailbox] = {}
-        self._news: deque[Mailbox] = deque()
-        self._backlog: deque[Mailbox] = deque()
-        self._tasks: dict[asyncio.Task[None], Mailbox] = {}
+        self._finalizer = runtime.settings.persistence.finalizer
+        self._mailboxes: dict[str, ObjectState] = {}
+        self._news: deque[ObjectState] = deque()
+        self._backlog: deque[ObjectState] = deque()
+        self._tasks: dict[asyncio.Task[None], ObjectState] = {}
         self._occupied = 0
         self._waiting_events = 0
         self._room = asyncio.Event()
         self._is_stopping = False
         self._is_paused = False
         self._is_waiting_for_gate = False
-        self._shadows = Shadows()
-        self._troubles = Troubles(env, resource)
-        self._unreadable = UnreadableObjects(env, resource)
+        self._handled = HandledMemory()
+        self._troubles = Troubles(runtime, resource)
+        self._unreadable = UnreadableObjects(runtime, resource)
         self._background = (
-            Background(env, resource, _make_run, on_exit=self._revisit) if handlers.spawning else None
+            Background(runtime, resource, _make_run, on_exit=self._revisit) if handlers.spawning else None
         )
         self._is_stateful = bool(handlers.changing or handlers.spawning)
-        env.settings.execution.usage.subscribe(self._start_workers)
+        runtime.settings.execution.usage.subscribe(self._start_workers)
 
     def accept(self, events: Iterable[WatchEvent]) -> None:
         """Take the events in; it never blocks, and nothing is executed here."""
@@ -100,7 +100,7 @@ class Dispatcher:
 
     async def wait_for_room(self) -> None:
         """Wait as long as there are too many raw events that are not handled yet."""
-        if self._waiting_events < _ENOUGH_EVENTS or not self._env.gate.is_open:
+        if self._waiting_events < _ENOUGH_EVENTS or not self._runtime.gate.is_open:
             return
         ids = ", ".join(sorted(handler.id for handler in self._handlers.watching))
         logger.warning(
@@ -133,7 +133,7 @@ class Dispatcher:
                 return
             if not self._is_interesting(meta):
                 return
-            mailbox = Mailbox(meta.uid, comparable_versions=self._env.comparable_versions)
+            mailbox = ObjectState(meta.uid, comparable_versions=self._runtime.comparable_versions)
             self._mailboxes[meta.uid] = mailbox
         if self._handlers.watching:
             mailbox.raw_events.append(event)
@@ -164,15 +164,15 @@ class Dispatcher:
             or (self._background is not None and self._background.is_running(meta.uid))
         )
 
-    def _suspect(self, mailbox: Mailbox, obj: KubeObject) -> None:
+    def _suspect(self, mailbox: ObjectState, obj: KubeObject) -> None:
         """Keep a state that is probably older than our own write, in case that the write never comes back."""
-        if not self._env.comparable_versions:
+        if not self._runtime.comparable_versions:
             mailbox.suspect = obj
             if mailbox.suspicion is None:
-                timeout = self._env.settings.persistence.consistency_timeout
+                timeout = self._runtime.settings.persistence.consistency_timeout
                 mailbox.suspicion = asyncio.get_running_loop().call_later(timeout, self._trust, mailbox)
 
-    def _trust(self, mailbox: Mailbox) -> None:
+    def _trust(self, mailbox: ObjectState) -> None:
         """The echo of our write did not come in time: the last seen state is presumed to be the actual one."""
         mailbox.suspicion = None
         if mailbox.suspect is not None:
@@ -181,7 +181,7 @@ class Dispatcher:
             self._enqueue(mailbox, self._news)
             self._start_workers()
 
-    def _enqueue(self, mailbox: Mailbox, queue: deque[Mailbox]) -> None:
+    def _enqueue(self, mailbox: ObjectState, queue: deque[ObjectState]) -> None:
         has_work = mailbox.raw_events or mailbox.gone or (mailbox.state is not None and mailbox.timer is None)
         if has_work and not mailbox.active:
             mailbox.active = True
@@ -191,16 +191,16 @@ class Dispatcher:
 
     def _start_workers(self) -> None:
         """Start as many workers as allowed: for the news first, for the initial listing then."""
-        limit = self._env.settings.queueing.worker_limit
+        limit = self._runtime.settings.queueing.worker_limit
         if limit is None:
-            execution = self._env.settings.execution
+            execution = self._runtime.settings.execution
             limit = _SOFT_LIMIT + max(execution.max_workers or 0, execution.usage.slow_count)
         if self._is_paused:
             return
-        if not self._env.gate.is_open:
+        if not self._runtime.gate.is_open:
             if not self._is_waiting_for_gate:
                 self._is_waiting_for_gate = True
-                self._env.gate.call_when_open(self._pass_the_gate)
+                self._runtime.gate.call_when_open(self._pass_the_gate)
             return
         while not self._is_stopping and self._occupied < limit and (self._news or self._backlog):
             mailbox = (self._news or self._backlog).popleft()
@@ -221,7 +221,7 @@ class Dispatcher:
     @contextlib.contextmanager
     def _in_user_code(self) -> Iterator[None]:
         """Let others work while a coroutine of a user waits for something, unless the limit is set explicitly."""
-        if self._env.settings.queueing.worker_limit is not None:
+        if self._runtime.settings.queueing.worker_limit is not None:
             yield
             return
         self._occupied -= 1
@@ -231,7 +231,7 @@ class Dispatcher:
         finally:
             self._occupied += 1
 
-    async def _work(self, mailbox: Mailbox) -> None:
+    async def _work(self, mailbox: ObjectState) -> None:
         """Handle the object as long as there is something new for it."""
         try:
             while not self._is_stopping and not self._is_paused:
@@ -254,27 +254,27 @@ class Dispatcher:
                 self._mailboxes.pop(mailbox.uid, None)
             self._start_workers()
 
-    def _relax(self, mailbox: Mailbox) -> None:
+    def _relax(self, mailbox: ObjectState) -> None:
         """The object is idle, or waits for something: it may be for long, and there may be many such objects."""
-        self._env.memos.relax(mailbox.uid)
+        self._runtime.memos.relax(mailbox.uid)
         if mailbox.known is not None:
             mailbox.known.forget_values()
         if self._background is not None:
             self._background.relax(mailbox.uid)
 
     def _forget(self, obj: KubeObject) -> None:
-        self._shadows.forget(obj.head.uid)
+        self._handled.forget(obj.head.uid)
         self._unreadable.forget(obj.head.uid)
-        object_logger = ObjectLogger(body=obj, settings=self._env.settings)
+        object_logger = ObjectLogger(body=obj, settings=self._runtime.settings)
         if object_logger.isEnabledFor(logging.DEBUG) and could_match(self._handlers.changing, obj.head):
-            cycle = HandlingCycle(self._env, self._resource, self._handlers, obj, initial=False, unsaved=None)
+            cycle = Reconciliation(self._runtime, self._resource, self._handlers, obj, initial=False, unsaved=None)
             try:
                 cycle.bury()
             except Exception:  # of the filters
                 object_logger.exception("The deletion could not be handled.")
-        self._env.memos.forget(obj.head.uid)
+        self._runtime.memos.forget(obj.head.uid)
 
-    async def _handle_raw_event(self, mailbox: Mailbox, event: WatchEvent) -> None:
+    async def _handle_raw_event(self, mailbox: ObjectState, event: WatchEvent) -> None:
         def get_latest() -> KubeObject:
             return mailbox.raw_events[-1].object if mailbox.raw_events else event.object
 
@@ -283,18 +283,23 @@ class Dispatcher:
             return
         try:
             await handle_raw_event(
-                self._env, self._resource, self._handlers, event, get_latest=get_latest, user_code=self._in_user_code
+                self._runtime,
+                self._resource,
+                self._handlers,
+                event,
+                get_latest=get_latest,
+                user_code=self._in_user_code,
             )
         except NestingError:
             self._unreadable.report(event.object)
         except Exception as e:
             # The next events are of the same value for the handlers, so there is no sense in delaying them.
             is_api_error = isinstance(e, API_ERRORS)
-            object_logger = ObjectLogger(body=event.object, settings=self._env.settings)
+            object_logger = ObjectLogger(body=event.object, settings=self._runtime.settings)
             text = "The event could not be handled, and is skipped: %s"
             object_logger.error(text, str(e) or type(e).__name__, exc_info=None if is_api_error else e)
 
-    async def _handle_state(self, mailbox: Mailbox, obj: KubeObject) -> None:
+    async def _handle_state(self, mailbox: ObjectState, obj: KubeObject) -> None:
         mailbox.state = None
         mailbox.revisited = False
         mailbox.known = obj
@@ -313,27 +318,27 @@ class Dispatcher:
         finally:
             mailbox.handling = False
 
-    async def _look_at(self, mailbox: Mailbox, obj: KubeObject) -> Step:
-        background, shadows = self._background, self._shadows
+    async def _look_at(self, mailbox: ObjectState, obj: KubeObject) -> Step:
+        background, handled = self._background, self._handled
         if not obj.pruned:
             self._unreadable.forget(mailbox.uid)
             with contextlib.suppress(NestingError):
                 if background is None or self._handlers.changing:
                     return await self._run_cycle(mailbox, obj)
                 return await accompany(
-                    self._env,
+                    self._runtime,
                     self._resource,
                     self._handlers,
                     obj,
                     background=background,
-                    shadows=shadows,
+                    handled=handled,
                     errors=mailbox.errors,
                 )
-        return await self._unreadable.set_aside(obj, background=background, shadows=shadows)
+        return await self._unreadable.set_aside(obj, background=background, handled=handled)
 
-    async def _run_cycle(self, mailbox: Mailbox, obj: KubeObject) -> Step:
-        cycle = mailbox.cycle = HandlingCycle(
-            self._env,
+    async def _run_cycle(self, mailbox: ObjectState, obj: KubeObject) -> Step:
+        cycle = mailbox.cycle = Reconciliation(
+            self._runtime,
             self._resource,
             self._handlers,
             obj,
@@ -343,7 +348,7 @@ class Dispatcher:
             errors=mailbox.errors,
             background=self._background,
             baseline=mailbox.baseline,
-            shadows=self._shadows,
+            handled=self._handled,
             user_code=self._in_user_code,
         )
         mailbox.progress = None
@@ -360,7 +365,7 @@ class Dispatcher:
         finally:
             mailbox.cycle = None
 
-    def _continue(self, mailbox: Mailbox, obj: KubeObject, step: Step) -> None:
+    def _continue(self, mailbox: ObjectState, obj: KubeObject, step: Step) -> None:
         """Decide what is next for the object after a successful cycle."""
         if step.error is None:
             mailbox.errors = mailbox.conflicts = 0
@@ -382,7 +387,7 @@ class Dispatcher:
         elif step.delay is not None:
             self._schedule(mailbox, step.obj, step.delay)
 
-    def _follow_own_write(self, mailbox: Mailbox, before: KubeObject, after: KubeObject) -> None:
+    def _follow_own_write(self, mailbox: ObjectState, before: KubeObject, after: KubeObject) -> None:
         """We have changed the object: everything that was there before is old now."""
         version = after.head.resourceVersion
         mailbox.writes.finish(version, previous=before.head.resourceVersion)
@@ -395,13 +400,13 @@ class Dispatcher:
         if self._background is not None:
             self._background.refresh(after)
 
-    def _schedule(self, mailbox: Mailbox, obj: KubeObject, delay: float) -> None:
+    def _schedule(self, mailbox: ObjectState, obj: KubeObject, delay: float) -> None:
         if mailbox.gone:
             return
         mailbox.known = obj
         mailbox.timer = asyncio.get_running_loop().call_later(delay, self._wake_up, mailbox)
 
-    def _wake_up(self, mailbox: Mailbox) -> None:
+    def _wake_up(self, mailbox: ObjectState) -> None:
         mailbox.timer = None
         if mailbox.state is None:
             mailbox.state = mailbox.known
@@ -414,7 +419,7 @@ class Dispatcher:
             return
         mailbox = self._mailboxes.get(obj.head.uid)
         if mailbox is None:
-            mailbox = Mailbox(obj.head.uid, comparable_versions=self._env.comparable_versions)
+            mailbox = ObjectState(obj.head.uid, comparable_versions=self._runtime.comparable_versions)
             self._mailboxes[obj.head.uid] = mailbox
         mailbox.revisited = True
         if mailbox.state is None and not mailbox.handling and not mailbox.gone:
@@ -424,9 +429,9 @@ class Dispatcher:
         self._enqueue(mailbox, self._news)
         self._start_workers()
 
-    def _postpone(self, mailbox: Mailbox, obj: KubeObject, error: BaseException) -> None:
+    def _postpone(self, mailbox: ObjectState, obj: KubeObject, error: BaseException) -> None:
         """Leave the object alone for some time after an error of ours or of the API; the longer the more of them."""
-        object_logger = ObjectLogger(body=obj, settings=self._env.settings)
+        object_logger = ObjectLogger(body=obj, settings=self._runtime.settings)
         if isinstance(error, PatchConflict) and not mailbox.conflicts:
             mailbox.conflicts += 1
             object_logger.debug("The object has changed meanwhile; going on from its fresh state: %s", str(error))
@@ -459,7 +464,7 @@ class Dispatcher:
     async def stop(self) -> None:
         """Let the current handlers finish in a reasonable time, start nothing new, and cancel what is left."""
         self._is_stopping = True
-        self._env.settings.execution.usage.unsubscribe(self._start_workers)
+        self._runtime.settings.execution.usage.unsubscribe(self._start_workers)
         for mailbox in self._mailboxes.values():
             mailbox.stop_timer()
             mailbox.stop_suspecting()
@@ -467,7 +472,7 @@ class Dispatcher:
         self._backlog.clear()
         if self._background is not None:
             await self._background.stop(DaemonStoppingReason.OPERATOR_EXITING, _DAEMONS_EXIT_TIMEOUT)
-        timeout = self._env.settings.queueing.exit_timeout
+        timeout = self._runtime.settings.queueing.exit_timeout
         await _wait(self._tasks, timeout)
         for task, mailbox in self._tasks.items():
             if not mailbox.is_saving:

@@ -1,5 +1,5 @@
 """
-Shadows: what is remembered of the handled objects in case that their persisted state gets lost.
+HandledMemory: what is remembered of the handled objects in case that their persisted state gets lost.
 
 The last handled configuration is kept on the objects, where others can overwrite or remove it, e.g. by replacing
 the whole object, or by copying annotations from a parent to its children. Without a shadow, such an object looks as if
@@ -9,7 +9,7 @@ it has never been handled, and is created again and again.
 from __future__ import annotations
 
 
-class Shadows:
+class HandledMemory:
     """The digests of the last handled states of the objects of one resource, by their uids."""
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ from kopf._values.patches import Patch
 from kopf._values.resources import Resource
 
 if TYPE_CHECKING:
-    from kopf._controller.runtime import Environment
+    from kopf._controller.runtime import Runtime
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -168,7 +168,7 @@ class Indexer:
         self._failures.pop(owner, None)
 
 
-class Gate:
+class IndexReadiness:
     """Holds the handling back until all that must be known before it is known."""
 
     def __init__(self) -> None:
@@ -215,7 +215,7 @@ class Indexers:
         return {key: indexer.index for key, indexer in self._indexers.items()}
 
     async def process(
-        self, env: Environment, resource: Resource, handlers: Collection[IndexingHandler], events: Iterable[WatchEvent]
+        self, runtime: Runtime, resource: Resource, handlers: Collection[IndexingHandler], events: Iterable[WatchEvent]
     ) -> None:
         """Bring the indices in line with the events of one resource."""
         groups: dict[HandlerId, list[IndexingHandler]] = {}
@@ -232,11 +232,11 @@ class Indexers:
                 for id in groups:
                     self._indexers[id].discard(owner)
             else:
-                await self._index(env, resource, groups, owner, event.object)
+                await self._index(runtime, resource, groups, owner, event.object)
 
     async def _index(
         self,
-        env: Environment,
+        runtime: Runtime,
         resource: Resource,
         groups: Mapping[HandlerId, Collection[IndexingHandler]],
         owner: ObjectKey,
@@ -244,14 +244,14 @@ class Indexers:
     ) -> None:
         body = Body(obj.for_users())
         cause = ResourceCause(
-            logger=LocalObjectLogger(body=body, settings=env.settings),
-            memo=env.memos.borrow(obj.head.uid),
-            indices=env.indices,
+            logger=LocalObjectLogger(body=body, settings=runtime.settings),
+            memo=runtime.memos.borrow(obj.head.uid),
+            indices=runtime.indices,
             resource=resource,
             body=body,
             patch=Patch(body=body),
         )
-        now = env.clock.now()
+        now = runtime.clock.now()
         for id, group in groups.items():
             indexer = self._indexers[id]
             if indexer.is_excluded(owner, now):
@@ -265,9 +265,9 @@ class Indexers:
                 indexer.discard(owner)
                 continue
             attempt = indexer.get_attempt(owner, now)
-            outcome = await _call(handler, cause, attempt, env.settings.execution.default_backoff)
+            outcome = await _call(handler, cause, attempt, runtime.settings.execution.default_backoff)
             indexer.accept(owner, outcome, attempt, now)
-        env.memos.give_back(obj.head.uid)
+        runtime.memos.give_back(obj.head.uid)
 
 
 def _matches(handler: IndexingHandler, cause: ResourceCause) -> bool:

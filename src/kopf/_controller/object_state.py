@@ -6,14 +6,14 @@ import asyncio
 from collections import deque
 
 from kopf._client.resources.watch_machine import WatchEvent
-from kopf._controller.changes.reconciliation import HandlingCycle
+from kopf._controller.changes.reconciliation import Reconciliation
 from kopf._controller.changes.saving import Known, Unsaved
 from kopf._controller.own_writes import OwnWrites
 from kopf._values.bodies import BodyEssence
 from kopf._values.objects import KubeObject
 
 
-class Mailbox:
+class ObjectState:
     """
     The mail of one object. It exists only while something is going on with the object.
 
@@ -64,7 +64,7 @@ class Mailbox:
         """Whether it is being handled, or waits in the queue for that."""
         self.handling = False
         """Whether a state of the object is being handled right now."""
-        self.cycle: HandlingCycle | None = None
+        self.cycle: Reconciliation | None = None
         """The current handling of the object."""
         self.timer: asyncio.TimerHandle | None = None
         self.writes = OwnWrites(comparable=comparable_versions)

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from kopf._client.errors import APIConflictError
 from kopf._client.resources.patching import PatchConflict, patch_object
 from kopf._client.resources.watch_machine import WatchEvent
-from kopf._controller.runtime import Environment
+from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import WatchingCause
 from kopf._handlers.context import executing
 from kopf._handlers.errors import ErrorsMode
@@ -32,7 +32,7 @@ _CONFLICT_DELAYS = (0.05, 0.2, 1.0, 3.0)
 
 
 async def handle_raw_event(
-    env: Environment,
+    runtime: Runtime,
     resource: Resource,
     handlers: HandlersOfResource,
     event: WatchEvent,
@@ -49,18 +49,18 @@ async def handle_raw_event(
     body = Body(obj)
     patch = Patch(body=body)
     cause = WatchingCause(
-        logger=LocalObjectLogger(body=body, settings=env.settings),
-        memo=env.memos.recall(obj.head.uid),
-        indices=env.indices,
+        logger=LocalObjectLogger(body=body, settings=runtime.settings),
+        memo=runtime.memos.recall(obj.head.uid),
+        indices=runtime.indices,
         resource=resource,
         body=body,
         patch=patch,
         event=LazyEvent(event.type, obj),
     )
     for handler in deduplicate(handler for handler in handlers.watching if _matches(handler, cause)):
-        await _call(env, handler, cause, user_code)
+        await _call(runtime, handler, cause, user_code)
     if patch and event.type != "DELETED":
-        await _deliver(env, resource, patch, get_latest, user_code, logger=cause.logger)
+        await _deliver(runtime, resource, patch, get_latest, user_code, logger=cause.logger)
 
 
 def _matches(handler: WatchingHandler, cause: WatchingCause) -> bool:
@@ -73,7 +73,7 @@ def _matches(handler: WatchingHandler, cause: WatchingCause) -> bool:
 
 
 async def _deliver(
-    env: Environment,
+    runtime: Runtime,
     resource: Resource,
     patch: Patch,
     get_latest: Callable[[], KubeObject],
@@ -84,18 +84,18 @@ async def _deliver(
     """Patch the object; in case of a conflict, wait for its fresh state. Raises the last error if there is none."""
     for delay in _CONFLICT_DELAYS:
         try:
-            await patch_object(env.api, resource, get_latest(), patch, logger=logger)
+            await patch_object(runtime.api, resource, get_latest(), patch, logger=logger)
         except (PatchConflict, APIConflictError) as e:
             logger.debug("The object has changed meanwhile; its fresh state will be patched: %s", str(e))
             with waiting():
                 await asyncio.sleep(delay)
         else:
             return
-    await patch_object(env.api, resource, get_latest(), patch, logger=logger)
+    await patch_object(runtime.api, resource, get_latest(), patch, logger=logger)
 
 
 async def _call(
-    env: Environment,
+    runtime: Runtime,
     handler: WatchingHandler,
     cause: WatchingCause,
     user_code: Callable[[], AbstractContextManager[None]],
@@ -108,15 +108,15 @@ async def _call(
                 "runtime": attempt.runtime,
                 **cause.kwargs_for(handler),
             }
-            return await invoke(handler, kwargs, execution=env.settings.execution)
+            return await invoke(handler, kwargs, execution=runtime.settings.execution)
 
-    attempt = Attempt(retry=0, started=env.clock.now(), runtime=datetime.timedelta(0))
+    attempt = Attempt(retry=0, started=runtime.clock.now(), runtime=datetime.timedelta(0))
     outcome = await execute_once(
         handler,
         attempt,
         call,
         logger=cause.logger,
-        default_backoff=env.settings.execution.default_backoff,
+        default_backoff=runtime.settings.execution.default_backoff,
         default_errors=ErrorsMode.IGNORED,
     )
     deliver_result(handler, outcome, cause.patch, logger=cause.logger)

@@ -8,11 +8,11 @@ from typing import Any
 
 from kopf._client.http.api import APIClient
 from kopf._controller.clock import Clock
-from kopf._controller.indexing import Gate, Indexers
+from kopf._controller.indexing import Indexers, IndexReadiness
 from kopf._controller.memos import Memos
 from kopf._controller.pausing import Pause
 from kopf._handlers.lifecycles import LifeCycleFn
-from kopf._health.liveness import Vitals
+from kopf._health.liveness import Liveness
 from kopf._settings.settings import OperatorSettings
 
 
@@ -30,7 +30,7 @@ class Warnings:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Environment:
+class Runtime:
     """One running operator, from the point of view of the objects."""
 
     settings: OperatorSettings
@@ -40,11 +40,11 @@ class Environment:
     memos: Memos
     indices: Mapping[str, Any]
     indexers: Indexers
-    gate: Gate
+    gate: IndexReadiness
     """Closed until the indices are filled with what existed before the operator started."""
     pause: Pause = dataclasses.field(default_factory=Pause)
     """On while other operators have the priority."""
-    vitals: Vitals = dataclasses.field(default_factory=Vitals)
+    liveness: Liveness = dataclasses.field(default_factory=Liveness)
     """Signs of life of all parts."""
     warnings: Warnings = dataclasses.field(default_factory=Warnings)
     comparable_versions: bool

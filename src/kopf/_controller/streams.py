@@ -16,9 +16,9 @@ from kopf._client.auth.credentials import LoginError
 from kopf._client.errors import APIClientError, APIForbiddenError, APINotFoundError
 from kopf._client.resources.watch_machine import LISTED, State, WatchEvent, WatchMachine
 from kopf._client.resources.watching import watch_batches
-from kopf._controller.controller import Dispatcher
+from kopf._controller.controller import Controller
 from kopf._controller.denials import BACKOFF, Denials
-from kopf._controller.runtime import Environment
+from kopf._controller.runtime import Runtime
 from kopf._controller.supervision import keep_running
 from kopf._handlers.registry import HandlersOfResource
 from kopf._values.permissions import format_advice
@@ -35,7 +35,7 @@ class ResourceWatcher:
 
     def __init__(
         self,
-        env: Environment,
+        runtime: Runtime,
         resource: Resource,
         handlers: HandlersOfResource,
         group: asyncio.TaskGroup,
@@ -44,12 +44,12 @@ class ResourceWatcher:
         clearance: Callable[[Scope], Awaitable[None]],
     ) -> None:
         self.handlers = handlers
-        self._env = env
+        self._runtime = runtime
         self._resource = resource
         self._group = group
         self._is_known = is_known
         self._clearance = clearance
-        self._dispatcher = Dispatcher(env, resource, handlers)
+        self._controller = Controller(runtime, resource, handlers)
         self._streams: dict[Scope, Stream] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._awaited: set[Scope] = set()
@@ -66,11 +66,11 @@ class ResourceWatcher:
 
     def _make_stream(self, scope: Scope) -> Stream:
         return Stream(
-            self._env,
+            self._runtime,
             self._resource,
             scope,
             self.handlers,
-            self._dispatcher,
+            self._controller,
             self._group,
             is_known=self._is_known,
             clearance=self._clearance,
@@ -93,7 +93,7 @@ class ResourceWatcher:
         """Stop the handling and the streams, but remember everything."""
         self._is_paused = True
         self._awaited.clear()
-        self._dispatcher.pause()
+        self._controller.pause()
         for stream in self._streams.values():
             stream.interrupt()
 
@@ -104,15 +104,15 @@ class ResourceWatcher:
         for stream in self._streams.values():
             stream.start()
         if not self._awaited:
-            self._dispatcher.resume()
+            self._controller.resume()
 
     def _accept_listed(self, scope: Scope) -> None:
         """Everything is known of that namespace, or it is known that it cannot be."""
-        self._env.gate.done((self._resource, scope))
+        self._runtime.gate.done((self._resource, scope))
         if scope in self._awaited:
             self._awaited.discard(scope)
             if not self._awaited:
-                self._dispatcher.resume()
+                self._controller.resume()
 
     async def stop(self) -> None:
         """Stop the streams, then the handling."""
@@ -122,12 +122,12 @@ class ResourceWatcher:
             await stream.wait()
         if self._closing:
             await asyncio.wait(self._closing)
-        await self._dispatcher.stop()
+        await self._controller.stop()
 
     def release(self) -> None:
         """Let nobody wait for the indexing of what is not served anymore."""
         for scope in self._streams:
-            self._env.gate.done((self._resource, scope))
+            self._runtime.gate.done((self._resource, scope))
 
 
 class Stream:
@@ -135,22 +135,22 @@ class Stream:
 
     def __init__(
         self,
-        env: Environment,
+        runtime: Runtime,
         resource: Resource,
         scope: Scope,
         handlers: HandlersOfResource,
-        dispatcher: Dispatcher,
+        controller: Controller,
         group: asyncio.TaskGroup,
         *,
         is_known: bool,
         clearance: Callable[[Scope], Awaitable[None]],
         on_listed: Callable[[Scope], None],
     ) -> None:
-        self._env = env
+        self._runtime = runtime
         self._resource = resource
         self._scope = scope
         self._handlers = handlers
-        self._dispatcher = dispatcher
+        self._controller = controller
         self._group = group
         self._is_known = is_known
         self._clearance = clearance
@@ -171,7 +171,7 @@ class Stream:
     async def _run(self, name: str) -> None:
         async with self._turn:  # the interrupted one can be still about to stop
             await self._clearance(self._scope)
-            await keep_running(name, self._watch, fatal=(LoginError,), vitals=self._env.vitals)
+            await keep_running(name, self._watch, fatal=(LoginError,), liveness=self._runtime.liveness)
 
     def retry(self) -> None:
         """If it waits because the resource was denied or absent, do not wait: something has changed."""
@@ -228,14 +228,14 @@ class Stream:
         if self._untaken:
             await self._take(self._untaken)
         self._relist()
-        with self._env.vitals.watching(f"{self._resource!r} {self._place}") as pulse:
+        with self._runtime.liveness.watching(f"{self._resource!r} {self._place}") as heartbeat:
             batches = watch_batches(
-                self._env.api,
-                self._env.settings,
+                self._runtime.api,
+                self._runtime.settings,
                 self._resource,
                 self._scope,
                 machine=self._machine,
-                on_activity=pulse.beat,
+                on_activity=heartbeat.beat,
             )
             async with contextlib.aclosing(batches):
                 async for events in batches:
@@ -243,14 +243,14 @@ class Stream:
                     self._is_absent = False
                     await self._take(events)
                     if any(event.type is not None for event in events):  # listings expire if they are not taken soon
-                        await self._dispatcher.wait_for_room()
+                        await self._controller.wait_for_room()
 
     async def _take(self, events: list[WatchEvent]) -> None:
         """Hand the events over. If it is interrupted, it is to be repeated, as they will not come again."""
         self._untaken = events
         if self._handlers.indexing:
-            await self._env.indexers.process(self._env, self._resource, self._handlers.indexing, events)
-        self._dispatcher.accept(_as_known(events) if self._is_known else events)
+            await self._runtime.indexers.process(self._runtime, self._resource, self._handlers.indexing, events)
+        self._controller.accept(_as_known(events) if self._is_known else events)
         self._untaken = []
         if any(event is LISTED for event in events):
             self._on_listed(self._scope)

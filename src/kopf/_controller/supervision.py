@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from kopf._health.liveness import Vitals
+from kopf._health.liveness import Liveness
 
 logger = logging.getLogger(__name__)
 
@@ -18,29 +18,29 @@ _STABLE_AFTER = 60.0
 
 
 async def keep_running(
-    name: str, start: Callable[[], Awaitable[None]], *, fatal: tuple[type[Exception], ...], vitals: Vitals
+    name: str, start: Callable[[], Awaitable[None]], *, fatal: tuple[type[Exception], ...], liveness: Liveness
 ) -> None:
     """
     Run the routine; restart it if it fails, with growing delays; to end is a failure, too.
 
     ``fatal`` errors go through at once, all other ones when the task fails again and again. Before that, it is noted
-    in the vitals, so that the operator is reported as unhealthy.
+    in the liveness, so that the operator is reported as unhealthy.
     """
     try:
-        await _keep_running(name, start, fatal=fatal, vitals=vitals)
+        await _keep_running(name, start, fatal=fatal, liveness=liveness)
     finally:
-        vitals.note_recovery(name)
+        liveness.note_recovery(name)
 
 
 async def _keep_running(
-    name: str, start: Callable[[], Awaitable[None]], *, fatal: tuple[type[Exception], ...], vitals: Vitals
+    name: str, start: Callable[[], Awaitable[None]], *, fatal: tuple[type[Exception], ...], liveness: Liveness
 ) -> None:
     loop = asyncio.get_running_loop()
     failures = 0
     while True:
         started = loop.time()
         try:
-            await _run_once(name, start, vitals)
+            await _run_once(name, start, liveness)
             raise RuntimeError("it has ended, while it must run as long as the operator does")
         except fatal:
             raise
@@ -49,13 +49,13 @@ async def _keep_running(
             if failures > len(_BACKOFFS):
                 raise
             delay = _BACKOFFS[failures - 1]
-            vitals.note_failure(name, failures, str(e) or type(e).__name__)
+            liveness.note_failure(name, failures, str(e) or type(e).__name__)
             logger.exception("The %s has failed, and will be restarted in %s seconds: %s", name, delay, e)
             await asyncio.sleep(delay)
 
 
-async def _run_once(name: str, start: Callable[[], Awaitable[None]], vitals: Vitals) -> None:
-    stability = asyncio.get_running_loop().call_later(_STABLE_AFTER, vitals.note_recovery, name)
+async def _run_once(name: str, start: Callable[[], Awaitable[None]], liveness: Liveness) -> None:
+    stability = asyncio.get_running_loop().call_later(_STABLE_AFTER, liveness.note_recovery, name)
     try:
         await start()
     finally:

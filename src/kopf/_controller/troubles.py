@@ -11,8 +11,8 @@ import logging
 
 from kopf._client.errors import APIError, APIForbiddenError, APINetworkError
 from kopf._client.resources.patching import PatchConflict
-from kopf._controller.object_state import Mailbox
-from kopf._controller.runtime import Environment
+from kopf._controller.object_state import ObjectState
+from kopf._controller.runtime import Runtime
 from kopf._handlers.filters import FilterError
 from kopf._logging.logs import ObjectLogger
 from kopf._settings.settings import iter_delays
@@ -29,19 +29,19 @@ API_ERRORS = (APIError, APINetworkError, PatchConflict)
 class Troubles:
     """The troubles with the objects of one resource."""
 
-    def __init__(self, env: Environment, resource: Resource) -> None:
-        self._env = env
+    def __init__(self, runtime: Runtime, resource: Resource) -> None:
+        self._runtime = runtime
         self._resource = resource
 
     def get_delay(self, errors: int) -> float:
         """For how long to leave the object alone after so many errors in a row, in seconds."""
-        delays = iter_delays(self._env.settings.queueing.error_delays)
+        delays = iter_delays(self._runtime.settings.queueing.error_delays)
         delay = 0.0
         for delay in itertools.islice(delays, errors):  # noqa: B007  # the last one is used for all the next errors
             pass
         return delay
 
-    def report(self, mailbox: Mailbox, obj: KubeObject, error: BaseException, delay: float) -> None:
+    def report(self, mailbox: ObjectState, obj: KubeObject, error: BaseException, delay: float) -> None:
         """Say it once: the same error again is not worth more than a debug message."""
         is_told = isinstance(error, (*API_ERRORS, FilterError))
         text = str(error) if is_told else f"{type(error).__name__}: {error}"
@@ -50,7 +50,7 @@ class Troubles:
             self._explain_denial(error, obj.head.namespace)
             is_known = True  # it is the same for all objects
         culprit = error.__cause__ if isinstance(error, FilterError) else None if is_told else error
-        ObjectLogger(body=obj, settings=self._env.settings).log(
+        ObjectLogger(body=obj, settings=self._runtime.settings).log(
             logging.DEBUG if is_known else logging.ERROR,
             "The object could not be handled, so it is left alone for %s seconds: %s",
             delay,
@@ -62,7 +62,7 @@ class Troubles:
         """Say once per namespace what is to be permitted, as it concerns all objects there."""
         verb = error.method.lower()
         subresource = "status" if error.path.endswith("/status") else None
-        if self._env.warnings.is_new((self._resource, verb, subresource, namespace)):
+        if self._runtime.warnings.is_new((self._resource, verb, subresource, namespace)):
             logger.error(
                 "Cannot %s %r%s%s: not permitted. Other attempts will be made later. The error: %s. %s",
                 verb,

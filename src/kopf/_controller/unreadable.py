@@ -11,8 +11,8 @@ from kopf._controller.background.runs import Background
 from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._controller.changes.finalizer import Attachments
 from kopf._controller.changes.saving import Step
-from kopf._controller.handled_memory import Shadows
-from kopf._controller.runtime import Environment
+from kopf._controller.handled_memory import HandledMemory
+from kopf._controller.runtime import Runtime
 from kopf._logging.logs import ObjectLogger
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange, Patch
@@ -22,8 +22,8 @@ from kopf._values.resources import Resource
 class UnreadableObjects:
     """The unreadable objects of one resource."""
 
-    def __init__(self, env: Environment, resource: Resource) -> None:
-        self._env = env
+    def __init__(self, runtime: Runtime, resource: Resource) -> None:
+        self._runtime = runtime
         self._resource = resource
         self._stubs: dict[str, KubeObject] = {}
 
@@ -36,7 +36,7 @@ class UnreadableObjects:
         is_known = obj.head.uid in self._stubs
         self._stubs[obj.head.uid] = obj.make_stub(pruned=True)
         if not is_known:
-            ObjectLogger(body=obj, settings=self._env.settings).warning(
+            ObjectLogger(body=obj, settings=self._runtime.settings).warning(
                 "The object is nested too deeply to be decoded. It is not handled until it is less deep."
             )
 
@@ -44,12 +44,12 @@ class UnreadableObjects:
         """The object exists no more, or is readable again."""
         self._stubs.pop(uid, None)
 
-    async def set_aside(self, obj: KubeObject, *, background: Background | None, shadows: Shadows) -> Step:
+    async def set_aside(self, obj: KubeObject, *, background: Background | None, handled: HandledMemory) -> Step:
         """Do all that can be done for the object: let it go, if it is deleted. Raises the errors of the API."""
         self.report(obj)
-        logger = ObjectLogger(body=obj, settings=self._env.settings)
-        finalizer = self._env.settings.persistence.finalizer
-        attachments = Attachments(obj, background, shadows, finalizer=finalizer, logger=logger)
+        logger = ObjectLogger(body=obj, settings=self._runtime.settings)
+        finalizer = self._runtime.settings.persistence.finalizer
+        attachments = Attachments(obj, background, handled, finalizer=finalizer, logger=logger)
         if background is not None and attachments.is_deleted:
             background.stop_all_of(obj.head.uid, DaemonStoppingReason.RESOURCE_DELETED)
         if not attachments.is_deleted or not attachments.is_blocked or attachments.has_company:
@@ -57,7 +57,7 @@ class UnreadableObjects:
         logger.warning("The object is nested too deeply to be decoded. It is deleted with no handlers called for that.")
         change = FinalizerChange.REMOVE
         patched = await patch_object(
-            self._env.api, self._resource, obj, Patch(), finalizer=finalizer, change=change, logger=logger
+            self._runtime.api, self._resource, obj, Patch(), finalizer=finalizer, change=change, logger=logger
         )
         attachments.note_removal()
         return Step(patched, changed=patched is not None, settled=True)

@@ -122,7 +122,7 @@ class Membership:
         name = f"peering {self.place}"
         self._task = group.create_task(
             keep_running(
-                name, lambda: self._participate(resource), fatal=(LoginError,), vitals=self._peering.env.vitals
+                name, lambda: self._participate(resource), fatal=(LoginError,), liveness=self._peering.runtime.liveness
             ),
             name=name,
         )
@@ -179,7 +179,7 @@ class Membership:
         self._is_tried = True
         self._tried_at = loop.time()
         try:
-            obj = await patch_records(self._peering.env.api, resource, self._scope, settings.name, records)
+            obj = await patch_records(self._peering.runtime.api, resource, self._scope, settings.name, records)
         except APINotFoundError:
             self._log_keep_alive("not found")
             self._is_announced = self._is_tried = False
@@ -202,7 +202,7 @@ class Membership:
 
     def _check_schema(self, resource: Resource) -> None:
         """Warn if nobody can see our record because the API silently drops it."""
-        if not self._peers.has_us and self._peering.env.warnings.is_new((resource, "dropped")):
+        if not self._peers.has_us and self._peering.runtime.warnings.is_new((resource, "dropped")):
             logger.warning(
                 "The records of the peering %s are dropped by the API, as the schema of %r does not know them, so the "
                 "operators do not see each other. Add 'x-kubernetes-preserve-unknown-fields: true' to its status.",
@@ -211,7 +211,7 @@ class Membership:
 
     def _describe_us(self) -> Peer:
         settings = self._peering.settings
-        return Peer(self._peering.identity, settings.priority, settings.lifetime, self._peering.env.clock.now())
+        return Peer(self._peering.identity, settings.priority, settings.lifetime, self._peering.runtime.clock.now())
 
     def _log_keep_alive(self, outcome: str) -> None:
         if not self._peering.settings.stealth:
@@ -226,7 +226,7 @@ class Membership:
         try:
             async with asyncio.timeout(_LEAVING_TIMEOUT):
                 records = {self._peering.identity: None}
-                await patch_records(self._peering.env.api, self._resource, self._scope, settings.name, records)
+                await patch_records(self._peering.runtime.api, self._resource, self._scope, settings.name, records)
         except APINotFoundError:
             pass
         except (APIError, APINetworkError, LoginError, TimeoutError) as e:
@@ -239,17 +239,17 @@ class Membership:
 
     async def _watch(self, resource: Resource) -> None:
         """Watch only the one object: so it is also possible with permissions for this one object."""
-        env = self._peering.env
-        selectors = {resource.name: f"metadata.name={env.settings.peering.name}"}
-        watching = dataclasses.replace(env.settings.watching, field_selectors=selectors, label_selectors={})
-        settings = dataclasses.replace(env.settings, watching=watching)
+        runtime = self._peering.runtime
+        selectors = {resource.name: f"metadata.name={runtime.settings.peering.name}"}
+        watching = dataclasses.replace(runtime.settings.watching, field_selectors=selectors, label_selectors={})
+        settings = dataclasses.replace(runtime.settings, watching=watching)
         machine = WatchMachine(resource)
         denials = Denials(machine)
         while True:
             try:
-                with env.vitals.watching(f"{resource!r} {self.place}") as pulse:
+                with runtime.liveness.watching(f"{resource!r} {self.place}") as heartbeat:
                     batches = watch_batches(
-                        env.api, settings, resource, self._scope, machine=machine, on_activity=pulse.beat
+                        runtime.api, settings, resource, self._scope, machine=machine, on_activity=heartbeat.beat
                     )
                     async with contextlib.aclosing(batches):
                         async for events in batches:
@@ -285,7 +285,7 @@ class Membership:
         loop = asyncio.get_running_loop()
         was_there = self._peers.has_us
         status = None if obj is None else _get_status(obj)
-        problems = self._peers.take(status, now=self._peering.env.clock.now(), time=loop.time())
+        problems = self._peers.take(status, now=self._peering.runtime.clock.now(), time=loop.time())
         self._version = "" if obj is None else obj.head.resourceVersion
         for identity, problem in itertools.islice(problems.items(), _MAX_PROBLEMS):
             logger.warning("The record of %r in the peering %s is ignored: %s", identity, self.place, problem)
@@ -328,7 +328,7 @@ class Membership:
         if standing.is_paused:
             self.is_pausing = True
             others = [*standing.seniors, *standing.rivals]
-            self._peering.env.pause.hold(self, f"in favour of {others!r} by the peering {self.place}")
+            self._peering.runtime.pause.hold(self, f"in favour of {others!r} by the peering {self.place}")
         else:
             self._go_on()
         if self._death is not None:
@@ -358,7 +358,7 @@ class Membership:
             logger.warning("Pausing operations: the peering %s is mandatory, and it is %s.", self.place, reason)
         self.is_pausing = True
         self._standing = Standing()
-        self._peering.env.pause.hold(self, f"the peering {self.place} is mandatory, and it is {reason}")
+        self._peering.runtime.pause.hold(self, f"the peering {self.place} is mandatory, and it is {reason}")
 
     def _go_on(self) -> None:
         self._peering.release(self)
@@ -379,7 +379,7 @@ class Membership:
         assert self._resource is not None
         is_new = verb not in self._denied
         self._denied.add(verb)
-        if is_new and self._peering.env.warnings.is_new((self._resource, "denied")):
+        if is_new and self._peering.runtime.warnings.is_new((self._resource, "denied")):
             subresource = "status" if verb == "patch" and "status" in self._resource.subresources else None
             advice = format_advice(self._resource, ("list", "watch", "patch"), namespace=self._scope)
             if subresource is not None:

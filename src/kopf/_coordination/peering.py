@@ -14,7 +14,7 @@ from collections.abc import Collection
 from kopf._client.errors import APIError, APINetworkError
 from kopf._client.http.api import APIClient
 from kopf._client.resources.discovery import discover
-from kopf._controller.runtime import Environment
+from kopf._controller.runtime import Runtime
 from kopf._controller.streams import Scope
 from kopf._coordination.membership import Membership
 from kopf._values.resources import Resource
@@ -41,9 +41,9 @@ async def find_peering_resource(api: APIClient, *, clusterwide: bool) -> Resourc
 class Peering:
     """All memberships of the operator, and their effect on it. There are none in the standalone mode."""
 
-    def __init__(self, env: Environment, identity: str) -> None:
-        self.env = env
-        self.settings = env.settings.peering
+    def __init__(self, runtime: Runtime, identity: str) -> None:
+        self.runtime = runtime
+        self.settings = runtime.settings.peering
         self.identity = identity
         self._memberships: dict[Scope, Membership] = {}
         self._resource: Resource | None = None
@@ -70,7 +70,7 @@ class Peering:
             membership = self._memberships[scope] = Membership(self, scope)
             if is_starting:
                 # For the namespaces that appear later, the work goes on in all other ones until it is known.
-                self.env.pause.hold(membership, f"the peering {membership.place} is not checked yet")
+                self.runtime.pause.hold(membership, f"the peering {membership.place} is not checked yet")
             if self._is_found and self._group is not None:
                 membership.start(self._group, self._resource)
 
@@ -102,7 +102,7 @@ class Peering:
     async def _look_for_kind(self, group: asyncio.TaskGroup) -> None:
         self._rescanning.clear()
         try:
-            resource = await find_peering_resource(self.env.api, clusterwide=self.settings.clusterwide)
+            resource = await find_peering_resource(self.runtime.api, clusterwide=self.settings.clusterwide)
         except (APIError, APINetworkError) as e:
             logger.warning("The kinds of peering could not be discovered, another attempt will be made: %s", e)
             return
@@ -126,9 +126,9 @@ class Peering:
 
     def release(self, membership: Membership) -> None:
         """Let the operator go on, as far as this membership is concerned."""
-        was_on = self.env.pause.is_on
-        self.env.pause.release(membership)
-        if was_on and membership.is_pausing and not self.env.pause.is_on:
+        was_on = self.runtime.pause.is_on
+        self.runtime.pause.release(membership)
+        if was_on and membership.is_pausing and not self.runtime.pause.is_on:
             logger.info("Resuming operations after the pause. Nothing stands in the way anymore.")
 
     async def leave(self) -> None:

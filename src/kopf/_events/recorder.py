@@ -53,7 +53,7 @@ class _Report(NamedTuple):
     is_explicit: bool
 
 
-class EventPoster:
+class EventRecorder:
     """The queue of events of one operator and the workers that post them."""
 
     def __init__(self, api: APIClient, settings: OperatorSettings) -> None:
@@ -249,14 +249,14 @@ def _is_in_loop(loop: asyncio.AbstractEventLoop) -> bool:
         return False
 
 
-current_poster: ContextVar[EventPoster] = ContextVar("current_poster")
+current_poster: ContextVar[EventRecorder] = ContextVar("current_poster")
 """The poster of the operator that is running in this context."""
 
 
 class PostingLogHandler(logging.Handler):
     """Makes events of the log messages about the objects of one operator, as configured in ``settings.posting``."""
 
-    def __init__(self, poster: EventPoster) -> None:
+    def __init__(self, poster: EventRecorder) -> None:
         super().__init__()
         self._poster = poster
 
@@ -283,7 +283,7 @@ def _get_type(level: int) -> str:
 
 
 @contextlib.contextmanager
-def posting(poster: EventPoster) -> Iterator[None]:
+def posting(poster: EventRecorder) -> Iterator[None]:
     """Let the log messages & the explicit events in this context go to the poster."""
     handler = PostingLogHandler(poster)
     objects_logger = logging.getLogger("kopf.objects")

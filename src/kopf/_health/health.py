@@ -17,7 +17,7 @@ from typing import Any
 
 from kopf._handlers.outcomes import Outcome
 from kopf._health.health_server import Endpoint, HealthServer
-from kopf._health.liveness import Vitals
+from kopf._health.liveness import Liveness
 from kopf._health.probes import Prober
 from kopf._health.watchdog import Watchdog
 from kopf._settings.settings import OperatorSettings
@@ -49,13 +49,13 @@ class Health:
 
     def __init__(
         self,
-        vitals: Vitals,
+        liveness: Liveness,
         get_pause_reasons: Callable[[], Collection[str]],
         watchdog: Watchdog,
         prober: Prober | None,
         settings: OperatorSettings,
     ) -> None:
-        self._vitals = vitals
+        self._liveness = liveness
         self._get_pause_reasons = get_pause_reasons
         self._watchdog = watchdog
         self._prober = prober
@@ -73,7 +73,7 @@ class Health:
                 values, problems = results.values, [*results.problems]
             else:
                 future.cancel()
-        problems += self._vitals.find_problems(self._settings)
+        problems += self._liveness.find_problems(self._settings)
         if (culprit := self._watchdog.blockage) is not None:
             problems.append(f"The event loop is blocked by {culprit}")
         own = {
@@ -96,7 +96,7 @@ class Health:
 async def serving_health(
     endpoint: Endpoint | None,
     *,
-    vitals: Vitals,
+    liveness: Liveness,
     get_pause_reasons: Callable[[], Collection[str]],
     watchdog: Watchdog,
     probe: Callable[[], Awaitable[Mapping[HandlerId, Outcome]]] | None,
@@ -111,7 +111,7 @@ async def serving_health(
         yield
         return
     prober = None if probe is None else Prober(probe, settings.health)
-    health = Health(vitals, get_pause_reasons, watchdog, prober, settings)
+    health = Health(liveness, get_pause_reasons, watchdog, prober, settings)
     try:
         async with HealthServer(endpoint, health.report):
             yield

@@ -1,5 +1,5 @@
 """
-Vitals: the signs of life of the operator's parts, noted down as they work, and looked at when the health is asked for.
+Liveness: the signs of life of the operator's parts, noted as they work, and looked at when the health is asked for.
 
 They are written in the event loop of the operator, and can be read from any thread.
 """
@@ -16,7 +16,7 @@ _TOLERATED_FAILURES = 2
 """How many failures in a row of a supervised task are not a problem yet: it can be bad luck."""
 
 
-class Pulse:
+class Heartbeat:
     """Beats whenever something comes from a watch stream, be it only a bookmark."""
 
     __slots__ = ("_loop", "name", "seen")
@@ -31,23 +31,23 @@ class Pulse:
         self.seen = self._loop.time()
 
 
-class Vitals:
+class Liveness:
     """The signs of life of one operator."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._pulses: set[Pulse] = set()
+        self._heartbeats: set[Heartbeat] = set()
         self._failures: dict[str, tuple[str, str]] = {}
 
     @contextlib.contextmanager
-    def watching(self, name: str) -> Iterator[Pulse]:
+    def watching(self, name: str) -> Iterator[Heartbeat]:
         """Expect signs of life from a stream as long as the block lasts; denied & finished streams are not expected."""
-        pulse = Pulse(name)
-        self._pulses.add(pulse)
+        heartbeat = Heartbeat(name)
+        self._heartbeats.add(heartbeat)
         try:
-            yield pulse
+            yield heartbeat
         finally:
-            self._pulses.discard(pulse)
+            self._heartbeats.discard(heartbeat)
 
     def note_failure(self, name: str, failures: int, error: str) -> None:
         """Note that a supervised task has failed, and how many times in a row by now."""
@@ -68,10 +68,12 @@ class Vitals:
         limit = _get_limit(settings)
         if limit is not None:
             now = self._loop.time()
-            for pulse in list(self._pulses):
-                silence = now - pulse.seen
+            for heartbeat in list(self._heartbeats):
+                silence = now - heartbeat.seen
                 if silence > limit:
-                    problems.append(f"The watch-stream for {pulse.name} is stale, with nothing for {silence:.0f} s.")
+                    problems.append(
+                        f"The watch-stream for {heartbeat.name} is stale, with nothing for {silence:.0f} s."
+                    )
         return problems
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextvars import ContextVar, Token
 from typing import Any, NamedTuple, Protocol, cast
 
-from kopf._events.recorder import EventPoster, current_poster
+from kopf._events.recorder import EventRecorder, current_poster
 from kopf._settings.settings import OperatorSettings
 from kopf._values.references import ObjectReference
 
@@ -33,7 +33,7 @@ class _Queue(Protocol):
 class _PosterAsQueue:
     """What is put, is posted."""
 
-    def __init__(self, poster: EventPoster) -> None:
+    def __init__(self, poster: EventRecorder) -> None:
         self.poster = poster
 
     def put_nowait(self, item: K8sEvent, /) -> None:
@@ -68,13 +68,13 @@ class _QueueVariable:
             return default[0]
         return _PosterAsQueue(current_poster.get())
 
-    def set(self, queue: _PosterAsQueue | _Queue) -> Token[EventPoster]:
+    def set(self, queue: _PosterAsQueue | _Queue) -> Token[EventRecorder]:
         """Let the events of this context go to the queue: one of an operator, or one's own."""
         if isinstance(queue, _PosterAsQueue):
             return current_poster.set(queue.poster)
-        return current_poster.set(cast(EventPoster, _QueueAsPoster(queue)))
+        return current_poster.set(cast(EventRecorder, _QueueAsPoster(queue)))
 
-    def reset(self, token: Token[EventPoster]) -> None:
+    def reset(self, token: Token[EventRecorder]) -> None:
         """Undo the setting."""
         current_poster.reset(token)
 

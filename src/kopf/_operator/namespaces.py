@@ -20,7 +20,7 @@ from kopf._client.resources.watch_machine import LISTED, WatchEvent, WatchMachin
 from kopf._client.resources.watching import watch_batches
 from kopf._controller.denials import BACKOFF, Denials
 from kopf._controller.supervision import keep_running
-from kopf._health.liveness import Vitals
+from kopf._health.liveness import Liveness
 from kopf._operator.scopes import NamespacePattern, get_exact, matches_any
 from kopf._settings.settings import OperatorSettings
 from kopf._values.permissions import format_advice
@@ -60,7 +60,7 @@ class Namespaces:
         """Call it every time when the served namespaces change."""
         self._listeners.append(listener)
 
-    async def start(self, group: asyncio.TaskGroup, vitals: Vitals) -> None:
+    async def start(self, group: asyncio.TaskGroup, liveness: Liveness) -> None:
         """Find what there is now; in the background, go on watching for changes, if it is not disabled."""
         if not self._patterns:
             return
@@ -68,7 +68,7 @@ class Namespaces:
             await self._look_once()
             return
         watching = keep_running(
-            "watcher of the namespaces", lambda: self._watch(vitals), fatal=(LoginError,), vitals=vitals
+            "watcher of the namespaces", lambda: self._watch(liveness), fatal=(LoginError,), liveness=liveness
         )
         group.create_task(watching, name="watcher of the namespaces")
         await self._known.wait()
@@ -83,12 +83,12 @@ class Namespaces:
         self._is_listed = True
         self._update()
 
-    async def _watch(self, vitals: Vitals) -> None:
+    async def _watch(self, liveness: Liveness) -> None:
         while True:
             try:
-                with vitals.watching("namespaces") as pulse:
+                with liveness.watching("namespaces") as heartbeat:
                     batches = watch_batches(
-                        self._api, self._settings, NAMESPACES, machine=self._machine, on_activity=pulse.beat
+                        self._api, self._settings, NAMESPACES, machine=self._machine, on_activity=heartbeat.beat
                     )
                     async with contextlib.aclosing(batches):
                         async for events in batches:

@@ -17,7 +17,7 @@ from kopf._client.resources.discovery import Discovery, discover
 from kopf._client.resources.watch_machine import LISTED, WatchEvent, WatchMachine
 from kopf._client.resources.watching import watch_batches
 from kopf._controller.denials import BACKOFF, Denials
-from kopf._controller.runtime import Environment
+from kopf._controller.runtime import Runtime
 from kopf._controller.streams import ResourceWatcher, Scope
 from kopf._controller.supervision import keep_running
 from kopf._coordination.peering import PEERING_GROUPS, Peering
@@ -45,9 +45,9 @@ class Observer:
     """Keeps the watchers in line with what the cluster has."""
 
     def __init__(
-        self, env: Environment, registry: OperatorRegistry, namespaces: Namespaces, peering: Peering
+        self, runtime: Runtime, registry: OperatorRegistry, namespaces: Namespaces, peering: Peering
     ) -> None:
-        self._env = env
+        self._runtime = runtime
         self._registry = registry
         self._namespaces = namespaces
         self._peering = peering
@@ -72,18 +72,18 @@ class Observer:
                 self._is_over = True
 
     async def _run(self, group: asyncio.TaskGroup) -> None:
-        await self._namespaces.start(group, self._env.vitals)
+        await self._namespaces.start(group, self._runtime.liveness)
         self._namespaces.subscribe(self._follow_namespaces)
         self._peering.serve(self._namespaces.names)
-        self._env.pause.subscribe(self._follow_pause)
+        self._runtime.pause.subscribe(self._follow_pause)
         is_complete = await self._update(group)
         changes = asyncio.Event()
-        if not self._env.settings.scanning.disabled and self._can_change():
+        if not self._runtime.settings.scanning.disabled and self._can_change():
             watcher = keep_running(
                 "watcher of the resource definitions",
                 lambda: self._watch_definitions(changes),
                 fatal=(LoginError,),
-                vitals=self._env.vitals,
+                liveness=self._runtime.liveness,
             )
             group.create_task(watcher, name="watcher of the resource definitions")
         while True:
@@ -108,9 +108,9 @@ class Observer:
         listed = False
         while True:
             try:
-                with self._env.vitals.watching("resource definitions") as pulse:
+                with self._runtime.liveness.watching("resource definitions") as heartbeat:
                     batches = watch_batches(
-                        self._env.api, self._env.settings, CRDS, machine=machine, on_activity=pulse.beat
+                        self._runtime.api, self._runtime.settings, CRDS, machine=machine, on_activity=heartbeat.beat
                     )
                     async with contextlib.aclosing(batches):
                         async for events in batches:
@@ -148,7 +148,7 @@ class Observer:
 
     async def _update(self, group: asyncio.TaskGroup) -> bool:
         """Bring the watchers in line with what there is now; tell if all of the cluster could be looked at."""
-        discovery = await discover(self._env.api, self._registry.get_selectors())
+        discovery = await discover(self._runtime.api, self._registry.get_selectors())
         self._discovered = {resource.name for resource in discovery.resources}
         self._warn(discovery, group)
         plan = self._registry.plan([resource for resource in discovery.resources if _is_watchable(resource)])
@@ -165,7 +165,7 @@ class Observer:
         for resource in plan.keys() - self._watchers.keys():
             _warn_of_clashes(resource, plan[resource])
             watcher = ResourceWatcher(
-                self._env,
+                self._runtime,
                 resource,
                 plan[resource],
                 group,
@@ -173,7 +173,7 @@ class Observer:
                 clearance=self._peering.clear,
             )
             self._watchers[resource] = watcher
-            if self._env.pause.is_on:
+            if self._runtime.pause.is_on:
                 watcher.pause()
             watcher.serve(self._get_scopes(resource))
         for listener in self._listeners:
@@ -183,7 +183,7 @@ class Observer:
     def _close_gate(self, plan: Mapping[Resource, HandlersOfResource]) -> None:
         """Hold the handling back until everything that exists now is indexed, if there is anything to be indexed."""
         indexed = [resource for resource, handlers in plan.items() if handlers.indexing]
-        self._env.gate.close_for(
+        self._runtime.gate.close_for(
             (resource, namespace) for resource in indexed for namespace in self._get_scopes(resource)
         )
 
@@ -201,10 +201,10 @@ class Observer:
         """Stop and go on together with the operator."""
         if self._is_over:
             return
-        if not self._env.pause.is_on:
+        if not self._runtime.pause.is_on:
             self._close_gate({resource: watcher.handlers for resource, watcher in self._watchers.items()})
         for watcher in self._watchers.values():
-            watcher.pause() if self._env.pause.is_on else watcher.resume()
+            watcher.pause() if self._runtime.pause.is_on else watcher.resume()
 
     def _warn(self, discovery: Discovery, group: asyncio.TaskGroup) -> None:
         unavailable = frozenset(discovery.unavailable)
@@ -233,7 +233,7 @@ class Observer:
         resources: Collection[Resource] = ()
         with contextlib.suppress(APIError, APINetworkError, TimeoutError):  # then, there is nothing to suggest
             async with asyncio.timeout(_SUGGESTING_TIMEOUT):
-                resources = (await discover(self._env.api, [Selector(EVERYTHING)])).resources
+                resources = (await discover(self._runtime.api, [Selector(EVERYTHING)])).resources
         for selector in selectors:
             parts = [f"No resource is found for {selector}.", suggest(selector, resources)]
             logger.warning(" ".join([*filter(None, parts), "It will be served as soon as it appears."]))

@@ -20,19 +20,19 @@ from kopf._client.current import offering
 from kopf._client.errors import APIError
 from kopf._client.http.api import APIClient
 from kopf._controller.clock import Clock
-from kopf._controller.indexing import Gate, Indexers
+from kopf._controller.indexing import Indexers, IndexReadiness
 from kopf._controller.memos import Memos
 from kopf._controller.pausing import Pause
-from kopf._controller.runtime import Environment
+from kopf._controller.runtime import Runtime
 from kopf._coordination.peering import Peering
-from kopf._events.recorder import EventPoster, posting
+from kopf._events.recorder import EventRecorder, posting
 from kopf._handlers.errors import ErrorsMode
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._handlers.outcomes import Outcome
 from kopf._handlers.registry import OperatorRegistry
 from kopf._health.health import serving_health
 from kopf._health.health_server import parse_endpoint
-from kopf._health.liveness import Vitals
+from kopf._health.liveness import Liveness
 from kopf._health.watchdog import Watchdog
 from kopf._operator.activities import run_activity, try_activity
 from kopf._operator.flags import Flag, raise_flag
@@ -85,7 +85,7 @@ class Operator:
         self._memo = memo
         self._ready_flag = ready_flag
         self._endpoint = None if liveness_endpoint is None else parse_endpoint(liveness_endpoint)
-        self._vitals = Vitals()
+        self._liveness = Liveness()
         self._pause = Pause()
         self._api = APIClient(self._vault, settings)
         self._indexers = Indexers(registry.get_indexing())
@@ -94,7 +94,7 @@ class Operator:
     async def run(self) -> None:
         """Live until cancelled. Raises whatever makes it impossible to go on."""
         clock = Clock()
-        poster = EventPoster(self._api, self._settings)
+        poster = EventRecorder(self._api, self._settings)
         with (
             posting(poster),
             offering(self._api),
@@ -132,14 +132,14 @@ class Operator:
 
         return serving_health(
             self._endpoint,
-            vitals=self._vitals,
+            liveness=self._liveness,
             get_pause_reasons=lambda: self._pause.reasons,
             watchdog=watchdog,
             probe=probe if handlers else None,
             settings=self._settings,
         )
 
-    async def _work(self, poster: EventPoster, clock: Clock) -> None:
+    async def _work(self, poster: EventRecorder, clock: Clock) -> None:
         if not self._vault.is_populated:
             login_logger.info("Initial authentication has been initiated.")
             await self._authenticator.login()
@@ -147,12 +147,13 @@ class Operator:
         authenticating = asyncio.create_task(self._authenticator.run(), name="authenticator")
         helpers = [authenticating]
         try:
-            env = await either(self._make_environment(clock), authenticating)
+            runtime = await either(self._make_environment(clock), authenticating)
             helpers.append(asyncio.create_task(poster.run(), name="poster of events"))
-            peering = Peering(env, self._identity)
-            webhooks = Webhooks(env, self._registry, peering.settle)
+            peering = Peering(runtime, self._identity)
+            webhooks = Webhooks(runtime, self._registry, peering.settle)
             helpers.append(asyncio.create_task(webhooks.serve(), name="webhook server"))
-            observer = Observer(env, self._registry, Namespaces(self._api, self._settings, self._namespaces), peering)
+            namespaces = Namespaces(self._api, self._settings, self._namespaces)
+            observer = Observer(runtime, self._registry, namespaces, peering)
             observer.subscribe(webhooks.accept_resources)
             observing = asyncio.create_task(observer.run(), name="observer")
             participating = asyncio.create_task(peering.run(), name="peering")
@@ -172,17 +173,17 @@ class Operator:
         finally:
             await cancel(helpers)
 
-    async def _make_environment(self, clock: Clock) -> Environment:
-        return Environment(
+    async def _make_environment(self, clock: Clock) -> Runtime:
+        return Runtime(
             indexers=self._indexers,
-            gate=Gate(),
+            gate=IndexReadiness(),
             settings=self._settings,
             api=self._api,
             clock=clock,
             lifecycle=self._lifecycle,
             memos=Memos(self._memo),
             indices=self._indexers.indices,
-            vitals=self._vitals,
+            liveness=self._liveness,
             pause=self._pause,
             comparable_versions=await self._has_comparable_versions(),
         )

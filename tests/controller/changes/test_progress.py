@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import kopf
 from kopf._controller.changes.progress import Counts, HandlerState, Progress, find_overtaken
-from kopf._controller.changes.seen_states import Digests
+from kopf._controller.changes.seen_states import SeenStates
 from kopf._handlers.errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.outcomes import Outcome
@@ -39,7 +39,7 @@ def after(seconds: float) -> datetime.datetime:
     return NOW + datetime.timedelta(seconds=seconds)
 
 
-class FixedDigests(Digests):
+class FixedDigests(SeenStates):
     """The same digest whatever the handler is for."""
 
     def __init__(self, reason: Reason, digest: str | None = None) -> None:

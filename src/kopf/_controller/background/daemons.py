@@ -70,7 +70,7 @@ class DaemonRun(BackgroundRun):
         # The stages that do not exist leave no flags: there, the reason is equal to what has begun the stopping.
         if handler.cancellation_backoff is not None:
             self.stopper.set(DaemonStoppingReason.DAEMON_SIGNALLED)
-        polling = handler.cancellation_polling or self._companion.env.settings.background.cancellation_polling
+        polling = handler.cancellation_polling or self._companion.runtime.settings.background.cancellation_polling
         if await self._wait(handler.cancellation_backoff if handler.cancellation_backoff is not None else 0):
             return
         if handler.cancellation_timeout is None:

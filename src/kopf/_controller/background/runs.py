@@ -24,7 +24,7 @@ from kopf._controller.background.stopping import (
     SyncDaemonStopperChecker,
 )
 from kopf._controller.own_writes import is_newer
-from kopf._controller.runtime import Environment
+from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import ResourceCause
 from kopf._handlers.context import executing
 from kopf._handlers.handlers import SpawningHandler
@@ -53,7 +53,6 @@ class Companion:
     __slots__ = (
         "body",
         "changed_at",
-        "env",
         "is_gone",
         "logger",
         "memo",
@@ -61,24 +60,25 @@ class Companion:
         "orphans",
         "resource",
         "runs",
+        "runtime",
     )
 
     def __init__(
         self,
-        env: Environment,
+        runtime: Runtime,
         resource: Resource,
         obj: KubeObject,
         on_exit: Callable[[Companion], None],
         orphans: set[asyncio.Task[None]],
     ) -> None:
-        self.env = env
+        self.runtime = runtime
         self.orphans = orphans
         self.resource = resource
         self.body = Body(obj.for_users())
-        self.memo = env.memos.recall(obj.head.uid)
-        env.memos.pin(obj.head.uid)
+        self.memo = runtime.memos.recall(obj.head.uid)
+        runtime.memos.pin(obj.head.uid)
         self.is_gone = False
-        self.logger = ObjectLogger(body=self.body, settings=env.settings)
+        self.logger = ObjectLogger(body=self.body, settings=runtime.settings)
         self.runs: dict[str, BackgroundRun] = {}
         self.on_exit = on_exit
         self.changed_at = asyncio.get_running_loop().time()
@@ -86,7 +86,7 @@ class Companion:
     def refresh(self, obj: KubeObject) -> None:
         """Show the new state of the object in the live body."""
         version, current = obj.head.resourceVersion, self.body.object.head.resourceVersion
-        if version != current and not (self.env.comparable_versions and is_newer(current, version)):
+        if version != current and not (self.runtime.comparable_versions and is_newer(current, version)):
             self.changed_at = asyncio.get_running_loop().time()
             self.body._replace_with(obj.for_users())
             for run in self.runs.values():
@@ -149,8 +149,8 @@ class BackgroundRun(abc.ABC):
 
     async def _attempt(self) -> Outcome:
         """Call the function once, and bring its patch & result to the object."""
-        companion, env = self._companion, self._companion.env
-        now = env.clock.now()
+        companion, runtime = self._companion, self._companion.runtime
+        now = runtime.clock.now()
         self._started = self._started or now
         attempt = Attempt(retry=self._retries, started=self._started, runtime=now - self._started)
         patch = Patch(body=companion.body)
@@ -166,14 +166,14 @@ class BackgroundRun(abc.ABC):
 
         async def call() -> Any:
             with executing(companion.body):
-                return await invoke(self._handler, kwargs, execution=env.settings.execution)
+                return await invoke(self._handler, kwargs, execution=runtime.settings.execution)
 
         outcome = await execute_once(
             self._handler,
             attempt,
             call,
             logger=companion.logger,
-            default_backoff=env.settings.execution.default_backoff,
+            default_backoff=runtime.settings.execution.default_backoff,
         )
         self._retries = 0 if outcome.final else self._retries + 1
         self._started = None if outcome.final else self._started
@@ -186,7 +186,7 @@ class BackgroundRun(abc.ABC):
         return ResourceCause(
             logger=companion.logger,
             memo=companion.memo,
-            indices=companion.env.indices,
+            indices=companion.runtime.indices,
             resource=companion.resource,
             body=companion.body,
             patch=patch,
@@ -198,14 +198,14 @@ class BackgroundRun(abc.ABC):
 
         What the API refuses is dropped. If the run is asked to stop meanwhile, there is only one attempt left.
         """
-        companion, env = self._companion, self._companion.env
-        delays = iter(iter_delays(env.settings.queueing.error_delays))
+        companion, runtime = self._companion, self._companion.runtime
+        delays = iter(iter_delays(runtime.settings.queueing.error_delays))
         delay = 0.0
         is_last = False
         while patch and not companion.is_gone:
             try:
                 obj = await patch_object(
-                    env.api, companion.resource, companion.body.object, patch, logger=companion.logger
+                    runtime.api, companion.resource, companion.body.object, patch, logger=companion.logger
                 )
             except (PatchConflict, APIServerError, APITooManyRequestsError, APINetworkError) as e:
                 if is_last:
@@ -240,12 +240,12 @@ class Background:
 
     def __init__(
         self,
-        env: Environment,
+        runtime: Runtime,
         resource: Resource,
         make_run: RunFactory,
         on_exit: Callable[[KubeObject], None],
     ) -> None:
-        self._env = env
+        self._runtime = runtime
         self._resource = resource
         self._make_run = make_run
         self._on_exit = on_exit
@@ -295,7 +295,7 @@ class Background:
             if not handlers:
                 return
             companion = self._companions[obj.head.uid] = Companion(
-                self._env, self._resource, obj, self._handle_exit, self._orphans
+                self._runtime, self._resource, obj, self._handle_exit, self._orphans
             )
         matching = {handler.id for handler in handlers}
         for key, run in companion.runs.items():

@@ -12,8 +12,8 @@ from kopf._controller.background.runs import Background
 from kopf._controller.changes.finalizer import Attachments
 from kopf._controller.changes.saving import Step
 from kopf._controller.changes.selection import SpawningSelection, judge_failures
-from kopf._controller.handled_memory import Shadows
-from kopf._controller.runtime import Environment
+from kopf._controller.handled_memory import HandledMemory
+from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import ResourceCause
 from kopf._handlers.registry import HandlersOfResource
 from kopf._logging.logs import ObjectLogger
@@ -24,13 +24,13 @@ from kopf._values.resources import Resource
 
 
 async def accompany(
-    env: Environment,
+    runtime: Runtime,
     resource: Resource,
     handlers: HandlersOfResource,
     obj: KubeObject,
     *,
     background: Background,
-    shadows: Shadows,
+    handled: HandledMemory,
     errors: int,
 ) -> Step:
     """
@@ -40,21 +40,21 @@ async def accompany(
 
     Raises the errors of the API if the object could not be patched.
     """
-    if shadows.is_released(obj.head.uid):
+    if handled.is_released(obj.head.uid):
         return Step(obj, resumed=True)
     body = Body(obj.for_users())
-    logger = ObjectLogger(body=body, settings=env.settings)
+    logger = ObjectLogger(body=body, settings=runtime.settings)
     patch = Patch(body=body)
     cause = ResourceCause(
         logger=logger,
-        memo=env.memos.recall(obj.head.uid),
-        indices=env.indices,
+        memo=runtime.memos.recall(obj.head.uid),
+        indices=runtime.indices,
         resource=resource,
         body=body,
         patch=patch,
     )
-    finalizer = env.settings.persistence.finalizer
-    attachments = Attachments(obj, background, shadows, finalizer=finalizer, logger=logger)
+    finalizer = runtime.settings.persistence.finalizer
+    attachments = Attachments(obj, background, handled, finalizer=finalizer, logger=logger)
     selection = SpawningSelection(cause)
     spawning = selection.select_spawning(handlers.spawning)
     error = judge_failures(list(selection.failures.values()), errors, logger=logger)
@@ -67,7 +67,7 @@ async def accompany(
             change, error = attachments.release(), None
     if change is None and not patch:
         return Step(obj, resumed=True, error=error)
-    patched = await patch_object(env.api, resource, obj, patch, finalizer=finalizer, change=change, logger=logger)
+    patched = await patch_object(runtime.api, resource, obj, patch, finalizer=finalizer, change=change, logger=logger)
     if change is FinalizerChange.REMOVE:
         attachments.note_removal()
     if patched is None:

@@ -13,9 +13,9 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from kopf._controller.changes.progress import Progress
-from kopf._controller.changes.seen_states import Digests
+from kopf._controller.changes.seen_states import SeenStates
 from kopf._controller.changes.selection import Selection
-from kopf._controller.runtime import Environment
+from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.context import SubhandlingContext, executing
 from kopf._handlers.errors import HandlerChildrenRetry
@@ -40,15 +40,15 @@ class Execution:
 
     def __init__(
         self,
-        env: Environment,
+        runtime: Runtime,
         body: Body,
         progress: Progress,
-        digests: Digests,
+        digests: SeenStates,
         *,
         user_code: Callable[[], AbstractContextManager[None]],
         logger: ObjectLogger,
     ) -> None:
-        self._env = env
+        self._runtime = runtime
         self._body = body
         self._progress = progress
         self._digests = digests
@@ -57,15 +57,15 @@ class Execution:
 
     async def execute_pending(self, cause: ChangingCause, called: Sequence[ChangingHandler]) -> None:
         """Execute those of the called handlers whose time has come, as many as the lifecycle says."""
-        pending = self._progress.get_pending(called, self._env.clock.now())
+        pending = self._progress.get_pending(called, self._runtime.clock.now())
         if not pending:
             return
         if self._logger.isEnabledFor(logging.DEBUG):
             self._logger.debug("%s is in progress: %r", TITLES[cause.reason], self._body)
             if cause.reason is Reason.UPDATE:
                 self._logger.debug("Updating diff: %r", cause.diff)
-        for handler in self._env.lifecycle(pending, state=self._progress, **cause.kwargs):
-            if self._env.pause.is_on:
+        for handler in self._runtime.lifecycle(pending, state=self._progress, **cause.kwargs):
+            if self._runtime.pause.is_on:
                 break  # the rest is for later, or for those who do it instead of us
             try:
                 await self._execute(cause, handler, parent=None)
@@ -92,7 +92,7 @@ class Execution:
         # With no references from the context to itself: such garbage of all objects would wait for the collector.
         execute = self._execute_subhandlers
         context = SubhandlingContext(parent=handler, cause=cause, execute=execute)
-        attempt = self._progress[handler.id].get_attempt(self._env.clock.now())
+        attempt = self._progress[handler.id].get_attempt(self._runtime.clock.now())
         kwargs = {
             "retry": attempt.retry,
             "started": attempt.started,
@@ -104,16 +104,16 @@ class Execution:
             attempt,
             call,
             logger=self._logger,
-            default_backoff=self._env.settings.execution.default_backoff,
+            default_backoff=self._runtime.settings.execution.default_backoff,
         )
         deliver_result(handler, outcome, cause.patch, logger=self._logger)
         digest = self._digests.get_noted(handler, is_final=outcome.final)
-        self._progress.note(handler, outcome, self._env.clock.now(), context.seen, digest)
+        self._progress.note(handler, outcome, self._runtime.clock.now(), context.seen, digest)
         if parent is not None:
             parent.seen |= context.seen
 
     async def _invoke(self, handler: ChangingHandler, kwargs: Mapping[str, Any]) -> Any:
-        execution = self._env.settings.execution
+        execution = self._runtime.settings.execution
         if not handler.is_async:
             return await invoke(handler, kwargs, execution=execution)
         with self._user_code():
@@ -129,14 +129,14 @@ class Execution:
     ) -> None:
         """Execute some of the sub-handlers, as the lifecycle says; the parent waits until all of them are done."""
         cause = cause if cause is not None else context.cause
-        lifecycle = lifecycle if lifecycle is not None else self._env.lifecycle
+        lifecycle = lifecycle if lifecycle is not None else self._runtime.lifecycle
         handlers = Selection(cause).select_subhandlers([*handlers])
         context.declared.clear()
         context.seen |= dict.fromkeys(handler.id for handler in handlers)
         self._progress.involve(handlers, self._digests)
-        pending = self._progress.get_pending(handlers, self._env.clock.now())
+        pending = self._progress.get_pending(handlers, self._runtime.clock.now())
         for handler in lifecycle(pending, state=self._progress, **cause.kwargs) if pending else ():
             await self._execute(cause, handler, parent=context)
-        delay = self._progress.get_delay(handlers, self._env.clock.now())
+        delay = self._progress.get_delay(handlers, self._runtime.clock.now())
         if delay is not None:
             raise HandlerChildrenRetry("Some sub-handlers are not finished.", delay=delay)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from kopf._controller.background.runs import Background
 from kopf._controller.background.stopping import DaemonStoppingReason
-from kopf._controller.handled_memory import Shadows
+from kopf._controller.handled_memory import HandledMemory
 from kopf._handlers.causes import ResourceCause
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, SpawningHandler
 from kopf._logging.logs import ObjectLogger
@@ -29,14 +29,14 @@ class Attachments:
         self,
         obj: KubeObject,
         background: Background | None,
-        shadows: Shadows,
+        handled: HandledMemory,
         *,
         finalizer: str,
         logger: ObjectLogger,
     ) -> None:
         self._obj = obj
         self._background = background
-        self._shadows = shadows
+        self._handled = handled
         self._logger = logger
         self.finalizer = finalizer
 
@@ -85,7 +85,7 @@ class Attachments:
         """
         required = any(handler.requires_finalizer and not self._is_over(handler) for handler in demanding)
         if required:
-            self._shadows.forget_removals(self._obj.head.uid)
+            self._handled.forget_removals(self._obj.head.uid)
         if self.is_deleted or required == self.is_blocked:
             return None
         if required:
@@ -114,10 +114,10 @@ class Attachments:
     def _is_worth_removing(self) -> bool:
         """Tell if the finalizer is not put back by somebody else again and again; say it once."""
         uid = self._obj.head.uid
-        if self.is_deleted or self._shadows.get_removals(uid) < _MAX_REMOVALS:
+        if self.is_deleted or self._handled.get_removals(uid) < _MAX_REMOVALS:
             return True
-        if self._shadows.get_removals(uid) == _MAX_REMOVALS:
-            self._shadows.count_removal(uid)  # not again for this object
+        if self._handled.get_removals(uid) == _MAX_REMOVALS:
+            self._handled.count_removal(uid)  # not again for this object
             self._logger.warning(
                 "The finalizer %r is not needed by this operator, but somebody else puts it back; it is left there. "
                 "If it is another operator, give them different names: settings.persistence.finalizer.",
@@ -128,9 +128,9 @@ class Attachments:
     def note_removal(self) -> None:
         """The finalizer is removed from the object indeed."""
         if self.is_deleted:
-            self._shadows.note_release(self._obj.head.uid)
+            self._handled.note_release(self._obj.head.uid)
         else:
-            self._shadows.count_removal(self._obj.head.uid)
+            self._handled.count_removal(self._obj.head.uid)
 
     def release(self) -> FinalizerChange:
         """Let the object go."""

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from kopf._controller.changes.seen_states import Digests
+from kopf._controller.changes.seen_states import SeenStates
 from kopf._handlers.errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.outcomes import Attempt, Outcome
@@ -199,7 +199,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
         """From now on, it is known what the handlers are called for."""
         self._reason = reason
 
-    def involve(self, handlers: Iterable[ChangingHandler], digests: Digests) -> None:
+    def involve(self, handlers: Iterable[ChangingHandler], digests: SeenStates) -> None:
         """Restore the states of these handlers, or begin anew for those that were not tried for this reason yet."""
         for handler in handlers:
             state = self._restore(handler)
@@ -234,7 +234,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
         self._states[handler.id] = dataclasses.replace(state, digest=digest)
         self._changed.add(handler.id)
 
-    def account_for(self, before: Digests, after: Digests) -> None:
+    def account_for(self, before: SeenStates, after: SeenStates) -> None:
         """
         Let the handlers be aware of the changes that are made by the handlers of the same cycle.
 
@@ -305,7 +305,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
 
 
 def find_overtaken(
-    handlers: Iterable[ChangingHandler], progress: Progress, digests: Digests
+    handlers: Iterable[ChangingHandler], progress: Progress, digests: SeenStates
 ) -> Iterator[ChangingHandler]:
     """
     Those of the handlers which were called for a change that is not there anymore, or is not the same anymore.

@@ -21,11 +21,11 @@ from kopf._controller.changes.execution import TITLES, Execution
 from kopf._controller.changes.finalizer import Attachments
 from kopf._controller.changes.progress import Progress, find_overtaken, find_seen
 from kopf._controller.changes.saving import Known, SavingFailure, Step, Unsaved, has_only_traces, save
-from kopf._controller.changes.seen_states import Digests, make_digest
+from kopf._controller.changes.seen_states import SeenStates, make_digest
 from kopf._controller.changes.selection import Selection, judge_failures
 from kopf._controller.changes.superseding import Superseding
-from kopf._controller.handled_memory import Shadows
-from kopf._controller.runtime import Environment
+from kopf._controller.handled_memory import HandledMemory
+from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.handlers import ChangingHandler, SpawningHandler
 from kopf._handlers.registry import HandlersOfResource
@@ -48,12 +48,12 @@ _MAX_REFUSALS = 3
 """How many times in a row the last changes of a deleted object can be refused, until it is released without them."""
 
 
-class HandlingCycle:
+class Reconciliation:
     """One pass over one object."""
 
     def __init__(
         self,
-        env: Environment,
+        runtime: Runtime,
         resource: Resource,
         handlers: HandlersOfResource,
         obj: KubeObject,
@@ -64,10 +64,10 @@ class HandlingCycle:
         errors: int = 0,
         background: Background | None = None,
         baseline: BodyEssence | None = None,
-        shadows: Shadows | None = None,
+        handled: HandledMemory | None = None,
         user_code: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
-        self._env = env
+        self._runtime = runtime
         self._resource = resource
         self._handlers = handlers
         self._obj = obj
@@ -77,7 +77,7 @@ class HandlingCycle:
         self._is_reported = unsaved is not None and unsaved.is_reported
         self._known = known
         self._errors = errors
-        self._shadows = shadows if shadows is not None else Shadows()
+        self._handled = handled if handled is not None else HandledMemory()
         self._is_restoring = False
         self._is_refused = False
         self._cause: ChangingCause | None = None
@@ -91,15 +91,15 @@ class HandlingCycle:
         self._user_code = user_code
         self.is_saving = False
         """Whether the object is being patched right now, which is not to be interrupted."""
-        self._logger = ObjectLogger(body=self._body, settings=env.settings)
-        finalizer = env.settings.persistence.finalizer
+        self._logger = ObjectLogger(body=self._body, settings=runtime.settings)
+        finalizer = runtime.settings.persistence.finalizer
         self._attachments = Attachments(
-            obj, background, self._shadows, finalizer=finalizer, logger=self._logger
+            obj, background, self._handled, finalizer=finalizer, logger=self._logger
         )
         self._progress = Progress(
-            storage=env.settings.persistence.progress_storage,
+            storage=runtime.settings.persistence.progress_storage,
             body=self._body,
-            now=env.clock.now(),
+            now=runtime.clock.now(),
             known=known.states if known is not None else {},
             unsaved=unsaved.states if unsaved is not None else {},
         )
@@ -146,11 +146,11 @@ class HandlingCycle:
         return await self._handle(cause, accompanying, called, spawning, digests, selection, error)
 
     def _detect(self) -> Detection:
-        persistence = self._env.settings.persistence
+        persistence = self._runtime.settings.persistence
         detection = detect(
             Body(self._obj), initial=self._initial, extra_fields=self._handlers.extra_fields, persistence=persistence
         )
-        if self._shadows.is_released(self._obj.head.uid):
+        if self._handled.is_released(self._obj.head.uid):
             # What we see can be older than our own write. Nobody can put a finalizer on an object being deleted.
             return Detection(Reason.FREE)
         is_overtaken = self._unsaved is not None and self._unsaved.reason is not Reason.DELETE
@@ -171,10 +171,10 @@ class HandlingCycle:
     def _consult_shadow(self, detection: Detection) -> Detection:
         """Tell the new objects from those that were handled, but have lost the trace of it."""
         uid = self._obj.head.uid
-        digest = self._shadows.recall(uid)
+        digest = self._handled.recall(uid)
         if digest is None:
             return detection
-        losses = self._shadows.count_loss(uid)
+        losses = self._handled.count_loss(uid)
         self._is_restoring = losses <= _MAX_RESTORATIONS
         if losses == 1:
             self._logger.warning(
@@ -184,10 +184,10 @@ class HandlingCycle:
         reason = Reason.NOOP if digest == make_digest(detection.new) else Reason.UPDATE
         return dataclasses.replace(detection, reason=reason)
 
-    def _make_digests(self, reason: Reason) -> Digests:
-        return Digests(reason, self._essence, whole=self._known.digest if self._known is not None else None)
+    def _make_digests(self, reason: Reason) -> SeenStates:
+        return SeenStates(reason, self._essence, whole=self._known.digest if self._known is not None else None)
 
-    def _find_baseline(self, handlers: Iterable[ChangingHandler], digests: Digests) -> BodyEssence | None:
+    def _find_baseline(self, handlers: Iterable[ChangingHandler], digests: SeenStates) -> BodyEssence | None:
         """
         Get the state as of the beginning of the creation.
 
@@ -218,8 +218,8 @@ class HandlingCycle:
         patch = Patch(body=self._body) if self._unsaved is None else self._unsaved.patch
         return ChangingCause(
             logger=self._logger,
-            memo=self._env.memos.recall(self._obj.head.uid),
-            indices=self._env.indices,
+            memo=self._runtime.memos.recall(self._obj.head.uid),
+            indices=self._runtime.indices,
             resource=self._resource,
             body=self._body,
             patch=patch,
@@ -231,7 +231,7 @@ class HandlingCycle:
         )
 
     async def _release(
-        self, cause: ChangingCause, selection: Selection, digests: Digests, error: Exception | None
+        self, cause: ChangingCause, selection: Selection, digests: SeenStates, error: Exception | None
     ) -> Step:
         """Let go an object that no handler is for: it never was ours, or it does not match the filters anymore."""
         self._attachments.accompany(cause, [], unknown=selection.failures)
@@ -248,7 +248,7 @@ class HandlingCycle:
         accompanying: Sequence[ChangingHandler],
         called: Sequence[ChangingHandler],
         spawning: Sequence[SpawningHandler],
-        digests: Digests,
+        digests: SeenStates,
         selection: Selection,
         error: Exception | None,
     ) -> Step:
@@ -262,10 +262,10 @@ class HandlingCycle:
         self._progress.involve(called, digests)
         if called and self._unsaved is None:  # first of all, save what was done before
             execution = Execution(
-                self._env, self._body, self._progress, digests, user_code=self._user_code, logger=self._logger
+                self._runtime, self._body, self._progress, digests, user_code=self._user_code, logger=self._logger
             )
             await execution.execute_pending(cause, called)
-        delay = self._progress.get_delay(called, self._env.clock.now())
+        delay = self._progress.get_delay(called, self._runtime.clock.now())
         if error is None and delay is None and not (self._attachments.is_deleted and self._attachments.has_company):
             return await self._finish(cause, accompanying, called, digests, change)
         outgoing = self._make_outgoing_patch(cause.patch)
@@ -284,7 +284,7 @@ class HandlingCycle:
             self._logger.debug("Sleeping for %s seconds for the delayed handlers.", delay)
         return step
 
-    def _account_for(self, patch: Patch, digests: Digests) -> tuple[Progress, BodyEssence | None]:
+    def _account_for(self, patch: Patch, digests: SeenStates) -> tuple[Progress, BodyEssence | None]:
         """
         Get the progress as it is to be when the object is patched by its handlers, and what its essence becomes then.
 
@@ -295,10 +295,10 @@ class HandlingCycle:
         if not is_essential:
             return self._progress, None
         body = Body(patch.apply_to(self._obj))
-        persistence = self._env.settings.persistence
+        persistence = self._runtime.settings.persistence
         expected = detect(body, initial=False, extra_fields=self._handlers.extra_fields, persistence=persistence).new
         progress = self._progress.copy()
-        progress.account_for(digests, Digests(digests.reason, expected))
+        progress.account_for(digests, SeenStates(digests.reason, expected))
         return progress, expected
 
     def _note_expected(self, progress: Progress, expected: BodyEssence | None) -> None:
@@ -309,17 +309,17 @@ class HandlingCycle:
 
     def _get_actual(self, expected: BodyEssence, obj: KubeObject) -> BodyEssence:
         """What the changes by the handlers have become: the API can drop or normalise them."""
-        persistence = self._env.settings.persistence
+        persistence = self._runtime.settings.persistence
         seen = detect(Body(obj), initial=False, extra_fields=self._handlers.extra_fields, persistence=persistence).new
         return take_over(self._essence or BodyEssence(), expected, seen or BodyEssence())
 
-    def _remember(self, stored: Progress, digests: Digests, outgoing: Patch, obj: KubeObject) -> Known:
+    def _remember(self, stored: Progress, digests: SeenStates, outgoing: Patch, obj: KubeObject) -> Known:
         """Note what is now on the object, in case that nobody else changes it before the next cycle."""
         stored.note_saved()
         if self._expected is not None:
             actual = self._get_actual(self._expected, obj)
             if actual != self._expected:
-                stored.account_for(Digests(digests.reason, self._expected), Digests(digests.reason, actual))
+                stored.account_for(SeenStates(digests.reason, self._expected), SeenStates(digests.reason, actual))
                 self.correction = Unsaved(digests.reason, stored.unsaved, Patch()) if stored.unsaved else None
             self._expected = actual
         self._note_expected(stored, self._expected)
@@ -340,7 +340,7 @@ class HandlingCycle:
         cause: ChangingCause,
         accompanying: Sequence[ChangingHandler],
         called: Sequence[ChangingHandler],
-        digests: Digests,
+        digests: SeenStates,
         change: FinalizerChange | None,
     ) -> Step:
         """End the handling of this change: all of its handlers are done, or there were none."""
@@ -357,12 +357,12 @@ class HandlingCycle:
         essence = self._get_handled_essence(cause)
         is_handled = bool((cause.reason in (Reason.CREATE, Reason.UPDATE) or self._is_restoring) and accompanying)
         if is_handled:
-            self._env.settings.persistence.diffbase_storage.store(body=self._body, patch=outgoing, essence=essence)
+            self._runtime.settings.persistence.diffbase_storage.store(body=self._body, patch=outgoing, essence=essence)
         if cause.reason is Reason.NOOP and not outgoing and change is None:
             self._logger.debug("Something has changed, but we are not interested (the essence is the same).")
         step = await self._save(cause, outgoing, digests, change=change, resumed=True)
         if is_handled:
-            self._shadows.remember(self._obj.head.uid, make_digest(essence))
+            self._handled.remember(self._obj.head.uid, make_digest(essence))
         if not step.changed or (essence == self._essence and self._has_only_our_traces(step.obj, cause, outgoing)):
             self._logger.debug("Handling cycle is finished, waiting for new changes.")
             return dataclasses.replace(step, settled=True) if step.changed else step
@@ -399,7 +399,7 @@ class HandlingCycle:
         self,
         cause: ChangingCause,
         outgoing: Patch,
-        digests: Digests,
+        digests: SeenStates,
         *,
         change: FinalizerChange | None = None,
         delay: float | None = None,
@@ -420,10 +420,10 @@ class HandlingCycle:
                 self._note_expected(progress, expected)
 
         self.is_saving = True
-        persistence = self._env.settings.persistence
+        persistence = self._runtime.settings.persistence
         try:
             obj = await save(
-                self._env,
+                self._runtime,
                 self._resource,
                 self._obj,
                 outgoing,

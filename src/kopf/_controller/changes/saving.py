@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from kopf._client.resources.patching import patch_object
 from kopf._controller.changes.progress import HandlerState
-from kopf._controller.runtime import Environment
+from kopf._controller.runtime import Runtime
 from kopf._logging.logs import ObjectLogger
 from kopf._values.fields import resolve
 from kopf._values.ids import HandlerId
@@ -75,7 +75,7 @@ class SavingFailure(Exception):
 
 
 async def save(
-    env: Environment,
+    runtime: Runtime,
     resource: Resource,
     obj: KubeObject,
     patch: Patch,
@@ -91,11 +91,11 @@ async def save(
     Raises :class:`PatchSuperseded` if somebody else has handled the object, so that our changes are outdated.
     """
     after = await patch_object(
-        env.api,
+        runtime.api,
         resource,
         obj,
         patch,
-        finalizer=env.settings.persistence.finalizer,
+        finalizer=runtime.settings.persistence.finalizer,
         change=change,
         on_saved=on_saved,
         is_superseded=is_superseded,
@@ -104,16 +104,16 @@ async def save(
     if after is None:
         logger.debug("Patching was skipped: the object does not exist anymore.")
     elif "status" in patch:
-        _check_status(env, resource, after, patch, logger)
+        _check_status(runtime, resource, after, patch, logger)
     return after
 
 
-def _check_status(env: Environment, resource: Resource, obj: KubeObject, patch: Patch, logger: ObjectLogger) -> None:
+def _check_status(runtime: Runtime, resource: Resource, obj: KubeObject, patch: Patch, logger: ObjectLogger) -> None:
     """Warn (once) about the fields of the status that the API has silently dropped, e.g. the results."""
     status = patch.get("status") or {}
     for key, value in status.items():
         is_lost = value not in (None, {}) and resolve(obj, ("status", key)) is None
-        if is_lost and env.warnings.is_new((resource, key)):
+        if is_lost and runtime.warnings.is_new((resource, key)):
             logger.warning(
                 "The field %r is dropped by the API, as the schema of %r does not know it. Permit it in the schema "
                 "(e.g. 'x-kubernetes-preserve-unknown-fields: true' in the status), or do not return results.",

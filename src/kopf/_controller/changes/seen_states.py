@@ -1,5 +1,5 @@
 """
-Digests: which states of an object its handlers have seen, so that changes in the middle of the handling are noticed.
+SeenStates: which states of an object its handlers have seen, so that changes in the middle of the handling are noticed.
 
 The progress of every handler has a digest of what it was called for. When the handling is not over yet and the object
 changes again, the handlers that are done by then would never know. See ``docs/decisions/concurrent-changes.md``.
@@ -21,7 +21,7 @@ def make_digest(value: object) -> str:
     return hashlib.blake2b(codec.encode_sorted(value), digest_size=6).hexdigest()
 
 
-class Digests:
+class SeenStates:
     """The digests of one object in one state of it, made when they are first needed."""
 
     def __init__(self, reason: Reason, essence: BodyEssence | None, *, whole: str | None = None) -> None:
