@@ -139,7 +139,8 @@ def test_nothing_is_loaded_for_those_who_do_not_need_it() -> None:
         finders = [type(finder).__module__ for finder in sys.meta_path]
         kopf.OperatorRegistry(), kopf.WebhookServer()
         hasattr(kopf, 'nonexistent')
-        print([name for name in (*sys.modules, *finders) if name.startswith(('kopf._legacy', 'kopf._cog', 'kopf._cor'))])
+        formers = ('kopf._legacy', 'kopf._cogs', 'kopf._core')
+        print([name for name in [*sys.modules, *finders] if name.startswith(formers)])
     """)
     assert result.stdout.strip() == "[]", result.stderr
 
