@@ -3,11 +3,13 @@ Attackers: they hold as many connections as they can, and come back when they ar
 
 It is a program of its own, as those connections need descriptors, too: ``attackers.py PORT COUNT CONTENT``, where the
 content (hexadecimal, maybe empty) is sent to begin with, and never continued. It says how many connections were made.
+It runs with a lower priority than the rest, as real attackers do not take the CPU time of their victims.
 """
 from __future__ import annotations
 
 import contextlib
 import heapq
+import os
 import selectors
 import signal
 import socket
@@ -17,6 +19,9 @@ import time
 PATIENCE = 5.0
 """After being thrown out, in seconds: how long attackers need to notice that and to come back."""
 
+PACE = 500.0
+"""How many connections a second to make, at most: each program of its own."""
+
 
 class Attack:
     def __init__(self, port: int, count: int, content: bytes) -> None:
@@ -25,13 +30,15 @@ class Attack:
         self._content = content
         self._selector = selectors.DefaultSelector()
         self._waiting = [0.0] * count
+        self._next = time.monotonic()
 
     def run(self) -> None:
         while True:
-            for _ in range(50):
-                if not self._waiting or self._waiting[0] > time.monotonic():
-                    break
+            now = time.monotonic()
+            self._next = max(self._next, now - 0.1)  # what was missed, is not made up for
+            while self._waiting and max(self._waiting[0], self._next) <= now:
                 self._connect()
+                self._next += 1 / PACE
             for key, events in self._selector.select(0.02):
                 self._proceed(key.fileobj, events)
 
@@ -61,6 +68,7 @@ class Attack:
 
 
 def main() -> None:
+    os.nice(10)
     attack = Attack(int(sys.argv[1]), int(sys.argv[2]), bytes.fromhex(sys.argv[3]))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:

@@ -17,8 +17,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import aiohttp
 import psutil
@@ -41,10 +40,28 @@ HALF_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
 
 @dataclasses.dataclass
 class Answers:
-    """How long the honest clients have waited, in seconds; and what they have got instead of answers."""
+    """What the honest clients have said so far."""
 
-    delays: list[float] = dataclasses.field(default_factory=list)
-    problems: list[str] = dataclasses.field(default_factory=list)
+    log: pathlib.Path
+
+    @property
+    def _lines(self) -> list[str]:
+        return self.log.read_text().split("\n")[:-1]  # the last one is empty or incomplete
+
+    @property
+    def delays(self) -> list[float]:
+        """How long they have waited for the answers, in seconds."""
+        return [float(line) for line in self._lines if line[0].isdigit()]
+
+    @property
+    def problems(self) -> list[str]:
+        """What they have got instead of answers."""
+        return [line for line in self._lines if not line[0].isdigit()]
+
+    @property
+    def late(self) -> int:
+        """How many were answered later than in a second, or not at all."""
+        return len(self.problems) + sum(delay > 1 for delay in self.delays)
 
     def __str__(self) -> str:
         ordered = sorted(self.delays)
@@ -139,32 +156,19 @@ def attacking(port: int, count: int, content: bytes = b"", *, processes: int = 1
         logger.info("attack on the port %s: %s connections with %r…", port, made, content[:4])
 
 
-@contextlib.asynccontextmanager
-async def measuring(
-        ask: Callable[[aiohttp.ClientSession], Coroutine[Any, Any, None]], *, is_kept: bool, pace: float,
-) -> AsyncIterator[Answers]:
-    """Ask again and again: either all over one connection, as API servers do, or over new ones."""
-    answers = Answers()
-
-    async def run() -> None:
-        connector = aiohttp.TCPConnector(force_close=not is_kept)
-        async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(TIMEOUT)) as session:
-            while True:
-                started = time.monotonic()
-                try:
-                    await ask(session)
-                except (aiohttp.ClientError, OSError, AssertionError, TimeoutError) as e:
-                    answers.problems.append(repr(e))
-                else:
-                    answers.delays.append(time.monotonic() - started)
-                await asyncio.sleep(pace)
-
-    task = asyncio.create_task(run())
-    try:
-        yield answers
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
+@contextlib.contextmanager
+def measuring(url: str, log: pathlib.Path, *arguments: str, body: bytes = b"", pace: float) -> Iterator[Answers]:
+    """Ask again and again: either over one ``kept`` connection, as API servers do, or over ``new`` ones."""
+    path = pathlib.Path(__file__).with_name("clients.py")
+    with log.open("wb") as output, subprocess.Popen(
+            [sys.executable, str(path), url, str(pace), *arguments], stdin=subprocess.PIPE, stdout=output) as client:
+        assert client.stdin is not None
+        client.stdin.write(body)
+        client.stdin.close()
+        try:
+            yield Answers(log)
+        finally:
+            client.terminate()
 
 
 async def wait_until(condition: Callable[[], bool]) -> None:

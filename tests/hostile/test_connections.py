@@ -8,17 +8,19 @@ The full size::
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import json
 import logging
 import pathlib
 import time
 
 import pytest
 
+from tests.admission.reviewing import make_review
 from tests.hostile.sieges import (
     HALF_HEADER,
     HALF_HELLO,
     HALF_REQUEST,
+    Victim,
     attacking,
     get_size,
     living,
@@ -32,31 +34,27 @@ DURATION = get_size("DURATION", 4)
 IDLE = int(get_size("IDLE", 300))
 HALF = int(get_size("HALF", 100))
 FILES = int(get_size("FILES", 256 if IDLE < 1000 else 1024))
-PROCESSES = 1 if IDLE < 1000 else 2
+
+
+IS_SMALL = IDLE < 1000
+"""If so, it is one of many tests on a busy machine: an honest client can be slower than the attackers."""
 
 
 @pytest.mark.timeout(DURATION + 120)
 async def test_honest_clients_are_answered_during_a_siege(tmp_path: pathlib.Path) -> None:
-    async with living(tmp_path, files=FILES) as victim, contextlib.AsyncExitStack() as clients:
-        probes = await clients.enter_async_context(measuring(victim.probe, is_kept=False, pace=0.2))
-        reviews = await clients.enter_async_context(measuring(victim.review, is_kept=False, pace=0.2))
-        kept = await clients.enter_async_context(measuring(victim.review, is_kept=True, pace=0.2))
-        await wait_until(lambda: all(len(answers.delays) >= 3 for answers in (probes, reviews, kept)))
-        files, memory, lines = victim.files, victim.memory, victim.lines
-        peak = 0
+    async with living(tmp_path, files=FILES) as victim:
+        health = f"http://127.0.0.1:{victim.health_port}/healthz"
+        webhook = f"https://127.0.0.1:{victim.webhook_port}/check"
+        review, authority = json.dumps(make_review()).encode(), str(tmp_path / "ca.pem")
         with (
-            attacking(victim.health_port, IDLE, processes=PROCESSES),
-            attacking(victim.health_port, HALF // 2, HALF_HEADER),
-            attacking(victim.health_port, HALF // 2, HALF_REQUEST),
-            attacking(victim.webhook_port, IDLE, processes=PROCESSES),
-            attacking(victim.webhook_port, HALF, HALF_HELLO),
+            measuring(health, tmp_path / "probes", "new", pace=0.2) as probes,
+            measuring(webhook, tmp_path / "reviews", "new", authority, body=review, pace=0.2) as reviews,
+            measuring(webhook, tmp_path / "kept", "kept", authority, body=review, pace=0.2) as kept,
         ):
-            deadline = time.monotonic() + DURATION
-            while time.monotonic() < deadline:
-                await asyncio.sleep(0.2)
-                peak = max(peak, victim.files)
-            handled = await victim.handle("second")
-        await wait_until(lambda: victim.files <= files + 5)
+            await wait_until(lambda: all(len(answers.delays) >= 3 for answers in (probes, reviews, kept)))
+            files, memory, lines = victim.files, victim.memory, victim.lines
+            peak, handled = await besiege(victim)
+            await wait_until(lambda: victim.files <= files + 5)
         grown, said = victim.memory - memory, victim.lines - lines
         logger.info("files: %s, %s at the peak, %s after", files, peak, victim.files)
         logger.info("memory: %.0f MB + %.0f MB; log lines: %s", memory, grown, said)
@@ -64,9 +62,26 @@ async def test_honest_clients_are_answered_during_a_siege(tmp_path: pathlib.Path
         for title, answers in (("probes", probes), ("reviews", reviews), ("kept", kept)):
             logger.info("%s: %s", title, answers)
         for answers in (probes, reviews, kept):
-            assert not answers.problems
-            assert max(answers.delays) < 1
+            assert answers.late <= (len(answers.delays) / 5 if IS_SMALL else 0), str(answers)
         assert handled < 1
         assert peak < FILES
         assert grown < 30 + IDLE / 100  # it does not depend on how long it lasts
         assert said < 10 + DURATION / 2
+
+
+async def besiege(victim: Victim) -> tuple[int, float]:
+    """Attack for a while; tell how many files were open at most, and how long another object took, in seconds."""
+    processes = 1 if IS_SMALL else 2
+    peak = 0
+    with (
+        attacking(victim.health_port, IDLE, processes=processes),
+        attacking(victim.health_port, HALF // 2, HALF_HEADER),
+        attacking(victim.health_port, HALF // 2, HALF_REQUEST),
+        attacking(victim.webhook_port, IDLE, processes=processes),
+        attacking(victim.webhook_port, HALF, HALF_HELLO),
+    ):
+        deadline = time.monotonic() + DURATION
+        while time.monotonic() < deadline:
+            await asyncio.sleep(0.2)
+            peak = max(peak, victim.files)
+        return peak, await victim.handle("second")

@@ -18,7 +18,7 @@ import aiohttp
 import pytest
 
 from kopf._admission.servers.handler import MAX_BODY, Endpoint
-from kopf._serving.http_server import RateLimitedLogger
+from kopf._serving.limited_logs import RateLimitedLogger
 from kopf._serving.listening import open_sockets
 from kopf._values.reviews import EncodedReview, MalformedReviewError, parse_review
 from tests.admission.reviewing import make_review
@@ -116,6 +116,22 @@ async def test_the_oldest_silent_connection_goes_first() -> None:
         await wait_until(lambda: silent[0].is_closed)
         assert not silent[1].is_closed
         assert not silent[2].is_closed
+
+
+@pytest.mark.parametrize("most", [16, 40])
+async def test_those_who_have_spoken_are_heard_before_others_come(most: int) -> None:
+    body = json.dumps(make_review()).encode()
+    request = HEADERS + f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+    async with serve(Reviewer(), max_connections=most) as served:
+        with contextlib.ExitStack() as stack:
+            clients = [
+                stack.enter_context(socket.create_connection(("127.0.0.1", served.port))) for _ in range(100)
+            ]  # the server accepts none of them yet, as it is in the same thread
+            for client in clients:
+                client.sendall(request)
+                client.settimeout(20)
+            answers = await asyncio.gather(*[asyncio.to_thread(client.recv, 12) for client in clients])
+    assert answers == [b"HTTP/1.1 200"] * len(clients)
 
 
 async def test_the_regular_clients_are_not_pushed_out_by_strangers() -> None:
@@ -229,6 +245,33 @@ async def test_there_are_only_so_many_bytes_for_complete_reviews() -> None:
         again = await served.connect()
         again.send(request)
         assert await again.read_status() == 200
+
+
+@pytest.mark.parametrize("is_promised", [True, False])
+async def test_anonymous_requests_of_16_mib_cost_little(is_promised: bool) -> None:
+    """Whether the size is told at once or not: it is refused, and nobody else waits for it."""
+    size, piece = 16 * 1024 * 1024, b'{"a":[' + b"[]," * 21845
+    head = HEADERS + (f"Content-Length: {size}" if is_promised else "Transfer-Encoding: chunked").encode() + b"\r\n\r\n"
+    async with serve(Reviewer()) as served:
+        honest = await served.connect()
+        huge = await served.connect()
+        tracemalloc.start()
+        try:
+            huge.send(head)
+            for _ in range(size // len(piece)):
+                huge.send(piece if is_promised else b"%x\r\n%s\r\n" % (len(piece), piece))
+                with contextlib.suppress(ConnectionError):  # it is closed by now
+                    await huge.writer.drain()
+                honest.send_review()
+                started = time.thread_time()
+                assert await honest.read_status() == 200
+                assert time.thread_time() - started < 0.3
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert await huge.read_status() in (413, 0)  # 0 is if it went on sending after the answer
+        await wait_until(lambda: huge.is_closed)
+    assert peak < 2 * MAX_BODY
 
 
 @pytest.mark.parametrize("item", [b"[]", b"{}", b'{"a":{}}', b"1"])

@@ -1,12 +1,10 @@
 """
 HTTP server: what is open to everybody who can reach it, and is to be exhausted by nobody.
 
-A connection is silent if it is its client's turn: to finish the handshake, the request, or the reading of the response,
-or to send the next request. Silent connections are closed in time. If there are too many of all, a silent one is closed
-for each new one. There are three groups of them: those that have sent nothing at all (they have nothing but a socket),
-those that have not finished their first request, and those that were served before. It is the oldest one of the largest
-group that is closed: whichever group the attackers fill, the others are safe. The connections that are not silent are
-never closed: if all are such, the new ones have to wait.
+The connections that their clients keep waiting are limited in time and number: see :mod:`kopf._serving.connections`.
+Those who only connect cost as little as possible, so that the queue of the kernel is short, and whoever comes next is
+answered soon: nothing is made for a connection until something comes from there, and all of them share one timer.
+Those who have said something are heard before others are accepted: nobody is thrown out because of our slowness.
 
 Everything that is logged about the clients is limited in rate, as it is them who decide how much of it there is.
 """
@@ -15,20 +13,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import enum
 import errno
 import logging
 import socket
 import ssl
 import struct
 import sys
-import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
+
+from kopf._serving.connections import ConnectionTable, Stage
+from kopf._serving.limited_logs import RateLimitedLogger
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +37,14 @@ OPENING_TIMEOUT = 5.0
 FAREWELL_TIMEOUT = 1.0
 """How long the goodbye of TLS may take, in seconds."""
 
-_BATCH = 8
-"""How many connections to accept at once: the others go on in between."""
+_BATCH = 32
+"""How many connections to accept at once, at most: in about 1 ms, the others go on in between."""
+
+_HEARING = 6
+"""How many turns of the event loop it takes from the first packet of a client until it is known what is in there."""
+
+_SWEEP = 0.1
+"""How often to close those whose time is over, at most, in seconds."""
 
 _PAUSE = 0.1
 """For how long nothing is accepted if there is nothing to do it with, in seconds."""
@@ -58,49 +63,15 @@ def limit_connections(*, most: int, share: int) -> int:
     return most if files == resource.RLIM_INFINITY else max(2, min(most, files // share))
 
 
-class RateLimitedLogger(logging.LoggerAdapter[logging.Logger]):
-    """Logs only a few messages of a kind in every interval (seconds), and counts the rest."""
-
-    def __init__(self, logger: logging.Logger, *, burst: int, interval: float = 60.0) -> None:
-        super().__init__(logger)
-        self._burst = burst
-        self._interval = interval
-        self._seen: dict[object, tuple[float, int]] = {}
-
-    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log it, unless there are too many like this."""
-        if not self.isEnabledFor(level):
-            return
-        now = time.monotonic()
-        since, count = self._seen.get(msg, (now, 0))
-        text = msg
-        if now - since >= self._interval:
-            text = f"{msg} (And {count - self._burst} more like this.)" if count > self._burst else msg
-            since, count = now, 0
-        self._seen[msg] = (since, count + 1)
-        if count < self._burst:
-            super().log(level, text, *args, **kwargs)
-
-
-class _Stage(enum.IntEnum):
-    """How far the connection has come."""
-
-    MUTE = 0
-    STRANGER = 1
-    REGULAR = 2
-
-
 class _Connection:
     """One connection, from the moment it is accepted."""
 
-    __slots__ = ("opening", "sock", "stage", "timer", "transport")
+    __slots__ = ("opening", "sock", "transport")
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.stage = _Stage.MUTE
         self.opening: asyncio.Task[None] | None = None
         self.transport: asyncio.Transport | None = None
-        self.timer: asyncio.TimerHandle | None = None
 
     def abort(self) -> None:
         """Close it at once, whatever it is doing."""
@@ -152,16 +123,17 @@ class HTTPServer:
         self._title = title
         self._logger = RateLimitedLogger(logger, burst=1)
         self._limit = limit
+        self._table: ConnectionTable[_Connection] = ConnectionTable(limit)
+        self._batch = 1
+        self._hearing = 0
+        self._sweeping: asyncio.TimerHandle | None = None
         self._opening_timeout = opening_timeout
         self._idle_timeout = idle_timeout
         self._context: ssl.SSLContext | None = None
         self._listeners: Sequence[socket.socket] = ()
         self._resumption: asyncio.TimerHandle | None = None
         self._opening: set[asyncio.Task[None]] = set()
-        self._connections: set[_Connection] = set()
         self._by_handler: dict[RequestHandler, _Connection] = {}
-        # By their stages; ordered by the time when they have come to them.
-        self._silent: tuple[dict[_Connection, None], ...] = tuple({} for _ in _Stage)
         self._emptied = asyncio.Event()
         self._http = _TellingServer(
             self,
@@ -185,10 +157,13 @@ class HTTPServer:
         self._context = context
         if not self._listeners:
             self._listeners = tuple(sockets)
+            # Two batches are fewer than the largest group, so nobody is pushed out before it is known if they speak.
+            self._batch = max(1, min(_BATCH, self._limit // (16 * len(sockets))))
             self._resume()
 
     async def close(self, timeout: float) -> None:
         """Stop accepting connections and requests, let the current ones finish for some time (seconds)."""
+        self._hearing = 0
         for listener in self._listeners:
             self._accept(listener)
         self._stop_accepting()
@@ -196,7 +171,7 @@ class HTTPServer:
         # What has come by now, is served; as well as what arrives at the connections that are not idle.
         for _ in range(6):
             await asyncio.sleep(0)
-        for connection in [*self._silent[_Stage.MUTE]]:
+        for connection in self._table.list_mute():
             self._drop(connection)
         self._http.pre_shutdown()
         for _ in range(3):
@@ -207,6 +182,8 @@ class HTTPServer:
         if self._opening:
             await asyncio.wait(self._opening)
         await self._wait_until_closed()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
 
     async def _wait_until_closed(self) -> None:
         """Wait for the ends of all connections, as nobody else does: the event loop can be closed right after."""
@@ -223,20 +200,24 @@ class HTTPServer:
     def serving(self, request: web.BaseRequest) -> Iterator[None]:
         """Mark the connection as not silent: the whole request is there, and it is our turn."""
         connection = self._by_handler.get(request.protocol)
-        if connection is not None:
-            self._mark_active(connection)
+        if connection is not None and connection in self._table:
+            self._table.engage(connection)
         try:
             yield
         finally:
-            if connection is not None and connection in self._connections:
-                self._mark_silent(connection, _Stage.REGULAR, self._idle_timeout + FAREWELL_TIMEOUT)
+            if connection is not None and connection in self._table:
+                self._wait_for(connection, Stage.REGULAR)
 
     def _accept(self, listener: socket.socket) -> None:
-        for _ in range(_BATCH):
+        if self._hearing > 0:  # it is called in each turn of the event loop as long as somebody waits there
+            self._hearing -= 1
+            return
+        for _ in range(self._batch):
+            if self._table.is_full and self._table.choose_victim() is None:
+                self._warn_of_limit()
+                self._pause()
+                return
             try:
-                if len(self._connections) > self._limit and not any(self._silent):
-                    self._pause()
-                    return
                 sock, _address = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
@@ -247,26 +228,35 @@ class HTTPServer:
                 self._drop_oldest()
                 self._pause()
                 return
-            is_full = len(self._connections) >= self._limit and not self._make_room()
+            if self._table.is_full:
+                self._warn_of_limit()
+                self._drop_oldest()
             self._open(sock)
-            if is_full:  # this one is the last one for a while
-                self._pause()
-                return
 
     def _open(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         connection = _Connection(sock)
-        self._connections.add(connection)
-        self._mark_silent(connection, _Stage.MUTE, self._opening_timeout)
-        asyncio.get_running_loop().add_reader(sock, self._connect, connection)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._opening_timeout
+        self._table.add(connection, deadline)
+        self._sweep_at(deadline)
+        loop.add_reader(sock, self._connect, connection)
 
     def _connect(self, connection: _Connection) -> None:
         """Begin to serve the connection, as something has come from there."""
+        try:
+            has_left = not connection.sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:  # it was a false alarm
+            return
+        except OSError:
+            has_left = True
+        if has_left:
+            self._drop(connection)
+            return
         loop = asyncio.get_running_loop()
         loop.remove_reader(connection.sock)
-        self._silent[connection.stage].pop(connection)  # with the same timer
-        connection.stage = _Stage.STRANGER
-        self._silent[connection.stage][connection] = None
+        self._hearing = _HEARING * len(self._listeners)
+        self._table.advance(connection, Stage.GREETING)
         handler = self._http()
         self._by_handler[handler] = connection
         connection.opening = task = loop.create_task(self._make_transport(handler, connection))
@@ -295,46 +285,52 @@ class HTTPServer:
         """Take notice that the connection is open, with the TLS handshake."""
         connection = self._by_handler[handler]
         connection.transport = transport
-        if connection not in self._connections:  # it was too late
+        if connection in self._table:
+            self._table.advance(connection, Stage.STRANGER)
+        else:  # it was too late
             transport.abort()
 
     def forget(self, handler: RequestHandler) -> None:
         """Take notice that the connection is closed."""
         connection = self._by_handler.pop(handler)
-        self._connections.discard(connection)
-        self._mark_active(connection)
+        self._table.remove(connection)
         if not self._by_handler:
             self._emptied.set()
 
-    def _mark_silent(self, connection: _Connection, stage: _Stage, timeout: float) -> None:
-        self._mark_active(connection)
-        connection.stage = stage
-        self._silent[stage][connection] = None
-        connection.timer = asyncio.get_running_loop().call_later(timeout, self._drop, connection)
+    def _wait_for(self, connection: _Connection, stage: Stage) -> None:
+        """Wait for a while until the client does what it has to do at this stage."""
+        deadline = asyncio.get_running_loop().time() + self._idle_timeout + FAREWELL_TIMEOUT
+        self._table.silence(connection, stage, deadline)
+        self._sweep_at(deadline)
 
-    def _mark_active(self, connection: _Connection) -> None:
-        self._silent[connection.stage].pop(connection, None)
-        if connection.timer is not None:
-            connection.timer.cancel()
-            connection.timer = None
+    def _sweep_at(self, deadline: float) -> None:
+        """Have one timer for all: timers that are cancelled all the time cost more than what they are for."""
+        if self._sweeping is not None:
+            if self._sweeping.when() <= deadline:
+                return
+            self._sweeping.cancel()
+        self._sweeping = asyncio.get_running_loop().call_at(deadline, self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweeping = None
+        now = asyncio.get_running_loop().time()
+        for connection in self._table.list_expired(now):
+            self._drop(connection)
+        if (deadline := self._table.get_deadline()) is not None:
+            self._sweep_at(max(deadline, now + _SWEEP))
 
     def _drop(self, connection: _Connection) -> None:
-        self._connections.discard(connection)
-        self._mark_active(connection)
+        self._table.remove(connection)
         connection.abort()
 
-    def _drop_oldest(self) -> bool:
-        largest = max(self._silent, key=len)
-        for connection in largest:
+    def _drop_oldest(self) -> None:
+        if (connection := self._table.choose_victim()) is not None:
             self._drop(connection)
-            return True
-        return False
 
-    def _make_room(self) -> bool:
+    def _warn_of_limit(self) -> None:
         self._logger.warning(
             "%s has %s connections, which is the limit; the oldest silent ones are closed.", self._title, self._limit
         )
-        return self._drop_oldest()
 
     def _pause(self) -> None:
         self._stop_accepting()
@@ -356,8 +352,8 @@ class HTTPServer:
         self, message: Any, payload: Any, protocol: RequestHandler, writer: Any, task: asyncio.Task[None]
     ) -> web.BaseRequest:
         """Take notice of the headers: who has sent them has got more time, for the rest of the request."""
-        if (connection := self._by_handler.get(protocol)) is not None and connection in self._connections:
-            self._mark_silent(connection, connection.stage, self._idle_timeout + FAREWELL_TIMEOUT)
+        if (connection := self._by_handler.get(protocol)) is not None and connection in self._table:
+            self._wait_for(connection, Stage.SENDER)
         loop = asyncio.get_running_loop()
         return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=0)
 

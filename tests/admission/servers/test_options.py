@@ -272,6 +272,15 @@ async def test_failed_handshakes_are_told_of(caplog: pytest.LogCaptureFixture) -
     assert "Traceback" not in caplog.text
 
 
+async def test_failed_handshakes_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(kopf.WebhookServer(port=0)) as running:
+        for _ in range(50):
+            with pytest.raises(ssl.SSLCertVerificationError):
+                await asyncio.to_thread(connect_untrustingly, get_port(running.configs[0]))
+        assert (await send(running.configs[0]))[0] == 200
+    assert 1 <= len([message for message in caplog.messages if "TLS handshake" in message]) <= 20
+
+
 async def test_the_missing_library_is_explained_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "kopf._admission.servers.certificates", None)
     monkeypatch.delattr("kopf._admission.servers.certificates")

@@ -19,7 +19,8 @@ from typing import Any
 from aiohttp import web
 
 from kopf._admission.servers.request_bodies import Bodies, Refusal
-from kopf._serving.http_server import OPENING_TIMEOUT, HTTPServer, RateLimitedLogger, limit_connections
+from kopf._serving.http_server import OPENING_TIMEOUT, HTTPServer, limit_connections
+from kopf._serving.limited_logs import RateLimitedLogger
 from kopf._values import codec
 from kopf._values.reviews import EncodedReview, ReviewError, WebhookFn
 

@@ -16,8 +16,9 @@ import tempfile
 from collections.abc import Iterator
 
 from kopf._admission.servers.identities import Identity
+from kopf._serving.limited_logs import RateLimitedLogger
 
-logger = logging.getLogger(__name__)
+logger = RateLimitedLogger(logging.getLogger(__name__), burst=20)  # it is anybody who can begin a handshake
 
 Path = str | os.PathLike[str]
 
