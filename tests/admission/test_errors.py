@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import kopf
-from tests.admission.reviewing import Reviewer
+from tests.admission.reviewing import Reviewer, make_object
 from tests.behaviour.running import Decorator, Logs, Operator
 
 pytestmark = pytest.mark.fastforward
@@ -47,6 +47,34 @@ async def test_all_errors_deny(
 ) -> None:
     declare(registry, "fail", error, decorator)
     assert await reviewer.review(webhook="fail") == {"allowed": False, "status": status}
+
+
+@pytest.mark.parametrize("field", ["spec", "status"])
+@pytest.mark.parametrize(("value", "type"), [(5, "int"), ("x", "str"), ([1], "list"), (True, "bool")])
+@pytest.mark.parametrize("place", ["handler", "filter"])
+async def test_stanzas_that_are_no_objects_are_the_fault_of_who_sent_them(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer, logs: Logs, field: str, value: Any, type: str, place: str,
+) -> None:
+    def look(**kwargs: Any) -> bool:
+        return kwargs[field].get("x") is None
+
+    kopf.on.validate(
+        "kopfexamples", id="check", registry=registry, when=look if place == "filter" else None,
+    )(look if place == "handler" else lambda **_: None)
+    response = await reviewer.review(new={**make_object(), field: value})
+    assert response == {
+        "allowed": False, "status": {"message": f"The {field} must be a JSON object, not {type}.", "code": 400}}
+    assert not [record for record in logs.records if record.exc_info]
+
+
+async def test_stanzas_that_are_no_objects_do_not_matter_to_those_who_do_not_look(
+        registry: kopf.OperatorRegistry, reviewer: Reviewer,
+) -> None:
+    @kopf.on.validate("kopfexamples", registry=registry)
+    def check(body: kopf.Body, **_: Any) -> None:
+        assert body["spec"] == 5
+
+    assert await reviewer.review(new={**make_object(), "spec": 5}) == {"allowed": True}
 
 
 async def test_arbitrary_errors_are_shown_on_demand(

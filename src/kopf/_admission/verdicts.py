@@ -23,11 +23,13 @@ from kopf._handlers.invocation import invoke
 from kopf._handlers.outcomes import Attempt, execute_once
 from kopf._handlers.registry import deduplicate
 from kopf._values import codec
+from kopf._values.bodies import StanzaError
 from kopf._values.patches import Patch
 from kopf._values.reasons import WebhookType
 from kopf._values.reviews import ResponseStatus
 
 _DEFAULT_CODE = 500
+_MALFORMED_CODE = 400
 _PRIORITIES = (AdmissionError, PermanentError, TemporaryError, Exception)
 
 
@@ -64,6 +66,9 @@ def _matches(handler: WebhookHandler, cause: WebhookCause, errors: dict[WebhookH
     try:
         return matches(handler, cause)
     except Exception as e:  # of the callbacks; the handler could have denied the change
+        if isinstance(e.__cause__, StanzaError):
+            errors[handler] = _blame(e.__cause__)
+            return False
         cause.logger.error("%s cannot be filtered: %s", handler, e, exc_info=e)
         errors[handler] = e
         return False
@@ -102,7 +107,10 @@ async def _call(runtime: Runtime, cause: WebhookCause, handler: WebhookHandler, 
 
     async def call() -> Any:
         with executing(cause.body):
-            return await invoke(handler, kwargs, execution=runtime.settings.execution)
+            try:
+                return await invoke(handler, kwargs, execution=runtime.settings.execution)
+            except StanzaError as e:
+                raise _blame(e) from None
 
     outcome = await execute_once(
         handler,
@@ -129,6 +137,11 @@ def _choose_denial(
     instead = f"{handler} has failed; see the log of the operator."
     code = error.code if isinstance(error, AdmissionError) else _DEFAULT_CODE
     return {"message": describe(error, instead=instead, is_shown=is_shown), "code": code}
+
+
+def _blame(error: StanzaError) -> AdmissionError:
+    """It is the fault of who has sent the object, and they are told so; it is none of the handler."""
+    return AdmissionError(str(error), code=_MALFORMED_CODE)
 
 
 def _get_priority(error: Exception) -> int:

@@ -102,6 +102,10 @@ class MappingView(Mapping[K, V_co], Generic[K, V_co]):
             return f"<{type(self).__name__}, nested too deeply to be shown>"
 
 
+class StanzaError(TypeError):
+    """The spec or the status of the object is not a JSON object. Schemas of custom resources can permit that."""
+
+
 class _Stanza(MappingView[str, Any]):
     __slots__ = ("_src",)
     _name: str
@@ -110,7 +114,10 @@ class _Stanza(MappingView[str, Any]):
         self._src = src
 
     def _target(self) -> Mapping[str, Any]:
-        return self._src.get(self._name) or {}
+        target = self._src.get(self._name) or {}
+        if not isinstance(target, Mapping):
+            raise StanzaError(f"The {self._name} must be a JSON object, not {type(target).__name__}.")
+        return target
 
 
 class Spec(_Stanza):
