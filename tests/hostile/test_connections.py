@@ -4,6 +4,9 @@ Connections to the ports of the operator: idle ones, half-open ones, too many of
 The full size::
     KOPF_HOSTILE_DURATION=300 KOPF_HOSTILE_IDLE=5000 KOPF_HOSTILE_HALF=1000 \
     python -m pytest --log-cli-level=INFO tests/hostile/test_connections.py
+
+It wants a machine of its own: beside other busy programs, it is the scheduler that is measured, even by a client that
+has its connection already. If there are such, run it in its own session with a priority (``/proc/self/autogroup``).
 """
 from __future__ import annotations
 
