@@ -205,7 +205,8 @@ class Controller:
         while not self._is_stopping and self._occupied < limit and (self._news or self._backlog):
             mailbox = (self._news or self._backlog).popleft()
             self._occupied += 1
-            task = asyncio.create_task(self._work(mailbox), name=f"worker of {self._resource!r}")
+            name, context = f"worker of {self._resource!r}", self._runtime.context.copy()
+            task = asyncio.create_task(self._work(mailbox), name=name, context=context)
             self._tasks[task] = mailbox
             task.add_done_callback(self._bury)
 

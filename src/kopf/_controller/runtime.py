@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import dataclasses
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -47,5 +48,7 @@ class Runtime:
     liveness: Liveness = dataclasses.field(default_factory=Liveness)
     """Signs of life of all parts."""
     warnings: Warnings = dataclasses.field(default_factory=Warnings)
+    context: contextvars.Context = dataclasses.field(default_factory=contextvars.copy_context)
+    """The context variables as of the start; tasks begin with a copy, so that none sees what others have set."""
     comparable_versions: bool
     """Whether the server guarantees that resource versions can be compared (Kubernetes 1.35 and up)."""

@@ -28,7 +28,8 @@ class DaemonRun(BackgroundRun):
         self._guard: asyncio.Task[None] | None = None
 
     def start(self, delay: float) -> None:
-        self._task = asyncio.create_task(self._run(delay), name=f"{self._daemon} of {self._companion.name}")
+        name, context = f"{self._daemon} of {self._companion.name}", self._companion.runtime.context.copy()
+        self._task = asyncio.create_task(self._run(delay), name=name, context=context)
 
     def stop(self, reason: DaemonStoppingReason) -> None:
         already = self.stopper.is_set

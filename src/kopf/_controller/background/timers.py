@@ -51,7 +51,8 @@ class TimerRun(BackgroundRun):
             # The idle time is counted since the last change; it can be shifted again until then.
             delay = max(delay, self._companion.changed_at + self._timer.idle - loop.time())
         self._planned = loop.time() + delay
-        self._tick = loop.call_at(self._planned, self._begin)
+        # Not in the context of the previous run: it would be kept in memory for as long as the timer waits.
+        self._tick = loop.call_at(self._planned, self._begin, context=self._companion.runtime.context)
 
     def _begin(self) -> None:
         self._tick = None
@@ -60,7 +61,8 @@ class TimerRun(BackgroundRun):
             if left > 0:
                 self._schedule(left)
                 return
-        self._task = asyncio.create_task(self._run(), name=f"{self._timer} of {self._companion.name}")
+        name, context = f"{self._timer} of {self._companion.name}", self._companion.runtime.context.copy()
+        self._task = asyncio.create_task(self._run(), name=name, context=context)
 
     async def _run(self) -> None:
         started = asyncio.get_running_loop().time()

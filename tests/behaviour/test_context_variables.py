@@ -1,0 +1,82 @@
+"""What a handler sets in context variables is seen neither by other objects nor by the next runs of a timer."""
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Objects
+from tests.behaviour.running import Journal, Operator
+
+pytestmark = pytest.mark.fastforward
+
+variable: contextvars.ContextVar[str | None] = contextvars.ContextVar("variable", default=None)
+
+
+async def test_runs_of_a_timer(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.timer("kopfexamples", registry=registry, interval=1)
+    async def timer_fn(**_: Any) -> None:
+        calls.append(variable.get())
+        variable.set("of a previous run")
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(3)
+    assert set(calls) == {None}
+
+
+async def test_handlers_of_objects_that_wait_for_each_other(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def create_fn(name: str, **_: Any) -> None:
+        calls.append(variable.get())
+        variable.set(name)
+        await asyncio.sleep(1)
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.queueing.worker_limit = 1
+
+    operator.configure = configure
+    await operator.start()
+    for name in ("one", "two", "three"):
+        await kex.create(name)
+    await calls.wait_length(3)
+    assert set(calls) == {None}
+
+
+async def test_daemons_and_handlers_of_the_object(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.event("kopfexamples", registry=registry)
+    async def event_fn(**_: Any) -> None:
+        variable.set("of the event")
+
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def daemon_fn(**_: Any) -> None:
+        calls.append(variable.get())
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    assert calls == [None]
+
+
+async def test_those_of_whoever_runs_the_operator_are_seen(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def create_fn(**_: Any) -> None:
+        calls.append(variable.get())
+
+    token = variable.set("of the embedding application")
+    await operator.start()
+    variable.reset(token)
+    await kex.create()
+    await calls.wait_length(1)
+    assert calls == ["of the embedding application"]
