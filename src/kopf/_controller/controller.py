@@ -338,6 +338,8 @@ class Controller:
         return await self._unreadable.set_aside(obj, background=background, handled=handled)
 
     async def _run_cycle(self, mailbox: ObjectState, obj: KubeObject) -> Step:
+        if mailbox.initial and mailbox.called is None:
+            mailbox.called = set()
         cycle = mailbox.cycle = Reconciliation(
             self._runtime,
             self._resource,
@@ -346,6 +348,7 @@ class Controller:
             initial=mailbox.initial,
             unsaved=mailbox.unsaved,
             known=mailbox.progress,
+            called=mailbox.called,
             errors=mailbox.errors,
             background=self._background,
             baseline=mailbox.baseline,
@@ -372,7 +375,7 @@ class Controller:
             mailbox.errors = mailbox.conflicts = 0
             mailbox.last_error = None
         if step.resumed and step.error is None:
-            mailbox.initial = False
+            mailbox.initial, mailbox.called = False, None
         if step.obj is None:
             mailbox.state = None  # whatever it is, it is older; the stream will tell that the object is gone
             return

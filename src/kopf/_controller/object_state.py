@@ -10,6 +10,7 @@ from kopf._controller.changes.reconciliation import Reconciliation
 from kopf._controller.changes.saving import Known, Unsaved
 from kopf._controller.own_writes import OwnWrites
 from kopf._values.bodies import BodyEssence
+from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
 
 
@@ -23,6 +24,7 @@ class ObjectState:
     __slots__ = (
         "active",
         "baseline",
+        "called",
         "conflicts",
         "cycle",
         "errors",
@@ -60,6 +62,8 @@ class ObjectState:
         """Whether the object does not exist anymore."""
         self.initial = False
         """Whether the object existed before the operator started, and is not resumed yet."""
+        self.called: set[HandlerId] | None = None
+        """Which handlers were called since the operator has started; ``None`` if the object is not to be resumed."""
         self.active = False
         """Whether it is being handled, or waits in the queue for that."""
         self.handling = False

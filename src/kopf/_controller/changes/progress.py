@@ -142,10 +142,12 @@ class Progress(Mapping[HandlerId, HandlerState]):
         now: datetime.datetime,
         known: Mapping[HandlerId, HandlerState],
         unsaved: Mapping[HandlerId, HandlerState],
+        called: set[HandlerId] | None = None,
     ) -> None:
         """
         ``known`` are the states that are on the object for sure, so they need not be restored from it. ``unsaved`` are
-        those that could not be written to it; they are newer than what is there.
+        those that could not be written to it; they are newer than what is there. ``called`` are the handlers that this
+        very operator has called for the object since it was resumed, to be added to; ``None`` if it is not resumed.
         """
         self._storage = storage
         self._body = body
@@ -155,6 +157,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
         self._states: dict[HandlerId, HandlerState] = {}
         self._handlers: dict[HandlerId, ChangingHandler] = {}
         self._changed: set[HandlerId] = set(unsaved)
+        self._called = called
 
     @property
     def unsaved(self) -> Mapping[HandlerId, HandlerState]:
@@ -203,7 +206,8 @@ class Progress(Mapping[HandlerId, HandlerState]):
         """Restore the states of these handlers, or begin anew for those that were not tried for this reason yet."""
         for handler in handlers:
             state = self._restore(handler)
-            if state is None or state.is_overtaken(digests.get(handler)):
+            is_outdated = state is not None and self._is_of_previous_operator(handler, state)
+            if state is None or is_outdated or state.is_overtaken(digests.get(handler)):
                 # The sub-handlers are remembered, so that nothing of theirs is left on the object in the end.
                 previous = self.recall(handler.id)
                 subrefs = previous.subrefs if previous is not None else ()
@@ -221,6 +225,18 @@ class Progress(Mapping[HandlerId, HandlerState]):
             return dataclasses.replace(state, purpose=self._reason.value)
         return None
 
+    def _is_of_previous_operator(self, handler: ChangingHandler, state: HandlerState) -> bool:
+        """
+        Tell if it was done for an operator that is no more, with all that it had in its memory.
+
+        Objects are resumed by every operator anew, even if the previous one was interrupted in the middle of that.
+        """
+        if self._called is None or handler.id in self._called or not state.finished:
+            return False
+        return handler.initial or any(
+            parent.initial and handler.id.startswith(f"{parent.id}/") for parent in self._handlers.values()
+        )
+
     def note(
         self,
         handler: ChangingHandler,
@@ -233,6 +249,8 @@ class Progress(Mapping[HandlerId, HandlerState]):
         state = self._states[handler.id].with_outcome(outcome, now, subrefs)
         self._states[handler.id] = dataclasses.replace(state, digest=digest)
         self._changed.add(handler.id)
+        if self._called is not None:
+            self._called.add(handler.id)
 
     def account_for(self, before: SeenStates, after: SeenStates) -> None:
         """

@@ -33,6 +33,7 @@ from kopf._logging.logs import ObjectLogger
 from kopf._values import codec
 from kopf._values.bodies import Body, BodyEssence
 from kopf._values.codec import NestingError
+from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange, Patch, PatchRequest, thaw
 from kopf._values.reasons import Reason
@@ -61,6 +62,7 @@ class Reconciliation:
         initial: bool,
         unsaved: Unsaved | None,
         known: Known | None = None,
+        called: set[HandlerId] | None = None,
         errors: int = 0,
         background: Background | None = None,
         baseline: BodyEssence | None = None,
@@ -102,6 +104,7 @@ class Reconciliation:
             now=runtime.clock.now(),
             known=known.states if known is not None else {},
             unsaved=unsaved.states if unsaved is not None else {},
+            called=called,
         )
 
     async def run(self) -> Step:
