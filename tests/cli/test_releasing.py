@@ -1,32 +1,19 @@
 """``kopf release``: what is held by an operator that does not exist anymore, is let go."""
 from __future__ import annotations
 
-import json
 import os
-import ssl
 import subprocess
 import sys
 import urllib.error
-import urllib.request
-from typing import Any
 
 import pytest
 
 from kopf_cluster import LocalCluster
+from tests.cli.api import request
 
 FINALIZER = "kopf.zalando.org/KopfFinalizerMarker"
 THEIRS = "example.com/theirs"
 PATH = "/apis/kopf.dev/v1/namespaces/{}/kopfexamples/{}"
-
-
-def request(cluster: LocalCluster, method: str, path: str, payload: Any = None) -> Any:
-    call = urllib.request.Request(
-        cluster.url + path, method=method, data=None if payload is None else json.dumps(payload).encode(),
-        headers={"Authorization": f"Bearer {cluster.token}", "Content-Type": "application/json"},
-    )
-    context = ssl.create_default_context(cadata=cluster.ca_data.decode())
-    with urllib.request.urlopen(call, context=context) as response:
-        return json.load(response)
 
 
 def get_finalizers(cluster: LocalCluster, name: str, namespace: str = "default") -> list[str] | None:
