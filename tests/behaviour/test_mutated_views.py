@@ -93,3 +93,35 @@ async def test_nothing_leaks_from_other_handlers(
     assert [call for call in calls if call[0] == "update"][-1] == ("update", "c")
     await kex.delete()
     await kex.wait_gone()
+
+
+async def test_nothing_leaks_from_the_values_patched_by_other_handlers(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    given: list[dict[str, Any]] = []
+
+    @kopf.on.create("kopfexamples", registry=registry, id="patching")
+    async def patching(patch: kopf.Patch, **_: Any) -> None:
+        given.append({"list": [1]})
+        patch.spec["added"] = given[0]
+
+    @kopf.on.create("kopfexamples", registry=registry, id="spoiling")
+    async def spoiling(body: kopf.Body, new: Any, **_: Any) -> None:
+        body["spec"]["added"]["list"].append(2)
+        new["spec"]["added"]["list"].append(3)
+        given[0]["list"].append(4)
+
+    @kopf.on.create("kopfexamples", registry=registry, id="last")
+    async def last(retry: int, **_: Any) -> None:
+        if not retry:
+            raise kopf.TemporaryError("Not yet.", delay=1)
+
+    @kopf.on.update("kopfexamples", registry=registry)
+    async def update(diff: kopf.Diff, **_: Any) -> None:
+        calls.append(diff)
+
+    await operator.start()
+    await kex.create()
+    obj = await kex.wait_handled()
+    assert get_essence(obj)["spec"]["added"] == {"list": [1]}
+    assert calls == []

@@ -299,7 +299,8 @@ class Reconciliation:
             return self._progress, None
         body = Body(patch.apply_to(self._obj))
         persistence = self._runtime.settings.persistence
-        expected = detect(body, initial=False, extra_fields=self._handlers.extra_fields, persistence=persistence).new
+        after = detect(body, initial=False, extra_fields=self._handlers.extra_fields, persistence=persistence)
+        expected = after.restore_new()  # the users still have the values of the patch, and can modify them
         progress = self._progress.copy()
         progress.account_for(digests, SeenStates(digests.reason, expected))
         return progress, expected
@@ -313,7 +314,8 @@ class Reconciliation:
     def _get_actual(self, expected: BodyEssence, obj: KubeObject) -> BodyEssence:
         """What the changes by the handlers have become: the API can drop or normalise them."""
         persistence = self._runtime.settings.persistence
-        seen = detect(Body(obj), initial=False, extra_fields=self._handlers.extra_fields, persistence=persistence).new
+        after = detect(Body(obj), initial=False, extra_fields=self._handlers.extra_fields, persistence=persistence)
+        seen = after.restore_new()  # the next handlers get the values of the object, and can modify them
         return take_over(self._essence or BodyEssence(), expected, seen or BodyEssence())
 
     def _remember(self, stored: Progress, digests: SeenStates, outgoing: Patch, obj: KubeObject) -> Known:
