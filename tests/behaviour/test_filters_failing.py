@@ -1,13 +1,14 @@
 """Callbacks of filters: they see the whole object, and their failures affect only their own handlers."""
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Journal, Logs, Operator, now
 
 pytestmark = pytest.mark.fastforward
 
@@ -150,3 +151,31 @@ async def test_raw_events_and_daemons_with_failing_filters(
     await kex.delete()
     await kex.wait_gone()
     assert "broken" not in calls.items
+
+
+async def test_failing_filters_do_not_delay_the_deletion_when_daemons_have_exited(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+) -> None:
+    def broken_check(**_: Any) -> bool:
+        return bool(dict[str, bool]()["nosuch"])
+
+    logs.expected.append("broken_check")
+
+    @kopf.daemon("kopfexamples", registry=registry, when=broken_check)
+    async def unknown(**_: Any) -> None:
+        """It is not known whether it is for the object."""
+
+    @kopf.daemon("kopfexamples", registry=registry)
+    async def polite(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+        calls.append("started")
+        await stopped.wait()
+        await asyncio.sleep(1)
+        calls.append(now())
+
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    await logs.wait(".*left alone for 5 seconds.*")
+    await kex.delete()
+    await kex.wait_gone()
+    assert now() - calls[1] < 0.9

@@ -426,6 +426,8 @@ class Controller:
             mailbox = ObjectState(obj.head.uid, comparable_versions=self._runtime.comparable_versions)
             self._mailboxes[obj.head.uid] = mailbox
         mailbox.revisited = True
+        if mailbox.errors and obj.head.deletionTimestamp is not None:
+            mailbox.stop_timer()  # the deletion waits for what has exited, not for the cure of the errors
         if mailbox.state is None and not mailbox.handling and not mailbox.gone:
             # Otherwise, the state is known when the current handling is over.
             mailbox.progress = None
