@@ -40,6 +40,7 @@ from kopf._handlers.options import (
     TimerOptions,
     WebhookOptions,
     check_change_filters,
+    check_option,
     check_options,
     to_plain_numbers,
 )
@@ -119,6 +120,7 @@ def create(*name: Name, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
 def resume(*name: Name, deleted: bool | None = None, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
     """Called once for every object that exists when the operator starts."""
     check_options(options, CreateOptions)
+    check_option("deleted", deleted)
     return _declare(ChangingHandler, name, options, reason=None, initial=True, deleted=bool(deleted))
 
 
@@ -136,6 +138,7 @@ def update(
 def delete(*name: Name, optional: bool | None = None, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
     """Called when an object is marked for deletion, before it is actually deleted."""
     check_options(options, CreateOptions)
+    check_option("optional", optional)
     return _declare(ChangingHandler, name, options, reason=Reason.DELETE, requires_finalizer=not optional)
 
 

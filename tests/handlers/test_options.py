@@ -127,6 +127,30 @@ def test_modes_of_errors(registry: kopf.OperatorRegistry, decorator: Decorator, 
         declare(decorator, registry, errors=value)
 
 
+FLAGS: list[tuple[Decorator, str]] = [
+    (kopf.on.resume, "deleted"), (kopf.on.delete, "optional"), (kopf.daemon, "optional"), (kopf.timer, "optional"),
+    (kopf.timer, "sharp"), *((decorator, option) for decorator in (kopf.on.validate, kopf.on.mutate)
+                             for option in ("persistent", "side_effects", "ignore_failures")),
+]
+
+
+@pytest.mark.parametrize(("decorator", "option"), FLAGS)
+@pytest.mark.parametrize("value", ["no", "false", "", 2, [True]])
+def test_flags_are_booleans(
+    registry: kopf.OperatorRegistry, decorator: Decorator, option: str, value: object
+) -> None:
+    with pytest.raises(kopf.DeclarationError, match=rf"{option}= must be True or False, got "):
+        declare(decorator, registry, **{option: value})
+
+
+@pytest.mark.parametrize(("decorator", "option"), FLAGS)
+@pytest.mark.parametrize("value", [True, False, 0, 1, None])
+def test_values_of_flags(
+    registry: kopf.OperatorRegistry, decorator: Decorator, option: str, value: object
+) -> None:
+    declare(decorator, registry, **{option: value})
+
+
 @pytest.mark.parametrize("decorator", SELECTED)
 @pytest.mark.parametrize("option", ["labels", "annotations"])
 @pytest.mark.parametrize("value", ["x", {"x"}, ["x"], {"x": None}, {"x": 5}, {"x": True}, {5: "x"}], ids=repr)

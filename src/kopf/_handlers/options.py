@@ -143,11 +143,16 @@ def check_options(options: Mapping[str, Any], known: type[HandlerOptions] | type
         hint = f" Did you mean {guesses[0]!r}?" if guesses else ""
         raise DeclarationError.at_caller(f"This kind of handlers has no such options: {', '.join(unknown)}.{hint}")
     for name, value in options.items():
-        check, expected = _CHECKS.get(name, _ANYTHING)
-        if value is not None and not check(value):
-            raise DeclarationError.at_caller(f"{name}= must be {expected}, got {_describe(value)}.")
+        check_option(name, value)
     if options.get("value") is not None and not options.get("field"):
         raise DeclarationError.at_caller("The filter value= needs field= to know what to check.")
+
+
+def check_option(name: str, value: object) -> None:
+    """Raise :class:`DeclarationError` if the value is of a wrong type for the option."""
+    check, expected = _CHECKS.get(name, _ANYTHING)
+    if value is not None and not check(value):
+        raise DeclarationError.at_caller(f"{name}= must be {expected}, got {_describe(value)}.")
 
 
 def check_change_filters(options: FilterOptions, old: ValueFilter, new: ValueFilter) -> None:
@@ -181,6 +186,10 @@ def _is_number(value: object) -> bool:
     return isinstance(value, numbers.Real | decimal.Decimal) and float(value) >= 0
 
 
+def _is_flag(value: object) -> bool:
+    return value in (True, False)  # also 0 & 1, but no strings: "no" and "false" are true
+
+
 def _is_delay(value: object) -> bool:
     return callable(value) or _is_number(value)
 
@@ -200,6 +209,7 @@ _Check = tuple[Callable[[Any], bool], str]
 _ANYTHING: _Check = (_is_anything, "anything")
 _TEXT: _Check = (_is_text, "a string")
 _SECONDS: _Check = (_is_number, "a number of seconds (0 or more)")
+_FLAG: _Check = (_is_flag, "True or False")
 _DELAY: _Check = (_is_delay, "a number of seconds (0 or more), or a function that returns it")
 _METADATA: _Check = (
     _is_metadata_filter, "a dict with strings, functions, kopf.PRESENT, or kopf.ABSENT by strings"
@@ -209,6 +219,7 @@ _CHECKS: Mapping[str, _Check] = {
     **dict.fromkeys(("timeout", "backoff", "interval", "idle"), _SECONDS),
     **dict.fromkeys(("cancellation_backoff", "cancellation_timeout", "cancellation_polling"), _SECONDS),
     **dict.fromkeys(("labels", "annotations"), _METADATA),
+    **dict.fromkeys(("deleted", "optional", "sharp", "persistent", "side_effects", "ignore_failures"), _FLAG),
     "retries": (_is_number, "a number of attempts (0 or more)"),
     "errors": (
         lambda value: isinstance(value, ErrorsMode), "kopf.ErrorsMode.IGNORED, or .TEMPORARY, or .PERMANENT"
