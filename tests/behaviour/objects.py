@@ -15,6 +15,7 @@ from typing import Any
 
 import aiohttp
 
+from kopf._client.http.closings import Closings
 from kopf_cluster import LocalCluster
 from tests.fastforward import FastForwardLoop
 
@@ -73,8 +74,12 @@ async def connect(cluster: LocalCluster) -> AsyncIterator[API]:
     connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cadata=cluster.ca_data.decode()))
     headers = {"Authorization": f"Bearer {cluster.token}"}
     timeout = aiohttp.ClientTimeout(total=None)
-    async with aiohttp.ClientSession(headers=headers, connector=connector, timeout=timeout) as session:
+    closings = Closings()
+    async with aiohttp.ClientSession(
+        headers=headers, connector=connector, timeout=timeout, response_class=closings.make_response_class(),
+    ) as session:
         yield API(cluster, session)
+    await closings.wait()  # sessions do not wait for the connections of interrupted streams
 
 
 class Objects:
