@@ -47,6 +47,10 @@ EXPLANATIONS = [
         rf"\+ {LOG} (INFO|ERROR) Handler '(resume|change|fn)\w*' (succeeded|failed).*",
         rf"[+-] {LOG} INFO Creation is processed: . succeeded; . failed.",
     )),
+    Explanation("resumed-by-each", ("resume-interrupted",), (
+        rf"\+ {CALL} quick reason=resume param=null retry=0",
+        rf"\+ {LOG} INFO Handler 'quick' succeeded.",
+    )),
     Explanation("edits-in-between", ("edited-while-held",), (
         rf"\+ {CALL} \w+ reason=update param=null retry=0",
         rf"\+ {LOG} INFO Handler '\w+' succeeded.",

@@ -156,6 +156,19 @@ CASES = [
         def create_fn(**kw):
             pass
         """, (create(), settle(), stop(), start(), settle())),
+    Case("resume-interrupted", """
+        @kopf.on.resume(*E)
+        def quick(**kw):
+            see(kw)
+        @kopf.on.resume(*E)
+        def slow(retry, **kw):
+            see({**kw, 'retry': retry})
+            if retry < 2:
+                raise kopf.TemporaryError('again', delay=3)
+        @kopf.on.create(*E)
+        def create_fn(**kw):
+            pass
+        """, (create(), settle(), stop(), start(), saved("slow"), stop(), start(), settle())),
     Case("create-in-downtime", EACH, (start(), stop(), create(), start(), settle())),
     Case("update-twice", EACH, (create(), settle(), edit(field=2), settle(), edit(field=1), settle())),
     Case("update-labels", EACH, (create(), settle(), label(a="b"), settle(), label(a="c"), settle(), label(a=None), settle())),
