@@ -74,7 +74,7 @@ def find_repetitions(world: World) -> Iterator[str]:
                     yield f"{id} sees an older state: {later!r} after {earlier!r}"
             for later in items[index + 1:] if earlier.is_final else ():
                 since = earlier.version if later.life == earlier.life else recorded
-                if since is not None and is_repetition(versions[uid], earlier, later, since):
+                if since is not None and is_repetition(world, versions[uid], earlier, later, since):
                     yield f"{id} runs again: {later!r} after {earlier!r}, which is recorded at {recorded}"
 
 
@@ -92,7 +92,7 @@ def find_record(versions: dict[int, Obj], call: Call) -> int | None:
     return None
 
 
-def is_repetition(versions: dict[int, Obj], earlier: Call, later: Call, since: int) -> bool:
+def is_repetition(world: World, versions: dict[int, Obj], earlier: Call, later: Call, since: int) -> bool:
     """Whether it is a call for the same change, which is known to be handled since that version."""
     if later.plan.kind == "resume":
         return later.life == earlier.life
@@ -101,7 +101,42 @@ def is_repetition(versions: dict[int, Obj], earlier: Call, later: Call, since: i
     if later.reason in ("create", "delete"):
         return True
     between = [obj for version, obj in versions.items() if since <= version <= later.version]
-    return later.state == earlier.state and all(later.plan.get_state(obj) == later.state for obj in between)
+    if later.state != earlier.state or not all(later.plan.get_state(obj) == later.state for obj in between):
+        return False
+    return not is_status_updated(world, between)
+
+
+def is_status_updated(world: World, versions: list[Obj]) -> bool:
+    """
+    Tell if the status has essentially changed, in the eyes of all handlers: if any of them is for it, or a part of it.
+
+    Others can change it at any time. What the handlers add to it belongs to their cycle, except for the very last patch
+    of it, which brings the new last handled state: that one is as of before the patch, so it is an update afterwards.
+    """
+    states = [get_watched_status(world, obj) for obj in versions]
+    if len({json.dumps(get_foreign(state), sort_keys=True) for state in states}) > 1:
+        return True
+    essences = [get_essence(obj) for obj in versions]
+    for index in range(1, len(versions)):
+        if essences[index] is not None and essences[index] != essences[index - 1]:
+            handled = get_watched_status(world, essences[index])
+            # With the subresource, the status is patched first, and the rest is patched then.
+            if handled != states[index] and handled in states[max(0, index - 2):index]:
+                return True
+    return False
+
+
+def get_watched_status(world: World, obj: Obj) -> Any:
+    """What of the status the handlers are for."""
+    kinds, status = {plan.kind for plan in world.plans}, obj.get("status") or {}
+    if "status" in kinds:
+        return status
+    return {"deep": {"one": (status.get("deep") or {}).get("one")}} if "deep" in kinds else {}
+
+
+def get_foreign(status: Obj) -> Obj:
+    """What of the status does not come from the handlers."""
+    return {key: value for key, value in status.items() if key in ("foreign", "deep")}
 
 
 def find_wrong_finalizers(world: World, objects: list[Obj]) -> Iterator[str]:
