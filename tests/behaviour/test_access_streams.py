@@ -153,3 +153,29 @@ async def test_hanging_extensions_hold_nobody_else(
     faults.clear()
     await calls.wait(lambda items: ("obj", "role") in items)
     assert loop.time() - started < 120
+
+
+@pytest.mark.fastforward
+async def test_filtered_handlers_see_the_deletions_that_nobody_has_watched(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+) -> None:
+    seen: list[tuple[str | None, str]] = []
+
+    @kopf.on.event("kopfexamples", registry=registry, labels={"l": "v"}, annotations={"a": kopf.PRESENT})
+    async def filtered_fn(type: str | None, name: str, **_: Any) -> None:
+        seen.append((type, name))
+
+    await operator.start()
+    for name, label in [("yes", "v"), ("no", "other")]:
+        await kex.create(name, labels={"l": label}, annotations={"a": "x"})
+        await kex.wait_handled(name)
+    operator.cluster.faults.inject(503, path=r"/v1/kopfexamples$", times=3)
+    operator.cluster.faults.cut_watches()
+    await kex.delete("yes")
+    await kex.delete("no")
+    operator.cluster.faults.compact()
+    await calls.wait(lambda items: {("yes", "gone"), ("no", "gone")} <= {*items})
+    await asyncio.sleep(10)
+    assert {name for _, name in seen} == {"yes"}
+    assert seen[-1] == ("DELETED", "yes")
+    assert seen.count(("DELETED", "yes")) == 1

@@ -196,6 +196,25 @@ def test_synthetic_deletions_have_the_identity(steps: Steps) -> None:
     assert events[0].object.head.namespace == "ns"
 
 
+def test_synthetic_deletions_have_what_is_filtered_by() -> None:
+    machine, events = WatchMachine(RESOURCE, labels={"a", "b"}, annotations={"c"}), list[WatchEvent]()
+    metadata = {"name": "x", "uid": "u", "resourceVersion": "1"}
+    machine.begin_listing()
+    machine.take_page([
+        KubeObject.from_dict({
+            "metadata": {**metadata, "labels": {"a": "1 2", "z": ""}, "annotations": {"c": "{}", "d": ""}},
+        }),
+        KubeObject.from_dict({"metadata": {**metadata, "name": "y", "labels": {"z": ""}}}),
+    ], "1", events)
+    machine.finish_listing(events)
+    machine.expire()
+    machine.begin_listing()
+    events.clear()
+    machine.finish_listing(events)
+    assert dict(events[0].object["metadata"]) == {**metadata, "labels": {"a": "1 2"}, "annotations": {"c": "{}"}}
+    assert dict(events[1].object["metadata"]) == {**metadata, "name": "y"}
+
+
 def test_synthetic_deletions_of_cluster_scoped_objects(steps: Steps) -> None:
     events: list[WatchEvent] = []
     content = b'{"metadata":{"name":"x","uid":"u","resourceVersion":"1"}}'

@@ -155,7 +155,11 @@ class Stream:
         self._is_known = is_known
         self._clearance = clearance
         self._on_listed = on_listed
-        self._machine = WatchMachine(resource)
+        self._machine = WatchMachine(
+            resource,
+            labels={key for handler in handlers.watching for key in handler.labels or ()},
+            annotations={key for handler in handlers.watching for key in handler.annotations or ()},
+        )
         self._denials = Denials(self._machine)
         self._is_absent = False
         self._untaken: list[WatchEvent] = []

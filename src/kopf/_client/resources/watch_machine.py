@@ -14,7 +14,7 @@ Guarantees to those who consume the events:
   once.
 * An object that vanishes is always reported as ``DELETED``, even if it happened while nobody was watching:
   what was known before a repeated listing and is absent in it, gets a synthetic ``DELETED`` event, with the
-  identity of the object only.
+  identity of the object only, and with those labels & annotations that somebody filters by.
 * An object recreated under the same name is reported as ``DELETED`` (the old one), then as a new one.
 * A repeated listing reports only what is new (``ADDED``) or has changed (``MODIFIED``). The type ``None`` is
   only for the initial listing. Every listing ends with a :data:`LISTED` event.
@@ -25,11 +25,13 @@ The memory is spared: for every object, only its name and one string with its id
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection
 
 import msgspec
 
+from kopf._values import codec
 from kopf._values.bodies import RawEventType
-from kopf._values.objects import KubeObject
+from kopf._values.objects import KubeObject, ObjectMeta
 from kopf._values.resources import Resource
 
 
@@ -67,23 +69,31 @@ class WatchMachine:
     """
 
     __slots__ = (
+        "_annotations",
         "_api_version",
         "_is_initial",
         "_kind",
         "_known",
+        "_labels",
         "_listed_version",
         "_unseen",
         "state",
         "version",
     )
 
-    def __init__(self, resource: Resource) -> None:
+    def __init__(
+        self, resource: Resource, *, labels: Collection[str] = (), annotations: Collection[str] = ()
+    ) -> None:
+        """The ``labels`` & ``annotations`` are the names of those to be remembered for the synthetic deletions."""
         self._api_version = resource.api_version
         self._kind = resource.kind
         self.state = State.EMPTY
         self.version: str | None = None
         """The version up to which everything is known: where to watch from."""
+        self._labels = frozenset(labels)
+        self._annotations = frozenset(annotations)
         # The keys are "namespace/name", the values are "uid version": strings are invisible for the GC.
+        # If any labels or annotations are to be remembered, their JSON follows after one more space.
         self._known: dict[str, str] = {}
         self._unseen: set[str] = set()
         self._listed_version: str | None = None
@@ -161,7 +171,7 @@ class WatchMachine:
         events: list[WatchEvent],
     ) -> None:
         head = obj.head
-        identity = f"{head.uid} {head.resourceVersion}"
+        identity = f"{head.uid} {head.resourceVersion}{self._remember(head)}"
         known = self._known.get(key)
         if known == identity:
             return  # the same state of the same object again: e.g. unchanged since the previous listing
@@ -174,13 +184,25 @@ class WatchMachine:
         events.append(WatchEvent(type_, obj))
 
     def _forget(self, key: str, events: list[WatchEvent]) -> None:
-        """Report a synthetic deletion: nothing but the identity is known of the object."""
+        """Report a synthetic deletion: little more than the identity is known of the object."""
         namespace, _, name = key.partition("/")
-        uid, _, version = self._known.pop(key).partition(" ")
-        metadata = {"name": name, "namespace": namespace or None, "uid": uid, "resourceVersion": version}
+        uid, version, *remembered = self._known.pop(key).split(" ", 2)
+        identity = {"name": name, "namespace": namespace or None, "uid": uid, "resourceVersion": version}
+        metadata = {field: value for field, value in identity.items() if value is not None}
+        for text in remembered:
+            metadata |= codec.decode(text.encode())
         content = {
             "apiVersion": self._api_version,
             "kind": self._kind,
-            "metadata": {field: value for field, value in metadata.items() if value is not None},
+            "metadata": metadata,
         }
         events.append(WatchEvent("DELETED", KubeObject.from_dict(content)))
+
+    def _remember(self, head: ObjectMeta) -> str:
+        """Make the rest of what is kept in memory for the object; mostly, there is none."""
+        chosen = {
+            "labels": {key: value for key, value in (head.labels or {}).items() if key in self._labels},
+            "annotations": {key: value for key, value in (head.annotations or {}).items() if key in self._annotations},
+        } if self._labels or self._annotations else {}
+        present = {stanza: values for stanza, values in chosen.items() if values}
+        return f" {codec.encode(present).decode()}" if present else ""
