@@ -28,7 +28,7 @@ from .access.credentials import (
 from .access.gate import Authorization
 from .access.tokens import LIFETIME, Tokens
 from .admission.reviewing import AdmissionCall
-from .admission.webhooks import Services
+from .admission.webhook_calls import Services
 from .faults.faults import Faults
 from .server import BOOKMARK_INTERVAL, ClusterServer, ServerOptions
 from .store.archive import Archive, ArchiveError, Snapshot

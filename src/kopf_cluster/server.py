@@ -19,7 +19,7 @@ from .access.gate import Access, Authorization
 from .access.tokens import Binding, Tokens
 from .admission.configurations import Configurations
 from .admission.reviewing import AdmissionCall, Gate, Reviewer
-from .admission.webhooks import Caller, Services
+from .admission.webhook_calls import Caller, Services
 from .api.api import API
 from .control.access import Objects
 from .control.basics import Basics
@@ -40,8 +40,8 @@ from .sessions import Session, Unresolved
 from .store.archive import Archive, Snapshot
 from .store.storage import Change, Store
 from .writes import objects
-from .writes.options import WriteOptions
 from .writes.patches import merge_patch
+from .writes.write_options import WriteOptions
 from .writes.writing import Writer
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from ..http.requests import Call, Request
 from ..kinds.kind import Kind, Obj
 from ..statuses import FieldError
 from ..store.storage import Store
-from . import reviews as access_reviews
+from . import access_reviews
 from .authorizing import User
 from .gate import Access
 from .tokens import AUDIENCE, LIFETIME, MIN_LIFETIME, Binding

@@ -19,7 +19,7 @@ from ..kinds.kind import Kind, Obj
 from ..writes import objects
 from . import reviews
 from .configurations import Attributes, Configurations, Operation, Webhook
-from .webhooks import Caller, CallError
+from .webhook_calls import Caller, CallError
 
 logger = logging.getLogger("kopf.cluster")
 

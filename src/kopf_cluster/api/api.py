@@ -22,15 +22,15 @@ from ..reads.reading import Reader
 from ..reads.representations import negotiate
 from ..store.storage import Record, Store
 from ..writes import objects, patches
-from ..writes.options import WriteOptions
 from ..writes.strategic import strategic_patch
+from ..writes.write_options import WriteOptions
 from ..writes.writing import Writer
 from . import paths, protobuf
 from .bodies import YAML_TYPES, decode_body, decode_patch, read_object
 from .discovery import Discovery
 from .openapi import OpenAPI
-from .options import delete_options, write_options
 from .pods import Pods
+from .request_options import delete_options, write_options
 from .scaling import Scaling
 
 # What could only be done by a kubelet, or needs a connection to a container.

@@ -17,7 +17,7 @@ from ..kinds.registry import Registry
 from ..reads import label_selectors
 from ..store.storage import Key, Store
 from ..writes import objects
-from ..writes.options import DeleteOptions, WriteOptions
+from ..writes.write_options import DeleteOptions, WriteOptions
 from ..writes.writing import Writer
 
 _BUDGETS: Final = "poddisruptionbudgets.policy"

@@ -15,10 +15,10 @@ from ..kinds.kind import Kind, Obj
 from ..kinds.scales import ScaleKind, ScalePaths
 from ..store.storage import Key, Record
 from ..writes import objects, patches
-from ..writes.options import WriteOptions
+from ..writes.write_options import WriteOptions
 from ..writes.writing import Writer
 from .bodies import decode_patch, read_object
-from .options import write_options
+from .request_options import write_options
 
 # There are no lists in scales, so the strategic patches are the same as the merging ones.
 _PATCHES: Final[dict[str, Callable[[Any, Any], Any]]] = {

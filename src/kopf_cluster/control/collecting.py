@@ -14,7 +14,7 @@ from ..kinds.kind import Kind, Obj
 from ..kinds.registry import Registry
 from ..store.storage import Change, Key, Record, Store
 from ..writes import objects
-from ..writes.options import FOREGROUND, ORPHAN, DeleteOptions
+from ..writes.write_options import FOREGROUND, ORPHAN, DeleteOptions
 from ..writes.writing import Writer
 from .work import WorkQueue
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-from ..admission.webhooks import Caller
+from ..admission.webhook_calls import Caller
 from ..custom_resources import definitions as customs
 from ..custom_resources.converting import WebhookConverter
 from ..kinds.kind import Kind, Obj

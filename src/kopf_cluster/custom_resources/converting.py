@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from .. import codec, sessions, statuses
-from ..admission.webhooks import Caller, CallError
+from ..admission.webhook_calls import Caller, CallError
 from ..kinds.kind import Kind, Obj
 from ..store.storage import Record
 

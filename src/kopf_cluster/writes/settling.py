@@ -16,7 +16,7 @@ from ..cel import rules as cel_rules
 from ..custom_resources import schemas
 from ..kinds.kind import Kind, Obj
 from . import objects
-from .options import WriteOptions
+from .write_options import WriteOptions
 
 
 class _Nobody(msgspec.Struct, frozen=True):

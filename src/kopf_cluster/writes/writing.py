@@ -22,8 +22,8 @@ from ..kinds.registry import Registry
 from ..store.storage import Key, Record, Store
 from . import composing, managing, objects, parts, settling
 from .applying import Translate
-from .options import DEFAULT, DeleteOptions, Preconditions, WriteOptions
 from .topologies import Topology
+from .write_options import DEFAULT, DeleteOptions, Preconditions, WriteOptions
 
 Transform: TypeAlias = Callable[[Obj], Any]
 Guard: TypeAlias = Callable[[Kind, Obj, Obj | None], None]

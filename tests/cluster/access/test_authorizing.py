@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf_cluster.access import bootstrap_roles
-from kopf_cluster.access import reviews as access_reviews
+from kopf_cluster.access import access_reviews, bootstrap_roles
 from kopf_cluster.access.authorizing import GROUP, Attributes, Policy, User, aggregate, forbidden
 from kopf_cluster.statuses import APIStatus
 

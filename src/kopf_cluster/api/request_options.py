@@ -10,7 +10,7 @@ import msgspec
 from .. import statuses
 from ..http.requests import Request
 from ..writes import owners, patches
-from ..writes.options import DeleteOptions, WriteOptions
+from ..writes.write_options import DeleteOptions, WriteOptions
 from .bodies import decode_body, find_repeated
 
 _VALIDATIONS: Final = ("Ignore", "Warn", "Strict")
