@@ -33,9 +33,11 @@ from kopf._client.resources.watching import watch_batches
 from kopf._controller.changes.detection import detect
 from kopf._controller.clock import Clock
 from kopf._controller.controller import Controller
-from kopf._controller.indexing import Indexers, IndexReadiness
+from kopf._controller.indexing.indexers import Indexers
+from kopf._controller.indexing.readiness import IndexReadiness
 from kopf._controller.memos import Memo, Memos
 from kopf._controller.runtime import Runtime
+from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.lifecycles import get_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry
 from kopf._settings.settings import OperatorSettings
@@ -110,6 +112,7 @@ async def measure_intake(count: int) -> None:
         api=replay,
         clock=Clock(),
         lifecycle=get_default_lifecycle(),
+        executor=HandlerExecutor(settings.execution),
         memos=Memos(Memo()),
         indices=indexers.indices,
         indexers=indexers,

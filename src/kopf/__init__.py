@@ -37,10 +37,11 @@ from kopf._controller.background.stopping import (
     SyncDaemonStopperChecker,
 )
 from kopf._controller.changes.subhandlers import execute
-from kopf._controller.indexing import Index, Store
+from kopf._controller.indexing.indices import Index, Store
 from kopf._controller.memos import Memo
-from kopf._events.recorder import event, exception, info, warn
+from kopf._events.reporting import event, exception, info, warn
 from kopf._handlers import lifecycles
+from kopf._handlers.criteria import ABSENT, PRESENT, all_, any_, none_, not_
 from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.errors import (
     AdmissionError,
@@ -50,7 +51,6 @@ from kopf._handlers.errors import (
     PermanentError,
     TemporaryError,
 )
-from kopf._handlers.filters import ABSENT, PRESENT, all_, any_, none_, not_
 from kopf._handlers.lifecycles import get_default_lifecycle, set_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry, get_default_registry, set_default_registry
 from kopf._kits.hierarchies import (
@@ -61,7 +61,8 @@ from kopf._kits.hierarchies import (
     label,
     remove_owner_reference,
 )
-from kopf._logging.logs import LocalObjectLogger, LogFormat, Logger, ObjectLogger, configure
+from kopf._logging.configuration import LogFormat, configure
+from kopf._logging.loggers import LocalObjectLogger, Logger, ObjectLogger
 from kopf._operator.activities import ActivityError
 from kopf._operator.embedding import operator, run, run_tasks, spawn_tasks
 from kopf._settings.settings import OperatorSettings

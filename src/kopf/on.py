@@ -18,8 +18,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar, Unpack
 
 from kopf._handlers.context import current_subhandling
+from kopf._handlers.criteria import ValueFilter
 from kopf._handlers.declarations import DeclarationError
-from kopf._handlers.filters import ValueFilter
 from kopf._handlers.handlers import (
     ActivityHandler,
     ChangingHandler,

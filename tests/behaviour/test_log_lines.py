@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._logging.logs import make_formatter
+from kopf._logging.configuration import make_formatter
 from tests.behaviour.objects import Objects, get_finalizers
 from tests.behaviour.running import Logs, Operator
 

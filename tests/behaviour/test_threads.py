@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._settings import thread_usage, threads
+from kopf._handlers import thread_usage
+from kopf._settings import threads
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Journal, Logs, Operator
 

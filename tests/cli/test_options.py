@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from kopf._logging.logs import LogFormat
+from kopf._logging.configuration import LogFormat
 from kopf.cli import LogFormatParamType, logging_options, main
 
 DOCS = "\n".join(path.read_text() for path in (pathlib.Path(__file__).parent.parent.parent / "docs").glob("*.md"))

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from kopf._events import correlation
-from kopf._events.correlation import COMBINED_PREFIX, EventCorrelator, EventRecord
+from kopf._events import recent
+from kopf._events.correlation import COMBINED_PREFIX, EventCorrelator
+from kopf._events.records import EventRecord, EventReport
 from kopf._settings.settings import PostingSettings
 from kopf._values.references import ObjectReference
 
@@ -25,11 +26,10 @@ class Reporter:
             self, message: str = "hello", *, name: str = "obj", type: str = "Normal", reason: str = "Any",
             is_explicit: bool = True, is_posted: bool = True,
     ) -> tuple[EventRecord, bool]:
-        record, is_to_be_posted = self.correlator.accept(
-            ObjectReference(kind="KopfExample", name=name, namespace="ns", uid=f"uid-{name}"),
-            type=type, reason=reason, message=message, backoffs=(), is_explicit=is_explicit,
-            when=WHEN + datetime.timedelta(seconds=self.now), now=self.now,
-        )
+        ref = ObjectReference(kind="KopfExample", name=name, namespace="ns", uid=f"uid-{name}")
+        when = WHEN + datetime.timedelta(seconds=self.now)
+        report = EventReport(ref, type, reason, message, backoffs=(), time=when, is_explicit=is_explicit)
+        record, is_to_be_posted = self.correlator.accept(report, self.now)
         if is_posted:
             record.is_pending = False
         return record, is_to_be_posted
@@ -39,16 +39,14 @@ def test_repeats_are_counted() -> None:
     reporter = Reporter()
     first, is_posted = reporter.report()
     assert is_posted
-    assert (first.message, first.count, first.namespace) == ("hello", 1, "ns")
-    assert first.first == first.last
+    assert (first.latest.message, first.count, first.namespace) == ("hello", 1, "ns")
+    assert first.first == first.latest.time
     reporter.now += 60
     second, is_posted = reporter.report()
     assert second is first
     assert is_posted
     assert second.count == 2
-    assert second.first is not None
-    assert second.last is not None
-    assert second.last - second.first == datetime.timedelta(seconds=60)
+    assert second.latest.time - second.first == datetime.timedelta(seconds=60)
 
 
 @pytest.mark.parametrize("other", [{"name": "x"}, {"type": "x"}, {"reason": "x"}, {"message": "x"}], ids=str)
@@ -81,15 +79,15 @@ def test_repeats_of_what_is_not_posted_yet_are_posted_with_it() -> None:
 def test_too_many_different_messages_are_combined() -> None:
     reporter = Reporter(similar_limit=3)
     records = [reporter.report(f"message {i}")[0] for i in range(6)]
-    assert [record.message for record in records[:3]] == ["message 0", "message 1", "message 2"]
+    assert [record.latest.message for record in records[:3]] == ["message 0", "message 1", "message 2"]
     assert records[3] is records[4] is records[5]
-    assert records[5].message == COMBINED_PREFIX + "message 5"
+    assert records[5].latest.message == COMBINED_PREFIX + "message 5"
     assert records[5].count == 3
     assert reporter.report("message 1")[0] is records[1]
-    assert reporter.report("message 5", name="other")[0].message == "message 5"
-    assert reporter.report("message 5", reason="Other")[0].message == "message 5"
+    assert reporter.report("message 5", name="other")[0].latest.message == "message 5"
+    assert reporter.report("message 5", reason="Other")[0].latest.message == "message 5"
     reporter.now += 600
-    assert reporter.report("message 5")[0].message == "message 5"
+    assert reporter.report("message 5")[0].latest.message == "message 5"
 
 
 def test_the_budget_of_an_object() -> None:
@@ -137,12 +135,13 @@ def test_a_clock_that_jumps_back_does_no_harm() -> None:
 
 
 def test_the_memory_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(correlation, "_CACHE_SIZE", 10)
+    monkeypatch.setattr(recent, "CAPACITY", 10)
     reporter = Reporter()
     first, _ = reporter.report(name="often")
     for i in range(100):
         reporter.report(name=f"obj{i}")
         assert reporter.report(name="often")[0] is first
-    for cache in (reporter.correlator._records, reporter.correlator._messages, reporter.correlator._buckets):
+    correlator = reporter.correlator
+    for cache in (correlator._records, correlator._messages, correlator._budgets._of_objects):
         assert len(cache._items) == 10
     assert first.count == 101

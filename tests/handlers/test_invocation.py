@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kopf._handlers.invocation import invoke
+from kopf._handlers.thread_pools import ThreadPools
 from kopf._settings.settings import ExecutionSettings
 from tests.handlers.builders import make_handler
 
@@ -18,9 +19,9 @@ variable: ContextVar[str] = ContextVar("variable", default="unset")
 
 
 @pytest.fixture
-def execution() -> Iterator[ExecutionSettings]:
+def threads() -> Iterator[ThreadPools]:
     with concurrent.futures.ThreadPoolExecutor(thread_name_prefix="pool") as executor:
-        yield ExecutionSettings(executor=executor)
+        yield ThreadPools(ExecutionSettings(executor=executor))
 
 
 def describe(x: int, **kwargs: Any) -> dict[str, Any]:
@@ -65,23 +66,23 @@ class AsyncInstance:
     (functools.partial(AsyncInstance()), "MainThread"),
 ])
 async def test_functions_run_in_threads_and_coroutines_in_the_loop(
-    execution: ExecutionSettings, fn: Any, thread: str
+    threads: ThreadPools, fn: Any, thread: str
 ) -> None:
     token = variable.set("value")
     try:
-        result = await invoke(make_handler(fn=fn), {"x": 1, "y": 2}, execution=execution)
+        result = await invoke(make_handler(fn=fn), {"x": 1, "y": 2}, threads=threads)
     finally:
         variable.reset(token)
     assert result == {"x": 1, "kwargs": {"y": 2}, "thread": thread, "variable": "value"}
 
 
-async def test_contexts_of_threads_are_isolated(execution: ExecutionSettings) -> None:
-    await invoke(make_handler(fn=lambda: variable.set("inner")), {}, execution=execution)
+async def test_contexts_of_threads_are_isolated(threads: ThreadPools) -> None:
+    await invoke(make_handler(fn=lambda: variable.set("inner")), {}, threads=threads)
     assert variable.get() == "unset"
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_exceptions_go_through(execution: ExecutionSettings, is_async: bool) -> None:
+async def test_exceptions_go_through(threads: ThreadPools, is_async: bool) -> None:
     async def fail_in_the_loop() -> None:
         raise ZeroDivisionError("boom")
 
@@ -90,7 +91,7 @@ async def test_exceptions_go_through(execution: ExecutionSettings, is_async: boo
 
     handler = make_handler(fn=fail_in_the_loop if is_async else fail_in_a_thread)
     with pytest.raises(ZeroDivisionError, match="boom"):
-        await invoke(handler, {}, execution=execution)
+        await invoke(handler, {}, threads=threads)
 
 
 @pytest.mark.parametrize("error", [
@@ -98,7 +99,7 @@ async def test_exceptions_go_through(execution: ExecutionSettings, is_async: boo
 ], ids=repr)
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_exceptions_that_mean_something_else_in_event_loops_become_errors(
-    execution: ExecutionSettings, error: BaseException, is_async: bool
+    threads: ThreadPools, error: BaseException, is_async: bool
 ) -> None:
     async def fail_in_the_loop() -> None:
         raise error
@@ -112,11 +113,11 @@ async def test_exceptions_that_mean_something_else_in_event_loops_become_errors(
     what = "coroutine" if is_async else "function"
     text = f"{what} raised {type(error).__name__}" + (": boom" if error.args else "")
     with pytest.raises(RuntimeError, match=f"^{text}$") as e:
-        await asyncio.wait_for(invoke(handler, {}, execution=execution), timeout=10)
+        await asyncio.wait_for(invoke(handler, {}, threads=threads), timeout=10)
     assert e.value.__cause__ is error
 
 
-async def test_cancellations_of_the_handler_itself_go_through(execution: ExecutionSettings) -> None:
+async def test_cancellations_of_the_handler_itself_go_through(threads: ThreadPools) -> None:
     async def sleep() -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -124,7 +125,7 @@ async def test_cancellations_of_the_handler_itself_go_through(execution: Executi
         await asyncio.sleep(100)
 
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.create_task(invoke(make_handler(fn=sleep), {}, execution=execution))
+        await asyncio.create_task(invoke(make_handler(fn=sleep), {}, threads=threads))
 
 
 async def test_functions_that_never_got_a_thread_are_cancelled() -> None:
@@ -135,10 +136,10 @@ async def test_functions_that_never_got_a_thread_are_cancelled() -> None:
         released.wait()
 
     with concurrent.futures.ThreadPoolExecutor(max_workers=1) as executor:
-        execution = ExecutionSettings(executor=executor)
-        first = asyncio.create_task(invoke(make_handler(fn=occupy), {}, execution=execution))
+        threads = ThreadPools(ExecutionSettings(executor=executor))
+        first = asyncio.create_task(invoke(make_handler(fn=occupy), {}, threads=threads))
         await asyncio.to_thread(started.wait)
-        second = asyncio.create_task(invoke(make_handler(fn=dict), {}, execution=execution))
+        second = asyncio.create_task(invoke(make_handler(fn=dict), {}, threads=threads))
         await asyncio.sleep(0)
         executor.shutdown(wait=False, cancel_futures=True)
         with pytest.raises(asyncio.CancelledError):

@@ -15,6 +15,7 @@ import pytest
 from kopf._client.auth.piggyback import login_via_async_client, login_via_client, login_via_pykube
 from kopf._handlers.handlers import Handler
 from kopf._handlers.invocation import invoke
+from kopf._handlers.thread_pools import ThreadPools
 from kopf._health.watchdog import Watchdog, describe_culprit
 from kopf._settings.settings import ExecutionSettings, HealthSettings
 from kopf._values.ids import HandlerId
@@ -40,7 +41,7 @@ async def test_blocking_handlers_are_named_while_they_block(caplog: pytest.LogCa
     seen: list[str | None] = []
     handler = Handler(id=HandlerId("some/id"), fn=blocking_fn)
     with Watchdog(HealthSettings(loop_timeout=0.2)) as watchdog:
-        await invoke(handler, {"seen": seen, "watchdog": watchdog}, execution=ExecutionSettings())
+        await invoke(handler, {"seen": seen, "watchdog": watchdog}, threads=ThreadPools(ExecutionSettings()))
         await wait_for_message(caplog, "works again")
         assert watchdog.blockage is None
     [culprit] = seen
@@ -61,7 +62,7 @@ async def test_handlers_of_installed_packages_are_named_themselves_and_not_the_l
     namespace["library_fn"] = types.FunctionType(library, globals())
     handler = Handler(id=HandlerId("x"), fn=namespace["installed_fn"])
     with Watchdog(HealthSettings(loop_timeout=0.2)) as watchdog:
-        await invoke(handler, {"seen": seen, "watchdog": watchdog}, execution=ExecutionSettings())
+        await invoke(handler, {"seen": seen, "watchdog": watchdog}, threads=ThreadPools(ExecutionSettings()))
     [culprit] = seen
     assert culprit is not None
     assert culprit.startswith(f"the handler 'x', installed_fn() at {click.__file__}:2")
@@ -82,7 +83,7 @@ async def test_login_handlers_are_not_blamed_for_our_imports(
     with replace_libraries(tmp_path / "libraries") as folder, Watchdog(HealthSettings(loop_timeout=0.1)) as watchdog:
         source = f"import time; time.sleep(0.5); raise ModuleNotFoundError(name={name!r})"
         write_library(folder, name, __init__=source)
-        await invoke(handler, {}, execution=ExecutionSettings())
+        await invoke(handler, {}, threads=ThreadPools(ExecutionSettings()))
         assert watchdog.blockage is None
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 

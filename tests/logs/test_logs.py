@@ -10,15 +10,8 @@ from typing import Any
 import pytest
 
 from kopf._logging import tracebacks
-from kopf._logging.logs import (
-    ConsoleHandler,
-    LocalObjectLogger,
-    LogFormat,
-    ObjectLogger,
-    configure,
-    make_formatter,
-    revive_loggers,
-)
+from kopf._logging.configuration import ConsoleHandler, LogFormat, configure, make_formatter, revive_loggers
+from kopf._logging.loggers import LocalObjectLogger, ObjectLogger
 from kopf._settings.settings import OperatorSettings
 from kopf._values.bodies import Body
 

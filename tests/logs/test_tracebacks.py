@@ -12,6 +12,7 @@ import pytest
 
 from kopf._handlers.handlers import Handler
 from kopf._handlers.invocation import invoke
+from kopf._handlers.thread_pools import ThreadPools
 from kopf._logging import tracebacks
 from kopf._logging.tracebacks import format_trimmed, is_framework, is_library
 from kopf._settings.settings import ExecutionSettings
@@ -56,7 +57,7 @@ async def trace(fn: Callable[..., Any]) -> str:
     with concurrent.futures.ThreadPoolExecutor() as executor:
         handler = Handler(id=HandlerId("x"), fn=fn)
         with pytest.raises(Exception, match="boom|outer|group|Expecting") as info:
-            await invoke(handler, {}, execution=ExecutionSettings(executor=executor))
+            await invoke(handler, {}, threads=ThreadPools(ExecutionSettings(executor=executor)))
     tb = info.tb.tb_next  # beginning from the framework, as it is when operators are run
     return format_trimmed((info.type, info.value, tb))
 

@@ -201,26 +201,6 @@ def test_the_number_of_workers_is_remembered_for_any_executors() -> None:
     assert settings.max_workers == 5
 
 
-def test_own_executors_are_released_and_ready_for_the_next_run() -> None:
-    settings = ExecutionSettings()
-    settings.max_workers = 5
-    executor = settings.executor
-    settings.release()
-    with pytest.raises(RuntimeError, match="shutdown"):
-        executor.submit(print)
-    assert isinstance(settings.executor, HandlerThreads)
-    assert settings.executor is not executor
-    assert settings.max_workers == 5
-
-
-def test_executors_of_applications_are_not_touched() -> None:
-    with concurrent.futures.ThreadPoolExecutor() as executor:
-        settings = ExecutionSettings(executor=executor)
-        settings.release()
-        assert settings.executor is executor
-        assert executor.submit(lambda: 123).result() == 123
-
-
 # --- delays ---
 
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kopf._handlers.filters import ABSENT, PRESENT, MetaFilter
+from kopf._handlers.criteria import ABSENT, PRESENT, MetaFilter
 from kopf._handlers.handlers import WebhookHandler
 
 _LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")

@@ -22,7 +22,7 @@ from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import WebhookCause
 from kopf._handlers.handlers import WebhookHandler
 from kopf._handlers.registry import OperatorRegistry
-from kopf._logging.logs import LocalObjectLogger
+from kopf._logging.loggers import LocalObjectLogger
 from kopf._values.bodies import Body
 from kopf._values.patches import Patch
 from kopf._values.resources import Resource
@@ -194,6 +194,7 @@ class Admission:
             resource=resource,
             body=body,
             patch=Patch(body=body),
+            discarded=Patch(body=body),
             name=request.name,
             namespace=namespace,
             operation=request.operation,

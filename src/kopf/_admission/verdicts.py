@@ -9,27 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import datetime
 from collections.abc import Sequence
-from typing import Any
 
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import WebhookCause
-from kopf._handlers.context import executing
-from kopf._handlers.errors import AdmissionError, ErrorsMode, PermanentError, TemporaryError, describe
-from kopf._handlers.filters import matches
+from kopf._handlers.errors import AdmissionError, PermanentError, TemporaryError, describe
 from kopf._handlers.handlers import WebhookHandler
-from kopf._handlers.invocation import invoke
-from kopf._handlers.outcomes import Attempt, execute_once
+from kopf._handlers.matching import matches
+from kopf._handlers.outcomes import Attempt
 from kopf._handlers.registry import deduplicate
+from kopf._handlers.retry_policy import blame_sender
 from kopf._values import codec
 from kopf._values.bodies import StanzaError
-from kopf._values.patches import Patch
-from kopf._values.reasons import WebhookType
 from kopf._values.reviews import ResponseStatus
 
 _DEFAULT_CODE = 500
-_MALFORMED_CODE = 400
 _PRIORITIES = (AdmissionError, PermanentError, TemporaryError, Exception)
 
 
@@ -51,9 +45,8 @@ async def judge(runtime: Runtime, cause: WebhookCause, handlers: Sequence[Webhoo
     _ = cause.kwargs  # fail now if they cannot be made, and not in the middle of everything
     errors: dict[WebhookHandler, Exception] = {}
     matching = list(deduplicate(handler for handler in handlers if _matches(handler, cause, errors)))
-    unused = Patch(body=cause.body)
-    await _call_all(runtime, cause, matching, errors, unused)
-    if unused:
+    await _call_all(runtime, cause, matching, errors)
+    if cause.discarded:
         cause.logger.warning("The patch of a validating handler is ignored: only mutating handlers can patch.")
     is_shown = runtime.settings.admission.show_errors
     ordered = {handler: errors[handler] for handler in handlers if handler in errors}
@@ -67,7 +60,7 @@ def _matches(handler: WebhookHandler, cause: WebhookCause, errors: dict[WebhookH
         return matches(handler, cause)
     except Exception as e:  # of the callbacks; the handler could have denied the change
         if isinstance(e.__cause__, StanzaError):
-            errors[handler] = _blame(e.__cause__)
+            errors[handler] = blame_sender(e.__cause__)
             return False
         cause.logger.error("%s cannot be filtered: %s", handler, e, exc_info=e)
         errors[handler] = e
@@ -79,12 +72,13 @@ async def _call_all(
     cause: WebhookCause,
     handlers: Sequence[WebhookHandler],
     errors: dict[WebhookHandler, Exception],
-    unused: Patch,
 ) -> None:
     async def call(handler: WebhookHandler) -> None:
-        patch = cause.patch if handler.type is WebhookType.MUTATING else unused
-        if (error := await _call(runtime, cause, handler, patch)) is not None:
-            errors[handler] = error
+        outcome = await runtime.executor.execute(handler, cause, attempt)
+        if isinstance(outcome.exception, Exception):
+            errors[handler] = outcome.exception
+
+    attempt = Attempt.first(runtime.clock.now())
 
     if len(handlers) == 1:  # the usual case, with no tasks
         await call(handlers[0])
@@ -92,35 +86,6 @@ async def _call_all(
     async with asyncio.TaskGroup() as group:
         for handler in handlers:
             group.create_task(call(handler), name=f"admission by {handler.id!r}")
-
-
-async def _call(runtime: Runtime, cause: WebhookCause, handler: WebhookHandler, patch: Patch) -> Exception | None:
-    attempt = Attempt(retry=0, started=runtime.clock.now(), runtime=datetime.timedelta(0))
-    kwargs = {
-        "retry": attempt.retry,
-        "started": attempt.started,
-        "runtime": attempt.runtime,
-        **cause.kwargs_for(handler),
-        "patch": patch,
-        **cause.indices,
-    }
-
-    async def call() -> Any:
-        with executing(cause.body):
-            try:
-                return await invoke(handler, kwargs, execution=runtime.settings.execution)
-            except StanzaError as e:
-                raise _blame(e) from None
-
-    outcome = await execute_once(
-        handler,
-        attempt,
-        call,
-        logger=cause.logger,
-        default_backoff=runtime.settings.execution.default_backoff,
-        default_errors=ErrorsMode.PERMANENT,
-    )
-    return outcome.exception if isinstance(outcome.exception, Exception) else None
 
 
 def _choose_denial(
@@ -137,11 +102,6 @@ def _choose_denial(
     instead = f"{handler} has failed; see the log of the operator."
     code = error.code if isinstance(error, AdmissionError) else _DEFAULT_CODE
     return {"message": describe(error, instead=instead, is_shown=is_shown), "code": code}
-
-
-def _blame(error: StanzaError) -> AdmissionError:
-    """It is the fault of who has sent the object, and they are told so; it is none of the handler."""
-    return AdmissionError(str(error), code=_MALFORMED_CODE)
 
 
 def _get_priority(error: Exception) -> int:

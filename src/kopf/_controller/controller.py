@@ -15,11 +15,9 @@ from collections.abc import Collection, Iterable, Iterator
 
 from kopf._client.resources.patching import PatchConflict
 from kopf._client.resources.watch_machine import LISTED, WatchEvent
-from kopf._controller.background.daemons import DaemonRun
-from kopf._controller.background.runs import Background, BackgroundRun, Companion
+from kopf._controller.background.spawning import Background
 from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._controller.background.sync import accompany
-from kopf._controller.background.timers import TimerRun
 from kopf._controller.changes.reconciliation import Reconciliation
 from kopf._controller.changes.saving import SavingFailure, Step
 from kopf._controller.changes.selection import could_match
@@ -29,9 +27,8 @@ from kopf._controller.raw_events import handle_raw_event
 from kopf._controller.runtime import Runtime
 from kopf._controller.troubles import API_ERRORS, Troubles
 from kopf._controller.unreadable import UnreadableObjects
-from kopf._handlers.handlers import DaemonHandler, SpawningHandler, TimerHandler
 from kopf._handlers.registry import HandlersOfResource
-from kopf._logging.logs import ObjectLogger
+from kopf._logging.loggers import ObjectLogger
 from kopf._values.codec import NestingError
 from kopf._values.objects import KubeObject, ObjectMeta
 from kopf._values.resources import Resource
@@ -55,15 +52,6 @@ _SAVING_EXIT_TIMEOUT = 5.0
 """How long it may take to save what the handlers have done when the operator exits, in seconds."""
 
 
-def _make_run(companion: Companion, handler: SpawningHandler) -> BackgroundRun:
-    match handler:
-        case DaemonHandler():
-            return DaemonRun(companion, handler)
-        case TimerHandler():
-            return TimerRun(companion, handler)
-    raise TypeError(f"Unknown kind of handlers: {handler!r}")
-
-
 class Controller:
     """Handles the objects of one resource."""
 
@@ -85,11 +73,9 @@ class Controller:
         self._handled = HandledMemory()
         self._troubles = Troubles(runtime, resource)
         self._unreadable = UnreadableObjects(runtime, resource)
-        self._background = (
-            Background(runtime, resource, _make_run, on_exit=self._revisit) if handlers.spawning else None
-        )
+        self._background = Background(runtime, resource, on_exit=self._revisit) if handlers.spawning else None
         self._is_stateful = bool(handlers.changing or handlers.spawning)
-        runtime.settings.execution.usage.subscribe(self._start_workers)
+        runtime.executor.threads.usage.subscribe(self._start_workers)
 
     def accept(self, events: Iterable[WatchEvent]) -> None:
         """Take the events in; it never blocks, and nothing is executed here."""
@@ -193,8 +179,7 @@ class Controller:
         """Start as many workers as allowed: for the news first, for the initial listing then."""
         limit = self._runtime.settings.queueing.worker_limit
         if limit is None:
-            execution = self._runtime.settings.execution
-            limit = _SOFT_LIMIT + max(execution.max_workers or 0, execution.usage.slow_count)
+            limit = _SOFT_LIMIT + self._runtime.executor.threads.extra_slots
         if self._is_paused:
             return
         if not self._runtime.gate.is_open:
@@ -470,7 +455,7 @@ class Controller:
     async def stop(self) -> None:
         """Let the current handlers finish in a reasonable time, start nothing new, and cancel what is left."""
         self._is_stopping = True
-        self._runtime.settings.execution.usage.unsubscribe(self._start_workers)
+        self._runtime.executor.threads.usage.unsubscribe(self._start_workers)
         for mailbox in self._mailboxes.values():
             mailbox.stop_timer()
             mailbox.stop_suspecting()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
@@ -13,14 +12,13 @@ from kopf._client.resources.patching import PatchConflict, patch_object
 from kopf._client.resources.watch_machine import WatchEvent
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import WatchingCause
-from kopf._handlers.context import executing
-from kopf._handlers.errors import ErrorsMode
-from kopf._handlers.filters import FilterError, matches
+from kopf._handlers.executor import Surroundings
 from kopf._handlers.handlers import WatchingHandler
-from kopf._handlers.invocation import invoke
-from kopf._handlers.outcomes import Attempt, deliver_result, execute_once
+from kopf._handlers.matching import FilterError, matches
+from kopf._handlers.outcomes import Attempt
 from kopf._handlers.registry import HandlersOfResource, deduplicate
-from kopf._logging.logs import LocalObjectLogger, Logger
+from kopf._handlers.results import deliver_result
+from kopf._logging.loggers import LocalObjectLogger, Logger
 from kopf._values.bodies import Body
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
@@ -100,23 +98,6 @@ async def _call(
     cause: WatchingCause,
     user_code: Callable[[], AbstractContextManager[None]],
 ) -> None:
-    async def call() -> object:
-        with executing(cause.body), user_code() if handler.is_async else contextlib.nullcontext():
-            kwargs = {
-                "retry": attempt.retry,
-                "started": attempt.started,
-                "runtime": attempt.runtime,
-                **cause.kwargs_for(handler),
-            }
-            return await invoke(handler, kwargs, execution=runtime.settings.execution)
-
-    attempt = Attempt(retry=0, started=runtime.clock.now(), runtime=datetime.timedelta(0))
-    outcome = await execute_once(
-        handler,
-        attempt,
-        call,
-        logger=cause.logger,
-        default_backoff=runtime.settings.execution.default_backoff,
-        default_errors=ErrorsMode.IGNORED,
-    )
+    attempt = Attempt.first(runtime.clock.now())
+    outcome = await runtime.executor.execute(handler, cause, attempt, Surroundings(user_code=user_code))
     deliver_result(handler, outcome, cause.patch, logger=cause.logger)

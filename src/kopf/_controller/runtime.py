@@ -4,30 +4,20 @@ from __future__ import annotations
 
 import contextvars
 import dataclasses
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from kopf._client.http.api import APIClient
 from kopf._controller.clock import Clock
-from kopf._controller.indexing import Indexers, IndexReadiness
+from kopf._controller.indexing.indexers import Indexers
+from kopf._controller.indexing.readiness import IndexReadiness
 from kopf._controller.memos import Memos
 from kopf._controller.pausing import Pause
+from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._health.liveness import Liveness
+from kopf._logging.once import Warnings
 from kopf._settings.settings import OperatorSettings
-
-
-class Warnings:
-    """What was already warned of, so that it is not repeated for every object."""
-
-    def __init__(self) -> None:
-        self._known: set[Hashable] = set()
-
-    def is_new(self, key: Hashable) -> bool:
-        """Tell if it was not warned of yet; it is considered as warned then."""
-        is_new = key not in self._known
-        self._known.add(key)
-        return is_new
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,6 +28,7 @@ class Runtime:
     api: APIClient
     clock: Clock
     lifecycle: LifeCycleFn
+    executor: HandlerExecutor
     memos: Memos
     indices: Mapping[str, Any]
     indexers: Indexers

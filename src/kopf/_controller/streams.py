@@ -18,6 +18,7 @@ from kopf._client.resources.watch_machine import LISTED, State, WatchEvent, Watc
 from kopf._client.resources.watching import watch_batches
 from kopf._controller.controller import Controller
 from kopf._controller.denials import BACKOFF, Denials
+from kopf._controller.indexing.feeding import feed_indices
 from kopf._controller.runtime import Runtime
 from kopf._controller.supervision import keep_running
 from kopf._handlers.registry import HandlersOfResource
@@ -253,7 +254,7 @@ class Stream:
         """Hand the events over. If it is interrupted, it is to be repeated, as they will not come again."""
         self._untaken = events
         if self._handlers.indexing:
-            await self._runtime.indexers.process(self._runtime, self._resource, self._handlers.indexing, events)
+            await feed_indices(self._runtime, self._resource, self._handlers.indexing, events)
         self._controller.accept(_as_known(events) if self._is_known else events)
         self._untaken = []
         if any(event is LISTED for event in events):

@@ -13,8 +13,8 @@ from kopf._client.errors import APIError, APIForbiddenError, APINetworkError
 from kopf._client.resources.patching import PatchConflict
 from kopf._controller.object_state import ObjectState
 from kopf._controller.runtime import Runtime
-from kopf._handlers.filters import FilterError
-from kopf._logging.logs import ObjectLogger
+from kopf._handlers.matching import FilterError
+from kopf._logging.loggers import ObjectLogger
 from kopf._settings.settings import iter_delays
 from kopf._values.objects import KubeObject
 from kopf._values.permissions import format_advice

@@ -7,13 +7,13 @@ They are not handled until they change, and it is said once for each of them. Th
 from __future__ import annotations
 
 from kopf._client.resources.patching import patch_object
-from kopf._controller.background.runs import Background
+from kopf._controller.background.spawning import Background
 from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._controller.changes.finalizer import Attachments
 from kopf._controller.changes.saving import Step
 from kopf._controller.handled_memory import HandledMemory
 from kopf._controller.runtime import Runtime
-from kopf._logging.logs import ObjectLogger
+from kopf._logging.loggers import ObjectLogger
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange, Patch
 from kopf._values.resources import Resource

@@ -10,15 +10,22 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from kopf._handlers.handlers import ChangingHandler, Handler, ResourceHandler, SpawningHandler, WatchingHandler
-from kopf._logging.logs import Logger
+from kopf._handlers.handlers import (
+    ChangingHandler,
+    Handler,
+    ResourceHandler,
+    SpawningHandler,
+    WatchingHandler,
+    WebhookHandler,
+)
+from kopf._logging.loggers import Logger
 from kopf._settings.settings import OperatorSettings
 from kopf._values.bodies import Body, BodyEssence
 from kopf._values.diffs import EMPTY, Diff, diff
 from kopf._values.fields import resolve
 from kopf._values.patches import Patch
 from kopf._values.raw_events import LazyEvent
-from kopf._values.reasons import Activity, Reason
+from kopf._values.reasons import Activity, Reason, WebhookType
 from kopf._values.resources import Resource
 from kopf._values.reviews import Headers, Operation, SSLPeer
 
@@ -95,6 +102,17 @@ class ResourceCause(Cause):
 
 
 @dataclasses.dataclass(kw_only=True)
+class BackgroundCause(ResourceCause):
+    """It is time for a daemon or a timer of an object."""
+
+    stopped: object
+    """How its function asks whether it is to exit."""
+
+    def _make_kwargs(self) -> Kwargs:
+        return {**super()._make_kwargs(), "stopped": self.stopped}
+
+
+@dataclasses.dataclass(kw_only=True)
 class WatchingCause(ResourceCause):
     """A raw event has arrived."""
 
@@ -158,6 +176,8 @@ class WebhookCause(ResourceCause):
     warnings: list[str]
     old: Body | None
     new: Body | None
+    discarded: Patch = dataclasses.field(default_factory=Patch)
+    """What the handlers that only validate have put to their ``patch``: they cannot change anything."""
 
     def _make_kwargs(self) -> Kwargs:
         kwargs = super()._make_kwargs()
@@ -180,6 +200,8 @@ class WebhookCause(ResourceCause):
     def kwargs_for(self, handler: Handler) -> Kwargs:
         kwargs = super().kwargs_for(handler)
         _narrow_to_field(kwargs, handler, self)
+        if not (isinstance(handler, WebhookHandler) and handler.type is WebhookType.MUTATING):
+            kwargs.update({"patch": self.discarded, **self.indices})
         return kwargs
 
     def kwargs_for_filters(self, handler: Handler) -> Kwargs:

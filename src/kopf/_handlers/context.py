@@ -6,9 +6,8 @@ It is kept in context variables, so it is known in the threads of synchronous ha
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Protocol
 
@@ -35,7 +34,7 @@ class SubhandlingFn(Protocol):
     ) -> None: ...
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class SubhandlingContext:
     """What the currently executed handler needs to declare and to execute its sub-handlers."""
 
@@ -53,14 +52,21 @@ current_subhandling: ContextVar[SubhandlingContext] = ContextVar("current_subhan
 """Set only while a change-detecting handler (or a sub-handler of it) is being executed."""
 
 
-@contextlib.contextmanager
-def executing(body: Body, subhandling: SubhandlingContext | None = None) -> Iterator[None]:
-    """Let the tools know what is being handled."""
-    body_token = current_body.set(body)
-    sub_token = current_subhandling.set(subhandling) if subhandling is not None else None
-    try:
-        yield
-    finally:
-        current_body.reset(body_token)
-        if sub_token is not None:
-            current_subhandling.reset(sub_token)
+class executing:
+    """Let the tools know what is being handled, inside of the block. It can be used only once."""
+
+    __slots__ = ("_body", "_body_token", "_subhandling", "_subhandling_token")
+
+    def __init__(self, body: Body, subhandling: SubhandlingContext | None = None) -> None:
+        self._body = body
+        self._subhandling = subhandling
+
+    def __enter__(self) -> None:
+        self._body_token = current_body.set(self._body)
+        if self._subhandling is not None:
+            self._subhandling_token = current_subhandling.set(self._subhandling)
+
+    def __exit__(self, *_: object) -> None:
+        current_body.reset(self._body_token)
+        if self._subhandling is not None:
+            current_subhandling.reset(self._subhandling_token)

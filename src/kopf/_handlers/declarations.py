@@ -7,6 +7,7 @@ They are refused before anything runs, as otherwise they would fail for every ob
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -54,6 +55,14 @@ def find_function_place(fn: Callable[..., Any]) -> str | None:
     """Find where the function begins (a partial, a method, a callable instance); of builtins, it is unknown."""
     code = getattr(get_function(fn), "__code__", None)
     return _format_place(code.co_filename, code.co_firstlineno) if code is not None else None
+
+
+def describe_function(fn: Callable[..., Any]) -> str:
+    """Name a function for messages: that of the users, not of their decorators; and where it is, if that is known."""
+    function = inspect.unwrap(get_function(fn))
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    place = find_function_place(function)
+    return name if place is None else f"{name} ({place})"
 
 
 def get_function(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,38 +1,41 @@
-"""How a function of a user is called: coroutines in the event loop, all else in the threads of the executor."""
+"""How a function of a user is called: coroutines in the event loop, all else in threads."""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextvars
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from kopf._handlers.handlers import DaemonHandler, Handler
-from kopf._settings.settings import ExecutionSettings
-from kopf._settings.thread_usage import ThreadCall
+from kopf._handlers.handlers import DaemonHandler, Handler, IndexingHandler
+from kopf._handlers.thread_pools import ThreadPools
 
 _SIGNALS = (StopIteration, asyncio.CancelledError, concurrent.futures.CancelledError)
 """How event loops and coroutines talk to each other: as errors of functions, they would be misunderstood on the way."""
 
 
-async def invoke(handler: Handler, kwargs: Mapping[str, Any], *, execution: ExecutionSettings) -> Any:
+async def invoke(handler: Handler, kwargs: Mapping[str, Any], *, threads: ThreadPools) -> Any:
     """
     Call the function of the handler and get its result; its exceptions go through.
 
-    A synchronous function that returns an awaitable (e.g. a lambda) gets it awaited in the event loop.
+    A synchronous function that returns an awaitable (e.g. a lambda) gets it awaited in the event loop. Indexing
+    functions are called in the event loop, too: a thread would cost more than the function itself.
 
     Those few exceptions that do not get through as errors of a function, are raised as :class:`RuntimeError`.
     """
     if handler.is_async:
-        return await wait(handler.fn(**kwargs))
-    result = await _invoke_in_thread(handler, kwargs, execution)
-    return await wait(result) if inspect.isawaitable(result) else result
+        return await _wait(handler.fn(**kwargs))
+    if isinstance(handler, IndexingHandler):
+        result = _call(handler.fn, kwargs)
+    else:
+        fn = functools.partial(_call, handler.fn, kwargs)
+        result = await threads.call(handler.id, fn, is_long=isinstance(handler, DaemonHandler))
+    return await _wait(result) if inspect.isawaitable(result) else result
 
 
-async def wait(awaitable: Awaitable[Any]) -> Any:
+async def _wait(awaitable: Awaitable[Any]) -> Any:
     """Wait for a coroutine of the users."""
     try:
         return await awaitable
@@ -44,19 +47,7 @@ async def wait(awaitable: Awaitable[Any]) -> Any:
         raise RuntimeError(_describe("coroutine", e)) from e
 
 
-async def _invoke_in_thread(handler: Handler, kwargs: Mapping[str, Any], execution: ExecutionSettings) -> Any:
-    is_long = isinstance(handler, DaemonHandler)
-    executor = execution.get_executor(is_long=is_long)
-    # The context is copied, so that the thread knows what is being handled; see the context variables.
-    fn = functools.partial(contextvars.copy_context().run, call_in_place, handler.fn, kwargs)
-    call = ThreadCall(handler.id, fn, executor, execution.usage, is_long=is_long)
-    try:
-        return await asyncio.get_running_loop().run_in_executor(executor, call)
-    finally:
-        call.release()
-
-
-def call_in_place(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:
+def _call(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:
     """Call a function of the users in the current thread."""
     try:
         return fn(**kwargs)

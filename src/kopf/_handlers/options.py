@@ -13,9 +13,9 @@ import numbers
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypedDict
 
+from kopf._handlers.criteria import MetaFilter, MetaFilterToken, ValueFilter, WhenFilter
 from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.errors import ErrorsMode
-from kopf._handlers.filters import MetaFilter, MetaFilterToken, ValueFilter, WhenFilter
 from kopf._handlers.registry import OperatorRegistry
 from kopf._values.fields import FieldSpec
 from kopf._values.reviews import Operation

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from kopf._logging import logs
+from kopf._logging.json_format import DEFAULT_REFKEY
+from kopf._logging.json_format import ObjectJsonFormatter as JsonFormatter
+from kopf._logging.text_format import ObjectTextFormatter as TextFormatter
 
 
-class ObjectTextFormatter(logs.ObjectTextFormatter):
+class ObjectTextFormatter(TextFormatter):
     """Text, with no prefixes."""
 
     def __init__(self, fmt: str = "%(message)s") -> None:
         super().__init__(fmt, prefix=False)
 
 
-class ObjectPrefixingTextFormatter(logs.ObjectTextFormatter):
+class ObjectPrefixingTextFormatter(TextFormatter):
     """Text, prefixed with the namespace & name of the object."""
 
     def __init__(self, fmt: str = "%(message)s") -> None:
         super().__init__(fmt, prefix=True)
 
 
-class ObjectJsonFormatter(logs.ObjectJsonFormatter):
+class ObjectJsonFormatter(JsonFormatter):
     """JSON, with the reference to the object."""
 
     def __init__(self, *, refkey: str | None = None) -> None:
-        super().__init__(prefix=False, refkey=refkey or logs.DEFAULT_REFKEY)
+        super().__init__(prefix=False, refkey=refkey or DEFAULT_REFKEY)
 
 
-class ObjectPrefixingJsonFormatter(logs.ObjectJsonFormatter):
+class ObjectPrefixingJsonFormatter(JsonFormatter):
     """JSON, with the reference to the object, and with its namespace & name in the message too."""
 
     def __init__(self, *, refkey: str | None = None) -> None:
-        super().__init__(prefix=True, refkey=refkey or logs.DEFAULT_REFKEY)
+        super().__init__(prefix=True, refkey=refkey or DEFAULT_REFKEY)

@@ -75,7 +75,9 @@ _TABLE: Mapping[str, Mapping[str, str]] = {
     "kopf._core.actions.lifecycles": {"kopf": _LIFECYCLES},
     "kopf._core.actions.loggers": {
         "kopf._legacy.formatters": _FORMATTERS,
-        "kopf._logging.logs": "DEFAULT_JSON_REFKEY=DEFAULT_REFKEY logger=objects_logger make_formatter",
+        "kopf._logging.configuration": "make_formatter",
+        "kopf._logging.json_format": "DEFAULT_JSON_REFKEY=DEFAULT_REFKEY",
+        "kopf._logging.loggers": "logger=objects_logger",
     },
     "kopf._core.engines.activities": {},
     "kopf._core.engines.admission": {},
@@ -85,7 +87,7 @@ _TABLE: Mapping[str, Mapping[str, str]] = {
         "kopf._legacy.posting": "K8sEvent enqueue event_queue_loop_var event_queue_var settings_var",
     },
     "kopf._core.intents.callbacks": {
-        "kopf._handlers.filters": "MetaFilterFn=WhenFilter WhenFilterFn=WhenFilter",
+        "kopf._handlers.criteria": "MetaFilterFn=WhenFilter WhenFilterFn=WhenFilter",
         "kopf._handlers.handlers": _PROTOCOLS,
     },
     "kopf._core.intents.causes": {
@@ -93,7 +95,7 @@ _TABLE: Mapping[str, Mapping[str, str]] = {
         "kopf._legacy.context": "cause_var",
         "kopf._values.reasons": "Activity WebhookType",
     },
-    "kopf._core.intents.filters": {"kopf._handlers.filters": "MetaFilter MetaFilterToken ValueFilter"},
+    "kopf._core.intents.filters": {"kopf._handlers.criteria": "MetaFilter MetaFilterToken ValueFilter"},
     "kopf._core.intents.handlers": {"kopf._handlers.handlers": _HANDLERS},
     "kopf._core.intents.piggybacking": {},
     "kopf._core.intents.registries": {

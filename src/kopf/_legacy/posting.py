@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextvars import ContextVar, Token
 from typing import Any, NamedTuple, Protocol, cast
 
-from kopf._events.recorder import EventRecorder, current_poster
+from kopf._events.recorder import EventRecorder, current_recorder
 from kopf._settings.settings import OperatorSettings
 from kopf._values.references import ObjectReference
 
@@ -63,20 +63,20 @@ class _QueueVariable:
 
     def get(self, *default: Any) -> Any:
         """Get the queue, or the default. With no default, raises :class:`LookupError` outside of operators."""
-        poster = current_poster.get(None)
+        poster = current_recorder.get(None)
         if poster is None and default:
             return default[0]
-        return _PosterAsQueue(current_poster.get())
+        return _PosterAsQueue(current_recorder.get())
 
     def set(self, queue: _PosterAsQueue | _Queue) -> Token[EventRecorder]:
         """Let the events of this context go to the queue: one of an operator, or one's own."""
         if isinstance(queue, _PosterAsQueue):
-            return current_poster.set(queue.poster)
-        return current_poster.set(cast(EventRecorder, _QueueAsPoster(queue)))
+            return current_recorder.set(queue.poster)
+        return current_recorder.set(cast(EventRecorder, _QueueAsPoster(queue)))
 
     def reset(self, token: Token[EventRecorder]) -> None:
         """Undo the setting."""
-        current_poster.reset(token)
+        current_recorder.reset(token)
 
 
 class _SettingsVariable:
@@ -84,7 +84,7 @@ class _SettingsVariable:
 
     def get(self, *default: Any) -> Any:
         """Get the settings, or the default. With no default, raises :class:`LookupError` outside of operators."""
-        poster = current_poster.get(None)
+        poster = current_recorder.get(None)
         return _settings.get(*default) if poster is None else poster.settings
 
     def set(self, settings: OperatorSettings) -> Token[OperatorSettings]:
@@ -106,4 +106,4 @@ def enqueue(
     ref: ObjectReference, type: str, reason: str, message: str, backoffs: float | Iterable[float] = ()
 ) -> None:
     """Post an event, whatever the settings are. Raises :class:`LookupError` outside of operators."""
-    current_poster.get().enqueue(ref, type=type, reason=reason, message=message, backoffs=backoffs)
+    current_recorder.get().enqueue(ref, type=type, reason=reason, message=message, backoffs=backoffs)

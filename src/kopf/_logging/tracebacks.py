@@ -12,6 +12,7 @@ so they are looked for only after the place where handlers are called.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import sysconfig
 import traceback
@@ -41,6 +42,26 @@ def is_framework(filename: str) -> bool:
 def is_library(filename: str) -> bool:
     """Tell if the file is a part of the framework, of Python itself, or of an installed package."""
     return is_framework(filename) or os.path.abspath(filename).startswith(_PACKAGES)
+
+
+class TrimmingFormatter(logging.Formatter):
+    """
+    A formatter that shows the tracebacks beginning from the users' code, unless all of it is to be seen.
+
+    Handlers of logs share the formatted tracebacks via the records. So, each one of these formats its own.
+    """
+
+    is_trimming = True
+
+    def format(self, record: logging.LogRecord) -> str:
+        shared, record.exc_text = record.exc_text, None
+        try:
+            return super().format(record)
+        finally:
+            record.exc_text = shared
+
+    def formatException(self, ei: ExcInfo) -> str:
+        return format_trimmed(ei) if self.is_trimming else super().formatException(ei)
 
 
 def format_trimmed(exc_info: ExcInfo) -> str:

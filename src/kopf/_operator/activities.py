@@ -13,10 +13,10 @@ from typing import Any
 
 from kopf._controller.clock import Clock
 from kopf._handlers.causes import ActivityCause
-from kopf._handlers.errors import ErrorsMode
+from kopf._handlers.executor import HandlerExecutor, Surroundings
 from kopf._handlers.handlers import ActivityHandler
-from kopf._handlers.invocation import invoke
-from kopf._handlers.outcomes import Attempt, Outcome, execute_once
+from kopf._handlers.outcomes import Outcome
+from kopf._handlers.retry_policy import Retries
 from kopf._settings.settings import OperatorSettings
 from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity
@@ -32,83 +32,64 @@ class ActivityError(Exception):
         super().__init__(f"The {activity.value} has failed in {details}")
 
 
-async def run_activity(
-    activity: Activity,
-    handlers: Sequence[ActivityHandler],
-    *,
-    settings: OperatorSettings,
-    memo: Any,
-    indices: Mapping[str, Any],
-    default_errors: ErrorsMode = ErrorsMode.TEMPORARY,
-    verbose: bool = True,
-) -> Mapping[HandlerId, Any]:
-    """
-    Call all handlers, one after another, each as many times as needed; return their results.
+class Activities:
+    """Calls the handlers of one operator's own life. Until the operator runs, there are no indices."""
 
-    If not ``verbose``, only failures are logged.
+    def __init__(
+        self,
+        settings: OperatorSettings,
+        executor: HandlerExecutor,
+        *,
+        memo: Any = None,
+        indices: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._executor = executor
+        self._memo = memo
+        self._indices = indices if indices is not None else {}
 
-    Raises :class:`ActivityError` if any of them fails permanently; all others are called nevertheless.
-    """
-    outcomes = await try_activity(
-        activity,
-        handlers,
-        settings=settings,
-        memo=memo,
-        indices=indices,
-        default_errors=default_errors,
-        verbose=verbose,
-    )
-    if any(outcome.exception is not None for outcome in outcomes.values()):
-        raise ActivityError(activity, outcomes)
-    return {key: outcome.result for key, outcome in outcomes.items() if outcome.result is not None}
+    async def run(
+        self, activity: Activity, handlers: Sequence[ActivityHandler], *, is_quiet: bool = False
+    ) -> Mapping[HandlerId, Any]:
+        """
+        Call all handlers, one after another, each as many times as needed; return their results.
 
+        If it ``is_quiet``, only failures are logged.
 
-async def try_activity(
-    activity: Activity,
-    handlers: Sequence[ActivityHandler],
-    *,
-    settings: OperatorSettings,
-    memo: Any,
-    indices: Mapping[str, Any],
-    default_errors: ErrorsMode,
-    verbose: bool = True,
-) -> Mapping[HandlerId, Outcome]:
-    """
-    Call all handlers, one after another, each as many times as needed; return how they have ended.
+        Raises :class:`ActivityError` if any of them fails permanently; all others are called nevertheless.
+        """
+        outcomes = await self.attempt(activity, handlers, is_quiet=is_quiet)
+        if any(outcome.exception is not None for outcome in outcomes.values()):
+            raise ActivityError(activity, outcomes)
+        return {key: outcome.result for key, outcome in outcomes.items() if outcome.result is not None}
 
-    If not ``verbose``, only failures are logged.
-    """
-    logger = logging.getLogger(f"kopf.activities.{activity.value}")
-    clock = Clock()
-    cause = ActivityCause(logger=logger, memo=memo, indices=indices, activity=activity, settings=settings)
-    return {
-        handler.id: await _run_handler(handler, cause, clock, default_errors=default_errors, verbose=verbose)
-        for handler in handlers
-    }
+    async def attempt(
+        self, activity: Activity, handlers: Sequence[ActivityHandler], *, is_quiet: bool = False
+    ) -> Mapping[HandlerId, Outcome]:
+        """
+        Call all handlers, one after another, each as many times as needed; return how they have ended.
 
-
-async def _run_handler(
-    handler: ActivityHandler, cause: ActivityCause, clock: Clock, *, default_errors: ErrorsMode, verbose: bool
-) -> Outcome:
-    started = clock.now()
-    retry = 0
-    while True:
-        attempt = Attempt(retry=retry, started=started, runtime=clock.now() - started)
-        kwargs = {"retry": retry, "started": started, "runtime": attempt.runtime, **cause.kwargs_for(handler)}
-
-        async def call(kwargs: Mapping[str, Any] = kwargs) -> Any:
-            return await invoke(handler, kwargs, execution=cause.settings.execution)
-
-        outcome = await execute_once(
-            handler,
-            attempt,
-            call,
-            logger=cause.logger,
-            default_backoff=cause.settings.execution.default_backoff,
-            default_errors=default_errors,
-            verbose=verbose,
+        If it ``is_quiet``, only failures are logged.
+        """
+        cause = ActivityCause(
+            logger=logging.getLogger(f"kopf.activities.{activity.value}"),
+            memo=self._memo,
+            indices=self._indices,
+            activity=activity,
+            settings=self._settings,
         )
-        if outcome.final:
-            return outcome
-        await asyncio.sleep(outcome.delay or 0)
-        retry += 1
+        around = Surroundings(is_quiet=is_quiet)
+        clock = Clock()
+        return {handler.id: await self._finish(handler, cause, clock, around) for handler in handlers}
+
+    async def _finish(
+        self, handler: ActivityHandler, cause: ActivityCause, clock: Clock, around: Surroundings
+    ) -> Outcome:
+        """Call the handler until it is done, for good or bad."""
+        retries = Retries()
+        while True:
+            outcome = await self._executor.execute(handler, cause, retries.begin(clock.now()), around)
+            if outcome.final:
+                return outcome
+            retries.note(outcome)
+            await asyncio.sleep(outcome.delay or 0)

@@ -11,7 +11,9 @@ from kopf._client.http.api import APIClient
 from kopf._controller.streams import Scope
 from kopf._coordination.membership import patch_records
 from kopf._coordination.peering import find_peering_resource
+from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.registry import OperatorRegistry
+from kopf._operator.activities import Activities
 from kopf._operator.login import Authenticator
 from kopf._operator.namespaces import list_matching
 from kopf._operator.scopes import NamespacePattern, check, get_exact
@@ -40,8 +42,9 @@ async def put_record(
     and :class:`APINetworkError` if the cluster cannot be talked to.
     """
     api = APIClient(vault, settings)
+    executor = HandlerExecutor(settings.execution)
     try:
-        await Authenticator(vault, registry, settings, None, {}).login(verbose=False)
+        await Authenticator(vault, registry, Activities(settings, executor)).login(verbose=False)
         resource = await find_peering_resource(api, clusterwide=not patterns)
         if resource is None:
             kind = "KopfPeering" if patterns else "ClusterKopfPeering"
@@ -57,7 +60,7 @@ async def put_record(
         return places
     finally:
         await vault.close()
-        settings.execution.release()
+        executor.threads.release()
 
 
 async def _find_scopes(

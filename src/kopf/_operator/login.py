@@ -17,8 +17,7 @@ from kopf._client.auth.vault import Vault
 from kopf._handlers.errors import ErrorsMode, PermanentError, TemporaryError
 from kopf._handlers.handlers import ActivityHandler
 from kopf._handlers.registry import OperatorRegistry
-from kopf._operator.activities import ActivityError, run_activity
-from kopf._settings.settings import OperatorSettings
+from kopf._operator.activities import Activities, ActivityError
 from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity
 
@@ -104,19 +103,10 @@ _DEFAULT_HANDLER = ActivityHandler(
 class Authenticator:
     """Keeps the vault populated."""
 
-    def __init__(
-        self,
-        vault: Vault,
-        registry: OperatorRegistry,
-        settings: OperatorSettings,
-        memo: Any,
-        indices: Mapping[str, Any],
-    ) -> None:
+    def __init__(self, vault: Vault, registry: OperatorRegistry, activities: Activities) -> None:
         self._vault = vault
         self._registry = registry
-        self._settings = settings
-        self._memo = memo
-        self._indices = indices
+        self._activities = activities
 
     async def login(self, *, verbose: bool = True) -> None:
         """
@@ -128,13 +118,8 @@ class Authenticator:
         """
         handlers: Sequence[ActivityHandler] = self._registry.get_activities(Activity.AUTHENTICATION)
         try:
-            results = await run_activity(
-                Activity.AUTHENTICATION,
-                handlers or [_DEFAULT_HANDLER],
-                settings=self._settings,
-                memo=self._memo,
-                indices=self._indices,
-                verbose=verbose,
+            results = await self._activities.run(
+                Activity.AUTHENTICATION, handlers or [_DEFAULT_HANDLER], is_quiet=not verbose
             )
         except ActivityError as e:
             results = {key: outcome.result for key, outcome in e.outcomes.items() if outcome.result is not None}

@@ -15,7 +15,9 @@ from kopf._client.http.api import APIClient
 from kopf._client.resources.discovery import discover
 from kopf._client.resources.listing import list_pages
 from kopf._client.resources.patching import PatchConflict, patch_object
+from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.registry import OperatorRegistry
+from kopf._operator.activities import Activities
 from kopf._operator.login import Authenticator
 from kopf._settings.settings import OperatorSettings
 from kopf._values.objects import KubeObject
@@ -60,8 +62,9 @@ async def release(
     the cluster cannot be talked to; :class:`PatchConflict` if an object changes too often.
     """
     api = APIClient(vault, settings)
+    executor = HandlerExecutor(settings.execution)
     try:
-        await Authenticator(vault, registry, settings, None, {}).login(verbose=False)
+        await Authenticator(vault, registry, Activities(settings, executor)).login(verbose=False)
         for resource in await _find_resources(api, names):
             for namespace in namespaces if namespaces and resource.namespaced else [None]:
                 async for page in list_pages(api, settings, resource, namespace):
@@ -73,7 +76,7 @@ async def release(
                             yield Released(resource, obj.head.namespace, obj.head.name)
     finally:
         await vault.close()
-        settings.execution.release()
+        executor.threads.release()
 
 
 async def _find_resources(api: APIClient, names: Collection[str]) -> Collection[Resource]:

@@ -21,9 +21,9 @@ from kopf._controller.runtime import Runtime
 from kopf._controller.streams import ResourceWatcher, Scope
 from kopf._controller.supervision import keep_running
 from kopf._coordination.peering import PEERING_GROUPS, Peering
+from kopf._handlers.declarations import describe_function
 from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
 from kopf._operator.namespaces import Namespaces
-from kopf._values.ids import describe_callable
 from kopf._values.permissions import format_advice
 from kopf._values.resources import CRDS, Resource
 from kopf._values.selectors import EVERYTHING, Selector
@@ -259,5 +259,5 @@ def _warn_of_clashes(resource: Resource, handlers: HandlersOfResource) -> None:
         logger.warning(
             "Different handlers of %r have the same id %r: %s and %s. Only one of them is called for each change. "
             "Give them different ids: e.g. @kopf.on.create(…, id='…').",
-            resource, two.id, describe_callable(one.fn), describe_callable(two.fn),
+            resource, two.id, describe_function(one.fn), describe_function(two.fn),
         )

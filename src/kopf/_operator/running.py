@@ -20,13 +20,15 @@ from kopf._client.current import offering
 from kopf._client.errors import APIError
 from kopf._client.http.api import APIClient
 from kopf._controller.clock import Clock
-from kopf._controller.indexing import Indexers, IndexReadiness
+from kopf._controller.indexing.indexers import Indexers
+from kopf._controller.indexing.readiness import IndexReadiness
 from kopf._controller.memos import Memos
 from kopf._controller.pausing import Pause
 from kopf._controller.runtime import Runtime
 from kopf._coordination.peering import Peering
-from kopf._events.recorder import EventRecorder, posting
-from kopf._handlers.errors import ErrorsMode
+from kopf._events.log_handler import posting
+from kopf._events.recorder import EventRecorder
+from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._handlers.outcomes import Outcome
 from kopf._handlers.registry import OperatorRegistry
@@ -34,7 +36,7 @@ from kopf._health.health import serving_health
 from kopf._health.health_server import parse_endpoint
 from kopf._health.liveness import Liveness
 from kopf._health.watchdog import Watchdog
-from kopf._operator.activities import run_activity, try_activity
+from kopf._operator.activities import Activities
 from kopf._operator.flags import Flag, raise_flag
 from kopf._operator.login import Authenticator
 from kopf._operator.login import logger as login_logger
@@ -89,7 +91,9 @@ class Operator:
         self._pause = Pause()
         self._api = APIClient(self._vault, settings)
         self._indexers = Indexers(registry.get_indexing())
-        self._authenticator = Authenticator(self._vault, registry, settings, memo, self._indexers.indices)
+        self._executor = HandlerExecutor(settings.execution)
+        self._activities = Activities(settings, self._executor, memo=memo, indices=self._indexers.indices)
+        self._authenticator = Authenticator(self._vault, registry, self._activities)
 
     async def run(self) -> None:
         """Live until cancelled. Raises whatever makes it impossible to go on."""
@@ -114,21 +118,13 @@ class Operator:
 
     async def _run_activity(self, activity: Activity) -> None:
         handlers = self._registry.get_activities(activity)
-        await run_activity(activity, handlers, settings=self._settings, memo=self._memo, indices=self._indexers.indices)
+        await self._activities.run(activity, handlers)
 
     def _serve_health(self, watchdog: Watchdog) -> AbstractAsyncContextManager[None]:
         handlers = self._registry.get_activities(Activity.PROBE)
 
         async def probe() -> Mapping[HandlerId, Outcome]:
-            return await try_activity(
-                Activity.PROBE,
-                handlers,
-                settings=self._settings,
-                memo=self._memo,
-                indices=self._indexers.indices,
-                default_errors=ErrorsMode.PERMANENT,
-                verbose=False,
-            )
+            return await self._activities.attempt(Activity.PROBE, handlers, is_quiet=True)
 
         return serving_health(
             self._endpoint,
@@ -181,6 +177,7 @@ class Operator:
             api=self._api,
             clock=clock,
             lifecycle=self._lifecycle,
+            executor=self._executor,
             memos=Memos(self._memo),
             indices=self._indexers.indices,
             liveness=self._liveness,
@@ -204,4 +201,4 @@ class Operator:
         finally:
             if self._is_vault_own:  # otherwise, it is still needed by others
                 await self._vault.close()
-            self._settings.execution.release()
+            self._executor.threads.release()

@@ -9,11 +9,9 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import logging
-import sys
 import warnings
 from collections.abc import Collection, Iterable, Mapping
 
-from kopf._settings.thread_usage import ThreadUsage
 from kopf._settings.threads import HandlerThreads
 from kopf._storage.diffbase import AnnotationsDiffBaseStorage, DiffBaseStorage
 from kopf._storage.progress import ProgressStorage, SmartProgressStorage
@@ -167,17 +165,12 @@ class ExecutionSettings:
     default_backoff: float = 60
     """The delay before the next attempt after an arbitrary error, unless the handler has its own."""
     executor: concurrent.futures.Executor = dataclasses.field(default_factory=HandlerThreads)
-    """Where synchronous handlers run. If it is replaced, synchronous daemons run there too."""
-    _max_workers: int | None = None
-    _long_executor: concurrent.futures.Executor = dataclasses.field(
-        default_factory=lambda: HandlerThreads(sys.maxsize, name="kopf-daemon"), init=False, repr=False, compare=False
-    )
-    usage: ThreadUsage = dataclasses.field(default_factory=ThreadUsage, init=False, repr=False, compare=False)
-    """Who occupies the threads right now; not to be changed."""
+    """
+    Where synchronous handlers run. If it is replaced, synchronous daemons run there too.
 
-    def __post_init__(self) -> None:
-        # It can be replaced when something has already run in it: a startup handler, usually.
-        self._own_executor = self.executor if isinstance(self.executor, HandlerThreads) else None
+    The default one has no threads until it is used.
+    """
+    _max_workers: int | None = None
 
     @property
     def max_workers(self) -> int | None:
@@ -185,7 +178,7 @@ class ExecutionSettings:
         How many synchronous handlers may run at the same time.
 
         ``None`` is for a few threads (as many as Python usually has), to which more are added, up to a hundred, when
-        the handlers have to wait.
+        the handlers have to wait. It has no effect on a replaced :attr:`executor`, which has a number of its own.
         """
         return self._max_workers
 
@@ -196,22 +189,6 @@ class ExecutionSettings:
         self._max_workers = value
         if isinstance(self.executor, HandlerThreads):
             self.executor.max_workers = value
-        elif hasattr(self.executor, "_max_workers"):
-            # The attribute of the pools of Python, taken into account when the next job is submitted.
-            self.executor._max_workers = value
-
-    def get_executor(self, *, is_long: bool) -> concurrent.futures.Executor:
-        """Choose the executor for one call: those who run for long (daemons) do not take the threads of others."""
-        return self._long_executor if is_long and isinstance(self.executor, HandlerThreads) else self.executor
-
-    def release(self) -> None:
-        """Let the threads end when they are done, unless the executor is of the application: it may need it more."""
-        if self._own_executor is not None:
-            self._own_executor.shutdown(wait=False, cancel_futures=True)
-            if self.executor is self._own_executor:
-                self.executor = self._own_executor = HandlerThreads(self._max_workers)
-        self._long_executor.shutdown(wait=False, cancel_futures=True)
-        self._long_executor = HandlerThreads(sys.maxsize, name="kopf-daemon")
 
 
 @dataclasses.dataclass

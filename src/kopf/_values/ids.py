@@ -29,13 +29,3 @@ def get_callable_id(fn: Callable[..., Any]) -> str:
         return type(fn).__qualname__
     qualified: str = getattr(fn, "__qualname__", name)
     return qualified
-
-
-def describe_callable(fn: Callable[..., Any]) -> str:
-    """Name a function of a user for messages, with the place where it is defined if that is known."""
-    target = fn
-    while (inner := getattr(target, "func", None) or getattr(target, "__wrapped__", None)) is not None:
-        target = inner
-    code = getattr(target, "__code__", None) or getattr(type(target).__call__, "__code__", None)
-    name = getattr(target, "__qualname__", None) or type(target).__qualname__
-    return name if code is None else f"{name} ({code.co_filename}:{code.co_firstlineno})"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import click
 
-from kopf._logging.logs import make_formatter
+from kopf._logging.configuration import make_formatter
 from kopf.cli.cluster import cluster
 from kopf.cli.dev import dev
 from kopf.cli.options import CLIControls, LogFormatParamType, logging_options

@@ -15,7 +15,7 @@ import yaml
 
 from kopf._client.auth.vault import Vault
 from kopf._handlers.registry import OperatorRegistry
-from kopf._logging.logs import LogFormat, configure, make_formatter, parse_log_format
+from kopf._logging.configuration import LogFormat, configure, make_formatter, parse_log_format
 from kopf._operator.flags import Flag
 from kopf._settings.settings import OperatorSettings
 

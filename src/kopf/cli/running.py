@@ -18,7 +18,7 @@ from kopf._client.errors import APIError, APINetworkError
 from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.registry import get_default_registry
 from kopf._health.health_server import HealthServerError, parse_endpoint
-from kopf._logging.logs import revive_loggers
+from kopf._logging.configuration import revive_loggers
 from kopf._operator.activities import ActivityError
 from kopf._operator.embedding import operator
 from kopf._operator.scopes import check

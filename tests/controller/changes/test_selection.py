@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 import kopf
 from kopf._controller.changes.selection import Selection, could_match
-from kopf._handlers.filters import ABSENT, PRESENT, matches
+from kopf._handlers.criteria import ABSENT, PRESENT
 from kopf._handlers.handlers import ChangingHandler
+from kopf._handlers.matching import matches
 from kopf._handlers.registry import OperatorRegistry
 from kopf._values.objects import ObjectMeta
 from kopf._values.reasons import Reason

@@ -16,26 +16,25 @@ from kopf._controller.background.stopping import AsyncDaemonStopperChecker, Daem
 from kopf._handlers.handlers import DaemonHandler
 
 
-class DaemonRun(BackgroundRun):
+class DaemonRun(BackgroundRun[DaemonHandler]):
     """One daemon of one object."""
 
-    __slots__ = ("_daemon", "_guard", "_task")
+    __slots__ = ("_guard", "_task")
 
     def __init__(self, companion: Companion, handler: DaemonHandler) -> None:
         super().__init__(companion, handler)
-        self._daemon = handler
         self._task: asyncio.Task[None] | None = None
         self._guard: asyncio.Task[None] | None = None
 
     def start(self, delay: float) -> None:
-        name, context = f"{self._daemon} of {self._companion.name}", self._companion.runtime.context.copy()
+        name, context = f"{self.handler} of {self._companion.name}", self._companion.runtime.context.copy()
         self._task = asyncio.create_task(self._run(delay), name=name, context=context)
 
     def stop(self, reason: DaemonStoppingReason) -> None:
         already = self.stopper.is_set
         self.stopper.set(reason)
         if not already:
-            self._guard = asyncio.create_task(self._see_off(), name=f"stopping of {self._daemon}")
+            self._guard = asyncio.create_task(self._see_off(), name=f"stopping of {self.handler}")
 
     async def _run(self, delay: float) -> None:
         """Call the function, again and again if it fails temporarily, unless it is asked to stop meanwhile."""
@@ -47,13 +46,13 @@ class DaemonRun(BackgroundRun):
                     break
                 delay = outcome.delay or 0
             if self.stopper.is_set:
-                logger.debug("%s has exited on request and will not be retried or restarted.", self._daemon)
+                logger.debug("%s has exited on request and will not be retried or restarted.", self.handler)
         except asyncio.CancelledError:
             if not self.stopper.is_set:
                 raise
-            logger.debug("%s has exited by cancellation.", self._daemon)
+            logger.debug("%s has exited by cancellation.", self.handler)
         except Exception:
-            logger.exception("%s has failed because of the framework, and will not be restarted.", self._daemon)
+            logger.exception("%s has failed because of the framework, and will not be restarted.", self.handler)
         finally:
             self._exit()
 
@@ -67,7 +66,7 @@ class DaemonRun(BackgroundRun):
 
     async def _see_off(self) -> None:
         """Go through the stages of the stopping, until the daemon has exited or is abandoned."""
-        handler, logger = self._daemon, self._companion.logger
+        handler, logger = self.handler, self._companion.logger
         # The stages that do not exist leave no flags: there, the reason is equal to what has begun the stopping.
         if handler.cancellation_backoff is not None:
             self.stopper.set(DaemonStoppingReason.DAEMON_SIGNALLED)
@@ -93,7 +92,7 @@ class DaemonRun(BackgroundRun):
 
     def _abandon(self) -> None:
         self.stopper.set(DaemonStoppingReason.DAEMON_ABANDONED)
-        message = f"{self._daemon} did not exit in time. Leaving it orphaned."
+        message = f"{self.handler} did not exit in time. Leaving it orphaned."
         self._companion.logger.warning(message)
         if self._task is not None:
             self._companion.orphans.add(self._task)

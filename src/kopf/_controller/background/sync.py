@@ -8,7 +8,7 @@ finalizer. It is several times cheaper than a handling cycle, and there can be m
 from __future__ import annotations
 
 from kopf._client.resources.patching import patch_object
-from kopf._controller.background.runs import Background
+from kopf._controller.background.spawning import Background
 from kopf._controller.changes.finalizer import Attachments
 from kopf._controller.changes.saving import Step
 from kopf._controller.changes.selection import SpawningSelection, judge_failures
@@ -16,7 +16,7 @@ from kopf._controller.handled_memory import HandledMemory
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import ResourceCause
 from kopf._handlers.registry import HandlersOfResource
-from kopf._logging.logs import ObjectLogger
+from kopf._logging.loggers import ObjectLogger
 from kopf._values.bodies import Body
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange, Patch

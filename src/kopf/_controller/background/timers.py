@@ -16,14 +16,13 @@ from kopf._handlers.handlers import TimerHandler
 from kopf._handlers.outcomes import Outcome
 
 
-class TimerRun(BackgroundRun):
+class TimerRun(BackgroundRun[TimerHandler]):
     """One timer of one object."""
 
-    __slots__ = ("_is_waiting_for_change", "_planned", "_task", "_tick", "_timer")
+    __slots__ = ("_is_waiting_for_change", "_planned", "_task", "_tick")
 
     def __init__(self, companion: Companion, handler: TimerHandler) -> None:
         super().__init__(companion, handler)
-        self._timer = handler
         self._tick: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_waiting_for_change = False
@@ -47,21 +46,21 @@ class TimerRun(BackgroundRun):
 
     def _schedule(self, delay: float) -> None:
         loop = asyncio.get_running_loop()
-        if self._timer.idle is not None:
+        if self.handler.idle is not None:
             # The idle time is counted since the last change; it can be shifted again until then.
-            delay = max(delay, self._companion.changed_at + self._timer.idle - loop.time())
+            delay = max(delay, self._companion.changed_at + self.handler.idle - loop.time())
         self._planned = loop.time() + delay
         # Not in the context of the previous run: it would be kept in memory for as long as the timer waits.
         self._tick = loop.call_at(self._planned, self._begin, context=self._companion.runtime.context)
 
     def _begin(self) -> None:
         self._tick = None
-        if self._timer.idle is not None:
-            left = self._companion.changed_at + self._timer.idle - asyncio.get_running_loop().time()
+        if self.handler.idle is not None:
+            left = self._companion.changed_at + self.handler.idle - asyncio.get_running_loop().time()
             if left > 0:
                 self._schedule(left)
                 return
-        name, context = f"{self._timer} of {self._companion.name}", self._companion.runtime.context.copy()
+        name, context = f"{self.handler} of {self._companion.name}", self._companion.runtime.context.copy()
         self._task = asyncio.create_task(self._run(), name=name, context=context)
 
     async def _run(self) -> None:
@@ -73,7 +72,7 @@ class TimerRun(BackgroundRun):
             raise
         except Exception:
             self._companion.logger.exception(
-                "%s has failed because of the framework, and is stopped until the restart.", self._timer
+                "%s has failed because of the framework, and is stopped until the restart.", self.handler
             )
             self._exit()
             return
@@ -87,16 +86,16 @@ class TimerRun(BackgroundRun):
             self._exit()
         elif not outcome.final:
             self._schedule(outcome.delay or 0)
-        elif self._timer.interval is None:
+        elif self.handler.interval is None:
             self._wait_for_change(started)
         else:
             # Sharp timers are counted from the plan, not from the actual beginning, which is always a bit late.
-            elapsed = asyncio.get_running_loop().time() - self._planned if self._timer.sharp else 0
-            self._schedule(self._timer.interval - elapsed % self._timer.interval if self._timer.interval else 0)
+            elapsed = asyncio.get_running_loop().time() - self._planned if self.handler.sharp else 0
+            self._schedule(self.handler.interval - elapsed % self.handler.interval if self.handler.interval else 0)
 
     def _wait_for_change(self, started: float) -> None:
         """With no interval, it runs once, or, if it is idling, once for each time that the object has calmed down."""
-        if self._timer.idle is None:
+        if self.handler.idle is None:
             self._exit()
         elif self._companion.changed_at > started:
             self._schedule(0)

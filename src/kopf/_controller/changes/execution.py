@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 from kopf._controller.changes.progress import Progress
 from kopf._controller.changes.seen_states import SeenStates
 from kopf._controller.changes.selection import Selection
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import ChangingCause
-from kopf._handlers.context import SubhandlingContext, executing
+from kopf._handlers.context import SubhandlingContext
 from kopf._handlers.errors import HandlerChildrenRetry
+from kopf._handlers.executor import Surroundings
 from kopf._handlers.handlers import ChangingHandler
-from kopf._handlers.invocation import invoke
 from kopf._handlers.lifecycles import LifeCycleFn
-from kopf._handlers.outcomes import deliver_result, execute_once
-from kopf._logging.logs import ObjectLogger
+from kopf._handlers.results import deliver_result
+from kopf._logging.loggers import ObjectLogger
 from kopf._values.bodies import Body
 from kopf._values.reasons import Reason
 
@@ -81,43 +80,15 @@ class Execution:
         self, cause: ChangingCause, handler: ChangingHandler, *, parent: SubhandlingContext | None
     ) -> None:
         """Make one attempt of the handler, with its sub-handlers if it has them."""
-
-        async def call() -> Any:
-            with executing(self._body, context):
-                result = await self._invoke(handler, kwargs)
-                if context.declared:
-                    await execute(context, context.declared)
-                return result
-
-        # With no references from the context to itself: such garbage of all objects would wait for the collector.
-        execute = self._execute_subhandlers
-        context = SubhandlingContext(parent=handler, cause=cause, execute=execute)
+        context = SubhandlingContext(parent=handler, cause=cause, execute=self._execute_subhandlers)
         attempt = self._progress[handler.id].get_attempt(self._runtime.clock.now())
-        kwargs = {
-            "retry": attempt.retry,
-            "started": attempt.started,
-            "runtime": attempt.runtime,
-            **cause.kwargs_for(handler),
-        }
-        outcome = await execute_once(
-            handler,
-            attempt,
-            call,
-            logger=self._logger,
-            default_backoff=self._runtime.settings.execution.default_backoff,
-        )
+        around = Surroundings(user_code=self._user_code, subhandling=context)
+        outcome = await self._runtime.executor.execute(handler, cause, attempt, around)
         deliver_result(handler, outcome, cause.patch, logger=self._logger)
         digest = self._digests.get_noted(handler, is_final=outcome.final)
         self._progress.note(handler, outcome, self._runtime.clock.now(), context.seen, digest)
         if parent is not None:
             parent.seen |= context.seen
-
-    async def _invoke(self, handler: ChangingHandler, kwargs: Mapping[str, Any]) -> Any:
-        execution = self._runtime.settings.execution
-        if not handler.is_async:
-            return await invoke(handler, kwargs, execution=execution)
-        with self._user_code():
-            return await invoke(handler, kwargs, execution=execution)
 
     async def _execute_subhandlers(
         self,

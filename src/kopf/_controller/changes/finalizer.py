@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from kopf._controller.background.runs import Background
+from kopf._controller.background.spawning import Background
 from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._controller.handled_memory import HandledMemory
 from kopf._handlers.causes import ResourceCause
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, SpawningHandler
-from kopf._logging.logs import ObjectLogger
+from kopf._logging.loggers import ObjectLogger
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange
 

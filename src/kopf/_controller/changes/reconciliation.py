@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 
 from kopf._client.errors import APINetworkError, APIServerError, APITooManyRequestsError
 from kopf._client.resources.patching import PatchSuperseded
-from kopf._controller.background.runs import Background
+from kopf._controller.background.spawning import Background
 from kopf._controller.changes.detection import Detection, carry_over, detect, take_over
 from kopf._controller.changes.execution import TITLES, Execution
 from kopf._controller.changes.finalizer import Attachments
@@ -29,7 +29,7 @@ from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.handlers import ChangingHandler, SpawningHandler
 from kopf._handlers.registry import HandlersOfResource
-from kopf._logging.logs import ObjectLogger
+from kopf._logging.loggers import ObjectLogger
 from kopf._values import codec
 from kopf._values.bodies import Body, BodyEssence
 from kopf._values.codec import NestingError

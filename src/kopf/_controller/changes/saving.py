@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from kopf._client.resources.patching import patch_object
 from kopf._controller.changes.progress import HandlerState
 from kopf._controller.runtime import Runtime
-from kopf._logging.logs import ObjectLogger
+from kopf._logging.loggers import ObjectLogger
 from kopf._values.fields import resolve
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject

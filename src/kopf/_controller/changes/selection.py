@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from kopf._handlers.causes import ChangingCause, ResourceCause
-from kopf._handlers.filters import FilterError, matches, matches_change, matches_either_state, matches_field
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, SpawningHandler
+from kopf._handlers.matching import FilterError, matches, matches_change, matches_either_state, matches_field
 from kopf._handlers.registry import deduplicate
-from kopf._logging.logs import Logger
+from kopf._logging.loggers import Logger
 from kopf._values.objects import ObjectMeta
 from kopf._values.reasons import Reason
 

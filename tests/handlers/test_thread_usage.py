@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kopf._settings import thread_usage
-from kopf._settings.thread_usage import ThreadCall, ThreadUsage
+from kopf._handlers import thread_usage
+from kopf._handlers.thread_usage import ThreadCall, ThreadUsage
 from kopf._settings.threads import HandlerThreads
 
 

@@ -1,5 +1,5 @@
 """
-Filters: which objects a handler is for, by labels, annotations, fields, and arbitrary callbacks.
+Matching: whether a handler is for an object, by its labels, annotations, fields, and arbitrary callbacks.
 
 All criteria of a handler must be satisfied. Callbacks get the same kwargs as the handler, except that they see the
 whole object and the whole change even if the handler is for one field; those of values also get the value as the only
@@ -9,71 +9,14 @@ all the rest.
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from kopf._handlers.causes import ChangingCause, ResourceCause
+from kopf._handlers.criteria import ABSENT, PRESENT, MetaFilter, ValueFilter
+from kopf._handlers.declarations import describe_function
+from kopf._handlers.handlers import ChangingHandler, ResourceHandler
 from kopf._values.fields import resolve
-from kopf._values.ids import describe_callable
-
-if TYPE_CHECKING:
-    from kopf._handlers.causes import ChangingCause, ResourceCause
-    from kopf._handlers.handlers import ChangingHandler, ResourceHandler
-
-
-class MetaFilterToken(enum.Enum):
-    """Special values of filters."""
-
-    PRESENT = "PRESENT"
-    ABSENT = "ABSENT"
-
-
-PRESENT = MetaFilterToken.PRESENT
-"""The value exists, whatever it is (an empty string too)."""
-ABSENT = MetaFilterToken.ABSENT
-"""The value does not exist."""
-
-WhenFilter = Callable[..., bool]
-MetaFilter = str | MetaFilterToken | Callable[..., bool]
-ValueFilter = Any  # None | Any | MetaFilterToken | Callable[..., bool]
-
-FilterFn = TypeVar("FilterFn", bound=Callable[..., bool])
-
-
-def not_(fn: FilterFn) -> FilterFn:
-    """Make a callback that is true if the callback is false."""
-
-    def not_fn(*args: Any, **kwargs: Any) -> bool:
-        return not fn(*args, **kwargs)
-
-    return not_fn  # type: ignore[return-value]  # it has the signature of what it wraps
-
-
-def all_(fns: Collection[FilterFn]) -> FilterFn:
-    """Make a callback that is true if all callbacks are true."""
-
-    def all_fn(*args: Any, **kwargs: Any) -> bool:
-        return all(fn(*args, **kwargs) for fn in fns)
-
-    return all_fn  # type: ignore[return-value]
-
-
-def any_(fns: Collection[FilterFn]) -> FilterFn:
-    """Make a callback that is true if at least one callback is true."""
-
-    def any_fn(*args: Any, **kwargs: Any) -> bool:
-        return any(fn(*args, **kwargs) for fn in fns)
-
-    return any_fn  # type: ignore[return-value]
-
-
-def none_(fns: Collection[FilterFn]) -> FilterFn:
-    """Make a callback that is true if all callbacks are false."""
-
-    def none_fn(*args: Any, **kwargs: Any) -> bool:
-        return not any(fn(*args, **kwargs) for fn in fns)
-
-    return none_fn  # type: ignore[return-value]
 
 
 class FilterError(Exception):
@@ -177,5 +120,5 @@ def _call(
         return bool(callback(*args, **cause.kwargs_for_filters(handler)))
     except Exception as e:
         raise FilterError(
-            f"The callback {describe_callable(callback)} in {option} of {handler} has failed: {type(e).__name__}: {e}"
+            f"The callback {describe_function(callback)} in {option} of {handler} has failed: {type(e).__name__}: {e}"
         ) from e

@@ -1,36 +1,53 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import datetime
+import functools
 import logging
 from typing import Any
 
 import pytest
 
 import kopf
+from kopf._handlers.causes import Cause
 from kopf._handlers.errors import HandlerChildrenRetry
-from kopf._handlers.handlers import Handler
-from kopf._handlers.outcomes import Attempt, Outcome, execute_once
-from tests.handlers.builders import logger, make_activity_handler, make_handler
+from kopf._handlers.executor import HandlerExecutor
+from kopf._handlers.handlers import Handler, IndexingHandler
+from kopf._handlers.outcomes import Attempt, Outcome
+from kopf._settings.settings import ExecutionSettings
+from kopf._values.ids import HandlerId
+from kopf._values.reasons import Activity
+from tests.handlers.builders import (
+    logger,
+    make_activity_handler,
+    make_changing_handler,
+    make_handler,
+    make_watching_handler,
+)
 
 STARTED = datetime.datetime(2026, 11, 21, tzinfo=datetime.UTC)
+
+
+CAUSE = Cause(logger=logger, memo=None, indices={})
+executor = HandlerExecutor(ExecutionSettings())
 
 
 async def async_fn(**_: Any) -> None: ...
 
 
 async def execute(
-    handler: Handler, result: Any = None, *, retry: int = 0, runtime: float = 0, **kwargs: Any
+    handler: Handler, result: Any = None, *, retry: int = 0, runtime: float = 0
 ) -> Outcome:
     """Try the handler once, with the given result or error of its function."""
     attempt = Attempt(retry=retry, started=STARTED, runtime=datetime.timedelta(seconds=runtime))
 
-    async def call() -> Any:
+    async def fn(**_: Any) -> Any:
         if isinstance(result, BaseException):
             raise result
         return result
 
-    return await execute_once(handler, attempt, call, logger=logger, default_backoff=60, **kwargs)
+    return await executor.execute(dataclasses.replace(handler, fn=fn), CAUSE, attempt)
 
 
 @pytest.fixture(autouse=True)
@@ -100,10 +117,15 @@ async def test_arbitrary_errors_can_be_ignored(caplog: pytest.LogCaptureFixture)
 
 
 @pytest.mark.parametrize("own", [None, *kopf.ErrorsMode])
-@pytest.mark.parametrize("default", [*kopf.ErrorsMode])
-async def test_the_default_mode_is_for_handlers_without_their_own_one(own: Any, default: Any) -> None:
-    outcome = await execute(make_handler(errors=own), ValueError("boom"), default_errors=default)
-    assert outcome == await execute(make_handler(errors=own or default), outcome.exception or ValueError("boom"))
+@pytest.mark.parametrize(("make", "default"), [
+    (make_changing_handler, kopf.ErrorsMode.TEMPORARY),
+    (make_activity_handler, kopf.ErrorsMode.TEMPORARY),
+    (make_watching_handler, kopf.ErrorsMode.IGNORED),
+    (functools.partial(make_activity_handler, activity=Activity.PROBE), kopf.ErrorsMode.PERMANENT),
+])
+async def test_the_default_mode_is_for_handlers_without_their_own_one(own: Any, make: Any, default: Any) -> None:
+    outcome = await execute(make(errors=own), ValueError("boom"))
+    assert outcome == await execute(make(errors=own or default), outcome.exception or ValueError("boom"))
 
 
 @pytest.mark.parametrize("error", [ValueError(), kopf.TemporaryError(), kopf.PermanentError()])
@@ -122,15 +144,22 @@ async def test_waiting_for_subhandlers_is_neither_success_nor_failure(
     assert {record.levelname for record in caplog.records} == {"DEBUG"}
 
 
-@pytest.mark.parametrize("error", [asyncio.CancelledError(), SystemExit(1), KeyboardInterrupt()])
+@pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt()])
 async def test_exits_go_through(error: BaseException) -> None:
     with pytest.raises(type(error)):
         await execute(make_handler(errors=kopf.ErrorsMode.IGNORED), error)
 
 
-async def test_cancellations_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_cancellations_go_through_and_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def fn(**_: Any) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(100)
+
+    handler = make_handler("fn", fn, errors=kopf.ErrorsMode.IGNORED)
     with pytest.raises(asyncio.CancelledError):
-        await execute(make_handler("fn"), asyncio.CancelledError())
+        await asyncio.create_task(executor.execute(handler, CAUSE, Attempt.first(STARTED)))
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
         "Handler 'fn' is cancelled. Will escalate."
     ]
@@ -188,14 +217,13 @@ async def test_there_is_no_waiting_for_an_attempt_that_would_be_too_late(
 
 @pytest.mark.fastforward
 async def test_coroutines_are_interrupted_when_their_overall_time_is_over() -> None:
-    async def call() -> None:
+    async def fn(**_: Any) -> None:
         await asyncio.sleep(60)
 
     loop = asyncio.get_running_loop()
     start = loop.time()
     attempt = Attempt(retry=1, started=STARTED, runtime=datetime.timedelta(seconds=7))
-    handler = make_handler(fn=async_fn, timeout=10)
-    outcome = await execute_once(handler, attempt, call, logger=logger, default_backoff=60)
+    outcome = await executor.execute(make_handler(fn=fn, timeout=10), CAUSE, attempt)
     assert outcome.final
     assert isinstance(outcome.exception, kopf.HandlerTimeoutError)
     assert str(outcome.exception) == "Handler 'fn' has timed out after 10 seconds."
@@ -203,14 +231,14 @@ async def test_coroutines_are_interrupted_when_their_overall_time_is_over() -> N
 
 
 @pytest.mark.fastforward
-async def test_threads_are_not_interrupted() -> None:
-    async def call() -> int:
+async def test_regular_functions_are_not_interrupted() -> None:
+    """Threads cannot be. It is called in place here, so that the clock can jump meanwhile."""
+    async def sleep() -> int:
         await asyncio.sleep(60)
         return 123
 
-    attempt = Attempt(retry=0, started=STARTED, runtime=datetime.timedelta())
-    outcome = await execute_once(make_handler(timeout=10), attempt, call, logger=logger, default_backoff=60)
-    assert outcome == Outcome(final=True, result=123)
+    handler = IndexingHandler(id=HandlerId("fn"), fn=lambda **_: sleep(), selector=None, timeout=10)
+    assert await executor.execute(handler, CAUSE, Attempt.first(STARTED)) == Outcome(final=True, result=123)
 
 
 async def test_timeouts_inside_of_handlers_are_arbitrary_errors() -> None:

@@ -1,0 +1,1 @@
+"""Indexing: in-memory overviews of objects, kept up to date by the indexing functions."""

@@ -1,0 +1,35 @@
+"""Readiness of the indices: nothing is handled until all that existed before the operator is indexed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+
+
+class IndexReadiness:
+    """Holds the handling back until all that must be known before it is known."""
+
+    def __init__(self) -> None:
+        self._awaited: set[Hashable] = set()
+        self._listeners: list[Callable[[], None]] = []
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the handling can go on."""
+        return not self._awaited
+
+    def close_for(self, keys: Iterable[Hashable]) -> None:
+        """Close the gate until all these are done."""
+        self._awaited.update(keys)
+
+    def done(self, key: Hashable) -> None:
+        """One of the awaited is done: for good or bad, it is not to be waited for anymore."""
+        if key in self._awaited:
+            self._awaited.discard(key)
+            if not self._awaited:
+                listeners, self._listeners = self._listeners, []
+                for listener in listeners:
+                    listener()
+
+    def call_when_open(self, listener: Callable[[], None]) -> None:
+        """Call it once when the gate opens."""
+        self._listeners.append(listener)

@@ -1,0 +1,78 @@
+"""The poster of Kubernetes events: how one event is created or updated in the cluster, and what if that is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from kopf._client.auth.credentials import LoginError
+from kopf._client.errors import APIError, APIForbiddenError, APINetworkError, APINotFoundError
+from kopf._client.http.api import APIClient
+from kopf._events.records import EventRecord
+from kopf._logging.once import Warnings
+from kopf._settings.settings import PostingSettings
+from kopf._values import codec
+from kopf._values.permissions import format_advice
+from kopf._values.resources import EVENTS
+
+logger = logging.getLogger(__name__)
+
+_DENIAL_BACKOFF = 60.0
+"""How often to try again what was not permitted, in seconds."""
+
+
+class EventPoster:
+    """Brings the events of one operator to the cluster, one by one. It never fails: it is only logged."""
+
+    def __init__(self, api: APIClient, settings: PostingSettings) -> None:
+        self._api = api
+        self._settings = settings
+        self._denied_until: dict[tuple[str, str], float] = {}
+        self._warnings = Warnings()
+
+    async def post(self, record: EventRecord) -> None:
+        """Create the event, or count the repeats on it if it is already there."""
+        now = asyncio.get_running_loop().time()
+        verb = "create" if record.name is None else "patch"
+        key = (verb, record.namespace)
+        if now < self._denied_until.get(key, 0):
+            return
+        try:
+            await (self._create(record) if record.name is None else self._update(record, record.name))
+        except APIForbiddenError as e:
+            if _is_terminating(e):
+                logger.debug("No event can be posted in the namespace %r anymore: %s", record.namespace, e)
+            else:
+                self._denied_until[key] = asyncio.get_running_loop().time() + _DENIAL_BACKOFF
+                self._explain_denial(verb, record.namespace, e)
+        except (APIError, APINetworkError, LoginError) as e:
+            logger.warning("Failed to post an event for %r: %s", dict(record.latest.ref), e)
+
+    async def _create(self, record: EventRecord) -> None:
+        path = EVENTS.get_url(namespace=record.namespace)
+        event = record.make_event(self._settings)
+        content = await self._api.post(path, payload=event, backoffs=record.latest.backoffs)
+        record.name = codec.decode(content)["metadata"]["name"]
+
+    async def _update(self, record: EventRecord, name: str) -> None:
+        path = EVENTS.get_url(namespace=record.namespace, name=name)
+        try:
+            await self._api.patch(path, payload=record.make_changes(), backoffs=record.latest.backoffs)
+        except APINotFoundError:  # events are not kept for long
+            await self._create(record)
+
+    def _explain_denial(self, verb: str, namespace: str, error: APIForbiddenError) -> None:
+        if verb == "patch":
+            problem = f"How often the events repeat is not posted in the namespace {namespace!r}"
+        else:
+            problem = f"Events cannot be posted in the namespace {namespace!r}"
+        if self._warnings.is_new((verb, namespace)):
+            advice = format_advice(EVENTS, ("create", "patch"), namespace=namespace)
+            logger.warning("%s: %s. %s. Or set settings.posting.enabled = False.", problem, error, advice)
+
+
+def _is_terminating(error: APIForbiddenError) -> bool:
+    """Tell if it is refused because the namespace is being deleted: nothing can be created there, with any role."""
+    causes = error.details.get("causes")
+    causes = causes if isinstance(causes, list) else []
+    return any(isinstance(cause, dict) and cause.get("reason") == "NamespaceTerminating" for cause in causes)

@@ -1,0 +1,116 @@
+"""
+The executor: one attempt of one handler, of any kind, with all the ways in which it can end.
+
+Everything that concerns each attempt is here: the limits, the kwargs, what is known inside of it (see the context),
+the time limit, the logs. What the outcome means for the object is up to the caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from kopf._handlers.causes import Cause, Kwargs, ResourceCause
+from kopf._handlers.context import SubhandlingContext, executing
+from kopf._handlers.errors import HandlerTimeoutError
+from kopf._handlers.handlers import Handler
+from kopf._handlers.invocation import invoke
+from kopf._handlers.outcomes import Attempt, Outcome
+from kopf._handlers.retry_policy import check_limits, judge
+from kopf._handlers.thread_pools import ThreadPools
+from kopf._settings.settings import ExecutionSettings
+
+UserCode = Callable[[], AbstractContextManager[None]]
+"""What surrounds the coroutines of users: others can work meanwhile. Threads are accounted for in another way."""
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Surroundings:
+    """What an attempt is surrounded with, besides what all attempts are."""
+
+    user_code: UserCode | None = None
+    subhandling: SubhandlingContext | None = None
+    """For handlers of changes: how to execute the sub-handlers that it declares."""
+    is_quiet: bool = False
+    """Whether only failures are logged."""
+
+
+NOTHING = Surroundings()
+
+
+class HandlerExecutor:
+    """Makes all attempts of all handlers of one operator."""
+
+    def __init__(self, settings: ExecutionSettings) -> None:
+        self._settings = settings
+        self.threads = ThreadPools(settings)
+        """Where the synchronous functions run."""
+
+    async def execute(
+        self, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings = NOTHING
+    ) -> Outcome:
+        """
+        Try the handler once: call its function with the kwargs of the cause.
+
+        Only cancellation and the exits of the interpreter go through as exceptions.
+        """
+        logger = cause.logger
+        try:
+            if handler.timeout is not None or handler.retries is not None:
+                check_limits(handler, attempt)
+            if not around.is_quiet:
+                logger.debug("%s is invoked.", handler)
+            kwargs = _make_kwargs(handler, cause, attempt)
+            if handler.timeout is None or not handler.is_async:  # threads cannot be interrupted
+                result = await self._call(handler, cause, kwargs, around)
+            else:
+                limit = handler.timeout - attempt.runtime.total_seconds()
+                result = await self._call_in_time(handler, cause, kwargs, around, limit)
+        except asyncio.CancelledError:
+            logger.warning("%s is cancelled. Will escalate.", handler)
+            raise
+        except Exception as e:
+            judgement = judge(handler, attempt, e, default_backoff=self._settings.default_backoff)
+            exc_info = e if judgement.has_traceback else None
+            logger.log(judgement.level, judgement.message, handler, *judgement.details, exc_info=exc_info)
+            return judgement.outcome
+        if not around.is_quiet:
+            logger.info("%s succeeded.", handler)
+        return Outcome(True, None, result)
+
+    async def _call(self, handler: Handler, cause: Cause, kwargs: Kwargs, around: Surroundings) -> Any:
+        if not isinstance(cause, ResourceCause):
+            return await invoke(handler, kwargs, threads=self.threads)
+        subhandling = around.subhandling
+        with executing(cause.body, subhandling):
+            if around.user_code is None or not handler.is_async:
+                result = await invoke(handler, kwargs, threads=self.threads)
+            else:
+                with around.user_code():
+                    result = await invoke(handler, kwargs, threads=self.threads)
+            if subhandling is not None and subhandling.declared:
+                await subhandling.execute(subhandling, subhandling.declared)
+            return result
+
+    async def _call_in_time(
+        self, handler: Handler, cause: Cause, kwargs: Kwargs, around: Surroundings, limit: float
+    ) -> Any:
+        scope = asyncio.timeout(limit)
+        try:
+            async with scope:
+                return await self._call(handler, cause, kwargs, around)
+        except TimeoutError as e:
+            if not scope.expired():
+                raise  # the handler's own one
+            raise HandlerTimeoutError(f"{handler} has timed out after {handler.timeout} seconds.") from e
+
+
+def _make_kwargs(handler: Handler, cause: Cause, attempt: Attempt) -> Kwargs:
+    kwargs = cause.kwargs_for(handler)
+    kwargs.setdefault("retry", attempt.retry)  # the indices have precedence over all kwargs
+    kwargs.setdefault("started", attempt.started)
+    kwargs.setdefault("runtime", attempt.runtime)
+    return kwargs

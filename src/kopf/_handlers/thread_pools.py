@@ -1,0 +1,72 @@
+"""
+Thread pools: where the synchronous functions of one operator run.
+
+There are two: for handlers, whose number of threads is limited; and for daemons, each of which takes a thread for as
+long as its object exists. If the executor is replaced in the settings, it is used for both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import functools
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from kopf._handlers.thread_usage import ThreadCall, ThreadUsage
+from kopf._settings.settings import ExecutionSettings
+from kopf._settings.threads import HandlerThreads
+
+logger = logging.getLogger(__name__)
+
+
+class ThreadPools:
+    """The threads of one operator. They are started when they are needed, and end when they are released."""
+
+    def __init__(self, settings: ExecutionSettings) -> None:
+        self._settings = settings
+        # It can be replaced when something has already run in it: by a startup handler, usually.
+        self._own = settings.executor if isinstance(settings.executor, HandlerThreads) else None
+        self._long = HandlerThreads(sys.maxsize, name="kopf-daemon")
+        self._is_warned = False
+        self.usage = ThreadUsage()
+        """Who occupies the threads right now."""
+
+    @property
+    def extra_slots(self) -> int:
+        """How many more objects can be handled at once, as their handlers take threads, not the event loop."""
+        return max(self._settings.max_workers or 0, self.usage.slow_count)
+
+    async def call(self, name: str, fn: Callable[[], Any], *, is_long: bool) -> Any:
+        """Call the function in a thread. It is ``is_long`` if it does not end soon, and must not hold the others."""
+        executor = self._choose(is_long=is_long)
+        # The context is copied, so that the thread knows what is being handled; see the context variables.
+        job = functools.partial(contextvars.copy_context().run, fn)
+        call = ThreadCall(name, job, executor, self.usage, is_long=is_long)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(executor, call)
+        finally:
+            call.release()
+
+    def _choose(self, *, is_long: bool) -> concurrent.futures.Executor:
+        executor = self._settings.executor
+        if isinstance(executor, HandlerThreads):
+            return self._long if is_long else executor
+        if self._settings.max_workers is not None and not self._is_warned:
+            self._is_warned = True
+            logger.warning(
+                "settings.execution.max_workers has no effect on the replaced settings.execution.executor. "
+                "Specify the number of threads when the executor is made."
+            )
+        return executor
+
+    def release(self) -> None:
+        """Let the threads end when they are done, unless the executor is of the application: it may need it more."""
+        if self._own is not None:
+            self._own.shutdown(wait=False, cancel_futures=True)
+            if self._settings.executor is self._own:  # the same settings can be used for the next operator
+                self._settings.executor = HandlerThreads(self._settings.max_workers)
+        self._long.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,56 @@
+"""The JSON format of logs: which keys there are. The names of the keys are configured nowhere but here."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from typing import Any
+
+from kopf._logging.loggers import get_prefix
+from kopf._logging.tracebacks import TrimmingFormatter
+
+try:
+    from pythonjsonlogger.json import JsonFormatter
+except ModuleNotFoundError:  # before 3.1, it was there; later on, it is there too, but deprecated
+    from pythonjsonlogger.jsonlogger import JsonFormatter  # type: ignore[attr-defined]  # deprecated: not declared
+
+DEFAULT_REFKEY = "object"
+
+
+class ObjectJsonFormatter(TrimmingFormatter, JsonFormatter):
+    """A JSON formatter that puts the object's reference under a key of its own."""
+
+    def __init__(self, *, prefix: bool, refkey: str, trimming: bool = True) -> None:
+        super().__init__("%(message)s")
+        self.is_trimming = trimming
+        self._prefix = prefix
+        self._refkey = refkey
+
+    def add_fields(
+            self,
+            log_data: dict[str, Any],
+            record: logging.LogRecord,
+            message_dict: dict[str, Any],
+    ) -> None:
+        super().add_fields(log_data, record, message_dict)
+        for key in ("settings", "k8s_skip", "k8s_ref", "taskName"):  # the last one: not all versions drop it
+            log_data.pop(key, None)
+        if self._prefix:
+            log_data["message"] = get_prefix(record) + log_data["message"]
+        log_data["timestamp"] = datetime.datetime.fromtimestamp(record.created, datetime.UTC).isoformat()
+        if ref := getattr(record, "k8s_ref", None):
+            log_data[self._refkey] = ref
+        log_data["severity"] = _get_severity(record.levelno)
+
+
+def _get_severity(level: int) -> str:
+    if level <= logging.DEBUG:
+        return "debug"
+    elif level <= logging.INFO:
+        return "info"
+    elif level <= logging.WARNING:
+        return "warn"
+    elif level <= logging.ERROR:
+        return "error"
+    else:
+        return "fatal"

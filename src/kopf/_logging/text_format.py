@@ -1,0 +1,41 @@
+"""The text formats of logs: each message is in one line, which can begin with the name of its object."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+from kopf._logging.loggers import get_prefix
+from kopf._logging.tracebacks import ExcInfo, TrimmingFormatter
+
+# All that moves the cursor, begins a new line, or changes the direction of the text.
+_CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROLS_OF_TRACEBACKS = re.compile(_CONTROLS.pattern.replace(r"\x0a-", r"\x0b-"))
+
+
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")
+
+
+class ObjectTextFormatter(TrimmingFormatter):
+    """
+    A text formatter that puts the object's identity in front of the messages about it, if asked to.
+
+    The messages can have texts from objects and servers. So that these do not look like other log lines, and do not
+    control the terminal, all control characters are escaped. Only tracebacks take several lines.
+    """
+
+    def __init__(self, fmt: str, *, prefix: bool, trimming: bool = True) -> None:
+        super().__init__(fmt)
+        self._prefix = prefix
+        self.is_trimming = trimming
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        # The attribute exists only for the formatting: every formatter makes it anew.
+        if self._prefix:
+            record.message = get_prefix(record) + record.message
+        record.message = _CONTROLS.sub(_escape, record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: ExcInfo) -> str:
+        return _CONTROLS_OF_TRACEBACKS.sub(_escape, super().formatException(ei))

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import datetime
+import functools
+import logging
+from typing import Any
+
+import pytest
+
+import kopf
+from kopf._handlers.errors import HandlerChildrenRetry
+from kopf._handlers.handlers import (
+    ActivityHandler,
+    ChangingHandler,
+    DaemonHandler,
+    Handler,
+    IndexingHandler,
+    TimerHandler,
+    WatchingHandler,
+    WebhookHandler,
+)
+from kopf._handlers.outcomes import Attempt, Outcome
+from kopf._handlers.retry_policy import Judgement, Retries, check_limits, get_errors_mode, judge
+from kopf._values.ids import HandlerId
+from kopf._values.reasons import Activity, Reason, WebhookType
+from tests.handlers.builders import do_nothing, make_handler
+
+STARTED = datetime.datetime(2026, 11, 22, tzinfo=datetime.UTC)
+IGNORED, TEMPORARY, PERMANENT = kopf.ErrorsMode.IGNORED, kopf.ErrorsMode.TEMPORARY, kopf.ErrorsMode.PERMANENT
+
+
+def make_attempt(retry: int = 0, runtime: float = 0, reentries: int = 0) -> Attempt:
+    return Attempt(retry, STARTED, datetime.timedelta(seconds=runtime), reentries)
+
+
+def judge_it(handler: Handler, error: Exception, **attempt: Any) -> Judgement:
+    return judge(handler, make_attempt(**attempt), error, default_backoff=60)
+
+
+# --- limits ---
+
+
+@pytest.mark.parametrize(("options", "attempt", "expected"), [
+    ({}, {"retry": 10**6, "runtime": 10**6}, None),
+    ({"retries": 3}, {"retry": 2}, None),
+    ({"retries": 3}, {"retry": 3}, kopf.HandlerRetriesError),
+    ({"retries": 3}, {"retry": 4}, kopf.HandlerRetriesError),
+    ({"retries": 3}, {"retry": 4, "reentries": 2}, None),
+    ({"retries": 0}, {}, kopf.HandlerRetriesError),
+    ({"timeout": 10}, {"runtime": 9.9}, None),
+    ({"timeout": 10}, {"runtime": 10}, kopf.HandlerTimeoutError),
+    ({"timeout": 10}, {"runtime": 11, "reentries": 1}, kopf.HandlerTimeoutError),
+    ({"timeout": 0}, {}, kopf.HandlerTimeoutError),
+    ({"timeout": 10, "retries": 3}, {"runtime": 10, "retry": 3}, kopf.HandlerTimeoutError),
+])
+def test_limits_before_the_attempt(options: Any, attempt: Any, expected: type[Exception] | None) -> None:
+    if expected is None:
+        check_limits(make_handler(**options), make_attempt(**attempt))
+    else:
+        with pytest.raises(expected):
+            check_limits(make_handler(**options), make_attempt(**attempt))
+
+
+@pytest.mark.parametrize(("options", "attempt", "is_final"), [
+    ({}, {"retry": 10**6, "runtime": 10**6}, False),
+    ({"retries": 3}, {"retry": 1}, False),
+    ({"retries": 3}, {"retry": 2}, True),
+    ({"retries": 3}, {"retry": 3, "reentries": 1}, True),
+    ({"retries": 3}, {"retry": 3, "reentries": 2}, False),
+    ({"timeout": 10}, {"runtime": 4.9}, False),
+    ({"timeout": 10}, {"runtime": 5}, True),
+    ({"timeout": 10}, {"runtime": 15}, True),
+])
+@pytest.mark.parametrize("error", [ValueError("boom"), kopf.TemporaryError("boom", delay=5)])
+def test_limits_of_the_next_attempt(options: Any, attempt: Any, is_final: bool, error: Exception) -> None:
+    outcome = judge_it(make_handler(backoff=5, **options), error, **attempt).outcome
+    assert outcome == Outcome(final=is_final, delay=None if is_final else 5, exception=error)
+
+
+# --- delays ---
+
+
+@pytest.mark.parametrize(("error", "backoff", "delay"), [
+    (ValueError(), None, 60),
+    (ValueError(), 0, 0),
+    (ValueError(), 7.5, 7.5),
+    (kopf.TemporaryError(), 5, 60),
+    (kopf.TemporaryError(delay=None), 5, None),
+    (kopf.TemporaryError(delay=0), 5, 0),
+    (kopf.TemporaryError(delay=1.5), 5, 1.5),
+    (HandlerChildrenRetry(delay=3), 5, 3),
+])
+def test_delays(error: Exception, backoff: float | None, delay: float | None) -> None:
+    assert judge_it(make_handler(backoff=backoff), error).outcome == Outcome(False, delay, None, error)
+
+
+def test_no_delay_is_never_beyond_the_timeout() -> None:
+    error = kopf.TemporaryError(delay=None)
+    assert not judge_it(make_handler(timeout=10), error, runtime=9).outcome.final
+
+
+# --- the modes of errors ---
+
+make_activity = functools.partial(ActivityHandler, id=HandlerId("fn"), fn=do_nothing)
+
+
+def make(kind: Any, **options: Any) -> Handler:
+    handler: Handler = kind(id=HandlerId("fn"), fn=do_nothing, selector=None, **options)
+    return handler
+
+
+@pytest.mark.parametrize(("handler", "mode"), [
+    (make(ChangingHandler, reason=Reason.CREATE), TEMPORARY),
+    (make(DaemonHandler), TEMPORARY),
+    (make(TimerHandler), TEMPORARY),
+    (make(WatchingHandler), IGNORED),
+    (make(IndexingHandler), IGNORED),
+    (make(WebhookHandler, type=WebhookType.VALIDATING), PERMANENT),
+    (make_activity(activity=Activity.STARTUP), TEMPORARY),
+    (make_activity(activity=Activity.CLEANUP), TEMPORARY),
+    (make_activity(activity=Activity.AUTHENTICATION), TEMPORARY),
+    (make_activity(activity=Activity.PROBE), PERMANENT),
+])
+def test_default_modes_of_errors(handler: Handler, mode: kopf.ErrorsMode) -> None:
+    assert get_errors_mode(handler) is mode
+
+
+@pytest.mark.parametrize("mode", [*kopf.ErrorsMode])
+def test_declared_modes_of_errors(mode: kopf.ErrorsMode) -> None:
+    for kind in (WatchingHandler, IndexingHandler, DaemonHandler):
+        assert get_errors_mode(make(kind, errors=mode)) is mode
+    assert get_errors_mode(make_activity(activity=Activity.PROBE, errors=mode)) is mode
+
+
+BOOM = ValueError("boom")
+OVER = {"retries": 1}
+
+
+@pytest.mark.parametrize(("mode", "limits", "outcome", "plan"), [
+    (TEMPORARY, {}, Outcome(False, 60, None, BOOM), "try again in 60 seconds"),
+    (TEMPORARY, OVER, Outcome(True, None, None, BOOM), "stop now (it would exceed 1 retries on the next attempt)"),
+    (PERMANENT, {}, Outcome(True, None, None, BOOM), "stop now"),
+    (PERMANENT, OVER, Outcome(True, None, None, BOOM), "stop now"),
+    (IGNORED, {}, Outcome(True), "be ignored"),
+    (IGNORED, OVER, Outcome(True), "be ignored"),
+])
+def test_arbitrary_errors(mode: kopf.ErrorsMode, limits: Any, outcome: Outcome, plan: str) -> None:
+    message = "%s failed with an exception and will %s: %s"
+    assert judge_it(make_handler(errors=mode, **limits), BOOM) == Judgement(
+        outcome, logging.ERROR, message, (plan, "boom"), has_traceback=True
+    )
+
+
+@pytest.mark.parametrize("mode", [None, *kopf.ErrorsMode])
+@pytest.mark.parametrize(("error", "final", "level", "message", "details"), [
+    (kopf.TemporaryError("later"), False, logging.ERROR, "%s failed temporarily: %s", ("later",)),
+    (kopf.PermanentError("never"), True, logging.ERROR, "%s failed permanently: %s", ("never",)),
+    (kopf.AdmissionError("no"), True, logging.ERROR, "%s failed permanently: %s", ("no",)),
+    (HandlerChildrenRetry(), False, logging.DEBUG, "%s has unfinished sub-handlers. Will retry soon.", ()),
+])
+def test_the_modes_are_only_for_arbitrary_errors(
+    mode: Any, error: Exception, final: bool, level: int, message: str, details: Any
+) -> None:
+    judgement = judge_it(make_handler(errors=mode), error)
+    assert judgement[1:] == (level, message, details, False)
+    assert (judgement.outcome.final, judgement.outcome.exception) == (final, error)
+
+
+def test_waiting_for_subhandlers_is_never_beyond_the_limits() -> None:
+    handler = make_handler(retries=1, timeout=1)
+    assert not judge_it(handler, HandlerChildrenRetry(delay=100), retry=5, runtime=5).outcome.final
+
+
+# --- the attempts in memory ---
+
+
+def test_attempts_are_counted_since_the_first_one() -> None:
+    retries = Retries()
+    for number in range(3):
+        runtime = datetime.timedelta(seconds=number * 10)
+        assert retries.begin(STARTED + runtime) == Attempt(number, STARTED, runtime)
+        retries.note(Outcome(final=False, delay=10))
+
+
+def test_what_comes_after_the_last_attempt_is_the_first_one() -> None:
+    retries = Retries()
+    retries.begin(STARTED)
+    retries.note(Outcome(final=False))
+    retries.begin(STARTED)
+    retries.note(Outcome(final=True))
+    later = STARTED + datetime.timedelta(seconds=5)
+    assert retries.begin(later) == Attempt.first(later)
