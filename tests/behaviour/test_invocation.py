@@ -121,11 +121,12 @@ async def test_raw_events_of_one_object_come_one_by_one_and_in_order(
     assert calls == [("ADDED", 0), *(("MODIFIED", count) for count in range(1, 21)), ("DELETED", 20)]
 
 
+@pytest.mark.parametrize(("limit", "value"), [("_ENOUGH_EVENTS", 10), ("_ENOUGH_BYTES", 10_000)])
 async def test_raw_events_do_not_fill_the_memory_while_their_handler_hangs(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
-        monkeypatch: pytest.MonkeyPatch,
+        monkeypatch: pytest.MonkeyPatch, limit: str, value: int,
 ) -> None:
-    monkeypatch.setattr(controller, "_ENOUGH_EVENTS", 10)
+    monkeypatch.setattr(controller, limit, value)
     released = asyncio.Event()
 
     @kopf.on.event("kopfexamples", registry=registry, id="fn")
@@ -137,7 +138,7 @@ async def test_raw_events_do_not_fill_the_memory_while_their_handler_hangs(
     await kex.create(spec={"count": 0})
     for count in range(1, 51):
         await kex.merge({"spec": {"count": count}})
-    warning = await logs.wait(r"\d+ events of kopfexamples.v1.kopf.dev wait for their handlers \(fn\), which .*")
+    warning = await logs.wait(r"\d+ events .\d MiB. of kopfexamples.v1.kopf.dev wait for their handlers \(fn\), .*")
     assert warning.levelname == "WARNING"
     assert calls == [0]
     released.set()

@@ -298,4 +298,4 @@ async def test_a_patch_too_deep_to_be_sent_is_blamed_itself_and_not_its_object(
     [message] = logs.get_messages("obj", level=logging.WARNING)
     assert "could not be handled" in message
     assert "NestingError" in message
-    assert not logs.find(".*The object is nested too deeply to be decoded.*")
+    assert not logs.find(".*The object cannot be decoded.*")

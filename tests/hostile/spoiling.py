@@ -5,9 +5,11 @@ Where an object has the text ``@deep:1100@``, the operator gets a thousand and o
 """
 from __future__ import annotations
 
+import json
 import re
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import aiohttp
 from aiohttp import web
@@ -42,6 +44,14 @@ def expand(data: bytes, texts: Sequence[bytes]) -> bytes:
     return _MARKS.sub(make, data)
 
 
+def find_objects(content: Any, plural: str = "kopfexamples") -> Iterator[dict[str, Any]]:
+    """All objects of the kind in a response or in a line of a stream: those that are listed, watched, or answered."""
+    if isinstance(content, dict):
+        for obj in [content, content.get("object"), *(content.get("items") or ())]:
+            if isinstance(obj, dict) and plural in (obj.get("kind") or plural).lower() + "s":
+                yield obj
+
+
 class SpoilingProxy:
     """Forwards all requests to the cluster as its administrator."""
 
@@ -50,6 +60,8 @@ class SpoilingProxy:
         self.url = ""
         self.texts: list[bytes] = []
         """JSON to be put instead of the custom marks."""
+        self.rewrite: Callable[[Any], object] = lambda content: None
+        """Changes the decoded responses & lines in place, if there is anything to change in them."""
 
     async def start(self) -> None:
         context = ssl.create_default_context(cadata=self._cluster.ca_data.decode())
@@ -78,11 +90,16 @@ class SpoilingProxy:
             request.method, url, data=body or None, headers=headers, read_bufsize=2**24,
         ) as response:
             if "watch" not in request.query:
-                content = expand(await response.read(), self.texts)
+                content = self._spoil(await response.read())
                 return web.Response(body=content, status=response.status, content_type=response.content_type)
             stream = web.StreamResponse(status=response.status, headers={"Content-Type": "application/json"})
             await stream.prepare(request)
             while line := await response.content.readline():
-                await stream.write(expand(line, self.texts))
+                await stream.write(self._spoil(line) + b"\n")
             await stream.write_eof()
             return stream
+
+    def _spoil(self, content: bytes) -> bytes:
+        decoded = json.loads(content)
+        self.rewrite(decoded)
+        return expand(json.dumps(decoded).encode(), self.texts)

@@ -173,7 +173,7 @@ class Admission:
     def _forget(self, resource: Resource, body: Body) -> None:
         """Drop the memo of what is deleted. The handled objects are watched for that; nobody tells about the others."""
         if resource not in self._handled:
-            self._runtime.memos.forget(body.object.head.uid)
+            self._runtime.memos.forget(body.object.head.key)
 
     def _make_cause(
         self,

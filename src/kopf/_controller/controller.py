@@ -45,6 +45,9 @@ How many raw events can wait for their handlers until no more of them are taken 
 be replaced by newer ones; but they must not fill the memory either, e.g. when a handler hangs.
 """
 
+_ENOUGH_BYTES = 64 * 1024 * 1024
+"""The same in bytes of JSON: large objects are up to 3 MiB each."""
+
 _DAEMONS_EXIT_TIMEOUT = 5.0
 """How long the daemons may take to exit when the operator does, in seconds, until they are cancelled."""
 
@@ -66,6 +69,7 @@ class Controller:
         self._tasks: dict[asyncio.Task[None], ObjectState] = {}
         self._occupied = 0
         self._waiting_events = 0
+        self._waiting_bytes = 0
         self._room = asyncio.Event()
         self._is_stopping = False
         self._is_paused = False
@@ -86,19 +90,42 @@ class Controller:
 
     async def wait_for_room(self) -> None:
         """Wait as long as there are too many raw events that are not handled yet."""
-        if self._waiting_events < _ENOUGH_EVENTS or not self._runtime.gate.is_open:
+        is_much = self._waiting_events >= _ENOUGH_EVENTS or self._waiting_bytes >= _ENOUGH_BYTES
+        if not is_much or not self._runtime.gate.is_open:
             return
         ids = ", ".join(sorted(handler.id for handler in self._handlers.watching))
         logger.warning(
-            "%d events of %r wait for their handlers (%s), which are too slow or hang. Until they catch up, nothing is "
-            "taken in from the watch-stream.", self._waiting_events, self._resource, ids,
+            "%d events (%d MiB) of %r wait for their handlers (%s), which are too slow or hang. Until they catch up, "
+            "nothing is taken in from the watch-stream.",
+            self._waiting_events,
+            self._waiting_bytes // 2**20,
+            self._resource,
+            ids,
         )
         self._room.clear()
         await self._room.wait()
 
-    def _count_handled_event(self) -> None:
-        self._waiting_events -= 1
-        if self._waiting_events == _ENOUGH_EVENTS // 2:
+    def _keep_for_later(self, mailbox: ObjectState, event: WatchEvent) -> None:
+        """
+        The object is gone, but not said goodbye to yet, and there it is again: it is back in the selected ones, or it
+        is another object of the same name, if they have no uids.
+        """
+        if mailbox.afterlife is None or not self._handlers.watching:  # of the states, only the latest one counts
+            mailbox.afterlife = []
+        mailbox.afterlife.append(event)
+        if self._handlers.watching:
+            self._count_waiting(event, 1)
+
+    def _take_afterlife(self, mailbox: ObjectState) -> None:
+        events, mailbox.afterlife = mailbox.afterlife or [], None
+        for event in events if self._handlers.watching else ():
+            self._count_waiting(event, -1)
+        self.accept(events)
+
+    def _count_waiting(self, event: WatchEvent, change: int) -> None:
+        self._waiting_events += change
+        self._waiting_bytes += change * event.object.size
+        if self._waiting_events <= _ENOUGH_EVENTS // 2 and self._waiting_bytes <= _ENOUGH_BYTES // 2:
             self._room.set()
 
     def _accept(self, event: WatchEvent) -> None:
@@ -106,11 +133,14 @@ class Controller:
             event = WatchEvent("DELETED", event.object.make_stub())
         obj = event.object
         meta = obj.head
-        mailbox = self._mailboxes.get(meta.uid)
+        mailbox = self._mailboxes.get(meta.key)
+        if mailbox is not None and mailbox.gone:
+            self._keep_for_later(mailbox, event)
+            return
         is_news = mailbox is None or event.type == "DELETED" or mailbox.writes.is_news(meta.resourceVersion)
         if self._background is not None:
             if event.type == "DELETED":
-                self._background.forget(meta.uid)
+                self._background.forget(meta.key)
             elif is_news and not obj.pruned:
                 self._background.refresh(obj)
         if mailbox is None:
@@ -119,11 +149,11 @@ class Controller:
                 return
             if not self._is_interesting(meta):
                 return
-            mailbox = ObjectState(meta.uid, comparable_versions=self._runtime.comparable_versions)
-            self._mailboxes[meta.uid] = mailbox
+            mailbox = ObjectState(meta.key, comparable_versions=self._runtime.comparable_versions)
+            self._mailboxes[meta.key] = mailbox
         if self._handlers.watching:
             mailbox.raw_events.append(event)
-            self._waiting_events += 1
+            self._count_waiting(event, 1)
         if event.type == "DELETED":
             mailbox.gone = True
             mailbox.known = obj
@@ -147,7 +177,7 @@ class Controller:
             or could_match(self._handlers.changing, meta)
             or could_match(self._handlers.spawning, meta)
             or self._finalizer in (meta.finalizers or ())
-            or (self._background is not None and self._background.is_running(meta.uid))
+            or (self._background is not None and self._background.is_running(meta.key))
         )
 
     def _suspect(self, mailbox: ObjectState, obj: KubeObject) -> None:
@@ -173,7 +203,7 @@ class Controller:
             mailbox.active = True
             queue.append(mailbox)
         elif mailbox.is_idle:
-            self._mailboxes.pop(mailbox.uid, None)
+            self._mailboxes.pop(mailbox.key, None)
 
     def _start_workers(self) -> None:
         """Start as many workers as allowed: for the news first, for the initial listing then."""
@@ -222,11 +252,13 @@ class Controller:
         try:
             while not self._is_stopping and not self._is_paused:
                 if mailbox.raw_events:
-                    self._count_handled_event()
-                    await self._handle_raw_event(mailbox, mailbox.raw_events.popleft())
+                    event = mailbox.raw_events.popleft()
+                    self._count_waiting(event, -1)
+                    await self._handle_raw_event(mailbox, event)
                 elif mailbox.gone and mailbox.known is not None:
-                    self._mailboxes.pop(mailbox.uid, None)
+                    self._mailboxes.pop(mailbox.key, None)
                     self._forget(mailbox.known)
+                    self._take_afterlife(mailbox)
                     return
                 elif mailbox.state is not None and mailbox.timer is None:
                     await self._handle_state(mailbox, mailbox.state)
@@ -237,20 +269,20 @@ class Controller:
             self._occupied -= 1
             self._relax(mailbox)
             if mailbox.is_idle and not mailbox.gone:  # if gone, it is either out already, or to be said goodbye later
-                self._mailboxes.pop(mailbox.uid, None)
+                self._mailboxes.pop(mailbox.key, None)
             self._start_workers()
 
     def _relax(self, mailbox: ObjectState) -> None:
         """The object is idle, or waits for something: it may be for long, and there may be many such objects."""
-        self._runtime.memos.relax(mailbox.uid)
+        self._runtime.memos.relax(mailbox.key)
         if mailbox.known is not None:
             mailbox.known.forget_values()
         if self._background is not None:
-            self._background.relax(mailbox.uid)
+            self._background.relax(mailbox.key)
 
     def _forget(self, obj: KubeObject) -> None:
-        self._handled.forget(obj.head.uid)
-        self._unreadable.forget(obj.head.uid)
+        self._handled.forget(obj.head.key)
+        self._unreadable.forget(obj.head.key)
         object_logger = ObjectLogger(body=obj, settings=self._runtime.settings)
         if object_logger.isEnabledFor(logging.DEBUG) and could_match(self._handlers.changing, obj.head):
             cycle = Reconciliation(self._runtime, self._resource, self._handlers, obj, initial=False, unsaved=None)
@@ -258,7 +290,7 @@ class Controller:
                 cycle.bury()
             except Exception:  # of the filters
                 object_logger.exception("The deletion could not be handled.")
-        self._runtime.memos.forget(obj.head.uid)
+        self._runtime.memos.forget(obj.head.key)
 
     async def _handle_raw_event(self, mailbox: ObjectState, event: WatchEvent) -> None:
         def get_latest() -> KubeObject:
@@ -307,7 +339,7 @@ class Controller:
     async def _look_at(self, mailbox: ObjectState, obj: KubeObject) -> Step:
         background, handled = self._background, self._handled
         if not obj.pruned:
-            self._unreadable.forget(mailbox.uid)
+            self._unreadable.forget(mailbox.key)
             with contextlib.suppress(NestingError):
                 if background is None or self._handlers.changing:
                     return await self._run_cycle(mailbox, obj)
@@ -406,10 +438,10 @@ class Controller:
         """Look at the object again: something that it has waited for (a daemon, a timer) has exited."""
         if self._is_stopping:
             return
-        mailbox = self._mailboxes.get(obj.head.uid)
+        mailbox = self._mailboxes.get(obj.head.key)
         if mailbox is None:
-            mailbox = ObjectState(obj.head.uid, comparable_versions=self._runtime.comparable_versions)
-            self._mailboxes[obj.head.uid] = mailbox
+            mailbox = ObjectState(obj.head.key, comparable_versions=self._runtime.comparable_versions)
+            self._mailboxes[obj.head.key] = mailbox
         mailbox.revisited = True
         if mailbox.errors and obj.head.deletionTimestamp is not None:
             mailbox.stop_timer()  # the deletion waits for what has exited, not for the cure of the errors

@@ -23,6 +23,7 @@ class ObjectState:
 
     __slots__ = (
         "active",
+        "afterlife",
         "baseline",
         "called",
         "conflicts",
@@ -31,6 +32,7 @@ class ObjectState:
         "gone",
         "handling",
         "initial",
+        "key",
         "known",
         "last_error",
         "progress",
@@ -40,13 +42,12 @@ class ObjectState:
         "suspect",
         "suspicion",
         "timer",
-        "uid",
         "unsaved",
         "writes",
     )
 
-    def __init__(self, uid: str, *, comparable_versions: bool) -> None:
-        self.uid = uid
+    def __init__(self, key: str, *, comparable_versions: bool) -> None:
+        self.key = key
         self.raw_events: deque[WatchEvent] = deque()
         self.state: KubeObject | None = None
         """The latest state that is not handled yet."""
@@ -60,6 +61,8 @@ class ObjectState:
         """Whether it was asked to look at the object again since its last handling has begun."""
         self.gone = False
         """Whether the object does not exist anymore."""
+        self.afterlife: list[WatchEvent] | None = None
+        """What has come after the object was gone, to be taken in when it is forgotten: it is back, or another one."""
         self.initial = False
         """Whether the object existed before the operator started, and is not resumed yet."""
         self.called: set[HandlerId] | None = None

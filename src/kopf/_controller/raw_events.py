@@ -48,7 +48,7 @@ async def handle_raw_event(
     patch = Patch(body=body)
     cause = WatchingCause(
         logger=LocalObjectLogger(body=body, settings=runtime.settings),
-        memo=runtime.memos.recall(obj.head.uid),
+        memo=runtime.memos.recall(obj.head.key),
         indices=runtime.indices,
         resource=resource,
         body=body,

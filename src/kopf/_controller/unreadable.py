@@ -1,5 +1,5 @@
 """
-Objects that cannot be decoded, as they are nested too deeply: anybody can create them, and they must hurt nobody else.
+Objects that cannot be decoded, e.g. as they are nested too deeply: anybody can create them, and they must hurt nobody.
 
 They are not handled until they change, and it is said once for each of them. Their deletion is not blocked by us.
 """
@@ -14,7 +14,7 @@ from kopf._controller.changes.saving import Step
 from kopf._controller.handled_memory import HandledMemory
 from kopf._controller.runtime import Runtime
 from kopf._logging.loggers import ObjectLogger
-from kopf._values.objects import KubeObject
+from kopf._values.objects import TOO_DEEP, KubeObject
 from kopf._values.patches import FinalizerChange, Patch
 from kopf._values.resources import Resource
 
@@ -29,20 +29,21 @@ class UnreadableObjects:
 
     def get_latest(self, obj: KubeObject) -> KubeObject:
         """Get the latest known state of the object: those who cannot take unreadable ones, have an older state."""
-        return self._stubs.get(obj.head.uid, obj)
+        return self._stubs.get(obj.head.key, obj)
 
     def report(self, obj: KubeObject) -> None:
         """Remember what is known of the object, and warn of it, once."""
-        is_known = obj.head.uid in self._stubs
-        self._stubs[obj.head.uid] = obj.make_stub(pruned=True)
+        is_known = obj.head.key in self._stubs
+        stub = self._stubs[obj.head.key] = obj.make_stub()
+        stub.pruned = obj.pruned or TOO_DEEP  # it could be decoded when it came, with fewer calls underway
         if not is_known:
-            ObjectLogger(body=obj, settings=self._runtime.settings).warning(
-                "The object is nested too deeply to be decoded. It is not handled until it is less deep."
+            ObjectLogger(body=stub, settings=self._runtime.settings).warning(
+                "The object cannot be decoded: %s. It is not handled until that changes.", stub.pruned
             )
 
-    def forget(self, uid: str) -> None:
+    def forget(self, key: str) -> None:
         """The object exists no more, or is readable again."""
-        self._stubs.pop(uid, None)
+        self._stubs.pop(key, None)
 
     async def set_aside(self, obj: KubeObject, *, background: Background | None, handled: HandledMemory) -> Step:
         """Do all that can be done for the object: let it go, if it is deleted. Raises the errors of the API."""
@@ -51,10 +52,10 @@ class UnreadableObjects:
         finalizer = self._runtime.settings.persistence.finalizer
         attachments = Attachments(obj, background, handled, finalizer=finalizer, logger=logger)
         if background is not None and attachments.is_deleted:
-            background.stop_all_of(obj.head.uid, DaemonStoppingReason.RESOURCE_DELETED)
+            background.stop_all_of(obj.head.key, DaemonStoppingReason.RESOURCE_DELETED)
         if not attachments.is_deleted or not attachments.is_blocked or attachments.has_company:
             return Step(obj)
-        logger.warning("The object is nested too deeply to be decoded. It is deleted with no handlers called for that.")
+        logger.warning("The object cannot be decoded. It is deleted with no handlers called for that.")
         change = FinalizerChange.REMOVE
         patched = await patch_object(
             self._runtime.api, self._resource, obj, Patch(), finalizer=finalizer, change=change, logger=logger

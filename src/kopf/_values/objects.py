@@ -9,7 +9,7 @@ until somebody looks. Managed fields, often the larger half of an object, are ne
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -31,6 +31,11 @@ class ObjectMeta(msgspec.Struct):
     annotations: dict[str, str] | None = None
     finalizers: list[str] | None = None
 
+    @property
+    def key(self) -> str:
+        """What tells the object from all others of its kind: the uid; the name if there is none, as in some APIs."""
+        return self.uid or f"{self.namespace or ''}/{self.name}"
+
 
 class _Envelope(msgspec.Struct):
     metadata: ObjectMeta
@@ -42,8 +47,10 @@ _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _split_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _VOLATILE_STANZAS = frozenset({"metadata", "status"})
 _UNWANTED_METADATA = frozenset({"managedFields"})
+_META_TYPES = get_type_hints(ObjectMeta)
 _PRUNED_DEPTH = 32
 """Enough for all that is known of the metadata; nobody looks at the rest of the objects that are pruned."""
+TOO_DEEP = "it is nested too deeply"
 
 
 class KubeObject(Mapping[str, Any]):
@@ -53,8 +60,9 @@ class KubeObject(Mapping[str, Any]):
     ``head`` is the eagerly decoded metadata. Values of the mapping are plain JSON values (dicts, lists,
     strings…), built on the first access and then kept until forgotten; they must not be modified.
 
-    Objects that are nested too deeply to be decoded are ``pruned``: all but the upper levels of them is cut off. They
-    have their heads, but are not what is in the cluster, and are not to be handled.
+    Objects that cannot be decoded are ``pruned``, with the problem in words: of those that are nested too deeply, only
+    the upper levels are left; of those with malformed metadata, only the proper metadata. They have their heads, but
+    are not what is in the cluster, and are not to be handled. If nothing is wrong with them, it is an empty text.
     """
 
     __slots__ = ("_members", "_raw", "_values", "api_version", "head", "kind", "pruned")
@@ -70,7 +78,7 @@ class KubeObject(Mapping[str, Any]):
         kind: str | None,
         raw: bytes | msgspec.Raw | None,
         *,
-        pruned: bool = False,
+        pruned: str = "",
     ) -> None:
         self.pruned = pruned
         self.head = head
@@ -89,16 +97,45 @@ class KubeObject(Mapping[str, Any]):
 
         Raises :class:`ValueError` if it is not JSON or has no proper metadata.
         """
-        pruned = False
+        pruned = ""
         try:
             envelope = _decode_envelope(raw)
         except RecursionError:
             raw = nesting.prune(bytes(raw), _PRUNED_DEPTH)
             envelope = _decode_envelope(raw)
-            pruned = True
+            pruned = TOO_DEEP
         return cls(
             envelope.metadata, envelope.apiVersion or api_version, envelope.kind or kind, raw, pruned=pruned
         )
+
+    @classmethod
+    def salvage(
+        cls, raw: bytes | msgspec.Raw, *, api_version: str | None = None, kind: str | None = None
+    ) -> KubeObject:
+        """
+        Wrap a serialised object as :meth:`from_json` does; if its metadata are malformed, with what is proper of them.
+
+        Raises :class:`ValueError` if it is not JSON, :class:`msgspec.ValidationError` (which is one, too) if it has no
+        proper name, so it is unknown which object it is.
+        """
+        try:
+            obj = cls.from_json(raw, api_version=api_version, kind=kind)
+            if obj.head.name:
+                return obj
+            problem = "there is no name"
+        except ValueError as e:
+            problem = str(e)
+        content = codec.decode(nesting.prune(bytes(raw), _PRUNED_DEPTH))
+        metadata = content.get("metadata") if isinstance(content, dict) else None
+        metadata = metadata if isinstance(metadata, dict) else {}
+        metadata = {key: value for key, value in metadata.items() if _is_proper(key, value)}
+        if not metadata.get("name"):
+            raise msgspec.ValidationError(problem)
+        versions = {"apiVersion": content.get("apiVersion"), "kind": content.get("kind")}
+        versions = {key: value for key, value in versions.items() if isinstance(value, str)}
+        stub = cls.from_dict({"apiVersion": api_version, "kind": kind, **versions, "metadata": metadata})
+        stub.pruned = f"its metadata are malformed: {problem}"
+        return stub
 
     @classmethod
     def from_dict(cls, source: Mapping[str, Any]) -> KubeObject:
@@ -108,6 +145,11 @@ class KubeObject(Mapping[str, Any]):
         self._values = {key: value for key, value in source.items() if value is not None}
         self._members = {}
         return self
+
+    @property
+    def size(self) -> int:
+        """How much memory it holds, serialised, in bytes; 0 if it did not arrive so."""
+        return 0 if self._raw is None else memoryview(self._raw).nbytes
 
     @property
     def raw(self) -> bytes:
@@ -130,14 +172,12 @@ class KubeObject(Mapping[str, Any]):
     def prune(self) -> KubeObject:
         """Make the same object with only the upper levels, which can be decoded, however deep the others are."""
         raw = nesting.prune(self.raw, _PRUNED_DEPTH)
-        return KubeObject(self.head, self.api_version, self.kind, raw, pruned=True)
+        return KubeObject(self.head, self.api_version, self.kind, raw, pruned=TOO_DEEP)
 
-    def make_stub(self, *, pruned: bool = False) -> KubeObject:
+    def make_stub(self) -> KubeObject:
         """Make the same object with nothing but the metadata, as if there were nothing else in it."""
         metadata = self.prune()["metadata"]
-        stub = KubeObject.from_dict({"apiVersion": self.api_version, "kind": self.kind, "metadata": metadata})
-        stub.pruned = pruned
-        return stub
+        return KubeObject.from_dict({"apiVersion": self.api_version, "kind": self.kind, "metadata": metadata})
 
     def forget_values(self) -> None:
         """Drop what was decoded, to be decoded anew if needed: decoded, an object takes several times more memory."""
@@ -197,6 +237,15 @@ class KubeObject(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return repr(dict(self))
+
+
+def _is_proper(key: str, value: object) -> bool:
+    """Tell if the value in the metadata is as it must be. What we know nothing of, is dropped: nobody will need it."""
+    try:
+        msgspec.convert(value, _META_TYPES[key])
+    except (KeyError, msgspec.ValidationError):
+        return False
+    return True
 
 
 def _split(raw: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:

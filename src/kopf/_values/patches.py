@@ -185,10 +185,13 @@ class PatchRequest:
         What to send, given the last known ``resourceVersion`` of the object, and its identity.
 
         The identity is a precondition: the patch is refused (409) if it is another object with the same name now.
+        Some of the objects of aggregated APIs have neither: then there are no preconditions.
         """
         if isinstance(self.changes, list):
-            return [{"op": "test", "path": "/metadata/resourceVersion", "value": version}, *self.changes]
+            path = "/metadata/resourceVersion"
+            return [{"op": "test", "path": path, "value": version}, *self.changes] if version else self.changes
         precondition = {"uid": uid, "resourceVersion": version} if self.exclusive else {"uid": uid}
+        precondition = {key: value for key, value in precondition.items() if value}
         return {**self.changes, "metadata": {**self.changes.get("metadata", {}), **precondition}}
 
 

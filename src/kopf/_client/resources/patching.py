@@ -57,6 +57,8 @@ async def patch_object(
     """
     has_status = "status" in resource.subresources
     requests = compose(patch, obj, finalizer=finalizer, change=change, status_subresource=has_status)
+    if not obj.head.uid and obj.head.resourceVersion:
+        requests = [request.guard() for request in requests]  # otherwise, it could go to another object of that name
     send = functools.partial(_send, api, resource, on_saved=on_saved, logger=logger)
     is_merged = not any(request.guarded for request in requests)
     if is_superseded is not None and is_merged and any(request.subresource for request in requests):
@@ -115,7 +117,7 @@ async def _send(
             if request.guarded and (isinstance(e, APIConflictError) or isinstance(request.changes, list)):
                 raise PatchConflict(str(e)) from e
             raise
-        obj = KubeObject.from_json(response, api_version=obj.api_version, kind=obj.kind)
+        obj = KubeObject.salvage(response, api_version=obj.api_version, kind=obj.kind)
         if request.changes:
             on_saved(request, obj)
     return obj

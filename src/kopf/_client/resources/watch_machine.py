@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection
+from typing import Any
 
 import msgspec
 
@@ -146,7 +147,7 @@ class WatchMachine:
             events.append(WatchEvent(type_, obj))
         else:
             self._take(key, obj, type_, events)
-        self.version = head.resourceVersion
+        self.version = head.resourceVersion or self.version
 
     def take_bookmark(self, version: str) -> None:
         """Take a bookmark: nothing has happened, but the version has moved."""
@@ -173,7 +174,7 @@ class WatchMachine:
         head = obj.head
         identity = f"{head.uid} {head.resourceVersion}{self._remember(head)}"
         known = self._known.get(key)
-        if known == identity:
+        if known == identity and head.resourceVersion:
             return  # the same state of the same object again: e.g. unchanged since the previous listing
         if known is not None and not known.startswith(f"{head.uid} "):
             self._forget(key, events)
@@ -187,8 +188,8 @@ class WatchMachine:
         """Report a synthetic deletion: little more than the identity is known of the object."""
         namespace, _, name = key.partition("/")
         uid, version, *remembered = self._known.pop(key).split(" ", 2)
-        identity = {"name": name, "namespace": namespace or None, "uid": uid, "resourceVersion": version}
-        metadata = {field: value for field, value in identity.items() if value is not None}
+        identity = {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": version}
+        metadata: dict[str, Any] = {field: value for field, value in identity.items() if value}
         for text in remembered:
             metadata |= codec.decode(text.encode())
         content = {

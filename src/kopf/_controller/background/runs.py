@@ -69,8 +69,8 @@ class Companion:
         self.orphans = orphans
         self.resource = resource
         self.body = Body(obj.for_users())
-        self.memo = runtime.memos.recall(obj.head.uid)
-        runtime.memos.pin(obj.head.uid)
+        self.memo = runtime.memos.recall(obj.head.key)
+        runtime.memos.pin(obj.head.key)
         self.is_gone = False
         self.logger = ObjectLogger(body=self.body, settings=runtime.settings)
         self.runs: dict[str, BackgroundRun[Any]] = {}

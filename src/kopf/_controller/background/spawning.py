@@ -44,7 +44,7 @@ class Background:
 
     def refresh(self, obj: KubeObject) -> None:
         """Show the new state of the object to those who accompany it, if there are any."""
-        companion = self._companions.get(obj.head.uid)
+        companion = self._companions.get(obj.head.key)
         if companion is not None:
             companion.refresh(obj)
 
@@ -78,11 +78,11 @@ class Background:
         Those whose ids are ``unknown`` are neither started nor stopped.
         """
         obj = cause.body.object
-        companion = self._companions.get(obj.head.uid)
+        companion = self._companions.get(obj.head.key)
         if companion is None:
             if not handlers:
                 return
-            companion = self._companions[obj.head.uid] = Companion(
+            companion = self._companions[obj.head.key] = Companion(
                 self._runtime, self._resource, obj, self._handle_exit, self._orphans
             )
         matching = {handler.id for handler in handlers}

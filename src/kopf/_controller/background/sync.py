@@ -40,14 +40,14 @@ async def accompany(
 
     Raises the errors of the API if the object could not be patched.
     """
-    if handled.is_released(obj.head.uid):
+    if handled.is_released(obj.head.key):
         return Step(obj, resumed=True)
     body = Body(obj.for_users())
     logger = ObjectLogger(body=body, settings=runtime.settings)
     patch = Patch(body=body)
     cause = ResourceCause(
         logger=logger,
-        memo=runtime.memos.recall(obj.head.uid),
+        memo=runtime.memos.recall(obj.head.key),
         indices=runtime.indices,
         resource=resource,
         body=body,

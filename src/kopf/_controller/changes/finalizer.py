@@ -58,7 +58,7 @@ class Attachments:
     @property
     def has_company(self) -> bool:
         """Whether any daemons or timers of the object are still running."""
-        return self._background is not None and self._background.is_running(self._obj.head.uid)
+        return self._background is not None and self._background.is_running(self._obj.head.key)
 
     def accompany(
         self, cause: ResourceCause, spawning: Sequence[SpawningHandler], *, unknown: Collection[ResourceHandler] = ()
@@ -70,7 +70,7 @@ class Attachments:
         """
         if self._background is not None:
             if self.is_deleted:
-                self._background.stop_all_of(self._obj.head.uid, DaemonStoppingReason.RESOURCE_DELETED)
+                self._background.stop_all_of(self._obj.head.key, DaemonStoppingReason.RESOURCE_DELETED)
             else:
                 self._background.match(cause, spawning, unknown={item.id for item in unknown})
 
@@ -85,7 +85,7 @@ class Attachments:
         """
         required = any(handler.requires_finalizer and not self._is_over(handler) for handler in demanding)
         if required:
-            self._handled.forget_removals(self._obj.head.uid)
+            self._handled.forget_removals(self._obj.head.key)
         if self.is_deleted or required == self.is_blocked:
             return None
         if required:
@@ -97,7 +97,7 @@ class Attachments:
         return (
             isinstance(handler, SpawningHandler)
             and self._background is not None
-            and self._background.is_over(self._obj.head.uid, handler)
+            and self._background.is_over(self._obj.head.key, handler)
         )
 
     def get_removal(self) -> FinalizerChange | None:
@@ -113,7 +113,7 @@ class Attachments:
 
     def _is_worth_removing(self) -> bool:
         """Tell if the finalizer is not put back by somebody else again and again; say it once."""
-        uid = self._obj.head.uid
+        uid = self._obj.head.key
         if self.is_deleted or self._handled.get_removals(uid) < _MAX_REMOVALS:
             return True
         if self._handled.get_removals(uid) == _MAX_REMOVALS:
@@ -128,9 +128,9 @@ class Attachments:
     def note_removal(self) -> None:
         """The finalizer is removed from the object indeed."""
         if self.is_deleted:
-            self._handled.note_release(self._obj.head.uid)
+            self._handled.note_release(self._obj.head.key)
         else:
-            self._handled.count_removal(self._obj.head.uid)
+            self._handled.count_removal(self._obj.head.key)
 
     def release(self) -> FinalizerChange:
         """Let the object go."""

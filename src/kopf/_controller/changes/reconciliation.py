@@ -153,7 +153,7 @@ class Reconciliation:
         detection = detect(
             Body(self._obj), initial=self._initial, extra_fields=self._handlers.extra_fields, persistence=persistence
         )
-        if self._handled.is_released(self._obj.head.uid):
+        if self._handled.is_released(self._obj.head.key):
             # What we see can be older than our own write. Nobody can put a finalizer on an object being deleted.
             return Detection(Reason.FREE)
         is_overtaken = self._unsaved is not None and self._unsaved.reason is not Reason.DELETE
@@ -173,7 +173,7 @@ class Reconciliation:
 
     def _consult_shadow(self, detection: Detection) -> Detection:
         """Tell the new objects from those that were handled, but have lost the trace of it."""
-        uid = self._obj.head.uid
+        uid = self._obj.head.key
         digest = self._handled.recall(uid)
         if digest is None:
             return detection
@@ -221,7 +221,7 @@ class Reconciliation:
         patch = Patch(body=self._body) if self._unsaved is None else self._unsaved.patch
         return ChangingCause(
             logger=self._logger,
-            memo=self._runtime.memos.recall(self._obj.head.uid),
+            memo=self._runtime.memos.recall(self._obj.head.key),
             indices=self._runtime.indices,
             resource=self._resource,
             body=self._body,
@@ -367,7 +367,7 @@ class Reconciliation:
             self._logger.debug("Something has changed, but we are not interested (the essence is the same).")
         step = await self._save(cause, outgoing, digests, change=change, resumed=True)
         if is_handled:
-            self._handled.remember(self._obj.head.uid, make_digest(essence))
+            self._handled.remember(self._obj.head.key, make_digest(essence))
         if not step.changed or (essence == self._essence and self._has_only_our_traces(step.obj, cause, outgoing)):
             self._logger.debug("Handling cycle is finished, waiting for new changes.")
             return dataclasses.replace(step, settled=True) if step.changed else step

@@ -35,7 +35,7 @@ async def feed_indices(
     for event in events:
         if event is LISTED:
             continue
-        owner = (resource, event.object.head.uid)
+        owner = (resource, event.object.head.key)
         if event.type == "DELETED":
             for id in groups:
                 runtime.indexers[id].forget(owner)
@@ -56,7 +56,7 @@ async def _index(
     body = Body(obj.for_users())
     cause = ResourceCause(
         logger=LocalObjectLogger(body=body, settings=runtime.settings),
-        memo=runtime.memos.borrow(obj.head.uid),
+        memo=runtime.memos.borrow(obj.head.key),
         indices=runtime.indices,
         resource=resource,
         body=body,
@@ -78,4 +78,4 @@ async def _index(
         attempt = indexer.get_attempt(owner, now)
         outcome = await runtime.executor.execute(handler, cause, attempt, _QUIETLY)
         indexer.accept(owner, outcome, attempt, now)
-    runtime.memos.give_back(obj.head.uid)
+    runtime.memos.give_back(obj.head.key)
