@@ -151,7 +151,7 @@ async def test_line_cut_in_the_middle(server: ScriptedServer, take: Take, cut: i
 @pytest.mark.fastforward
 @pytest.mark.parametrize(
     "garbage",
-    [b"{\n", b"42\n", b'{"type":"ADDED"}\n', b'{"type":"ADDED","object":{}}\n', b'{"type":"ADDED","object":"\xff"}\n'],
+    [b"{\n", b"42\n", b'{"type":"ADDED"}\n', b'{"type":"ADDED","object":"\xff"}\n'],
 )
 async def test_garbled_line(
     server: ScriptedServer, take: Take, garbage: bytes, caplog: pytest.LogCaptureFixture
@@ -164,6 +164,21 @@ async def test_garbled_line(
     assert versions(server) == ["10", "11"]
     assert server.count(LIST) == 1
     assert "cannot be decoded" in caplog.text
+
+
+@pytest.mark.fastforward
+@pytest.mark.parametrize("garbage", [b"{}", b"42", b'{"metadata":{}}', b'{"metadata":{"name":5}}'])
+async def test_objects_of_unknown_names_are_skipped(
+    server: ScriptedServer, take: Take, garbage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "kopf._client")
+    good, better = line("ADDED", obj("a", 11)), line("MODIFIED", obj("a", 12))
+    bad = b'{"type":"ADDED","object":' + garbage + b"}\n"
+    server.on(LIST, reply(listing(10)))
+    server.on(WATCH, stream(good + bad + bad + better, end="silent"))
+    assert await take(3) == ["LISTED", "ADDED:a:11", "MODIFIED:a:12"]
+    assert versions(server) == ["10"]
+    assert caplog.text.count("no proper metadata") == 1
 
 
 @pytest.mark.fastforward

@@ -13,7 +13,7 @@ from tests.behaviour.peerings import PeeringObject, define_peering
 from tests.behaviour.running import Journal, Logs, Operator
 from tests.hostile.spoiling import SpoilingProxy, deep, deep_list
 
-UNREADABLE = "The object is nested too deeply.*It is not handled until.*"
+UNREADABLE = "The object cannot be decoded: it is nested too deeply.*It is not handled until.*"
 TOO_DEEP = [deep(1100), deep_list(1100), deep(5000), deep(100_000)]
 
 

@@ -7,7 +7,8 @@ soon as its objects are processed: memory is needed for one page, not for all ob
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -17,6 +18,8 @@ from kopf._settings.settings import OperatorSettings
 from kopf._values import codec, nesting
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
+
+logger = logging.getLogger(__name__)
 
 FIRST_PAGE = 500
 """How many objects are asked for when it is not known yet how large they are."""
@@ -81,6 +84,11 @@ def _parse_list(content: bytes) -> tuple[_List, list[bytes]]:
     return listing, [bytes(raw) for raw in listing.items or ()]
 
 
+def warn_of_garbage(resource: Resource, problem: str) -> None:
+    """Say that something that came from the API is not an object, or it is unknown which one, so it is skipped."""
+    logger.warning("Something among the objects of %r is skipped, as it has no proper metadata: %s", resource, problem)
+
+
 async def list_pages(
     api: APIClient,
     settings: OperatorSettings,
@@ -88,6 +96,7 @@ async def list_pages(
     namespace: str | None = None,
     *,
     paged: bool = True,
+    on_garbage: Callable[[Resource, str], None] = warn_of_garbage,
 ) -> AsyncGenerator[ListPage, None]:
     """
     List all objects of the resource in the namespace (in the whole cluster if ``None``), page by page.
@@ -95,6 +104,8 @@ async def list_pages(
     The page is of ``settings.watching.chunk_size`` objects; by default, of as many as take reasonable memory. With
     ``paged=False``, it is one page. Only the objects that match the server-side selectors of the settings are listed,
     if those are set.
+
+    What has no proper metadata, is not in the page; ``on_garbage`` is called with the problem, at most once a page.
 
     Raises :class:`APIGoneError` if it takes so long (minutes) that the snapshot is not available anymore: the
     listing must be started anew. Raises other errors as requests do, and :class:`ValueError` if the response
@@ -113,7 +124,15 @@ async def list_pages(
                 "or newer, with the feature ServerSideShardedListWatch enabled."
             )
         kind = listing.kind.removesuffix("List") if listing.kind else resource.kind
-        objects = [KubeObject.from_json(raw, api_version=listing.apiVersion, kind=kind) for raw in items]
+        objects: list[KubeObject] = []
+        problem = ""
+        for raw in items:
+            try:
+                objects.append(KubeObject.salvage(raw, api_version=listing.apiVersion, kind=kind))
+            except ValueError as e:
+                problem = str(e)
+        if problem:
+            on_garbage(resource, problem)
         token, version = listing.metadata.continue_, listing.metadata.resourceVersion
         if paged and objects and settings.watching.chunk_size is None:
             params["limit"] = str(max(FIRST_PAGE, PAGE_SIZE * len(objects) // len(content)))

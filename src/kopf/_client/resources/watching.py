@@ -33,7 +33,7 @@ from kopf._client.errors import (
 )
 from kopf._client.http.api import APIClient
 from kopf._client.http.retries import get_delay
-from kopf._client.resources.listing import get_selectors, list_pages
+from kopf._client.resources.listing import get_selectors, list_pages, warn_of_garbage
 from kopf._client.resources.watch_machine import State, WatchEvent, WatchMachine
 from kopf._settings.settings import OperatorSettings
 from kopf._values import codec, nesting
@@ -156,6 +156,7 @@ class _Watcher:
         # Only listings tell if the shards are respected.
         self._is_streamed = settings.watching.initial_streaming and not settings.watching.shard_selectors
         self._is_productive = False
+        self._is_garbage_told = False
         self._failures = 0
         self._broken_streams = 0
         self._path = resource.get_url(namespace=namespace)
@@ -199,7 +200,14 @@ class _Watcher:
     async def _list(self) -> AsyncGenerator[list[WatchEvent], None]:
         machine = self._machine
         machine.begin_listing()
-        pages = list_pages(self._api, self._settings, self._resource, self._namespace, paged=self._is_paged)
+        pages = list_pages(
+            self._api,
+            self._settings,
+            self._resource,
+            self._namespace,
+            paged=self._is_paged,
+            on_garbage=self._skip_garbage,
+        )
         async with contextlib.aclosing(pages):
             async for page in pages:
                 self._on_activity()
@@ -259,14 +267,15 @@ class _Watcher:
                     continue
                 match line.type:
                     case "ADDED" | "MODIFIED" | "DELETED":
-                        machine.take_object(line.type, KubeObject.from_json(line.object), events)
+                        if (obj := self._salvage(line)) is not None:
+                            machine.take_object(line.type, obj, events)
                     case "BOOKMARK":
                         machine.take_bookmark(KubeObject.from_json(line.object).head.resourceVersion)
                     case "ERROR":
                         raise self._make_error(bytes(line.object))
                     case _:
                         logger.warning("An unknown event type %r is skipped for %r.", line.type, self._resource)
-        except msgspec.DecodeError as exc:
+        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
             raise BrokenStreamError(f"a line of {len(raw)} bytes cannot be decoded: {exc}") from exc
         finally:
             if machine.version != version:
@@ -275,14 +284,30 @@ class _Watcher:
 
     def _take_initial(self, line: _Line, events: list[WatchEvent]) -> None:
         """Take what is there already, or the mark that this is all."""
+        if line.type != "BOOKMARK":
+            if (item := self._salvage(line)) is not None:
+                self._machine.take_page([item], item.head.resourceVersion, events)
+            return
         obj = KubeObject.from_json(line.object)
         version = obj.head.resourceVersion
-        if line.type != "BOOKMARK":
-            self._machine.take_page([obj], version, events)
-        elif (obj.head.annotations or {}).get(_INITIAL_END) == "true":
+        if (obj.head.annotations or {}).get(_INITIAL_END) == "true":
             self._machine.finish_listing(events, version)
         else:  # unknown parameters are ignored by older servers
             raise BrokenStreamError("the server does not know of initial events")
+
+    def _salvage(self, line: _Line) -> KubeObject | None:
+        """Get the object of the line; it is skipped if it is unknown which object that is."""
+        try:
+            return KubeObject.salvage(line.object)
+        except msgspec.ValidationError as e:
+            self._skip_garbage(self._resource, str(e))
+            return None
+
+    def _skip_garbage(self, resource: Resource, problem: str) -> None:
+        """Say it once: it comes again with every listing."""
+        if not self._is_garbage_told:
+            self._is_garbage_told = True
+            warn_of_garbage(resource, problem)
 
     def _make_error(self, body: bytes) -> Exception:
         """Make an error of an event about an error: instead of HTTP, there is only the ``Status`` object."""
