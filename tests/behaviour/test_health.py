@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import json
+import logging
 import re
 import socket
 import threading
@@ -18,7 +19,8 @@ import pytest
 
 import kopf
 from kopf._controller import supervision
-from tests.behaviour.objects import Objects, get_patience
+from tests.behaviour.objects import API, Objects, get_patience
+from tests.behaviour.peerings import PeeringObject, define_peering
 from tests.behaviour.running import Journal, Logs, Operator
 
 Answer = tuple[int, Any]
@@ -377,6 +379,45 @@ async def test_a_pause_is_shown_and_is_healthy(
     assert status == 200
     assert "nonexistent" in content["kopf"]["paused"]
     assert "problems" not in content["kopf"]
+
+
+async def test_those_who_pause_the_operator_are_shown_with_their_limited_lifetimes(
+        operator: Operator, registry: kopf.OperatorRegistry, api: API, url: str, ask: Callable[[], Any], logs: Logs,
+) -> None:
+    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    operator.configure = lambda settings: None
+    define_peering(operator.cluster)
+    record = {"priority": 100, "lifetime": 10**9, "lastseen": "2100-01-01T00:00:00+00:00"}
+    peering = PeeringObject(api)
+    await peering.create(status={"them": record})
+    await operator.launch(liveness_endpoint=url, peering_name="default")
+    status, content = await wait_for(ask, lambda _, content: "peers" in content.get("kopf", {}))
+    assert status == 200
+    [peer] = content["kopf"]["peers"]
+    week = 7 * 24 * 3600
+    assert week - 60 < peer.pop("remaining") <= week
+    assert peer == {
+        "peering": "'default' cluster-wide", "identity": "them", "priority": 100, "lifetime": week, "limited": True,
+    }
+    assert "lifetime=604800 (limited)" in content["kopf"]["paused"]
+    await peering.remove("them")
+    await wait_for(ask, lambda _, content: "kopf" not in content)
+
+
+async def test_not_all_of_those_who_pause_the_operator_are_shown_if_there_are_many(
+        operator: Operator, registry: kopf.OperatorRegistry, api: API, url: str, ask: Callable[[], Any], logs: Logs,
+) -> None:
+    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    operator.configure = lambda settings: None
+    define_peering(operator.cluster)
+    record = {"priority": 100, "lifetime": 60, "lastseen": "2100-01-01T00:00:00+00:00", "message": "m" * 100}
+    await PeeringObject(api).create(status={f"{index}-{'x' * 1000}": record for index in range(500)})
+    await operator.launch(liveness_endpoint=url, peering_name="default")
+    _, content = await wait_for(ask, lambda _, content: "peers" in content.get("kopf", {}))
+    assert len(content["kopf"]["peers"]) == 10
+    assert "and 490 more" in content["kopf"]["paused"]
+    assert len(json.dumps(content)) < 20_000
+    assert sum(map(len, logs.get_messages(level=logging.INFO))) < 20_000
 
 
 async def test_slow_probes_do_not_hold_the_exit(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import kopf
-from tests.behaviour.objects import FINALIZER, Objects, get_progress
+from tests.behaviour.objects import API, FINALIZER, Objects, get_progress
 from tests.behaviour.running import Journal, Logs, Operator, now
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
@@ -209,3 +209,85 @@ async def test_retried_handlers_keep_their_schedule_when_the_state_is_refused(
     await kex.wait_handled()
     assert [retry for retry, _ in calls] == [0, 1, 2]
     assert calls[1][1] == pytest.approx(1000, abs=5)
+
+
+FULL = {"notes": "x" * 261_900}
+"""Annotations with no room for anything else: the limit is 262,144 bytes in total."""
+
+
+async def test_objects_that_can_never_be_noted_say_so_with_the_cure(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, logs: Logs, calls: Journal[Any],
+) -> None:
+    """The handlers are called once a process; what it means, is said by the log and by an event after each start."""
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    async def fn(**_: Any) -> None:
+        calls.append("called")
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.posting.enabled = True
+        settings.posting.level = logging.ERROR
+
+    operator.configure = configure
+    logs.expected.append("[Tt]oo long")
+    await kex.create(annotations=FULL, spec={"field": "y" * 500})
+    for attempt in (1, 2):
+        await operator.start()
+        await logs.wait(".*left alone.*", times=3 * attempt)
+        assert calls == ["called"] * attempt
+        errors = logs.get_messages("obj", level=logging.WARNING)
+        assert len(errors) == attempt
+        assert "after a restart, they will be called again" in errors[-1]
+        assert "ignored_fields" in errors[-1]
+        assert "StatusDiffBaseStorage" in errors[-1]
+        await operator.stop()
+    assert any("ignored_fields" in event["message"] for event in await api.list_events())
+    await kex.merge({"metadata": {"annotations": {"notes": None}}})
+    await operator.start()
+    await kex.wait_handled()
+    assert calls == ["called"] * 3
+
+
+@pytest.mark.parametrize(
+    ("ignored", "storages"), [(["spec.field", "metadata.annotations.notes"], False), ([], True)],
+    ids=["ignored", "status"],
+)
+async def test_the_cures_of_full_annotations(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        ignored: list[str], storages: bool,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    async def fn(**_: Any) -> None:
+        calls.append("called")
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(ignored_fields=ignored)
+        if storages:
+            settings.persistence.diffbase_storage = kopf.StatusDiffBaseStorage()
+            settings.persistence.progress_storage = kopf.StatusProgressStorage()
+
+    operator.configure = configure
+    await kex.create(annotations=FULL, spec={"field": "y" * 500})
+    await operator.start()
+    await logs.wait("Creation is processed.*")
+    await logs.wait("Handling cycle is finished.*")
+    await operator.stop()
+    await operator.start()
+    await kex.create("other")
+    await calls.wait_length(2)
+    assert calls == ["called"] * 2  # one of them is for the other one
+    assert not logs.get_messages(level=logging.WARNING)
+
+
+async def test_the_words_of_etcd(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    async def fn(**_: Any) -> None:
+        pass
+
+    text = "etcdserver: request is too large"
+    operator.cluster.faults.inject(500, verb="patch", resource="kopfexamples", message=text)
+    logs.expected.append(text)
+    await operator.start()
+    await kex.create()
+    await logs.wait(".*left alone.*Make it smaller.*")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
 
 from kopf._client.errors import APIError, APIForbiddenError, APINetworkError
 from kopf._client.resources.patching import PatchConflict
@@ -24,6 +25,11 @@ logger = logging.getLogger(__name__)
 
 API_ERRORS = (APIError, APINetworkError, PatchConflict)
 """They say it all; any other errors are of the users' code, or ours, and are shown with their tracebacks."""
+
+
+_FULL_ANNOTATIONS = re.compile(r"metadata\.annotations: Too long", re.IGNORECASE)
+_FULL_OBJECT = re.compile(r"request is too large|larger than max|limit is \d+", re.IGNORECASE)
+"""The words of the API server for its own limit, of etcd, and of the connection to it (some come as HTTP 500)."""
 
 
 class Troubles:
@@ -46,6 +52,7 @@ class Troubles:
         is_told = isinstance(error, (*API_ERRORS, FilterError))
         text = str(error) if is_told else f"{type(error).__name__}: {error}"
         is_known, mailbox.last_error = text == mailbox.last_error, text
+        unsaved = mailbox.unsaved if isinstance(error, APIError) and _is_lasting(error) else None
         if isinstance(error, APIForbiddenError):
             self._explain_denial(error, obj.head.namespace)
             is_known = True  # it is the same for all objects
@@ -54,7 +61,7 @@ class Troubles:
             logging.DEBUG if is_known else logging.ERROR,
             "The object could not be handled, so it is left alone for %s seconds: %s",
             delay,
-            text,
+            text if unsaved is None else f"{text}. {_explain_loss(text)}",
             exc_info=culprit,
         )
 
@@ -72,3 +79,26 @@ class Troubles:
                 error,
                 format_advice(self._resource, [verb], namespace=namespace, subresource=subresource),
             )
+
+
+def _is_lasting(error: APIError) -> bool:
+    """Tell if the same changes can never be written, as long as the object & the handlers are what they are."""
+    return error.status in (400, 413, 422) or _FULL_OBJECT.search(str(error)) is not None
+
+
+def _explain_loss(text: str) -> str:
+    """Say what comes of it if it can never be noted on the object what its handlers have done, and what the cure is."""
+    if _FULL_ANNOTATIONS.search(text):
+        cure = (
+            "The annotations are full (256 KiB in total). Remove some of them; or leave out large fields & annotations "
+            "with ignored_fields of settings.persistence.diffbase_storage; or use kopf.StatusDiffBaseStorage and "
+            "kopf.StatusProgressStorage."
+        )
+    elif _FULL_OBJECT.search(text) or ": 413 " in text:
+        cure = (
+            "The object is too large with that. Make it smaller; or leave out large fields, with ignored_fields of "
+            "settings.persistence.diffbase_storage."
+        )
+    else:
+        cure = "The object must become such that the API accepts the changes, or the handlers must make other ones."
+    return f"So what its handlers have done is not noted on it: after a restart, they will be called again. {cure}"

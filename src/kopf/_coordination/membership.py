@@ -13,7 +13,7 @@ import dataclasses
 import itertools
 import logging
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kopf._client.auth.credentials import LoginError
@@ -25,7 +25,8 @@ from kopf._controller.denials import BACKOFF, Denials
 from kopf._controller.own_writes import is_newer
 from kopf._controller.streams import Scope
 from kopf._controller.supervision import keep_running
-from kopf._coordination.peers import Peer, Peers, Standing
+from kopf._coordination.peers import Peer, Peers, Standing, show_peers
+from kopf._health.liveness import Senior
 from kopf._values.codec import NestingError
 from kopf._values.objects import KubeObject
 from kopf._values.permissions import format_advice
@@ -53,6 +54,9 @@ _SOONEST = 1.0
 
 _MAX_PROBLEMS = 10
 """How many unreadable records are reported at once."""
+
+_MAX_SHOWN = 10
+"""How many of those in whose favour the operator is paused are shown in the health."""
 
 
 async def patch_records(
@@ -138,6 +142,7 @@ class Membership:
         """Take no part anymore; the operator is not held because of this."""
         self.interrupt()
         self._peering.release(self)
+        self._note_seniors([])
         self.decided.set()
 
     async def _participate(self, resource: Resource) -> None:
@@ -328,13 +333,20 @@ class Membership:
         if standing.is_paused:
             self.is_pausing = True
             others = [*standing.seniors, *standing.rivals]
-            self._peering.runtime.pause.hold(self, f"in favour of {others!r} by the peering {self.place}")
+            self._peering.runtime.pause.hold(self, f"in favour of {show_peers(others)} by the peering {self.place}")
+            self._note_seniors(others)
         else:
             self._go_on()
         if self._death is not None:
             self._death.cancel()
         death = self._peers.get_next_death(time=loop.time())
         self._death = None if death is None else loop.call_at(death, self._check_death)
+
+    def _note_seniors(self, peers: Sequence[Peer]) -> None:
+        """Let the health tell for how long this can last."""
+        get = self._peers.get_deadline
+        seniors = [Senior(p.identity, p.priority, p.lifetime, p.is_limited, get(p)) for p in peers[:_MAX_SHOWN]]
+        self._peering.runtime.liveness.note_seniors(self.place, seniors)
 
     def _check_death(self) -> None:
         """Somebody seems to be dead. It can be our stream that is, so take a fresh look before taking over."""
@@ -345,12 +357,12 @@ class Membership:
 
     def _announce(self, standing: Standing) -> None:
         if standing.seniors:
-            logger.info("Pausing operations in favour of %r.", [*standing.seniors])
+            logger.info("Pausing operations in favour of %s.", show_peers(standing.seniors))
         else:
-            logger.warning("Possibly conflicting operators with the same priority: %r.", [*standing.rivals])
+            logger.warning("Possibly conflicting operators with the same priority: %s.", show_peers(standing.rivals))
             logger.warning(
-                "Pausing all operators, including self: %r. Give them different priorities, or leave only one.",
-                [self._describe_us(), *standing.rivals],
+                "Pausing all operators, including self: %s. Give them different priorities, or leave only one.",
+                show_peers([self._describe_us(), *standing.rivals]),
             )
 
     def _hold(self, reason: str) -> None:
@@ -358,10 +370,12 @@ class Membership:
             logger.warning("Pausing operations: the peering %s is mandatory, and it is %s.", self.place, reason)
         self.is_pausing = True
         self._standing = Standing()
+        self._note_seniors([])
         self._peering.runtime.pause.hold(self, f"the peering {self.place} is mandatory, and it is {reason}")
 
     def _go_on(self) -> None:
         self._peering.release(self)
+        self._note_seniors([])
         self._standing = Standing()
         self.is_pausing = False
 

@@ -19,7 +19,7 @@ import os
 import random
 import socket
 import string
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 _DEFAULT_LIFETIME = 60
@@ -29,6 +29,8 @@ MAX_LIFETIME = 7 * 24 * 3600
 """How long an operator is considered alive at most, whatever it says, in seconds: others would be paused forever."""
 
 _MAX_MESSAGE_LENGTH = 1000
+_MAX_IDENTITY_LENGTH = 300
+"""What is longer, is cut where it is shown."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -42,11 +44,14 @@ class Peer:
     lastseen: datetime.datetime
     message: str = ""
     """What it wants to say to the humans on the other side."""
+    is_limited: bool = dataclasses.field(default=False, compare=False)
+    """Whether it wanted to be considered alive for longer than it may."""
 
     def __repr__(self) -> str:
-        fields = [f"priority={self.priority}", f"lifetime={self.lifetime:g}", f"lastseen={self.lastseen.isoformat()!r}"]
+        lifetime = f"{self.lifetime:g}{' (limited)' if self.is_limited else ''}"
+        fields = [f"priority={self.priority}", f"lifetime={lifetime}", f"lastseen={self.lastseen.isoformat()!r}"]
         fields += [f"message={self.message!r}"] if self.message else []
-        return f"<Peer {self.identity}: {', '.join(fields)}>"
+        return f"<Peer {self.identity[:_MAX_IDENTITY_LENGTH]}: {', '.join(fields)}>"
 
     @classmethod
     def parse(cls, identity: str, record: object) -> Peer:
@@ -61,7 +66,8 @@ class Peer:
             if math.isnan(lifetime):
                 raise ValueError("the lifetime is not a number")
             message = str(record.get("message", ""))[:_MAX_MESSAGE_LENGTH]
-            return cls(identity, int(record.get("priority", 0)), min(lifetime, MAX_LIFETIME), lastseen, message)
+            priority, is_limited = int(record.get("priority", 0)), lifetime > MAX_LIFETIME
+            return cls(identity, priority, min(lifetime, MAX_LIFETIME), lastseen, message, is_limited)
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as e:
             raise ValueError(f"{type(e).__name__}: {str(e)[:_MAX_MESSAGE_LENGTH]}") from e
 
@@ -70,6 +76,15 @@ class Peer:
         lifetime = int(self.lifetime) if self.lifetime == int(self.lifetime) else self.lifetime
         record = {"priority": self.priority, "lifetime": lifetime, "lastseen": self.lastseen.isoformat()}
         return record | ({"message": self.message} if self.message else {})
+
+
+_MAX_SHOWN = 10
+
+
+def show_peers(peers: Sequence[Peer]) -> str:
+    """Describe the peers, not more than several of them: anybody who may write the records can make many."""
+    shown, rest = list(peers[:_MAX_SHOWN]), len(peers) - _MAX_SHOWN
+    return repr(shown) + (f" and {rest} more" if rest > 0 else "")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,6 +162,10 @@ class Peers:
             seniors=tuple(peer for peer in alive if peer.priority > priority),
             rivals=tuple(peer for peer in alive if peer.priority == priority),
         )
+
+    def get_deadline(self, peer: Peer) -> float:
+        """When the peer is to be considered dead, unless it is seen again."""
+        return self._sightings[peer.identity].deadline
 
     def get_next_death(self, *, time: float) -> float | None:
         """When the next of those who are alive is to be considered dead, unless it is seen again."""

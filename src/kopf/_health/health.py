@@ -78,6 +78,7 @@ class Health:
             problems.append(f"The event loop is blocked by {culprit}")
         own = {
             **({"paused": "; ".join(reasons)} if (reasons := self._get_pause_reasons()) else {}),
+            **({"peers": peers} if (peers := self._liveness.describe_seniors()) else {}),
             **({"problems": problems} if problems else {}),
         }
         content = {**values, _OWN_KEY: own} if own else values

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from kopf._settings.settings import OperatorSettings
 
 _TOLERATED_FAILURES = 2
 """How many failures in a row of a supervised task are not a problem yet: it can be bad luck."""
+
+
+_MAX_IDENTITY_LENGTH = 300
 
 
 class Heartbeat:
@@ -31,6 +36,18 @@ class Heartbeat:
         self.seen = self._loop.time()
 
 
+class Senior(NamedTuple):
+    """Another operator in favour of which this one is paused."""
+
+    identity: str
+    priority: int
+    lifetime: float
+    """For how long it is considered alive since it was seen, in seconds; as limited."""
+    is_limited: bool
+    deadline: float
+    """When it is considered dead, by the clock of the event loop."""
+
+
 class Liveness:
     """The signs of life of one operator."""
 
@@ -38,6 +55,7 @@ class Liveness:
         self._loop = asyncio.get_running_loop()
         self._heartbeats: set[Heartbeat] = set()
         self._failures: dict[str, tuple[str, str]] = {}
+        self._seniors: dict[str, Sequence[Senior]] = {}
 
     @contextlib.contextmanager
     def watching(self, name: str) -> Iterator[Heartbeat]:
@@ -57,6 +75,29 @@ class Liveness:
     def note_recovery(self, name: str) -> None:
         """Note that a supervised task works well, or is not needed anymore."""
         self._failures.pop(name, None)
+
+    def note_seniors(self, place: str, seniors: Sequence[Senior]) -> None:
+        """Note in whose favour the operator is paused by that peering; of nobody's if it is not."""
+        if seniors:
+            self._seniors[place] = seniors
+        else:
+            self._seniors.pop(place, None)
+
+    def describe_seniors(self) -> list[dict[str, Any]]:
+        """Describe those in whose favour the operator is paused, and for how long at most if they vanish."""
+        now = self._loop.time()
+        return [
+            {
+                "peering": place,
+                "identity": senior.identity[:_MAX_IDENTITY_LENGTH],
+                "priority": senior.priority,
+                "lifetime": senior.lifetime,
+                **({"limited": True} if senior.is_limited else {}),
+                "remaining": max(0, math.ceil(senior.deadline - now)),
+            }
+            for place, seniors in list(self._seniors.items())
+            for senior in seniors
+        ]
 
     def find_problems(self, settings: OperatorSettings) -> list[str]:
         """Describe everything that is wrong; nothing if the operator is healthy."""
