@@ -65,7 +65,14 @@ def crafted_texts() -> st.SearchStrategy[str]:
 def examples(strategy: st.SearchStrategy[T], *, seed: int, count: int = COUNT) -> list[T]:
     """Generate inputs in advance, as they are then used in one running operator, not in a new one for each."""
     found: list[T] = []
+    for attempt in range(100):  # a run can be shorter than asked, e.g. if the drawn values are too large
+        if len(found) < count:
+            _collect(strategy, seed + 1000 * attempt, count - len(found), found)
+    assert len(found) >= count
+    return found[:count]
 
+
+def _collect(strategy: st.SearchStrategy[T], seed: int, count: int, found: list[T]) -> None:
     @seeded(seed)
     @settings(max_examples=count, phases=[Phase.generate], database=None, deadline=None,
               suppress_health_check=list(HealthCheck))
@@ -74,4 +81,3 @@ def examples(strategy: st.SearchStrategy[T], *, seed: int, count: int = COUNT) -
         found.append(value)
 
     collect()
-    return found

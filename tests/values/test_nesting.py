@@ -39,7 +39,7 @@ def test_the_upper_levels_are_as_they_were(value: Any, depth: int) -> None:
 def test_what_is_taken_out_can_be_put_back(value: Any) -> None:
     data = json.dumps({"a": [value, {"b": "]}\"\\"}], "c": {}}, ensure_ascii=False).encode("utf-8", "replace")
     shallow, inner = nesting.split(data, 1)
-    assert {key: json.loads(inner[index]) for key, index in json.loads(shallow).items()} == json.loads(data)
+    assert {key: json.loads(inner[index]) for key, [index] in json.loads(shallow).items()} == json.loads(data)
 
 
 @given(st.binary())

@@ -25,12 +25,16 @@ def prune(data: bytes, depth: int) -> bytes:
 
 
 def split(data: bytes, depth: int) -> tuple[bytes, list[bytes]]:
-    """Take out all that is nested deeper than that, leaving there the positions in the list of what is taken out."""
+    """
+    Take out all that is nested deeper than that, leaving ``[N]`` there: the position in the list of what is taken out.
+
+    Nothing else can look so there, as all other lists of that depth are taken out.
+    """
     parts: list[bytes] = []
     inner: list[bytes] = []
     position = 0
     for start, end in _find_inner(data, depth):
-        parts += [data[position:start], b"%d" % len(inner)]
+        parts += [data[position:start], b"[%d]" % len(inner)]
         inner.append(data[start:end])
         position = end
     return b"".join([*parts, data[position:]]), inner

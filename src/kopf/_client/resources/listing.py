@@ -57,12 +57,12 @@ class _List(msgspec.Struct, gc=False):
 
 
 class _SplitList(msgspec.Struct, gc=False):
-    """The same, but instead of the items, there are their positions in a list apart."""
+    """The same, but instead of the items, there are lists of one number: their positions in a list apart."""
 
     metadata: dict[str, Any]
     apiVersion: str | None = None
     kind: str | None = None
-    items: list[int] | None = None
+    items: list[Any] | None = None
 
 
 _decode_list = msgspec.json.Decoder(_List).decode
@@ -77,9 +77,11 @@ def _parse_list(content: bytes) -> tuple[_List, list[bytes]]:
         shallow, inner = nesting.split(content, 2)
         split = _decode_split_list(shallow)
         info = split.metadata.get("shardInfo")
-        meta = {**split.metadata, "shardInfo": codec.decode(inner[info]) if isinstance(info, int) else None}
+        meta = {**split.metadata, "shardInfo": codec.decode(inner[info[0]]) if isinstance(info, list) else None}
         listing = _List(msgspec.convert(meta, _ListMeta), split.apiVersion, split.kind)
-        return listing, [inner[index] for index in split.items or ()]
+        # What is not an object, is not taken out.
+        items = [inner[item[0]] if isinstance(item, list) else codec.encode(item) for item in split.items or ()]
+        return listing, items
     # Copies of raw objects let the page go: otherwise, each of them would keep the whole page in memory.
     return listing, [bytes(raw) for raw in listing.items or ()]
 

@@ -79,10 +79,10 @@ class _Line(msgspec.Struct, gc=False):
 
 
 class _SplitLine(msgspec.Struct, gc=False):
-    """The same, but instead of the object, there is its position in a list apart."""
+    """The same, but instead of the object, there is a list of one number: its position in a list apart."""
 
     type: str
-    object: int
+    object: tuple[int]
 
 
 _decode_line = msgspec.json.Decoder(_Line).decode
@@ -96,7 +96,7 @@ def _parse_line(raw: bytes) -> _Line:
     except RecursionError:
         shallow, inner = nesting.split(raw, 1)
         split = _decode_split_line(shallow)
-        return _Line(split.type, msgspec.Raw(inner[split.object]))
+        return _Line(split.type, msgspec.Raw(inner[split.object[0]]))
 
 
 async def watch_batches(
