@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 COUNT = int(os.environ.get("KOPF_HOSTILE_INPUTS") or 30)
 
-_DEPTHS = st.sampled_from([1, 2, 10, 100, 400, 900, 950, 990, 1000, 1100, 5000])
+_DEPTHS = st.sampled_from([1, 2, 10, 100, 400, 900, 950, 990, 1000, 1100, 5000, 9900, 15_000])
 _SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
     | st.sampled_from(["", "\0", "\x1b[2J", "\n", "\u2028", "x" * 10_000, "0001-01-01T00:00:00", "9999-12-31T23:59:59Z",

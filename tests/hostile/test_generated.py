@@ -58,7 +58,7 @@ def make_texts(*, seed: int) -> list[bytes]:
         try:
             msgspec.json.decode(_encode(text))
         except (ValueError, RecursionError):
-            text = "[" * 1500 + "]" * 1500
+            text = "[" * 15_000 + "]" * 15_000
         texts.append(_encode(text))
     return texts
 
@@ -204,7 +204,7 @@ def test_the_neighbours_of_deep_objects_are_listed() -> None:
         except ValueError:
             continue
         item = '{"metadata":{"name":"%s","annotations":{"a":"]}\\\\\\""}},"spec":{"a":%s}}'
-        found = [item % ("a", 1), item % ("b", text), item % ("c", "[" * 2000 + "]" * 2000)]
+        found = [item % ("a", 1), item % ("b", text), item % ("c", "[" * 20_000 + "]" * 20_000)]
         content = f'{{"metadata":{{"resourceVersion":"1"}},"items":[{",".join(found)}]}}'
         listing, items = parse_list(_encode(content))
         assert listing.metadata.resourceVersion == "1"

@@ -57,7 +57,7 @@ def test_it_takes_linear_time(data: bytes) -> None:
     assert time.process_time() - started < 5
 
 
-@pytest.mark.parametrize("levels", [1000, 10_000, 100_000])
+@pytest.mark.parametrize("levels", [20_000, 100_000])
 def test_the_metadata_of_an_object_are_known_at_any_depth(levels: int) -> None:
     metadata = b'{"name":"n","uid":"u","managedFields":[{"f":' + b"[" * levels + b"]" * levels + b"}]}"
     spec = b'{"a":' * levels + b"1" + b"}" * levels
@@ -68,7 +68,7 @@ def test_the_metadata_of_an_object_are_known_at_any_depth(levels: int) -> None:
     assert dict(obj.make_stub()) == {"metadata": {"name": "n", "uid": "u"}}
 
 
-@pytest.mark.parametrize("text", ["[" * 3000, "[" * 3000 + "]" * 3000, '{"a":' * 3000 + "1" + "}" * 3000])
+@pytest.mark.parametrize("text", ["[" * 30_000, "[" * 30_000 + "]" * 30_000, '{"a":' * 30_000 + "1" + "}" * 30_000])
 def test_the_codec_raises_value_errors(text: str) -> None:
     with pytest.raises(ValueError, match="nested too deeply|malformed"):
         codec.decode(text)

@@ -169,6 +169,8 @@ class HTTPServer:
                 return await self._send_stream(http, call, answer)
         except statuses.APIStatus as status:
             answer = _refuse(status)
+        except RecursionError:  # nothing is stored before everything is known of the new state
+            answer = _refuse(statuses.bad_request("the object is nested too deeply"))
         except Exception:
             logger.exception("The local cluster has failed to handle %s %s", http.method, http.path)
             answer = _refuse(statuses.internal("unexpected failure of the local cluster, see its logs"))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from kopf_cluster.statuses import APIStatus
 from kopf_cluster.writes.patches import json_patch, merge_patch
+from tests.cluster.conftest import Client, make_kex
 
 scalars = st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab", max_size=2)
 documents = st.recursive(
@@ -117,3 +118,18 @@ def test_json_patch_of_too_many_operations_is_too_large() -> None:
     with pytest.raises(APIStatus) as error:
         json_patch({}, [{"op": "add", "path": "/a", "value": 1}] * 10_001)
     assert error.value.code == 413
+
+
+@pytest.mark.parametrize("levels", [1100, 5000, 9000, 100_000])
+@pytest.mark.parametrize(("content_type", "text"), [
+    ("application/merge-patch+json", '{"spec": DEEP}'),
+    ("application/json-patch+json", '[{"op": "add", "path": "/spec", "value": DEEP}]'),
+])
+async def test_too_deep_patches_are_refused(
+        client: Client, kexes: str, levels: int, content_type: str, text: str,
+) -> None:
+    """How deep a document can be to be decoded, depends on the version of Python; to be compared, it has to be less."""
+    await client.create(kexes, make_kex())
+    data = text.replace("DEEP", '{"a":' * levels + "1" + "}" * levels)
+    reply = await client.call("PATCH", f"{kexes}/one", data=data, headers={"Content-Type": content_type})
+    assert reply.status == 400
