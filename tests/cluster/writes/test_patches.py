@@ -125,11 +125,12 @@ def test_json_patch_of_too_many_operations_is_too_large() -> None:
     ("application/merge-patch+json", '{"spec": DEEP}'),
     ("application/json-patch+json", '[{"op": "add", "path": "/spec", "value": DEEP}]'),
 ])
-async def test_too_deep_patches_are_refused(
+async def test_deep_patches_are_refused_or_done_but_never_fail(
         client: Client, kexes: str, levels: int, content_type: str, text: str,
 ) -> None:
     """How deep a document can be to be decoded, depends on the version of Python; to be compared, it has to be less."""
     await client.create(kexes, make_kex())
     data = text.replace("DEEP", '{"a":' * levels + "1" + "}" * levels)
     reply = await client.call("PATCH", f"{kexes}/one", data=data, headers={"Content-Type": content_type})
-    assert reply.status == 400
+    assert reply.status in ((400,) if levels > 10_000 else (200, 400))
+    assert (await client.call("GET", f"{kexes}/one")).status == 200
