@@ -21,6 +21,7 @@ from kopf._handlers.handlers import (
 )
 from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._handlers.retry_policy import Judgement, Retries, check_limits, get_errors_mode, judge
+from kopf._values.bodies import StanzaError
 from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity, Reason, WebhookType
 from tests.handlers.builders import do_nothing, make_handler
@@ -164,6 +165,19 @@ def test_the_modes_are_only_for_arbitrary_errors(
     judgement = judge_it(make_handler(errors=mode), error)
     assert judgement[1:] == (level, message, details, False)
     assert (judgement.outcome.final, judgement.outcome.exception) == (final, error)
+
+
+@pytest.mark.parametrize("mode", [None, *kopf.ErrorsMode])
+def test_malformed_objects_are_not_the_fault_of_admission_handlers(mode: Any) -> None:
+    handler = make(WebhookHandler, type=WebhookType.VALIDATING, errors=mode)
+    judgement = judge_it(handler, StanzaError("The spec is not an object."))
+    assert isinstance(judgement.outcome.exception, kopf.AdmissionError)
+    assert (judgement.outcome.exception.code, judgement.outcome.final, judgement.has_traceback) == (400, True, False)
+
+
+def test_malformed_objects_are_arbitrary_errors_of_other_handlers() -> None:
+    error = StanzaError("The spec is not an object.")
+    assert judge_it(make_handler(), error).outcome == Outcome(False, 60, None, error)
 
 
 def test_waiting_for_subhandlers_is_never_beyond_the_limits() -> None:

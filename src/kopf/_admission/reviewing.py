@@ -4,9 +4,7 @@ Admission: a review comes in, the handlers that it is for are called, and a resp
 Whatever the handlers do, the review is answered; only those reviews that make no sense raise an error, see
 :class:`ReviewError`.
 
-The reviews have to wait until it is known which resources there are, and until the indices are filled: an answer that
-is based on a half of the knowledge would be wrong. They wait for no longer than the API servers do. While the operator
-is paused, the indices are not filled, nobody knows for how long, and the reviews are answered with what there is.
+The reviews have to wait until the operator is ready for them, but for no longer than the API servers do.
 """
 
 from __future__ import annotations
@@ -14,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kopf._admission.endpoints import Endpoints
+from kopf._admission.readiness import AdmissionReadiness
 from kopf._admission.verdicts import judge
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import WebhookCause
@@ -45,6 +44,13 @@ MAX_TIMEOUT = 30
 _TIMEOUT_CODE = 504
 
 
+class _Caller(NamedTuple):
+    """Who sends the review."""
+
+    headers: Headers
+    sslpeer: SSLPeer | None
+
+
 class Admission:
     """Answers the reviews on behalf of one operator, whichever namespaces they are from."""
 
@@ -53,13 +59,10 @@ class Admission:
     ) -> None:
         self._runtime = runtime
         self._registry = registry
-        self._settle_peering = settle_peering
-        self._waiting: set[asyncio.Event] = set()
-        runtime.pause.subscribe(self._accept_pause)
+        self._readiness = AdmissionReadiness(runtime, settle_peering)
         self._endpoints = Endpoints(registry.webhooks)
         self._handlers: dict[Resource, tuple[Resource, Sequence[WebhookHandler]]] = {}
         self._handled: Collection[Resource] = ()
-        self._discovered = asyncio.Event()
         self._active = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -69,25 +72,11 @@ class Admission:
         plan = self._registry.plan_webhooks(resources)
         self._handlers = {resource: (resource, handlers) for resource, handlers in plan.items()}
         self._handled = handled
-        self._discovered.set()
+        self._readiness.note_discovery()
 
     async def wait_until_ready(self) -> None:
         """Wait until all that is needed to answer is known: it is so at the start, and after the operator's pauses."""
-        await self._discovered.wait()
-        if not self._runtime.gate.is_open:
-            await self._settle_peering()  # at the start, it is on hold anyway, until it is known if it is paused
-        while not (self._runtime.gate.is_open or self._runtime.pause.is_on):
-            changed = asyncio.Event()
-            self._runtime.gate.call_when_open(changed.set)
-            self._waiting.add(changed)
-            try:
-                await changed.wait()
-            finally:
-                self._waiting.discard(changed)
-
-    def _accept_pause(self) -> None:
-        for changed in self._waiting:
-            changed.set()
+        await self._readiness.wait()
 
     async def wait_until_idle(self) -> None:
         """Wait until there are no reviews that are being answered."""
@@ -110,7 +99,7 @@ class Admission:
         try:
             async with asyncio.timeout(MAX_TIMEOUT) as scope:
                 await self.wait_until_ready()
-                return await self._answer(request, parsed, webhook, headers, sslpeer)
+                return await self._answer(request, parsed, webhook, _Caller(headers or {}, sslpeer))
         except RecursionError:
             raise MalformedReviewError("The objects of the review are nested too deeply.") from None
         except TimeoutError:
@@ -128,8 +117,7 @@ class Admission:
         payload: Mapping[str, Any],
         request: ReviewRequest,
         webhook: str | None,
-        headers: Headers | None,
-        sslpeer: SSLPeer | None,
+        caller: _Caller,
     ) -> Response:
         resource, handlers = self._select(request, webhook)
         if not handlers:
@@ -139,7 +127,7 @@ class Admission:
             for source in (decode_object(request.old_object), decode_object(request.object))
         )
         with self._recalling(request, new if old is None else old) as memo:
-            cause = self._make_cause(request, resource, old, new, memo, headers, sslpeer)
+            cause = self._make_cause(request, resource, old, new, memo, caller)
             verdict = await judge(self._runtime, cause, handlers)
             if verdict.denial is None and request.operation == "DELETE" and not request.dry_run:
                 self._forget(resource, cause.body)
@@ -182,8 +170,7 @@ class Admission:
         old: Body | None,
         new: Body | None,
         memo: Any,
-        headers: Headers | None,
-        sslpeer: SSLPeer | None,
+        caller: _Caller,
     ) -> WebhookCause:
         body = new if new is not None else old if old is not None else Body({})
         namespace = request.namespace if resource.namespaced else None
@@ -201,8 +188,8 @@ class Admission:
             subresource=request.sub_resource or None,
             dryrun=bool(request.dry_run),
             userinfo=request.user_info or {},
-            headers=headers or {},
-            sslpeer=sslpeer,
+            headers=caller.headers,
+            sslpeer=caller.sslpeer,
             warnings=[],
             old=old,
             new=new,

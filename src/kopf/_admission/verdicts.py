@@ -13,12 +13,11 @@ from collections.abc import Sequence
 
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import WebhookCause
-from kopf._handlers.errors import AdmissionError, PermanentError, TemporaryError, describe
+from kopf._handlers.errors import AdmissionError, PermanentError, TemporaryError, blame_sender, describe
 from kopf._handlers.handlers import WebhookHandler
 from kopf._handlers.matching import matches
 from kopf._handlers.outcomes import Attempt
 from kopf._handlers.registry import deduplicate
-from kopf._handlers.retry_policy import blame_sender
 from kopf._values import codec
 from kopf._values.bodies import StanzaError
 from kopf._values.reviews import ResponseStatus

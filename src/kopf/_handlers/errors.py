@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 
+from kopf._values.bodies import StanzaError
+
 DEFAULT_RETRY_DELAY = 60.0
 
 
@@ -54,6 +56,11 @@ class HandlerRetriesError(PermanentError):
 
 class HandlerChildrenRetry(TemporaryError):
     """Some sub-handlers are not finished yet, so their parent is to be called again."""
+
+
+def blame_sender(error: StanzaError) -> AdmissionError:
+    """The object makes no sense: it is the fault of who has sent it, and they are told so; it is none of a handler."""
+    return AdmissionError(str(error), code=400)
 
 
 def describe(error: BaseException, *, instead: str, is_shown: bool) -> str:

@@ -18,20 +18,18 @@ import logging
 from typing import NamedTuple
 
 from kopf._handlers.errors import (
-    AdmissionError,
     ErrorsMode,
     HandlerChildrenRetry,
     HandlerRetriesError,
     HandlerTimeoutError,
     PermanentError,
     TemporaryError,
+    blame_sender,
 )
 from kopf._handlers.handlers import ActivityHandler, Handler, IndexingHandler, WatchingHandler, WebhookHandler
 from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._values.bodies import StanzaError
 from kopf._values.reasons import Activity
-
-_MALFORMED_CODE = 400
 
 
 class Judgement(NamedTuple):
@@ -109,16 +107,15 @@ def judge(handler: Handler, attempt: Attempt, error: Exception, *, default_backo
         case TemporaryError():
             return _judge_temporary_error(handler, attempt, error)
         case PermanentError():
-            outcome = Outcome(final=True, exception=error)
-            return Judgement(outcome, logging.ERROR, "%s failed permanently: %s", (_describe(error),))
+            return _judge_permanent_error(error)
         case StanzaError() if isinstance(handler, WebhookHandler):
-            return judge(handler, attempt, blame_sender(error), default_backoff=default_backoff)
+            return _judge_permanent_error(blame_sender(error))
     return _judge_arbitrary_error(handler, attempt, error, default_backoff)
 
 
-def blame_sender(error: StanzaError) -> AdmissionError:
-    """The malformed object is the fault of who has sent it for a review, and they are told so; not of the handler."""
-    return AdmissionError(str(error), code=_MALFORMED_CODE)
+def _judge_permanent_error(error: PermanentError) -> Judgement:
+    outcome = Outcome(final=True, exception=error)
+    return Judgement(outcome, logging.ERROR, "%s failed permanently: %s", (_describe(error),))
 
 
 def _judge_temporary_error(handler: Handler, attempt: Attempt, error: TemporaryError) -> Judgement:

@@ -86,7 +86,11 @@ class ThreadUsage:
 
 
 class ThreadCall:
-    """One call of a synchronous function: made in the event loop, executed in a thread of the executor."""
+    """
+    One call of a synchronous function: made in the event loop, executed in a thread of the executor.
+
+    It has many attributes, as it is known on both sides: what one of them needs, the other one has.
+    """
 
     __slots__ = ("_fn", "_is_long", "_loop", "_timer", "_usage", "executor", "is_over", "name", "queued", "started")
 
