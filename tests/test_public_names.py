@@ -1,9 +1,11 @@
 """What is promised to the users: the names they import. Everything behind an underscore may change."""
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.metadata
 import inspect
+import pathlib
 import pkgutil
 import subprocess
 import sys
@@ -53,7 +55,8 @@ MISSING: dict[ModuleType, str] = {
 ADDED: dict[ModuleType, str] = {
     kopf: """
         DeclarationError WebhookServiceServer __version__ __version_tuple__
-        ActivityError APIError APIClientError APIServerError APIUnauthorizedError APIForbiddenError APINotFoundError
+        OperatorError ActivityError
+        APIError APIClientError APIServerError APIUnauthorizedError APIForbiddenError APINotFoundError
         APIConflictError APIGoneError APIPayloadTooLargeError APIUnsupportedMediaTypeError APIUnprocessableError
         APITooManyRequestsError APINetworkError
     """,
@@ -127,6 +130,27 @@ def test_everything_public_is_documented(module: ModuleType, name: str) -> None:
         assert inspect.getdoc(value)
 
 
+def read_static_imports() -> dict[str, set[str]]:
+    """Read what type checkers and editors see in the main module, by the modules it comes from."""
+    found: dict[str, set[str]] = {}
+    for node in ast.walk(ast.parse(pathlib.Path(kopf.__file__).read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.startswith("kopf"):
+            found.setdefault(node.module, set()).update(alias.name for alias in node.names)
+    return found
+
+
+def test_names_are_the_same_for_type_checkers_and_at_run_time() -> None:
+    static = {f"{module}.{name}" for module, names in read_static_imports().items() for name in names}
+    lazy = {f"{module}.{name}" for module, names in kopf._HOMES.items() for name in names.split()}
+    assert static == lazy | {*kopf._MODULES.values()}
+    assert {name.rpartition(".")[2] for name in static} == set(kopf.__all__)
+
+
+def test_all_names_are_listed_before_they_are_used() -> None:
+    code = "import kopf; assert {*dir(kopf)} >= {*kopf.__all__}; assert 'WebhookServer' not in vars(kopf)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+
+
 # --- the package as a whole ---
 
 ALL_MODULES = sorted(
@@ -137,6 +161,19 @@ ALL_MODULES = sorted(
 def test_all_else_is_behind_an_underscore() -> None:
     public = {name for name in ALL_MODULES if not any(part.startswith("_") for part in name.split("."))}
     assert {name for name in public if not name.startswith("kopf.cli.")} == PUBLIC_MODULES
+
+
+def test_modules_of_the_names_can_be_imported_first() -> None:
+    """Which of them is the first one, depends on what is used first."""
+    names = sorted({*kopf._HOMES, *kopf._MODULES.values()})
+    code = """
+import importlib, sys
+for name in sys.argv[1:]:
+    for loaded in [loaded for loaded in sys.modules if loaded.partition(".")[0] == "kopf"]:
+        del sys.modules[loaded]
+    importlib.import_module(name)
+"""
+    subprocess.run([sys.executable, "-c", code, *names], check=True, timeout=30)
 
 
 @pytest.mark.parametrize("name", ALL_MODULES)
@@ -158,6 +195,6 @@ def test_importing_the_framework_does_not_load_what_is_not_needed_in_production(
         "kopf_cluster", "kopf.testing", "kopf.cli", "aiohttp.web", "click", "cryptography", "kubernetes", "pyngrok",
         "pykube", "uvloop",
     ]
-    code = f"import kopf, sys; print([name for name in {unneeded!r} if name in sys.modules])"
+    code = f"import kopf, sys; kopf.on, kopf.operator; print([name for name in {unneeded!r} if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
     assert result.stdout.strip() == "[]"

@@ -1,122 +1,129 @@
-"""Kopf: a framework to write Kubernetes operators in Python."""
+"""
+Kopf: a framework to write Kubernetes operators in Python.
+
+The names are imported when they are used for the first time: an operator does not pay, in its memory and in the time
+of its start, for what it does not use, e.g. for the webhook servers.
+"""
 
 from __future__ import annotations
 
 import importlib
 import typing
 
-from kopf import on
-from kopf._admission.servers.auto import WebhookAutoServer, WebhookAutoTunnel
-from kopf._admission.servers.local import WebhookDockerDesktopServer, WebhookK3dServer, WebhookMinikubeServer
-from kopf._admission.servers.ngrok import WebhookNgrokTunnel
-from kopf._admission.servers.service import WebhookServiceServer
-from kopf._admission.servers.webhook_server import WebhookServer
-from kopf._client.auth.credentials import AiohttpSession, ConnectionInfo, LoginError
-from kopf._client.auth.kubeconfig import login_with_kubeconfig
-from kopf._client.auth.piggyback import login_via_async_client, login_via_client, login_via_pykube
-from kopf._client.auth.service_account import login_with_service_account
-from kopf._client.errors import (
-    APIClientError,
-    APIConflictError,
-    APIError,
-    APIForbiddenError,
-    APIGoneError,
-    APINetworkError,
-    APINotFoundError,
-    APIPayloadTooLargeError,
-    APIServerError,
-    APITooManyRequestsError,
-    APIUnauthorizedError,
-    APIUnprocessableError,
-    APIUnsupportedMediaTypeError,
-)
-from kopf._controller.background.stopping import (
-    AsyncDaemonStopperChecker,
-    DaemonStopped,
-    DaemonStoppingReason,
-    SyncDaemonStopperChecker,
-)
-from kopf._controller.changes.subhandlers import execute
-from kopf._controller.indexing.indices import Index, Store
-from kopf._controller.memos import Memo
-from kopf._events.reporting import event, exception, info, warn
-from kopf._handlers import lifecycles
-from kopf._handlers.criteria import ABSENT, PRESENT, all_, any_, none_, not_
-from kopf._handlers.declarations import DeclarationError
-from kopf._handlers.errors import (
-    AdmissionError,
-    ErrorsMode,
-    HandlerRetriesError,
-    HandlerTimeoutError,
-    PermanentError,
-    TemporaryError,
-)
-from kopf._handlers.lifecycles import get_default_lifecycle, set_default_lifecycle
-from kopf._handlers.registry import OperatorRegistry, get_default_registry, set_default_registry
-from kopf._kits.hierarchies import (
-    adjust_namespace,
-    adopt,
-    append_owner_reference,
-    harmonize_naming,
-    label,
-    remove_owner_reference,
-)
-from kopf._logging.configuration import LogFormat, configure
-from kopf._logging.loggers import LocalObjectLogger, Logger, ObjectLogger
-from kopf._operator.activities import ActivityError
-from kopf._operator.embedding import operator, run, run_tasks, spawn_tasks
-from kopf._settings.settings import OperatorSettings
-from kopf._storage.diffbase import (
-    AnnotationsDiffBaseStorage,
-    DiffBaseStorage,
-    MultiDiffBaseStorage,
-    StatusDiffBaseStorage,
-)
-from kopf._storage.progress import (
-    AnnotationsProgressStorage,
-    MultiProgressStorage,
-    ProgressRecord,
-    ProgressStorage,
-    SmartProgressStorage,
-    StatusProgressStorage,
-)
-from kopf._values.bodies import (
-    Annotations,
-    Body,
-    BodyEssence,
-    Labels,
-    Meta,
-    RawBody,
-    RawEvent,
-    RawEventType,
-    Spec,
-    Status,
-)
-from kopf._values.diffs import Diff, DiffItem, DiffOperation
-from kopf._values.fields import FieldPath, FieldSpec
-from kopf._values.ids import HandlerId
-from kopf._values.patches import Patch, PatchFn
-from kopf._values.reasons import Reason
-from kopf._values.references import (
-    ObjectReference,
-    OwnerReference,
-    build_object_reference,
-    build_owner_reference,
-)
-from kopf._values.resources import Resource
-from kopf._values.reviews import (
-    Headers,
-    Operation,
-    SSLPeer,
-    UserInfo,
-    WebhookClientConfig,
-    WebhookClientConfigService,
-    WebhookFn,
-    WebhookServerProtocol,
-)
-from kopf._values.selectors import EVERYTHING
-from kopf._values.version import __version__, __version_tuple__
-from kopf.on import daemon, index, register, subhandler, timer
+if typing.TYPE_CHECKING:
+    from kopf import on
+    from kopf._admission.servers.auto import WebhookAutoServer, WebhookAutoTunnel
+    from kopf._admission.servers.local import WebhookDockerDesktopServer, WebhookK3dServer, WebhookMinikubeServer
+    from kopf._admission.servers.ngrok import WebhookNgrokTunnel
+    from kopf._admission.servers.service import WebhookServiceServer
+    from kopf._admission.servers.webhook_server import WebhookServer
+    from kopf._client.auth.credentials import AiohttpSession, ConnectionInfo, LoginError
+    from kopf._client.auth.kubeconfig import login_with_kubeconfig
+    from kopf._client.auth.piggyback import login_via_async_client, login_via_client, login_via_pykube
+    from kopf._client.auth.service_account import login_with_service_account
+    from kopf._client.errors import (
+        APIClientError,
+        APIConflictError,
+        APIError,
+        APIForbiddenError,
+        APIGoneError,
+        APINetworkError,
+        APINotFoundError,
+        APIPayloadTooLargeError,
+        APIServerError,
+        APITooManyRequestsError,
+        APIUnauthorizedError,
+        APIUnprocessableError,
+        APIUnsupportedMediaTypeError,
+    )
+    from kopf._controller.background.stopping import (
+        AsyncDaemonStopperChecker,
+        DaemonStopped,
+        DaemonStoppingReason,
+        SyncDaemonStopperChecker,
+    )
+    from kopf._controller.changes.subhandlers import execute
+    from kopf._controller.indexing.indices import Index, Store
+    from kopf._controller.memos import Memo
+    from kopf._events.reporting import event, exception, info, warn
+    from kopf._handlers import lifecycles
+    from kopf._handlers.criteria import ABSENT, PRESENT, all_, any_, none_, not_
+    from kopf._handlers.declarations import DeclarationError
+    from kopf._handlers.errors import (
+        AdmissionError,
+        ErrorsMode,
+        HandlerRetriesError,
+        HandlerTimeoutError,
+        PermanentError,
+        TemporaryError,
+    )
+    from kopf._handlers.lifecycles import get_default_lifecycle, set_default_lifecycle
+    from kopf._handlers.registry import OperatorRegistry, get_default_registry, set_default_registry
+    from kopf._kits.hierarchies import (
+        adjust_namespace,
+        adopt,
+        append_owner_reference,
+        harmonize_naming,
+        label,
+        remove_owner_reference,
+    )
+    from kopf._logging.configuration import LogFormat, configure
+    from kopf._logging.loggers import LocalObjectLogger, Logger, ObjectLogger
+    from kopf._operator.activities import ActivityError
+    from kopf._operator.embedding import operator, run, run_tasks, spawn_tasks
+    from kopf._settings.settings import OperatorSettings
+    from kopf._storage.diffbase import (
+        AnnotationsDiffBaseStorage,
+        DiffBaseStorage,
+        MultiDiffBaseStorage,
+        StatusDiffBaseStorage,
+    )
+    from kopf._storage.progress import (
+        AnnotationsProgressStorage,
+        MultiProgressStorage,
+        ProgressRecord,
+        ProgressStorage,
+        SmartProgressStorage,
+        StatusProgressStorage,
+    )
+    from kopf._values.bodies import (
+        Annotations,
+        Body,
+        BodyEssence,
+        Labels,
+        Meta,
+        RawBody,
+        RawEvent,
+        RawEventType,
+        Spec,
+        Status,
+    )
+    from kopf._values.diffs import Diff, DiffItem, DiffOperation
+    from kopf._values.errors import OperatorError
+    from kopf._values.fields import FieldPath, FieldSpec
+    from kopf._values.ids import HandlerId
+    from kopf._values.patches import Patch, PatchFn
+    from kopf._values.reasons import Reason
+    from kopf._values.references import (
+        ObjectReference,
+        OwnerReference,
+        build_object_reference,
+        build_owner_reference,
+    )
+    from kopf._values.resources import Resource
+    from kopf._values.reviews import (
+        Headers,
+        Operation,
+        SSLPeer,
+        UserInfo,
+        WebhookClientConfig,
+        WebhookClientConfigService,
+        WebhookFn,
+        WebhookServerProtocol,
+    )
+    from kopf._values.selectors import EVERYTHING
+    from kopf._values.version import __version__, __version_tuple__
+    from kopf.on import daemon, index, register, subhandler, timer
 
 __all__ = [
     "ABSENT",
@@ -172,6 +179,7 @@ __all__ = [
     "ObjectLogger",
     "ObjectReference",
     "Operation",
+    "OperatorError",
     "OperatorRegistry",
     "OperatorSettings",
     "OwnerReference",
@@ -249,10 +257,91 @@ __all__ = [
     "warn",
 ]
 
-if not typing.TYPE_CHECKING:
+_HOMES = {
+    "kopf._admission.servers.auto": "WebhookAutoServer WebhookAutoTunnel",
+    "kopf._admission.servers.local": "WebhookDockerDesktopServer WebhookK3dServer WebhookMinikubeServer",
+    "kopf._admission.servers.ngrok": "WebhookNgrokTunnel",
+    "kopf._admission.servers.service": "WebhookServiceServer",
+    "kopf._admission.servers.webhook_server": "WebhookServer",
+    "kopf._client.auth.credentials": "AiohttpSession ConnectionInfo LoginError",
+    "kopf._client.auth.kubeconfig": "login_with_kubeconfig",
+    "kopf._client.auth.piggyback": "login_via_async_client login_via_client login_via_pykube",
+    "kopf._client.auth.service_account": "login_with_service_account",
+    "kopf._client.errors": (
+        "APIClientError APIConflictError APIError APIForbiddenError APIGoneError APINetworkError "
+        "APINotFoundError APIPayloadTooLargeError APIServerError APITooManyRequestsError APIUnauthorizedError "
+        "APIUnprocessableError APIUnsupportedMediaTypeError"
+    ),
+    "kopf._controller.background.stopping": (
+        "AsyncDaemonStopperChecker DaemonStopped DaemonStoppingReason SyncDaemonStopperChecker"
+    ),
+    "kopf._controller.changes.subhandlers": "execute",
+    "kopf._controller.indexing.indices": "Index Store",
+    "kopf._controller.memos": "Memo",
+    "kopf._events.reporting": "event exception info warn",
+    "kopf._handlers.declarations": "DeclarationError",
+    "kopf._handlers.errors": (
+        "AdmissionError ErrorsMode HandlerRetriesError HandlerTimeoutError PermanentError TemporaryError"
+    ),
+    "kopf._handlers.criteria": "ABSENT PRESENT all_ any_ none_ not_",
+    "kopf._handlers.lifecycles": "get_default_lifecycle set_default_lifecycle",
+    "kopf._handlers.registry": "OperatorRegistry get_default_registry set_default_registry",
+    "kopf._kits.hierarchies": (
+        "adjust_namespace adopt append_owner_reference harmonize_naming label remove_owner_reference"
+    ),
+    "kopf._logging.configuration": "LogFormat configure",
+    "kopf._logging.loggers": "LocalObjectLogger Logger ObjectLogger",
+    "kopf._operator.activities": "ActivityError",
+    "kopf._operator.embedding": "operator run run_tasks spawn_tasks",
+    "kopf._settings.settings": "OperatorSettings",
+    "kopf._storage.diffbase": "AnnotationsDiffBaseStorage DiffBaseStorage MultiDiffBaseStorage StatusDiffBaseStorage",
+    "kopf._storage.progress": (
+        "AnnotationsProgressStorage MultiProgressStorage ProgressRecord ProgressStorage SmartProgressStorage "
+        "StatusProgressStorage"
+    ),
+    "kopf._values.bodies": "Annotations Body BodyEssence Labels Meta RawBody RawEvent RawEventType Spec Status",
+    "kopf._values.diffs": "Diff DiffItem DiffOperation",
+    "kopf._values.errors": "OperatorError",
+    "kopf._values.fields": "FieldPath FieldSpec",
+    "kopf._values.ids": "HandlerId",
+    "kopf._values.patches": "Patch PatchFn",
+    "kopf._values.reasons": "Reason",
+    "kopf._values.references": "ObjectReference OwnerReference build_object_reference build_owner_reference",
+    "kopf._values.resources": "Resource",
+    "kopf._values.reviews": (
+        "Headers Operation SSLPeer UserInfo WebhookClientConfig WebhookClientConfigService WebhookFn "
+        "WebhookServerProtocol"
+    ),
+    "kopf._values.selectors": "EVERYTHING",
+    "kopf._values.version": "__version__ __version_tuple__",
+    "kopf.on": "daemon index register subhandler timer",
+}
+"""Where the names are, by the modules; the same as the imports above, which are for type checkers and editors."""
+
+_MODULES = {"on": "kopf.on", "lifecycles": "kopf._handlers.lifecycles"}
+"""The names that are modules themselves."""
+
+_LEGACY = ("_cogs", "_core")
+"""Private packages of the original framework, which are there without being imported; see the room ``_legacy``."""
+
+_HOMES_BY_NAMES = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+
+if not typing.TYPE_CHECKING:  # type checkers know all the names, and must complain of all others
 
     def __getattr__(name: str) -> object:
-        """Private packages of the original framework, which are there without being imported; see ``_legacy``."""
-        if name in ("_cogs", "_core"):
+        """Import what is used for the first time; from then on, Python finds it by itself."""
+        if name in _HOMES_BY_NAMES:
+            value = getattr(importlib.import_module(_HOMES_BY_NAMES[name]), name)
+        elif name in _MODULES:
+            value = importlib.import_module(_MODULES[name])
+        elif name in _LEGACY:
             return importlib.import_module(f"{__name__}.{name}")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -20,16 +20,32 @@ import asyncio
 import concurrent.futures
 import threading
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import click.testing
 
 from kopf._handlers.registry import OperatorRegistry
 from kopf._settings.settings import OperatorSettings
 from kopf.cli import CLIControls, main
-from kopf_cluster import LocalCluster
+from kopf.cli.cluster import explain_incompleteness
+
+if TYPE_CHECKING:
+    from kopf_cluster import LocalCluster
 
 __all__ = ["KopfRunner", "LocalCluster"]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Import the local cluster when it is asked for: the runner works without it, and without its libraries."""
+        if name != "LocalCluster":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            from kopf_cluster import LocalCluster
+        except ImportError as e:
+            raise ImportError(explain_incompleteness(e), name=e.name) from e
+        globals()[name] = LocalCluster
+        return LocalCluster
 
 
 class KopfRunner:

@@ -151,7 +151,7 @@ def test_wrong_options(start: Starter, folder: pathlib.Path) -> None:
 @pytest.mark.parametrize("command", ["dev", "run"])
 def test_files_that_are_named_as_libraries(start: Starter, folder: pathlib.Path, command: str) -> None:
     """They are for those who import them, and the framework does not."""
-    for name in ("kopf", "click", "json", "yaml", "aiohttp", "msgspec", "uvloop"):
+    for name in ("kopf", "click", "json", "yaml", "aiohttp", "msgspec", "uvloop", "secrets", "tempfile"):
         (folder / f"{name}.py").write_text("raise RuntimeError('It is executed.')\n")
     (folder / "own.py").write_text(
         "import kopf\n"

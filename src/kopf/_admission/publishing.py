@@ -20,7 +20,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
-import secrets
+import os
 import socket
 from collections.abc import Mapping
 from typing import Any
@@ -39,6 +39,7 @@ from kopf._client.resources.watch_machine import LISTED, WatchEvent
 from kopf._client.resources.watching import watch_batches
 from kopf._controller.runtime import Runtime
 from kopf._controller.supervision import keep_running
+from kopf._values.errors import OperatorError
 from kopf._values.patches import JSON_PATCH
 from kopf._values.reasons import WebhookType
 
@@ -56,7 +57,7 @@ _FAREWELL_TIMEOUT = 5.0
 """How long a removal may hold the exit of the operator, in seconds."""
 
 
-class WebhookConfigurationError(Exception):
+class WebhookConfigurationError(OperatorError):
     """The webhook configurations cannot be managed: they are not permitted, or not accepted."""
 
 
@@ -70,7 +71,7 @@ class Publisher:
         self._managed = managed
         self._resource = CONFIGURATIONS[type]
         self._path = self._resource.get_url(name=managed)
-        self._identity = f"{socket.gethostname()}/{secrets.token_hex(6)}"
+        self._identity = f"{socket.gethostname()}/{os.urandom(6).hex()}"
         self._declaration: Declaration | None = None
         self._is_used = is_used
         self._published: list[WebhookRecord] | None = None

@@ -21,6 +21,7 @@ from kopf._client.resources.discovery import Discovery
 from kopf._controller.runtime import Runtime
 from kopf._handlers.registry import OperatorRegistry
 from kopf._settings.settings import AdmissionSettings
+from kopf._values.errors import OperatorError
 from kopf._values.reasons import WebhookType
 from kopf._values.resources import Resource
 from kopf._values.reviews import WebhookClientConfig, WebhookServerProtocol
@@ -37,7 +38,7 @@ the pod has left its service, in seconds: all that takes a moment to be known ev
 """
 
 
-class MissingWebhookServerError(Exception):
+class MissingWebhookServerError(OperatorError):
     """There are admission handlers, but nothing that would bring the reviews to them."""
 
 

@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from kopf._values import codec
+from kopf._values.errors import OperatorError
 
 _TEXT_LIMIT = 300
 
 
-class APINetworkError(ConnectionError):
+class APINetworkError(ConnectionError, OperatorError):
     """
     The request has got no response: the connection cannot be made, was broken, or has timed out.
 
@@ -26,7 +27,7 @@ class APINetworkError(ConnectionError):
     """
 
 
-class APIError(Exception):
+class APIError(OperatorError):
     """
     The API has responded with an error.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import difflib
 import numbers
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypedDict
@@ -19,6 +18,7 @@ from kopf._handlers.errors import ErrorsMode
 from kopf._handlers.registry import OperatorRegistry
 from kopf._values.fields import FieldSpec
 from kopf._values.reviews import Operation
+from kopf._values.similar_names import find_similar_names
 
 
 class HandlerOptions(TypedDict, total=False):
@@ -139,7 +139,7 @@ def check_options(options: Mapping[str, Any], known: type[HandlerOptions] | type
     """Raise :class:`DeclarationError` if some options are unknown to this kind of handlers, or make no sense."""
     unknown = sorted(options.keys() - known.__annotations__.keys())
     if unknown:
-        guesses = difflib.get_close_matches(unknown[0], known.__annotations__)
+        guesses = find_similar_names(unknown[0], known.__annotations__)
         hint = f" Did you mean {guesses[0]!r}?" if guesses else ""
         raise DeclarationError.at_caller(f"This kind of handlers has no such options: {', '.join(unknown)}.{hint}")
     for name, value in options.items():

@@ -11,7 +11,6 @@ has no signature, or claims to have another one (``__signature__``), is given th
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator
 
@@ -28,6 +27,7 @@ from kopf._handlers.handlers import (
     WebhookHandler,
 )
 from kopf._handlers.registry import OperatorRegistry
+from kopf._values.similar_names import find_similar_names
 
 Fn = Callable[..., object]
 
@@ -135,7 +135,7 @@ def _find_problem(signature: inspect.Signature, whose: str, names: frozenset[str
             return f"requires {item.name!r} to be positional, but it is called by keywords for {whose}. Remove the '/'."
     for item in named:
         if item.default is item.empty and item.name not in names:
-            guesses = difflib.get_close_matches(item.name, names - {other.name for other in named})
+            guesses = find_similar_names(item.name, names - {other.name for other in named})
             hint = f"Did you mean {guesses[0]!r}?" if guesses else "Remove it, or give it a default value."
             return f"requires {item.name!r}, but there is no such argument for {whose}. {hint}"
     if inspect.Parameter.VAR_KEYWORD not in kinds and names - {item.name for item in named}:

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from kopf._serving.listening import open_sockets
+from kopf._values.errors import OperatorError
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -32,7 +33,7 @@ _IDLE_TIMEOUT = 10.0
 """How long the reading of an answer may take, in seconds."""
 
 
-class HealthServerError(Exception):
+class HealthServerError(OperatorError):
     """The health cannot be served there, e.g. because the port is occupied."""
 
 

@@ -18,11 +18,12 @@ from kopf._handlers.handlers import ActivityHandler
 from kopf._handlers.outcomes import Outcome
 from kopf._handlers.retry_policy import Retries
 from kopf._settings.settings import OperatorSettings
+from kopf._values.errors import OperatorError
 from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity
 
 
-class ActivityError(Exception):
+class ActivityError(OperatorError):
     """Some handlers of the activity have failed for good, so the activity has failed too."""
 
     def __init__(self, activity: Activity, outcomes: Mapping[HandlerId, Outcome]) -> None:

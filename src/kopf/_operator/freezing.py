@@ -18,9 +18,10 @@ from kopf._operator.login import Authenticator
 from kopf._operator.namespaces import list_matching
 from kopf._operator.scopes import NamespacePattern, check, get_exact
 from kopf._settings.settings import OperatorSettings
+from kopf._values.errors import OperatorError
 
 
-class MissingPeeringError(Exception):
+class MissingPeeringError(OperatorError):
     """There is no such peering object, or even no such kind."""
 
 

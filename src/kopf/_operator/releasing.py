@@ -20,6 +20,7 @@ from kopf._handlers.registry import OperatorRegistry
 from kopf._operator.activities import Activities
 from kopf._operator.login import Authenticator
 from kopf._settings.settings import OperatorSettings
+from kopf._values.errors import OperatorError
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange, Patch
 from kopf._values.resources import Resource
@@ -31,7 +32,7 @@ _ATTEMPTS = 10
 """How many times it is tried again if an object is changed by others at the same moment."""
 
 
-class UnknownResourceError(Exception):
+class UnknownResourceError(OperatorError):
     """There is no such resource in the cluster, or there are several of them."""
 
 

@@ -12,9 +12,8 @@ import contextlib
 import logging
 from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kopf._admission.webhooks import Webhooks, check_admission
 from kopf._client.auth.vault import Vault
 from kopf._client.current import offering
 from kopf._client.errors import APIError
@@ -48,6 +47,9 @@ from kopf._settings.settings import OperatorSettings
 from kopf._values import codec
 from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity
+
+if TYPE_CHECKING:
+    from kopf._admission.webhooks import Webhooks
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +109,7 @@ class Operator:
         ):
             try:
                 await self._run_activity(Activity.STARTUP)
-                check_admission(self._registry, self._settings.admission)
+                self._check_admission()
                 if self._ready_flag is not None:
                     giving_up = asyncio.get_running_loop().call_later(_READY_TIMEOUT, raise_flag, self._ready_flag)
                     stack.callback(giving_up.cancel)
@@ -146,28 +148,49 @@ class Operator:
             runtime = await either(self._make_environment(clock), authenticating)
             helpers.append(asyncio.create_task(poster.run(), name="poster of events"))
             peering = Peering(runtime, self._identity)
-            webhooks = Webhooks(runtime, self._registry, peering.settle)
-            helpers.append(asyncio.create_task(webhooks.serve(), name="webhook server"))
+            webhooks = self._make_webhooks(runtime, peering)
             namespaces = Namespaces(self._api, self._settings, self._namespaces)
             observer = Observer(runtime, self._registry, namespaces, peering)
-            observer.subscribe(webhooks.accept_resources)
+            publishing = []
+            if webhooks is not None:
+                helpers.append(asyncio.create_task(webhooks.serve(), name="webhook server"))
+                observer.subscribe(webhooks.accept_resources)
+                publishing.append(asyncio.create_task(webhooks.publish(), name="publisher of the webhooks"))
             observing = asyncio.create_task(observer.run(), name="observer")
             participating = asyncio.create_task(peering.run(), name="peering")
-            publishing = asyncio.create_task(webhooks.publish(), name="publisher of the webhooks")
             if self._ready_flag is not None:
                 raise_flag(self._ready_flag)
             try:
-                await fail_together([observing, participating, publishing, *helpers])
+                await fail_together([observing, participating, *publishing, *helpers])
             finally:
-                await cancel([observing, publishing])
-                await webhooks.retire()
+                await cancel([observing, *publishing])
+                if webhooks is not None:
+                    await webhooks.retire()
                 await observer.stop()
                 await cancel([participating])
                 await peering.leave()  # not earlier than all is done here, so that others do not interfere
-                await webhooks.finish()
+                if webhooks is not None:
+                    await webhooks.finish()
                 await poster.flush(_FLUSH_TIMEOUT)
         finally:
             await cancel(helpers)
+
+    @property
+    def _has_admission(self) -> bool:
+        return bool(self._registry.webhooks) or self._settings.admission.managed is not None
+
+    def _check_admission(self) -> None:
+        if self._has_admission:
+            from kopf._admission.webhooks import check_admission  # most operators have no admission at all
+
+            check_admission(self._registry, self._settings.admission)
+
+    def _make_webhooks(self, runtime: Runtime, peering: Peering) -> Webhooks | None:
+        if not self._has_admission:
+            return None
+        from kopf._admission.webhooks import Webhooks
+
+        return Webhooks(runtime, self._registry, peering.settle)
 
     async def _make_environment(self, clock: Clock) -> Runtime:
         return Runtime(

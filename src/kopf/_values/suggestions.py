@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Collection, Iterable
 
 from kopf._values.resources import Resource
 from kopf._values.selectors import Selector
+from kopf._values.similar_names import find_similar_names
 
 _LIKENESS = 0.75
 """How similar the names must be, where 1 is for equal ones."""
@@ -59,7 +59,7 @@ def _find_similar(name: str, resources: Collection[Resource]) -> list[Resource]:
         for known in (resource.plural, resource.singular, resource.kind, *resource.shortcuts):
             if known and resource.preferred:
                 owners.setdefault(known.lower(), []).append(resource)
-    guesses = difflib.get_close_matches(name.lower(), owners, n=1, cutoff=_LIKENESS)
+    guesses = find_similar_names(name.lower(), owners, limit=1, likeness=_LIKENESS)
     return [owner for guess in guesses for owner in owners[guess]]
 
 

@@ -1,13 +1,12 @@
-"""The version of the framework, as it was installed."""
+"""
+The version of the framework: the only place where it is, the distribution takes it from here.
+
+It is not asked from the metadata of the installed distribution, as that takes longer than to start the command line.
+"""
 
 from __future__ import annotations
 
-import importlib.metadata
-
-try:
-    __version__ = importlib.metadata.version("kopf")
-except importlib.metadata.PackageNotFoundError:  # it runs from the sources, with nothing installed
-    __version__ = "0.0.0"
+__version__ = "2.0.0.dev0"
 
 _parts = __version__.split(".")
 __version_tuple__: tuple[int | str, ...] = tuple(int(part) if part.isdigit() else part for part in _parts)

@@ -91,15 +91,18 @@ async def _serve(options: Mapping[str, Any], users: Sequence[tuple[str, list[str
             await asyncio.get_running_loop().create_future()
 
 
+def explain_incompleteness(error: ImportError) -> str:
+    """Say what to do when the local cluster cannot be imported: production images have no libraries for it."""
+    return f"The local cluster needs more than is installed: {error}. Install it: pip install 'kopf[dev]'"
+
+
 @contextlib.asynccontextmanager
 async def start_cluster(**options: Any) -> AsyncIterator[LocalCluster]:
     """Start a local cluster with the options of `LocalCluster`; say clearly if that is impossible."""
     try:
         from kopf_cluster import ArchiveError, LocalCluster  # heavy, and not all it needs is always installed
     except ImportError as e:
-        raise click.ClickException(
-            f"The local cluster needs more than is installed: {e}. Install it: pip install 'kopf[dev]'"
-        ) from e
+        raise click.ClickException(explain_incompleteness(e)) from e
     async with contextlib.AsyncExitStack() as stack:
         try:
             local = await stack.enter_async_context(LocalCluster(**options))

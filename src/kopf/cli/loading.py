@@ -7,14 +7,12 @@ do -- with no traces of how the code was loaded.
 
 from __future__ import annotations
 
-import difflib
 import errno
 import importlib
 import importlib.machinery
 import importlib.util
 import os
 import sys
-import sysconfig
 import traceback
 import types
 from collections.abc import Iterable
@@ -24,6 +22,7 @@ import click
 from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.registry import get_default_registry
 from kopf._logging.tracebacks import is_framework
+from kopf._values.similar_names import find_similar_names
 
 
 class LoadingError(click.ClickException):
@@ -51,6 +50,8 @@ def load(paths: Iterable[str], modules: Iterable[str]) -> None:
 
 def list_sources() -> list[str]:
     """List the files of all imported modules that are neither parts of Python nor of installed packages."""
+    import sysconfig  # it reads how Python was built, which only the development mode asks for
+
     installed = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
     prefixes = tuple(os.path.realpath(path) + os.sep for path in installed)
     found = set()
@@ -136,7 +137,7 @@ def _suggest_files(path: str) -> str:
         names = [entry for entry in os.listdir(folder or ".") if entry.endswith(".py")]
     except OSError:
         return f"There is no directory {folder!r} either." if folder else ""
-    guesses = difflib.get_close_matches(name, names) + difflib.get_close_matches(f"{name}.py", names)
+    guesses = [*find_similar_names(name, names), *find_similar_names(f"{name}.py", names)]
     return f"Did you mean {os.path.join(folder, guesses[0])!r}?" if guesses else ""
 
 

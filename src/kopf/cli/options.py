@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
-import logging.config
 import pathlib
 from collections.abc import Callable
 from typing import Any
 
 import click
-import yaml
 
 from kopf._client.auth.vault import Vault
 from kopf._handlers.registry import OperatorRegistry
@@ -106,6 +104,10 @@ def logging_options(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def _configure_by_file(path: pathlib.Path) -> None:
     """Leave the logging to the users. The loggers that exist are not disabled by default: all are there by now."""
+    import logging.config  # both are a lot, for what few operators have
+
+    import yaml
+
     try:
         config = yaml.safe_load(path.read_text())
         if not isinstance(config, dict):

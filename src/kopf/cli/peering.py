@@ -9,13 +9,12 @@ from typing import Any
 
 import click
 
-from kopf._client.auth.credentials import LoginError
 from kopf._client.auth.vault import Vault
-from kopf._client.errors import APIError, APINetworkError
 from kopf._coordination.peers import MAX_LIFETIME, Peer, make_identity
 from kopf._handlers.registry import get_default_registry
-from kopf._operator.freezing import MissingPeeringError, put_record
+from kopf._operator.freezing import put_record
 from kopf._settings.settings import OperatorSettings
+from kopf._values.errors import OperatorError
 from kopf.cli.options import CLIControls, logging_options
 
 _PRIORITY = 1_000_000
@@ -90,5 +89,5 @@ def _put(
     )
     try:
         return asyncio.run(coro) if controls.loop is None else controls.loop.run_until_complete(coro)
-    except (MissingPeeringError, LoginError, APIError, APINetworkError, ValueError) as e:
+    except (OperatorError, ValueError) as e:
         raise click.ClickException(str(e)) from e

@@ -7,14 +7,12 @@ from typing import Any
 
 import click
 
-from kopf._client.auth.credentials import LoginError
 from kopf._client.auth.vault import Vault
-from kopf._client.errors import APIError, APINetworkError
 from kopf._client.resources.patching import PatchConflict
 from kopf._handlers.registry import get_default_registry
-from kopf._operator.releasing import UnknownResourceError
 from kopf._operator.releasing import release as release_objects
 from kopf._settings.settings import OperatorSettings
+from kopf._values.errors import OperatorError
 from kopf.cli.options import CLIControls, logging_options
 
 
@@ -58,7 +56,7 @@ def release(
     )
     try:
         count = asyncio.run(coro) if controls.loop is None else controls.loop.run_until_complete(coro)
-    except (UnknownResourceError, LoginError, APIError, APINetworkError, PatchConflict, ValueError) as e:
+    except (OperatorError, PatchConflict, ValueError) as e:
         raise click.ClickException(str(e)) from e
     click.echo(f"{count} objects {'would be released' if dry_run else 'are released'}.")
 

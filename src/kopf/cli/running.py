@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import importlib.util
 import logging
 import pathlib
@@ -11,18 +12,16 @@ from typing import Any
 
 import click
 
-from kopf._admission.publishing import WebhookConfigurationError
-from kopf._admission.webhooks import MissingWebhookServerError
-from kopf._client.auth.credentials import LoginError
-from kopf._client.errors import APIError, APINetworkError
+from kopf._client.auth.service_account import is_mounted
+from kopf._client.errors import APINetworkError
 from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.registry import get_default_registry
-from kopf._health.health_server import HealthServerError, parse_endpoint
+from kopf._health.health_server import parse_endpoint
 from kopf._logging.configuration import revive_loggers
-from kopf._operator.activities import ActivityError
 from kopf._operator.embedding import operator
 from kopf._operator.scopes import check
 from kopf._settings.settings import OperatorSettings
+from kopf._values.errors import OperatorError
 from kopf.cli.loading import LoadingError, explain_declarations, list_sources, load
 from kopf.cli.memory import give_back_freed_memory
 from kopf.cli.options import DEBUG_KEY, CLIControls, logging_options
@@ -36,16 +35,6 @@ DEV_PRIORITY = 666
 
 _LEFTOVERS_TIMEOUT = 2.0
 """How long the tasks may end that were left by the operator, in seconds."""
-
-_EXPLAINED_ERRORS = (
-    LoginError,
-    ActivityError,
-    APIError,
-    HealthServerError,
-    MissingWebhookServerError,
-    WebhookConfigurationError,
-)
-"""What says by itself what is wrong and what to do; all else is shown with the place where it came from."""
 
 
 def _check_endpoint(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -113,8 +102,10 @@ def run(
     """
     if clusterwide and namespaces:
         raise click.UsageError("Either --all-namespaces or --namespace can be used, not both.")
-    # Before the users' files, which can be named as it is: their folders are looked into first from then on.
+    # Before the users' files, which can be named as these: their folders are looked into first from then on.
     loop_factory = _find_loop_factory() if controls.loop is None else None
+    if not is_mounted():
+        importlib.import_module("yaml")  # of the kubeconfig; pods have service accounts instead
     try:
         load(paths, modules)
         revive_loggers()
@@ -183,7 +174,7 @@ def _run(
             "is chosen by the KUBECONFIG variable and by the current context in that file.", e, exc_info=debug,
         )
         raise SystemExit(1) from e
-    except _EXPLAINED_ERRORS as e:
+    except OperatorError as e:
         logger.critical("The operator cannot go on: %s", e, exc_info=debug)
         raise SystemExit(1) from e
     except Exception as e:

@@ -15,8 +15,9 @@ import hashlib
 import os
 import re
 import ssl
-import tempfile
 from typing import TYPE_CHECKING
+
+from kopf._values.errors import OperatorError
 
 if TYPE_CHECKING:
     import aiohttp
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 
-class LoginError(Exception):
+class LoginError(OperatorError):
     """The operator cannot log in to the API; the message says why and what can be done."""
 
 
@@ -121,6 +122,8 @@ class ConnectionInfo:
 
     def _load_client_certificate(self, context: ssl.SSLContext) -> None:
         # OpenSSL loads certificates from files only. Keys that came as data are on disk only while it does.
+        import tempfile  # pods have tokens instead
+
         with tempfile.TemporaryDirectory(prefix="kopf-") as tmpdir:
             certificate_path = self.certificate_path
             if self.certificate_data is not None:

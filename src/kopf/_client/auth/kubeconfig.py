@@ -18,8 +18,6 @@ import pathlib
 from collections.abc import Collection, Mapping
 from typing import Any
 
-import yaml
-
 from kopf._client.auth.credentials import ConnectionInfo, LoginError, decode_pem
 from kopf._client.auth.exec_plugins import run_plugin
 
@@ -165,6 +163,8 @@ def _check_types(
 
 
 def _read_file(path: pathlib.Path) -> Mapping[str, Any] | None:
+    import yaml  # pods have service accounts instead
+
     try:
         content = yaml.safe_load(path.read_bytes())
     except FileNotFoundError:
@@ -180,7 +180,7 @@ def _read_file(path: pathlib.Path) -> Mapping[str, Any] | None:
 
 
 def _locate(error: Exception) -> str:
-    mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+    mark = getattr(error, "problem_mark", None)  # of ``yaml.MarkedYAMLError``
     return "" if mark is None else f": line {mark.line + 1}, column {mark.column + 1}"
 
 

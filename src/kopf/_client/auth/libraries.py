@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.metadata
 import platform
 from collections.abc import Iterator
 from types import FrameType
@@ -68,6 +67,8 @@ def blaming(name: str) -> Iterator[None]:
 
 def name_library(name: str) -> str:
     """Name the library as it is installed, with its version if that is known."""
+    import importlib.metadata  # it is a lot, for nothing but failures
+
     distribution = _DISTRIBUTIONS.get(name, name)
     try:
         return f"{distribution} {importlib.metadata.version(distribution)}"

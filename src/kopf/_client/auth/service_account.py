@@ -17,6 +17,11 @@ from kopf._client.auth.credentials import ConnectionInfo
 SERVICE_ACCOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
+def is_mounted(directory: str | os.PathLike[str] | None = None) -> bool:
+    """Tell if there is a service account, i.e. if it is a pod that has one."""
+    return _get_token_path(directory).exists()
+
+
 def login_with_service_account(*, directory: str | os.PathLike[str] | None = None, **_: Any) -> ConnectionInfo | None:
     """
     Log in as the service account of the pod; ``None`` if there is no service account, i.e. it is not a pod.
@@ -24,10 +29,10 @@ def login_with_service_account(*, directory: str | os.PathLike[str] | None = Non
     ``directory`` is where the service account is mounted. Raises :class:`OSError` if its files exist but
     are unreadable.
     """
-    root = pathlib.Path(SERVICE_ACCOUNT_PATH if directory is None else directory)
-    token_path, ca_path, namespace_path = root / "token", root / "ca.crt", root / "namespace"
-    if not token_path.exists():
+    if not is_mounted(directory):
         return None
+    token_path = _get_token_path(directory)
+    ca_path, namespace_path = token_path.parent / "ca.crt", token_path.parent / "namespace"
     namespace = namespace_path.read_text(encoding="utf-8").strip() if namespace_path.exists() else None
     return ConnectionInfo(
         server=_get_server(),
@@ -35,6 +40,10 @@ def login_with_service_account(*, directory: str | os.PathLike[str] | None = Non
         token_path=str(token_path),
         default_namespace=namespace or None,
     )
+
+
+def _get_token_path(directory: str | os.PathLike[str] | None) -> pathlib.Path:
+    return pathlib.Path(SERVICE_ACCOUNT_PATH if directory is None else directory) / "token"
 
 
 def _get_server() -> str:

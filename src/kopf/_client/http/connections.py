@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import datetime
 import functools
-import importlib.metadata
 import logging
 
 import aiohttp
@@ -19,6 +18,7 @@ from kopf._client.auth.credentials import ConnectionInfo, Credentials, make_http
 from kopf._client.http.closings import Closings
 from kopf._client.http.proxies import Route, make_route
 from kopf._settings.settings import NetworkingSettings
+from kopf._values.version import __version__
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +27,9 @@ CHECK_INTERVAL = 60.0
 How often the files with tokens and certificates are read again, in seconds. The kubelet renews tokens minutes
 before they expire.
 """
+
+USER_AGENT = f"kopf/{__version__}"
+"""How the framework introduces itself to the API server, e.g. for its audit log."""
 
 Identity = tuple[Credentials, str | None, bytes | None]
 
@@ -163,7 +166,7 @@ def _make_route(info: ConnectionInfo, settings: NetworkingSettings) -> Route:
 def _create_session(
     info: ConnectionInfo, token: str | None, route: Route, settings: NetworkingSettings, closings: Closings
 ) -> aiohttp.ClientSession:
-    headers = {"Accept": "application/json", "User-Agent": get_user_agent(), **make_http_headers(info, token)}
+    headers = {"Accept": "application/json", "User-Agent": USER_AGENT, **make_http_headers(info, token)}
     return aiohttp.ClientSession(
         connector=route.connector,
         headers=headers,
@@ -174,12 +177,3 @@ def _create_session(
         proxy=route.http_proxy,
         trust_env=info.trust_env or settings.trust_env,
     )
-
-
-@functools.cache
-def get_user_agent() -> str:
-    """Get how the framework introduces itself to the API server, e.g. for its audit log."""
-    try:
-        return f"kopf/{importlib.metadata.version('kopf')}"
-    except importlib.metadata.PackageNotFoundError:  # used from the source tree, not installed
-        return "kopf"

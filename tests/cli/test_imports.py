@@ -1,0 +1,137 @@
+"""What is loaded: an operator does not pay for what it does not use, neither in its memory nor in its start."""
+from __future__ import annotations
+
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from kopf_cluster import LocalCluster
+from tests.cli.conftest import Starter
+
+REPORTER = """
+import json, pathlib, sys
+import kopf
+
+@kopf.on.login()
+def login_fn(**_):
+    return kopf.ConnectionInfo(**json.loads(pathlib.Path("login.json").read_text()))
+
+@kopf.on.event("kopfexamples")
+async def event_fn(name, logger, **_):
+    pathlib.Path("modules.json").write_text(json.dumps(sorted(sys.modules)))
+    logger.info("The modules are reported.")
+"""
+
+OBJ = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": "obj1"}}
+
+#: What no operator needs that only handles objects; with all that is under these names.
+UNNEEDED = [
+    "kopf_cluster", "kopf.testing", "kopf.cli.dev", "kopf.cli.cluster", "kopf.cli.peering", "kopf.cli.releasing",
+    "kopf._admission", "kopf._kits", "kopf._legacy", "kopf._serving.http_server",
+    "aiohttp.web", "aiohttp.test_utils", "cryptography", "jsonpatch", "kubernetes", "pykube", "pyngrok",
+    "difflib", "importlib.metadata", "logging.config", "unittest", "zipfile",
+]
+
+
+def run(code: str, *, cwd: pathlib.Path) -> str:
+    command = [sys.executable, "-P", "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30, cwd=cwd).stdout
+
+
+def find_loaded(unneeded: list[str], loaded: list[str]) -> list[str]:
+    return [name for name in loaded if any(name == prefix or name.startswith(f"{prefix}.") for prefix in unneeded)]
+
+
+def test_running_operators_have_only_what_they_use(
+        start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path,
+) -> None:
+    config = yaml.safe_load(cluster.kubeconfig.read_text())
+    place, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    login = {"server": place["server"], "ca_data": place["certificate-authority-data"], "token": user["token"]}
+    (tmp_path / "login.json").write_text(json.dumps(login))
+    (tmp_path / "reporter.py").write_text(REPORTER)
+    cluster.apply(OBJ)
+    with start("run", "--all-namespaces", "--standalone", "reporter.py") as process:
+        process.wait_for("The modules are reported.")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0
+    loaded = json.loads((tmp_path / "modules.json").read_text())
+    assert "kopf._controller.controller" in loaded
+    assert find_loaded(UNNEEDED, loaded) == []
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_what_is_only_printed_needs_nothing_of_the_framework(tmp_path: pathlib.Path, option: str) -> None:
+    output = run(
+        "import atexit, json, sys\n"
+        "atexit.register(lambda: print('\\n' + json.dumps(sorted(sys.modules))))\n"
+        f"from kopf.cli import main; main([{option!r}], prog_name='kopf')",
+        cwd=tmp_path,
+    )
+    loaded = json.loads(output.splitlines()[-1])
+    assert "kopf.cli" in loaded
+    assert find_loaded(["aiohttp", "asyncio", "msgspec", "ssl", "yaml", "importlib.metadata"], loaded) == []
+    assert find_loaded(["kopf"], loaded) == ["kopf", "kopf._values", "kopf._values.version", "kopf.cli"]
+
+
+def test_the_list_of_the_commands_and_the_commands_are_of_the_same_names(tmp_path: pathlib.Path) -> None:
+    code = """
+import click, json
+from kopf.cli import main
+context = click.Context(main)
+names = main.list_commands(context)
+print(json.dumps({name: main.get_command(context, name).name for name in names}))
+print(main.get_command(context, "nonexistent"))
+"""
+    names, nonexistent = run(code, cwd=tmp_path).splitlines()
+    assert {*json.loads(names)} == {"run", "freeze", "resume", "release", "dev", "cluster"}
+    assert all(name == asked for asked, name in json.loads(names).items())
+    assert nonexistent == "None"
+
+
+def test_commands_that_are_added_are_there_too(tmp_path: pathlib.Path) -> None:
+    code = """
+import click
+from kopf.cli import main
+@main.command()
+def added():
+    "It is added by somebody."
+@main.command(hidden=True)
+def secret(): "It is not shown."
+main(["--help"], prog_name="kopf")
+"""
+    output = run(code, cwd=tmp_path)
+    assert "It is added by somebody." in output
+    assert "freeze" in output
+    assert "It is not shown." not in output
+
+
+def test_the_local_cluster_says_what_it_lacks(tmp_path: pathlib.Path) -> None:
+    """The runner of operators in tests works without it: e.g. where operators are tested against real clusters."""
+    code = """
+import sys
+sys.modules["jsonpatch"] = None
+from kopf.testing import KopfRunner
+try:
+    from kopf.testing import LocalCluster
+except ImportError as e:
+    print(e)
+"""
+    assert "pip install 'kopf[dev]'" in run(code, cwd=tmp_path)
+
+
+def test_the_command_of_the_local_cluster_says_what_it_lacks(tmp_path: pathlib.Path) -> None:
+    code = """
+import sys
+sys.modules["jsonpatch"] = None
+from kopf.cli import main
+main(["cluster"], prog_name="kopf", standalone_mode=False)
+"""
+    with pytest.raises(subprocess.CalledProcessError) as e:
+        run(code, cwd=tmp_path)
+    assert "pip install 'kopf[dev]'" in e.value.stderr
