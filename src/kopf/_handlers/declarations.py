@@ -58,11 +58,15 @@ def find_function_place(fn: Callable[..., Any]) -> str | None:
 
 
 def describe_function(fn: Callable[..., Any]) -> str:
-    """Name a function for messages: that of the users, not of their decorators; and where it is, if that is known."""
+    """
+    Name a function for the logs: that of the users, not of their decorators; and where it is, if that is known.
+
+    The path is a full one: logs are read elsewhere than declarations.
+    """
     function = inspect.unwrap(get_function(fn))
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
-    place = find_function_place(function)
-    return name if place is None else f"{name} ({place})"
+    code = getattr(get_function(function), "__code__", None)
+    return name if code is None else f"{name} ({code.co_filename}:{code.co_firstlineno})"
 
 
 def get_function(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,14 +1,16 @@
-"""Attempts and outcomes: what is known of one call of a handler before it, and after it."""
+"""
+Attempts and outcomes: what is known of one call of a handler before it, and after it.
+
+They are made for every call; so they are named tuples, which are made several times faster than frozen data classes.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """How often the handler was tried before, and since when."""
 
     retry: int
@@ -34,8 +36,7 @@ class Attempt:
 _NO_TIME = datetime.timedelta(0)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """How an attempt has ended."""
 
     final: bool

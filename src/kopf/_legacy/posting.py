@@ -1,7 +1,8 @@
 """
 The queue of Kubernetes events: it was taken from a context variable in one thread or task, to be set in another one.
 
-It is the poster of the operator that is carried so. Whoever sets a queue of their own, gets the events: e.g. in tests.
+It is the recorder of the operator that is carried so. Whoever sets a queue of their own,
+gets the events: e.g. in tests.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ class _Queue(Protocol):
     def put_nowait(self, item: K8sEvent, /) -> None: ...
 
 
-class _PosterAsQueue:
+class _RecorderAsQueue:
     """What is put, is posted."""
 
-    def __init__(self, poster: EventRecorder) -> None:
-        self.poster = poster
+    def __init__(self, recorder: EventRecorder) -> None:
+        self.recorder = recorder
 
     def put_nowait(self, item: K8sEvent, /) -> None:
-        self.poster.enqueue(**item._asdict())
+        self.recorder.enqueue(**item._asdict())
 
 
-class _QueueAsPoster:
+class _QueueAsRecorder:
     """What is posted, is put."""
 
     def __init__(self, queue: _Queue) -> None:
@@ -59,20 +60,20 @@ _settings: ContextVar[OperatorSettings] = ContextVar("settings")
 
 
 class _QueueVariable:
-    """The poster of this context in the shape of a queue."""
+    """The recorder of this context in the shape of a queue."""
 
     def get(self, *default: Any) -> Any:
         """Get the queue, or the default. With no default, raises :class:`LookupError` outside of operators."""
-        poster = current_recorder.get(None)
-        if poster is None and default:
+        recorder = current_recorder.get(None)
+        if recorder is None and default:
             return default[0]
-        return _PosterAsQueue(current_recorder.get())
+        return _RecorderAsQueue(current_recorder.get())
 
-    def set(self, queue: _PosterAsQueue | _Queue) -> Token[EventRecorder]:
+    def set(self, queue: _RecorderAsQueue | _Queue) -> Token[EventRecorder]:
         """Let the events of this context go to the queue: one of an operator, or one's own."""
-        if isinstance(queue, _PosterAsQueue):
-            return current_recorder.set(queue.poster)
-        return current_recorder.set(cast(EventRecorder, _QueueAsPoster(queue)))
+        if isinstance(queue, _RecorderAsQueue):
+            return current_recorder.set(queue.recorder)
+        return current_recorder.set(cast(EventRecorder, _QueueAsRecorder(queue)))
 
     def reset(self, token: Token[EventRecorder]) -> None:
         """Undo the setting."""
@@ -84,8 +85,8 @@ class _SettingsVariable:
 
     def get(self, *default: Any) -> Any:
         """Get the settings, or the default. With no default, raises :class:`LookupError` outside of operators."""
-        poster = current_recorder.get(None)
-        return _settings.get(*default) if poster is None else poster.settings
+        recorder = current_recorder.get(None)
+        return _settings.get(*default) if recorder is None else recorder.settings
 
     def set(self, settings: OperatorSettings) -> Token[OperatorSettings]:
         """Use these settings with one's own queue."""

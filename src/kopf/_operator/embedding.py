@@ -18,8 +18,9 @@ from kopf._coordination.peers import make_identity
 from kopf._handlers.lifecycles import LifeCycleFn, get_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry, get_default_registry
 from kopf._handlers.signatures import check_registry
+from kopf._health.health_server import parse_endpoint
 from kopf._operator.flags import Flag, release_flag, wait_flag
-from kopf._operator.running import Operator
+from kopf._operator.running import Operator, OperatorSetup
 from kopf._operator.scopes import NamespacePattern, check
 from kopf._operator.signals import stopping_by_signals
 from kopf._operator.tasks import cancel
@@ -103,7 +104,7 @@ async def operator(
         if patterns and clusterwide:
             raise ValueError("The operator can be either cluster-wide or restricted to namespaces, not both.")
         settings.peering.clusterwide = not patterns
-        running = Operator(
+        setup = OperatorSetup(
             registry=registry,
             settings=settings,
             lifecycle=lifecycle if lifecycle is not None else get_default_lifecycle(),
@@ -112,9 +113,9 @@ async def operator(
             vault=vault,
             memo=memo if memo is not None else Memo(),
             ready_flag=ready_flag,
-            liveness_endpoint=liveness_endpoint,
+            endpoint=None if liveness_endpoint is None else parse_endpoint(liveness_endpoint),
         )
-        await _run_until_stopped(running, stop_flag, settings)
+        await _run_until_stopped(Operator(setup), stop_flag, settings)
 
 
 @contextlib.contextmanager

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from kopf._client.auth.vault import Vault
 from kopf._client.errors import APINotFoundError
 from kopf._client.http.api import APIClient
 from kopf._controller.streams import Scope
 from kopf._coordination.membership import patch_records
 from kopf._coordination.peering import find_peering_resource
-from kopf._handlers.executor import HandlerExecutor
-from kopf._handlers.registry import OperatorRegistry
-from kopf._operator.activities import Activities
-from kopf._operator.login import Authenticator
+from kopf._operator.access import Access
 from kopf._operator.namespaces import list_matching
 from kopf._operator.scopes import NamespacePattern, check, get_exact
 from kopf._settings.settings import OperatorSettings
@@ -26,14 +22,12 @@ class MissingPeeringError(OperatorError):
 
 
 async def put_record(
+    access: Access,
     identity: str,
     record: Mapping[str, Any] | None,
     *,
     name: str,
     patterns: Collection[NamespacePattern],
-    registry: OperatorRegistry,
-    settings: OperatorSettings,
-    vault: Vault,
 ) -> Collection[str]:
     """
     Put the record into the peering objects of that name in the matching namespaces, or into the one of the cluster.
@@ -42,16 +36,13 @@ async def put_record(
     :class:`MissingPeeringError` if there are no such objects; :class:`LoginError`, :class:`APIError`,
     and :class:`APINetworkError` if the cluster cannot be talked to.
     """
-    api = APIClient(vault, settings)
-    executor = HandlerExecutor(settings.execution)
-    try:
-        await Authenticator(vault, registry, Activities(settings, executor)).login(verbose=False)
+    async with access.connected() as api:
         resource = await find_peering_resource(api, clusterwide=not patterns)
         if resource is None:
             kind = "KopfPeering" if patterns else "ClusterKopfPeering"
             raise MissingPeeringError(f"The kind {kind} is not defined in the cluster, so there is nobody to be told.")
         places = []
-        for scope in await _find_scopes(api, settings, check(patterns)):
+        for scope in await _find_scopes(api, access.settings, check(patterns)):
             place = f"{name!r} cluster-wide" if scope is None else f"{name!r} in {scope!r}"
             try:
                 await patch_records(api, resource, scope, name, {identity: record})
@@ -59,9 +50,6 @@ async def put_record(
                 raise MissingPeeringError(f"The peering object {place} does not exist ({resource!r}).") from e
             places.append(place)
         return places
-    finally:
-        await vault.close()
-        executor.threads.release()
 
 
 async def _find_scopes(

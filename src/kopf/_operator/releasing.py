@@ -10,16 +10,11 @@ import logging
 from collections.abc import AsyncIterator, Collection
 from typing import NamedTuple
 
-from kopf._client.auth.vault import Vault
 from kopf._client.http.api import APIClient
 from kopf._client.resources.discovery import discover
 from kopf._client.resources.listing import list_pages
 from kopf._client.resources.patching import PatchConflict, patch_object
-from kopf._handlers.executor import HandlerExecutor
-from kopf._handlers.registry import OperatorRegistry
-from kopf._operator.activities import Activities
-from kopf._operator.login import Authenticator
-from kopf._settings.settings import OperatorSettings
+from kopf._operator.access import Access
 from kopf._values.errors import OperatorError
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange, Patch
@@ -45,15 +40,13 @@ class Released(NamedTuple):
 
 
 async def release(
+    access: Access,
     names: Collection[str],
     *,
     namespaces: Collection[str],
     finalizer: str,
     dry_run: bool,
     only_deleted: bool,
-    registry: OperatorRegistry,
-    settings: OperatorSettings,
-    vault: Vault,
 ) -> AsyncIterator[Released]:
     """
     Remove the finalizer from all objects of the named resources, in the namespaces or (if none) in the whole cluster.
@@ -62,22 +55,16 @@ async def release(
     Raises :class:`UnknownResourceError`; :class:`LoginError`, :class:`APIError`, and :class:`APINetworkError` if
     the cluster cannot be talked to; :class:`PatchConflict` if an object changes too often.
     """
-    api = APIClient(vault, settings)
-    executor = HandlerExecutor(settings.execution)
-    try:
-        await Authenticator(vault, registry, Activities(settings, executor)).login(verbose=False)
+    async with access.connected() as api:
         for resource in await _find_resources(api, names):
             for namespace in namespaces if namespaces and resource.namespaced else [None]:
-                async for page in list_pages(api, settings, resource, namespace):
+                async for page in list_pages(api, access.settings, resource, namespace):
                     for obj in page.objects:
                         is_relevant = not only_deleted or obj.head.deletionTimestamp is not None
                         if is_relevant and finalizer in (obj.head.finalizers or ()):
                             if not dry_run:
                                 await _remove(api, resource, obj, finalizer)
                             yield Released(resource, obj.head.namespace, obj.head.name)
-    finally:
-        await vault.close()
-        executor.threads.release()
 
 
 async def _find_resources(api: APIClient, names: Collection[str]) -> Collection[Resource]:

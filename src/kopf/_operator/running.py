@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -32,7 +33,7 @@ from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._handlers.outcomes import Outcome
 from kopf._handlers.registry import OperatorRegistry
 from kopf._health.health import serving_health
-from kopf._health.health_server import parse_endpoint
+from kopf._health.health_server import Endpoint
 from kopf._health.liveness import Liveness
 from kopf._health.watchdog import Watchdog
 from kopf._operator.activities import Activities
@@ -63,94 +64,95 @@ _FLUSH_TIMEOUT = 2.0
 """How long the posting of the last events may hold the exit, in seconds."""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OperatorSetup:
+    """What an operator is made of by those who run it."""
+
+    registry: OperatorRegistry
+    settings: OperatorSettings
+    lifecycle: LifeCycleFn
+    namespaces: Collection[NamespacePattern]
+    """Which namespaces it is restricted to; if there are none, it is for the whole cluster."""
+    identity: str
+    """By which name it is known to other operators."""
+    vault: Vault | None
+    """The credentials that it shares with others, which outlive it; ``None`` is for its own ones."""
+    memo: Any
+    ready_flag: Flag | None
+    endpoint: Endpoint | None
+    """Where its health is served, if anywhere."""
+
+
 class Operator:
     """One running operator: what it consists of, and how it lives."""
 
-    def __init__(
-        self,
-        *,
-        registry: OperatorRegistry,
-        settings: OperatorSettings,
-        lifecycle: LifeCycleFn,
-        namespaces: Collection[NamespacePattern],
-        identity: str,
-        vault: Vault | None,
-        memo: Any,
-        ready_flag: Flag | None,
-        liveness_endpoint: str | None,
-    ) -> None:
-        self._registry = registry
-        self._settings = settings
-        self._lifecycle = lifecycle
-        self._namespaces = namespaces
-        self._identity = identity
-        self._vault = vault if vault is not None else Vault(settings)
-        self._is_vault_own = vault is None
-        self._memo = memo
-        self._ready_flag = ready_flag
-        self._endpoint = None if liveness_endpoint is None else parse_endpoint(liveness_endpoint)
+    def __init__(self, setup: OperatorSetup) -> None:
+        self._setup = setup
+        self._vault = setup.vault if setup.vault is not None else Vault(setup.settings)
+        self._api = APIClient(self._vault, setup.settings)
         self._liveness = Liveness()
         self._pause = Pause()
-        self._api = APIClient(self._vault, settings)
-        self._indexers = Indexers(registry.get_indexing())
-        self._executor = HandlerExecutor(settings.execution)
-        self._activities = Activities(settings, self._executor, memo=memo, indices=self._indexers.indices)
-        self._authenticator = Authenticator(self._vault, registry, self._activities)
+        self._indexers = Indexers(setup.registry.get_indexing())
+        self._executor = HandlerExecutor(setup.settings.execution)
+        self._activities = Activities(
+            setup.settings, self._executor, memo=setup.memo, indices=self._indexers.indices
+        )
 
     async def run(self) -> None:
         """Live until cancelled. Raises whatever makes it impossible to go on."""
         clock = Clock()
-        poster = EventRecorder(self._api, self._settings)
+        recorder = EventRecorder(self._api, self._setup.settings)
         with (
-            posting(poster),
+            posting(recorder),
             offering(self._api),
-            Watchdog(self._settings.health) as watchdog,
+            Watchdog(self._setup.settings.health) as watchdog,
             contextlib.ExitStack() as stack,
         ):
             try:
                 await self._run_activity(Activity.STARTUP)
                 self._check_admission()
-                if self._ready_flag is not None:
-                    giving_up = asyncio.get_running_loop().call_later(_READY_TIMEOUT, raise_flag, self._ready_flag)
+                if (flag := self._setup.ready_flag) is not None:
+                    giving_up = asyncio.get_running_loop().call_later(_READY_TIMEOUT, raise_flag, flag)
                     stack.callback(giving_up.cancel)
                 async with self._serve_health(watchdog):
-                    await self._work(poster, clock)
+                    await self._work(recorder, clock)
             finally:
                 await self._shut_down()
 
     async def _run_activity(self, activity: Activity) -> None:
-        handlers = self._registry.get_activities(activity)
+        handlers = self._setup.registry.get_activities(activity)
         await self._activities.run(activity, handlers)
 
     def _serve_health(self, watchdog: Watchdog) -> AbstractAsyncContextManager[None]:
-        handlers = self._registry.get_activities(Activity.PROBE)
+        handlers = self._setup.registry.get_activities(Activity.PROBE)
 
         async def probe() -> Mapping[HandlerId, Outcome]:
             return await self._activities.attempt(Activity.PROBE, handlers, is_quiet=True)
 
         return serving_health(
-            self._endpoint,
+            self._setup.endpoint,
             liveness=self._liveness,
             get_pause_reasons=lambda: self._pause.reasons,
             watchdog=watchdog,
             probe=probe if handlers else None,
-            settings=self._settings,
+            settings=self._setup.settings,
         )
 
-    async def _work(self, poster: EventRecorder, clock: Clock) -> None:
+    async def _work(self, recorder: EventRecorder, clock: Clock) -> None:
+        authenticator = Authenticator(self._vault, self._setup.registry, self._activities)
         if not self._vault.is_populated:
             login_logger.info("Initial authentication has been initiated.")
-            await self._authenticator.login()
+            await authenticator.login()
             login_logger.info("Initial authentication has finished.")
-        authenticating = asyncio.create_task(self._authenticator.run(), name="authenticator")
+        authenticating = asyncio.create_task(authenticator.run(), name="authenticator")
         helpers = [authenticating]
         try:
-            runtime = await either(self._make_environment(clock), authenticating)
-            helpers.append(asyncio.create_task(poster.run(), name="poster of events"))
-            peering = Peering(runtime, self._identity)
+            runtime = await either(self._make_runtime(clock), authenticating)
+            helpers.append(asyncio.create_task(recorder.run(), name="recorder of events"))
+            peering = Peering(runtime, self._setup.identity)
             webhooks = self._make_webhooks(runtime, peering)
-            namespaces = Namespaces(self._api, self._settings, self._namespaces)
-            observer = Observer(runtime, self._registry, namespaces, peering)
+            namespaces = Namespaces(self._api, self._setup.settings, self._setup.namespaces)
+            observer = Observer(runtime, self._setup.registry, namespaces, peering)
             publishing = []
             if webhooks is not None:
                 helpers.append(asyncio.create_task(webhooks.serve(), name="webhook server"))
@@ -158,8 +160,8 @@ class Operator:
                 publishing.append(asyncio.create_task(webhooks.publish(), name="publisher of the webhooks"))
             observing = asyncio.create_task(observer.run(), name="observer")
             participating = asyncio.create_task(peering.run(), name="peering")
-            if self._ready_flag is not None:
-                raise_flag(self._ready_flag)
+            if self._setup.ready_flag is not None:
+                raise_flag(self._setup.ready_flag)
             try:
                 await fail_together([observing, participating, *publishing, *helpers])
             finally:
@@ -171,37 +173,37 @@ class Operator:
                 await peering.leave()  # not earlier than all is done here, so that others do not interfere
                 if webhooks is not None:
                     await webhooks.finish()
-                await poster.flush(_FLUSH_TIMEOUT)
+                await recorder.flush(_FLUSH_TIMEOUT)
         finally:
             await cancel(helpers)
 
     @property
     def _has_admission(self) -> bool:
-        return bool(self._registry.webhooks) or self._settings.admission.managed is not None
+        return bool(self._setup.registry.webhooks) or self._setup.settings.admission.managed is not None
 
     def _check_admission(self) -> None:
         if self._has_admission:
             from kopf._admission.webhooks import check_admission  # most operators have no admission at all
 
-            check_admission(self._registry, self._settings.admission)
+            check_admission(self._setup.registry, self._setup.settings.admission)
 
     def _make_webhooks(self, runtime: Runtime, peering: Peering) -> Webhooks | None:
         if not self._has_admission:
             return None
         from kopf._admission.webhooks import Webhooks
 
-        return Webhooks(runtime, self._registry, peering.settle)
+        return Webhooks(runtime, self._setup.registry, peering.settle)
 
-    async def _make_environment(self, clock: Clock) -> Runtime:
+    async def _make_runtime(self, clock: Clock) -> Runtime:
         return Runtime(
             indexers=self._indexers,
             gate=IndexReadiness(),
-            settings=self._settings,
+            settings=self._setup.settings,
             api=self._api,
             clock=clock,
-            lifecycle=self._lifecycle,
+            lifecycle=self._setup.lifecycle,
             executor=self._executor,
-            memos=Memos(self._memo),
+            memos=Memos(self._setup.memo),
             indices=self._indexers.indices,
             liveness=self._liveness,
             pause=self._pause,
@@ -222,6 +224,6 @@ class Operator:
         try:
             await self._run_activity(Activity.CLEANUP)
         finally:
-            if self._is_vault_own:  # otherwise, it is still needed by others
+            if self._setup.vault is None:  # otherwise, it is still needed by others
                 await self._vault.close()
             self._executor.threads.release()

@@ -12,6 +12,7 @@ import click
 from kopf._client.auth.vault import Vault
 from kopf._coordination.peers import MAX_LIFETIME, Peer, make_identity
 from kopf._handlers.registry import get_default_registry
+from kopf._operator.access import Access
 from kopf._operator.freezing import put_record
 from kopf._settings.settings import OperatorSettings
 from kopf._values.errors import OperatorError
@@ -78,14 +79,17 @@ def _put(
     if all_namespaces and namespace:
         raise click.UsageError("Either --all-namespaces or --namespace can be used, not both.")
     settings = controls.settings if controls.settings is not None else OperatorSettings()
+    access = Access(
+        registry=controls.registry if controls.registry is not None else get_default_registry(),
+        settings=settings,
+        vault=controls.vault if controls.vault is not None else Vault(settings),
+    )
     coro = put_record(
+        access,
         identity,
         record,
         name=peering if peering is not None else settings.peering.name,
         patterns=namespace,
-        registry=controls.registry if controls.registry is not None else get_default_registry(),
-        settings=settings,
-        vault=controls.vault if controls.vault is not None else Vault(settings),
     )
     try:
         return asyncio.run(coro) if controls.loop is None else controls.loop.run_until_complete(coro)

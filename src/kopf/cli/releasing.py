@@ -10,6 +10,7 @@ import click
 from kopf._client.auth.vault import Vault
 from kopf._client.resources.patching import PatchConflict
 from kopf._handlers.registry import get_default_registry
+from kopf._operator.access import Access
 from kopf._operator.releasing import release as release_objects
 from kopf._settings.settings import OperatorSettings
 from kopf._values.errors import OperatorError
@@ -44,15 +45,18 @@ def release(
     if all_namespaces == bool(namespace):
         raise click.UsageError("Either --all-namespaces or --namespace is needed.")
     settings = controls.settings if controls.settings is not None else OperatorSettings()
+    access = Access(
+        registry=controls.registry if controls.registry is not None else get_default_registry(),
+        settings=settings,
+        vault=controls.vault if controls.vault is not None else Vault(settings),
+    )
     coro = _release(
+        access,
         resource,
         namespaces=namespace,
         finalizer=finalizer if finalizer is not None else settings.persistence.finalizer,
         dry_run=dry_run,
         only_deleted=deleted,
-        registry=controls.registry if controls.registry is not None else get_default_registry(),
-        settings=settings,
-        vault=controls.vault if controls.vault is not None else Vault(settings),
     )
     try:
         count = asyncio.run(coro) if controls.loop is None else controls.loop.run_until_complete(coro)
@@ -61,9 +65,9 @@ def release(
     click.echo(f"{count} objects {'would be released' if dry_run else 'are released'}.")
 
 
-async def _release(names: tuple[str, ...], *, dry_run: bool, **options: Any) -> int:
+async def _release(access: Access, names: tuple[str, ...], *, dry_run: bool, **options: Any) -> int:
     count = 0
-    async for resource, namespace, name in release_objects(names, dry_run=dry_run, **options):
+    async for resource, namespace, name in release_objects(access, names, dry_run=dry_run, **options):
         click.echo(f"{resource.name} {namespace}/{name}" if namespace else f"{resource.name} {name}")
         count += 1
     return count

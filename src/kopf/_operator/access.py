@@ -1,0 +1,36 @@
+"""Access to the cluster for a single command, with no operator around it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator
+
+from kopf._client.auth.vault import Vault
+from kopf._client.http.api import APIClient
+from kopf._handlers.executor import HandlerExecutor
+from kopf._handlers.registry import OperatorRegistry
+from kopf._operator.activities import Activities
+from kopf._operator.login import Authenticator
+from kopf._settings.settings import OperatorSettings
+
+
+@dataclasses.dataclass(frozen=True)
+class Access:
+    """How to get to the cluster: as an operator with the same handlers and settings would do that."""
+
+    registry: OperatorRegistry
+    settings: OperatorSettings
+    vault: Vault
+
+    @contextlib.asynccontextmanager
+    async def connected(self) -> AsyncIterator[APIClient]:
+        """Log in for the time of the block. Raises :class:`LoginError` if that is not possible."""
+        executor = HandlerExecutor(self.settings.execution)
+        try:
+            activities = Activities(self.settings, executor)
+            await Authenticator(self.vault, self.registry, activities).login(verbose=False)
+            yield APIClient(self.vault, self.settings)
+        finally:
+            await self.vault.close()
+            executor.threads.release()
