@@ -2,6 +2,7 @@
 Measure the parts of the framework, one by one: what an event, a change, an API call, or a listing takes.
 
     .venv/bin/python -m benchmarks.micro
+    .venv/bin/python -m benchmarks.micro --cycle  # only the handling cycle, see `benchmarks.cycle`
 
 All numbers are of CPU, not of time: those of this process for the framework, those of the server's process for
 the local cluster. The best of several rounds is taken, as anything else on the machine only makes it worse.
@@ -22,6 +23,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from benchmarks.cycle import measure_cycles, print_cycles
 from benchmarks.loading import PATH, Client, make_widget
 from benchmarks.processes import Meter, running_cluster
 from kopf._client.auth.kubeconfig import make_connection_info, read_kubeconfigs
@@ -41,7 +43,7 @@ from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.lifecycles import get_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry
 from kopf._settings.settings import OperatorSettings
-from kopf._values.bodies import Body
+from kopf._storage.snapshots import Snapshots
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
 from kopf._values.resources import Resource
@@ -143,6 +145,7 @@ async def _handler(**_: Any) -> None:
 async def measure_detection(count: int) -> None:
     """Find out what has happened to an object."""
     persistence = OperatorSettings().persistence
+    snapshots = Snapshots(persistence.diffbase_storage, persistence.progress_storage)
     sources = {
         "a change detected: new objects": make_line(1, handled=False),
         "a change detected: nothing has changed": make_line(1),
@@ -153,8 +156,7 @@ async def measure_detection(count: int) -> None:
 
         async def act(raw: bytes = raw) -> None:
             for _ in range(count):
-                body = Body(KubeObject.from_json(raw))
-                detect(body, initial=False, extra_fields=(), persistence=persistence)
+                detect(KubeObject.from_json(raw), snapshots, finalizer=persistence.finalizer, initial=False)
 
         report(title, await best(act), count)
 
@@ -247,6 +249,7 @@ async def measure_cluster_patches(client: Client, cluster: Meter, count: int) ->
 
 
 async def main(size: int) -> None:
+    print_cycles(await measure_cycles())
     await measure_intake(10 * 1000)
     await measure_detection(2000)
     with tempfile.TemporaryDirectory(prefix="kopf-benchmark-") as directory:
@@ -265,4 +268,9 @@ async def main(size: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.micro", description=__doc__)
     parser.add_argument("--size", type=int, default=10_000, help="how many objects to list (default: %(default)s)")
-    asyncio.run(main(parser.parse_args().size))
+    parser.add_argument("--cycle", action="store_true", help="measure only the handling cycle: some seconds")
+    args = parser.parse_args()
+    if args.cycle:
+        print_cycles(asyncio.run(measure_cycles()))
+    else:
+        asyncio.run(main(args.size))

@@ -17,9 +17,9 @@ from kopf._client.resources.patching import PatchConflict
 from kopf._client.resources.watch_machine import LISTED, WatchEvent
 from kopf._controller.background.spawning import Background
 from kopf._controller.background.stopping import DaemonStoppingReason
-from kopf._controller.background.sync import accompany
-from kopf._controller.changes.reconciliation import Reconciliation
-from kopf._controller.changes.saving import SavingFailure, Step
+from kopf._controller.background.sync import sync
+from kopf._controller.changes.reconciliation import Reconciliation, Scope
+from kopf._controller.changes.saving import Carried, SavingFailure, Step
 from kopf._controller.changes.selection import could_match
 from kopf._controller.handled_memory import HandledMemory
 from kopf._controller.object_state import ObjectState, is_overtaking
@@ -78,6 +78,14 @@ class Controller:
         self._troubles = Troubles(runtime, resource)
         self._unreadable = UnreadableObjects(runtime, resource)
         self._background = Background(runtime, resource, on_exit=self._revisit) if handlers.spawning else None
+        self._scope = Scope(
+            runtime,
+            resource,
+            handlers,
+            background=self._background,
+            handled=self._handled,
+            user_code=self._in_user_code,
+        )
         self._is_stateful = bool(handlers.changing or handlers.spawning)
         runtime.executor.threads.usage.subscribe(self._start_workers)
 
@@ -285,9 +293,9 @@ class Controller:
         self._unreadable.forget(obj.head.key)
         object_logger = ObjectLogger(body=obj, settings=self._runtime.settings)
         if object_logger.isEnabledFor(logging.DEBUG) and could_match(self._handlers.changing, obj.head):
-            cycle = Reconciliation(self._runtime, self._resource, self._handlers, obj, initial=False, unsaved=None)
+            cycle = Reconciliation(self._scope, obj, Carried())
             try:
-                cycle.bury()
+                cycle.log_gone()
             except Exception:  # of the filters
                 object_logger.exception("The deletion could not be handled.")
         self._runtime.memos.forget(obj.head.key)
@@ -343,35 +351,16 @@ class Controller:
             with contextlib.suppress(NestingError):
                 if background is None or self._handlers.changing:
                     return await self._run_cycle(mailbox, obj)
-                return await accompany(
-                    self._runtime,
-                    self._resource,
-                    self._handlers,
-                    obj,
-                    background=background,
-                    handled=handled,
-                    errors=mailbox.errors,
-                )
+                return await sync(self._scope, obj, errors=mailbox.errors)
         return await self._unreadable.set_aside(obj, background=background, handled=handled)
 
     async def _run_cycle(self, mailbox: ObjectState, obj: KubeObject) -> Step:
         if mailbox.initial and mailbox.called is None:
             mailbox.called = set()
-        cycle = mailbox.cycle = Reconciliation(
-            self._runtime,
-            self._resource,
-            self._handlers,
-            obj,
-            initial=mailbox.initial,
-            unsaved=mailbox.unsaved,
-            known=mailbox.progress,
-            called=mailbox.called,
-            errors=mailbox.errors,
-            background=self._background,
-            baseline=mailbox.baseline,
-            handled=self._handled,
-            user_code=self._in_user_code,
+        carried = Carried(
+            mailbox.initial, mailbox.unsaved, mailbox.progress, mailbox.called, mailbox.baseline, mailbox.errors
         )
+        cycle = mailbox.cycle = Reconciliation(self._scope, obj, carried)
         mailbox.progress = None
         try:
             step = await cycle.run()

@@ -10,24 +10,24 @@ from __future__ import annotations
 
 
 class HandledMemory:
-    """The digests of the last handled states of the objects of one resource, by their uids."""
+    """The fingerprints of the last handled states of the objects of one resource, by their uids."""
 
     def __init__(self) -> None:
-        self._digests: dict[str, str] = {}
+        self._fingerprints: dict[str, int] = {}
         self._losses: dict[str, int] = {}
         self._removals: dict[str, int] = {}
         self._released: set[str] = set()
 
     def __len__(self) -> int:
-        return len({*self._digests, *self._losses, *self._removals, *self._released})
+        return len({*self._fingerprints, *self._losses, *self._removals, *self._released})
 
-    def remember(self, uid: str, digest: str) -> None:
+    def remember(self, uid: str, fingerprint: int) -> None:
         """The object was handled in this state."""
-        self._digests[uid] = digest
+        self._fingerprints[uid] = fingerprint
 
-    def recall(self, uid: str) -> str | None:
+    def recall(self, uid: str) -> int | None:
         """In which state the object was handled by this operator process; ``None`` if it was not."""
-        return self._digests.get(uid)
+        return self._fingerprints.get(uid)
 
     def count_loss(self, uid: str) -> int:
         """How many times the state of the object was lost, this time included."""
@@ -56,7 +56,7 @@ class HandledMemory:
 
     def forget(self, uid: str) -> None:
         """The object exists no more."""
-        self._digests.pop(uid, None)
+        self._fingerprints.pop(uid, None)
         self._losses.pop(uid, None)
         self._removals.pop(uid, None)
         self._released.discard(uid)

@@ -9,7 +9,6 @@ from kopf._client.resources.watch_machine import WatchEvent
 from kopf._controller.changes.reconciliation import Reconciliation
 from kopf._controller.changes.saving import Known, Unsaved
 from kopf._controller.own_writes import OwnWrites
-from kopf._values.bodies import BodyEssence
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
 
@@ -78,7 +77,7 @@ class ObjectState:
         self.unsaved: Unsaved | None = None
         self.progress: Known | None = None
         """The progress in the state that is to be handled next, if it was just saved by us."""
-        self.baseline: BodyEssence | None = None
+        self.baseline: bytes | None = None
         """The state of the object as of the beginning of its creation, while that is in progress."""
         self.errors = 0
         """How many times in a row the handling has failed because of us or of the API (not of the handlers)."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from kopf._client.resources.patching import patch_object
 from kopf._controller.background.spawning import Background
 from kopf._controller.background.stopping import DaemonStoppingReason
-from kopf._controller.changes.finalizer import Attachments
-from kopf._controller.changes.saving import Step
+from kopf._controller.changes.finalizer import Blocking
+from kopf._controller.changes.saving import Step, note_removal
 from kopf._controller.handled_memory import HandledMemory
 from kopf._controller.runtime import Runtime
 from kopf._logging.loggers import ObjectLogger
@@ -50,15 +50,16 @@ class UnreadableObjects:
         self.report(obj)
         logger = ObjectLogger(body=obj, settings=self._runtime.settings)
         finalizer = self._runtime.settings.persistence.finalizer
-        attachments = Attachments(obj, background, handled, finalizer=finalizer, logger=logger)
-        if background is not None and attachments.is_deleted:
+        blocking = Blocking.of(obj, finalizer)
+        if background is not None and blocking.is_deleted:
             background.stop_all_of(obj.head.key, DaemonStoppingReason.RESOURCE_DELETED)
-        if not attachments.is_deleted or not attachments.is_blocked or attachments.has_company:
+        is_accompanied = background is not None and background.is_running(obj.head.key)
+        if not blocking.is_deleted or not blocking.is_ours or is_accompanied:
             return Step(obj)
         logger.warning("The object cannot be decoded. It is deleted with no handlers called for that.")
         change = FinalizerChange.REMOVE
         patched = await patch_object(
             self._runtime.api, self._resource, obj, Patch(), finalizer=finalizer, change=change, logger=logger
         )
-        attachments.note_removal()
+        note_removal(handled, obj)
         return Step(patched, changed=patched is not None, settled=True)

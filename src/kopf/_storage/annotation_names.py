@@ -8,9 +8,10 @@ and ends with a letter or digit (Kubernetes: "qualified names"). Ids of handlers
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable
 
 from kopf._values.bodies import Body
 from kopf._values.patches import Patch
@@ -20,7 +21,8 @@ _HASH_LENGTH = 6
 _SAFE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _UNSAFE_CHARS = re.compile(r"[^-A-Za-z0-9_.]+")
 _MARKER = "kopf-managed"
-_KNOWN_PREFIXES = frozenset({"kopf.zalando.org"})
+_SUFFIX = f"/{_MARKER}"
+KNOWN_PREFIXES = frozenset({"kopf.zalando.org"})
 _UNMARKED_PREFIXES = frozenset({"kopf.zalando.org", "kopf.dev"})
 
 
@@ -92,8 +94,13 @@ def mark_prefix(prefix: str | None, *, body: Body, patch: Patch) -> None:
         patch.metadata.annotations[marker] = "yes"
 
 
-def list_managed_prefixes(annotations: Mapping[str, str]) -> Collection[str]:
+def list_managed_prefixes(annotations: Iterable[str]) -> Collection[str]:
     """The prefixes of this and other operators of this framework, whose annotations are not essential."""
-    suffix = f"/{_MARKER}"
-    marked = {name[: -len(suffix)] for name in annotations if name.endswith(suffix)}
-    return marked | _KNOWN_PREFIXES if marked else _KNOWN_PREFIXES
+    marked = {name[: -len(_SUFFIX)] for name in annotations if name.endswith(_SUFFIX)}
+    return marked | KNOWN_PREFIXES if marked else KNOWN_PREFIXES
+
+
+@functools.lru_cache(maxsize=10_000)  # there are few names on very many objects
+def is_mark(name: str) -> bool:
+    """Tell if the annotation marks the prefix of an operator as managed by the framework."""
+    return name.endswith(_SUFFIX)

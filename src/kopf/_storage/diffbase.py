@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import functools
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import cast
 
 from kopf._storage.annotation_names import AnnotationNaming, mark_prefix
@@ -36,7 +36,7 @@ class DiffBaseStorage(abc.ABC):
         """
         Extract the fields of the object that are compared to find changes.
 
-        ``extra_fields`` are included despite they are not essential in general (e.g. in the status). The fields in
+        ``extra_fields`` are included although they are not essential in general (e.g. in the status). The fields in
         ``ignored_fields`` of the storage are left out.
         """
         return self.clean(build_essence(body, extra_fields))
@@ -113,16 +113,29 @@ class AnnotationsDiffBaseStorage(DiffBaseStorage):
         return drop_annotations(essence, names=self._naming.make_keys(self.key))
 
     def fetch(self, *, body: Body) -> BodyEssence | None:
-        annotations = body.object.head.annotations or {}
-        for name in self._naming.make_keys(self.key):
-            if (text := annotations.get(name)) is not None:
-                return self._parse(text, body)
-        return None
+        text = self.fetch_text(body.object.head.annotations or {})
+        return None if text is None else self._parse(text, body)
 
     def store(self, *, body: Body, patch: Patch, essence: BodyEssence) -> None:
-        text = codec.dumps(essence) + "\n"
-        for name in self._naming.make_keys(self.key):
-            patch.metadata.annotations[name] = text
+        self.store_text(codec.dumps(essence), body=body, patch=patch)
+
+    @property
+    def annotation_names(self) -> tuple[str, ...]:
+        """The names of the annotation, the preferred one first."""
+        return self._naming.make_keys(self.key)
+
+    def fetch_text(self, annotations: Mapping[str, str]) -> str | None:
+        """Get the serialised configuration."""
+        for name in self.annotation_names:
+            if (text := annotations.get(name)) is not None:
+                return text
+        return None
+
+    def store_text(self, text: str, *, body: Body, patch: Patch) -> None:
+        """Put the serialised configuration to the patch."""
+        annotations = patch.ensure_annotations()
+        for name in self.annotation_names:
+            annotations[name] = text + "\n"
         mark_prefix(self.prefix, body=body, patch=patch)
 
 

@@ -6,10 +6,11 @@ Two states of an object with the same essence are the same for the change-detect
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, cast
 
-from kopf._storage.annotation_names import list_managed_prefixes
+from kopf._storage.annotation_names import KNOWN_PREFIXES, list_managed_prefixes
 from kopf._values.bodies import Body, BodyEssence
 from kopf._values.fields import FieldPath, FieldSpec, ensure, parse_field, resolve, without
 
@@ -54,13 +55,19 @@ def _include(essence: dict[str, Any], path: FieldPath, value: Any) -> dict[str, 
 def drop_managed_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
     """Leave only the annotations of users and applications."""
     prefixes = list_managed_prefixes(annotations)
+    has_others = prefixes is not KNOWN_PREFIXES
     return {
         name: value
         for name, value in annotations.items()
-        if name not in _SYSTEM_ANNOTATIONS
-        and (prefix := name.rpartition("/")[0]) not in prefixes
-        and not prefix.endswith(_FAMILY)
+        if not is_managed(name) and not (has_others and name.rpartition("/")[0] in prefixes)
     }
+
+
+@functools.lru_cache(maxsize=10_000)  # there are few names on very many objects
+def is_managed(name: str) -> bool:
+    """Tell if the annotation is of a framework or of a tool for sure, and not of the users' applications."""
+    prefix = name.rpartition("/")[0]
+    return name in _SYSTEM_ANNOTATIONS or prefix in KNOWN_PREFIXES or prefix.endswith(_FAMILY)
 
 
 def drop_annotations(essence: BodyEssence, *, prefix: str | None = None, names: Collection[str] = ()) -> BodyEssence:

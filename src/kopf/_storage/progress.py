@@ -18,6 +18,7 @@ from kopf._values import codec
 from kopf._values.bodies import Body, BodyEssence
 from kopf._values.fields import FieldPath, FieldSpec, ensure, parse_field, resolve
 from kopf._values.ids import HandlerId
+from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
 
 logger = logging.getLogger("kopf.persistence")
@@ -64,6 +65,23 @@ class ProgressStorage(abc.ABC):
     def clear(self, *, essence: BodyEssence) -> BodyEssence:
         """Leave the fields of this storage out of the essence."""
 
+    @property
+    def own_prefix(self) -> str | None:
+        """
+        The prefix (with the slash) of the annotations, if there is nothing else of this storage in the essences.
+
+        ``None`` is for those of which it is not known: then, the essences are always passed to :meth:`clear`.
+        """
+        return None
+
+    def could_have(self, keys: tuple[HandlerId, ...], *, obj: KubeObject) -> bool:
+        """
+        Tell if there could be anything of this storage on the object: a record of these handlers, the dummy field.
+
+        It has to be cheap, and says yes if in doubt. If it says no, then nothing is fetched or removed.
+        """
+        return True
+
     def flush(self) -> None:  # noqa: B027  # optional to override
         """Write what was cached in memory, if the storage does so; called when a handling cycle ends."""
 
@@ -96,6 +114,24 @@ class AnnotationsProgressStorage(ProgressStorage):
         self.touch_key = touch_key
         self._naming = AnnotationNaming(prefix=prefix, v1=v1)
         self._warn = functools.lru_cache(maxsize=1000)(_warn)  # once: they are read again and again
+        self._names: dict[tuple[HandlerId, ...], frozenset[str]] = {}
+
+    def _list_names(self, keys: tuple[HandlerId, ...]) -> frozenset[str]:
+        if (names := self._names.get(keys)) is None:
+            names = frozenset(name for key in (*keys, self.touch_key) for name in self._naming.make_keys(key))
+            self._names[keys] = names
+        return names
+
+    @property
+    def own_prefix(self) -> str | None:
+        # The descendants can do anything there.
+        return f"{self.prefix}/" if self.prefix and type(self) is AnnotationsProgressStorage else None
+
+    def could_have(self, keys: tuple[HandlerId, ...], *, obj: KubeObject) -> bool:
+        annotations = obj.head.annotations
+        if type(self) is not AnnotationsProgressStorage:
+            return True
+        return annotations is not None and not self._list_names(keys).isdisjoint(annotations)
 
     def fetch(self, *, key: HandlerId, body: Body) -> ProgressRecord | None:
         annotations = body.object.head.annotations or {}
@@ -120,8 +156,9 @@ class AnnotationsProgressStorage(ProgressStorage):
 
     def store(self, *, key: HandlerId, record: ProgressRecord, body: Body, patch: Patch) -> None:
         text = codec.dumps(record if self.verbose else _compact(record))
+        annotations = patch.ensure_annotations()
         for name in self._naming.make_keys(key):
-            patch.metadata.annotations[name] = text
+            annotations[name] = text
         mark_prefix(self.prefix, body=body, patch=patch)
 
     def purge(self, *, key: HandlerId, body: Body, patch: Patch) -> None:
@@ -136,12 +173,12 @@ class AnnotationsProgressStorage(ProgressStorage):
                 patch.metadata.annotations[name] = value
 
     def _remove(self, names: Collection[str], *, body: Body, patch: Patch) -> None:
-        existing, pending = body.object.head.annotations or {}, patch.metadata.annotations
+        existing = body.object.head.annotations or {}
         for name in names:
             if name in existing:
-                pending[name] = None
-            else:
-                pending.pop(name, None)
+                patch.ensure_annotations()[name] = None
+            elif "metadata" in patch:
+                patch.metadata.annotations.pop(name, None)
 
     def clear(self, *, essence: BodyEssence) -> BodyEssence:
         return drop_annotations(essence, prefix=self.prefix)
@@ -217,6 +254,12 @@ class StatusProgressStorage(ProgressStorage):
         else:
             ensure(patch, self.touch_field, value)
 
+    def could_have(self, keys: tuple[HandlerId, ...], *, obj: KubeObject) -> bool:
+        if type(self) is not StatusProgressStorage:
+            return True
+        paths = (self.field, self.touch_field)
+        return any(len(path) < 2 or obj.could_have(path[0], path[1].encode()) for path in paths)
+
     def _remove(self, path: FieldPath, *, body: Body, patch: Patch) -> None:
         if path[0] not in body and path[0] not in patch:  # the usual case, for several paths of every handler
             return
@@ -291,6 +334,18 @@ class SmartProgressStorage(MultiProgressStorage):
         self._annotations = AnnotationsProgressStorage(prefix=prefix, verbose=verbose, touch_key=touch_key, v1=v1)
         self._status = StatusProgressStorage(name=name, field=field, touch_field=touch_field)
         super().__init__([self._annotations, self._status])
+
+    @property
+    def own_prefix(self) -> str | None:
+        is_only_status = self._status.field[0] == self._status.touch_field[0] == "status"
+        return self._annotations.own_prefix if is_only_status and type(self) is SmartProgressStorage else None
+
+    def could_have(self, keys: tuple[HandlerId, ...], *, obj: KubeObject) -> bool:
+        return (
+            type(self) is not SmartProgressStorage
+            or self._annotations.could_have(keys, obj=obj)
+            or self._status.could_have(keys, obj=obj)
+        )
 
     def store(self, *, key: HandlerId, record: ProgressRecord, body: Body, patch: Patch) -> None:
         self._annotations.store(key=key, record=record, body=body, patch=patch)

@@ -45,7 +45,7 @@ class _Envelope(msgspec.Struct):
 
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _split_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_VOLATILE_STANZAS = frozenset({"metadata", "status"})
+_NO_CONTENT = frozenset({"apiVersion", "kind", "metadata", "status"})
 _UNWANTED_METADATA = frozenset({"managedFields"})
 _META_TYPES = get_type_hints(ObjectMeta)
 _PRUNED_DEPTH = 32
@@ -164,6 +164,9 @@ class KubeObject(Mapping[str, Any]):
         do not take it for what the server has said.
         """
         view = KubeObject(self.head, self.api_version, self.kind, self._raw, pruned=self.pruned)
+        if self._raw is not None and self._members is not None:
+            view._members = self._members  # they are never changed
+            view._values = self._get_known_values()
         if self._raw is None:
             view._values = thaw(self._values)
             view._members = {}
@@ -188,14 +191,18 @@ class KubeObject(Mapping[str, Any]):
         members, values = self._members, self._values
         if members is None or values is None:
             members = self._members = _split(self._raw or b"{}")
-            values = self._values = {}
-            if self.api_version is not None:
-                values["apiVersion"] = self.api_version
-                members.pop("apiVersion", None)
-            if self.kind is not None:
-                values["kind"] = self.kind
-                members.pop("kind", None)
+            values = self._values = self._get_known_values()
+            for key in values:
+                members.pop(key, None)
         return members, values
+
+    def _get_known_values(self) -> dict[str, Any]:
+        values = {}
+        if self.api_version is not None:
+            values["apiVersion"] = self.api_version
+        if self.kind is not None:
+            values["kind"] = self.kind
+        return values
 
     def __getitem__(self, key: str) -> Any:
         members, values = self._split()
@@ -213,11 +220,28 @@ class KubeObject(Mapping[str, Any]):
         """
         if self._raw is None or other._raw is None:
             return False
-        mine, _ = self._split()
-        theirs, _ = other._split()
-        return mine.keys() == theirs.keys() and all(
-            bytes(raw) == bytes(theirs[key]) for key, raw in mine.items() if key not in _VOLATILE_STANZAS
+        mine, theirs = self._split()[0], other._split()[0]
+        return all(theirs.get(key) == raw for key, raw in mine.items() if key not in _NO_CONTENT) and all(
+            key in mine or key in _NO_CONTENT for key in theirs
         )
+
+    def get_content(self) -> dict[str, Any]:
+        """
+        Get all stanzas but the metadata & status, to be serialised or compared: where possible, as they have arrived.
+
+        The server says how they are serialised, so the same content comes in the same form.
+        """
+        members, values = self._split()
+        source = values if self._raw is None else members
+        return {key: value for key, value in source.items() if key not in _NO_CONTENT}
+
+    def could_have(self, stanza: str, text: bytes) -> bool:
+        """Tell if the text could be in the serialised stanza; it is not decoded for that. If in doubt, it is yes."""
+        members, values = self._split()
+        if self._raw is None:
+            return stanza in values
+        raw = members.get(stanza)
+        return raw is not None and text in bytes(raw)
 
     def get(self, key: str, default: Any = None) -> Any:
         members, values = self._split()

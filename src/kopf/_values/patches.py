@@ -8,13 +8,13 @@ finalizers go as a JSON-patch (RFC 6902) guarded by the ``resourceVersion``, so 
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, TypedDict
 
 from kopf._values.diffs import DiffOperation, diff
 from kopf._values.fields import FieldPath
+from kopf._values.records import FrozenRecord, replace
 
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -145,6 +145,16 @@ class Patch(dict[str, Any]):
         """Changes of the status."""
         return StatusPatch(self, "status")
 
+    def ensure_annotations(self) -> dict[str, Any]:
+        """Get the annotations of the patch to put something there: the plain dict, with no view of it."""
+        target: dict[str, Any] = self
+        for key in ("metadata", "annotations"):
+            child = target.get(key)
+            if type(child) is not dict:
+                child = target[key] = {} if child is None else thaw(child)
+            target = child
+        return target
+
     def as_json_patch(self, body: Mapping[str, Any] | None = None) -> list[JSONPatchItem]:
         """
         Express the patch as JSON-patch operations relative to the body; by default, to the one it was made for.
@@ -161,8 +171,7 @@ class Patch(dict[str, Any]):
         return _transform(thaw(body), self)
 
 
-@dataclasses.dataclass(frozen=True)
-class PatchRequest:
+class PatchRequest(FrozenRecord, frozen=True):
     """One PATCH request: to the object itself or to a subresource of it."""
 
     subresource: str | None
@@ -178,7 +187,7 @@ class PatchRequest:
 
     def guard(self) -> PatchRequest:
         """Make the same request fail if the object has changed meanwhile."""
-        return dataclasses.replace(self, exclusive=True)
+        return replace(self, exclusive=True)
 
     def payload(self, version: str, uid: str) -> dict[str, Any] | list[JSONPatchItem]:
         """
@@ -235,6 +244,8 @@ def compose(
 
 
 def _compose_merge(patch: Patch, status_subresource: bool) -> list[PatchRequest]:
+    if not patch:
+        return []
     main = {key: value for key, value in patch.items() if value != {}}
     if isinstance(metadata := main.get("metadata"), Mapping):
         # Labels & annotations that were put to the patch and then taken back leave empty stanzas there.
@@ -305,9 +316,9 @@ def merge(target: MutableMapping[str, Any], patch: Mapping[str, Any]) -> None:
         for key, value in patch.items():
             if value is None:
                 target.pop(key, None)
-            elif isinstance(value, Mapping):
+            elif type(value) is dict or isinstance(value, Mapping):
                 child = target.get(key)
-                if not isinstance(child, MutableMapping):
+                if type(child) is not dict and not isinstance(child, MutableMapping):
                     child = target[key] = {}
                 pending.append((child, value))
             else:
@@ -316,22 +327,29 @@ def merge(target: MutableMapping[str, Any], patch: Mapping[str, Any]) -> None:
 
 def thaw(value: Any) -> Any:
     """Make a deep mutable copy of a body or any part of it, with plain dicts and lists only. It is not recursive."""
+    if type(value) in _SCALARS:
+        return value
     pending: list[tuple[Any, Any]] = []
     result = _thaw_level(value, pending)
     while pending:
         source, copy = pending.pop()
-        if isinstance(copy, dict):
+        if type(copy) is dict:
             for key, item in source.items():
-                copy[key] = _thaw_level(item, pending)
+                copy[key] = item if type(item) in _SCALARS else _thaw_level(item, pending)
         else:
-            copy += [_thaw_level(item, pending) for item in source]
+            copy += [item if type(item) in _SCALARS else _thaw_level(item, pending) for item in source]
     return result
+
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+"""Most of the values: to see it at once is much faster than to find out that they are not containers."""
+_CONTAINERS = (Mapping, list, tuple)
 
 
 def _thaw_level(value: Any, pending: list[tuple[Any, Any]]) -> Any:
     """Copy the value itself; its items are left for later."""
-    if not isinstance(value, Mapping | list | tuple):
+    if type(value) is not dict and not isinstance(value, _CONTAINERS):
         return value
-    copy: Any = {} if isinstance(value, Mapping) else []
+    copy: Any = [] if isinstance(value, list | tuple) else {}
     pending.append((value, copy))
     return copy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import urllib.parse
 from collections.abc import Mapping
 
@@ -72,19 +73,26 @@ class Resource:
             raise ValueError(f"A subresource of {self!r} needs the name of an object.")
         if self.namespaced and name is not None and namespace is None:
             raise ValueError(f"An object of the namespaced {self!r} needs its namespace.")
-        parts = ["/apis", self.group] if self.group else ["/api"]
-        parts.append(self.version)
+        url = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         if self.namespaced and namespace is not None:
-            parts += ["namespaces", urllib.parse.quote(namespace, safe="")]
-        parts.append(self.plural)
+            url = f"{url}/namespaces/{_quote(namespace)}/{self.plural}"
+        else:
+            url = f"{url}/{self.plural}"
         if name is not None:
-            parts.append(urllib.parse.quote(name, safe=""))
+            url = f"{url}/{_quote(name)}"
         if subresource is not None:
-            parts.append(subresource)
-        url = "/".join(parts)
+            url = f"{url}/{subresource}"
         if params:
             url += "?" + urllib.parse.urlencode(params)
         return url if server is None else server.rstrip("/") + url
+
+
+def _quote(name: str) -> str:
+    return name if _is_plain(name) else urllib.parse.quote(name, safe="")
+
+
+_is_plain = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch
+"""The names of nearly all objects: nothing is to be quoted in them (RFC 3986: unreserved characters)."""
 
 
 CRDS = Resource(

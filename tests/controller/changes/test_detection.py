@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import types
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from kopf._controller.changes.detection import detect
 from kopf._settings.settings import PersistenceSettings
 from kopf._storage.diffbase import AnnotationsDiffBaseStorage, StatusDiffBaseStorage
 from kopf._storage.progress import StatusProgressStorage
+from kopf._storage.snapshots import Snapshots
 from kopf._values import codec
 from kopf._values.bodies import Body
 from kopf._values.objects import KubeObject
@@ -30,9 +32,14 @@ def make(
     return Body(KubeObject.from_json(codec.encode({"metadata": metadata, "spec": spec, **stanzas})))
 
 
-def find(body: Body, **options: Any) -> Any:
-    defaults: dict[str, Any] = {"initial": False, "extra_fields": (), "persistence": PersistenceSettings()}
-    return detect(body, **{**defaults, **options})
+def find(
+    body: Body, *, initial: bool = False, extra_fields: Any = (), persistence: PersistenceSettings | None = None
+) -> Any:
+    """Detect what has happened, with all states decoded."""
+    persistence = persistence or PersistenceSettings()
+    snapshots = Snapshots(persistence.diffbase_storage, persistence.progress_storage, extra_fields)
+    detection = detect(body.object, snapshots, finalizer=persistence.finalizer, initial=initial)
+    return types.SimpleNamespace(reason=detection.reason, **detection.get_change()._asdict())
 
 
 @pytest.mark.parametrize("initial", [True, False])

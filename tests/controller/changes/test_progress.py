@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kopf
-from kopf._controller.changes.progress import Counts, HandlerState, Progress, find_overtaken
+from kopf._controller.changes.handler_state import HandlerState
+from kopf._controller.changes.progress import Counts, Progress, count, find_overtaken, get_delay, get_pending
+from kopf._controller.changes.saved_states import SavedStates
 from kopf._controller.changes.seen_states import SeenStates
 from kopf._handlers.errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler
@@ -33,6 +35,7 @@ AT_ONCE = Outcome(final=False, delay=0, exception=kopf.TemporaryError("now"))
 CHILDREN = Outcome(final=False, delay=3, exception=HandlerChildrenRetry("children"))
 
 ONE, TWO, THREE = HANDLERS = [make_changing_handler(id) for id in ("one", "two", "three")]
+KEYS = tuple(handler.id for handler in HANDLERS)
 
 
 def after(seconds: float) -> datetime.datetime:
@@ -60,14 +63,9 @@ def make_progress(
     digest: str | None = None,
     handlers: Collection[ChangingHandler] = HANDLERS,
 ) -> Progress:
-    progress = Progress(
-        storage=SmartProgressStorage(),
-        body=body,
-        now=now,
-        known=dict(known),
-        unsaved=dict(unsaved),
-    )
-    progress.begin(reason)
+    remembered = {**dict(known), **dict(unsaved)}
+    saved = SavedStates(SmartProgressStorage(), body, now, remembered=remembered, keys=KEYS, obj=body.object)
+    progress = Progress(saved, reason, now, unsaved=dict(unsaved).keys())
     progress.involve(handlers, FixedDigests(reason, digest))
     return progress
 
@@ -205,9 +203,9 @@ def test_everything_begins_anew_on_new_objects() -> None:
     progress = make_progress()
     assert dict(progress) == {handler.id: HandlerState(started=NOW, purpose="create") for handler in HANDLERS}
     assert len(progress) == 3
-    assert progress.get_pending(HANDLERS, NOW) == HANDLERS
-    assert progress.get_delay(HANDLERS, NOW) == 0
-    assert progress.count(HANDLERS) == Counts(succeeded=0, failed=0)
+    assert get_pending(HANDLERS, progress, NOW) == HANDLERS
+    assert get_delay(HANDLERS, progress, NOW) == 0
+    assert count(HANDLERS, progress) == Counts(succeeded=0, failed=0)
     assert progress.unsaved == {}
     assert save(progress) == NOTHING
 
@@ -221,8 +219,8 @@ def test_the_progress_continues_after_restarts() -> None:
     assert restored[ONE.id] == progress[ONE.id]
     assert restored[TWO.id] == progress[TWO.id]
     assert restored[THREE.id] == HandlerState(started=after(2), purpose="create")
-    assert restored.get_pending(HANDLERS, after(2)) == [THREE]
-    assert restored.get_pending(HANDLERS, after(6)) == [TWO, THREE]
+    assert get_pending(HANDLERS, restored, after(2)) == [THREE]
+    assert get_pending(HANDLERS, restored, after(6)) == [TWO, THREE]
     assert restored.unsaved == {}
 
 
@@ -231,19 +229,19 @@ def test_finished_handlers_are_neither_pending_nor_awaited() -> None:
     progress.note(ONE, SUCCESS, NOW, [], None)
     progress.note(TWO, FAILURE, NOW, [], None)
     progress.note(THREE, RETRY, NOW, [], None)
-    assert progress.get_pending(HANDLERS, NOW) == []
-    assert progress.get_pending(HANDLERS, after(5)) == [THREE]
-    assert progress.get_delay(HANDLERS, after(2)) == 3
-    assert progress.get_delay([ONE, TWO], NOW) is None
-    assert progress.count(HANDLERS) == Counts(succeeded=1, failed=1)
+    assert get_pending(HANDLERS, progress, NOW) == []
+    assert get_pending(HANDLERS, progress, after(5)) == [THREE]
+    assert get_delay(HANDLERS, progress, after(2)) == 3
+    assert get_delay([ONE, TWO], progress, NOW) is None
+    assert count(HANDLERS, progress) == Counts(succeeded=1, failed=1)
 
 
 def test_the_delay_is_till_the_soonest_of_the_handlers() -> None:
     progress = make_progress()
     for handler, delay in zip(HANDLERS, [7, 5, 9], strict=True):
         progress.note(handler, Outcome(final=False, delay=delay, exception=ValueError()), NOW, [], None)
-    assert progress.get_delay(HANDLERS, after(1)) == 4
-    assert progress.get_delay([], NOW) is None
+    assert get_delay(HANDLERS, progress, after(1)) == 4
+    assert get_delay([], progress, NOW) is None
 
 
 @pytest.mark.parametrize(("stored", "reason", "is_restored"), [
@@ -317,7 +315,7 @@ def test_handlers_begin_anew_if_the_object_has_changed_since_the_attempt(
 
 def test_attempts_remember_what_they_were_for() -> None:
     progress = make_progress(reason=Reason.UPDATE)
-    progress.note(ONE, RETRY, NOW, [], "digest of one")
+    progress.note(ONE, RETRY, NOW, [], FixedDigests(Reason.UPDATE, "digest of one"))
     patch = Patch()
     progress.store(patch)
     assert progress[ONE.id].digest == "digest of one"
@@ -341,7 +339,7 @@ def test_unfinished_handlers_go_on_even_if_the_object_has_changed() -> None:
 ])
 def test_handlers_that_have_seen_a_change_which_is_undone_are_found(record: Any, is_found: bool) -> None:
     progress = make_progress(with_record(record), reason=Reason.UPDATE, handlers=[])
-    found = find_overtaken([ONE, TWO], progress, FixedDigests(Reason.UPDATE, "new"))
+    found = find_overtaken([ONE, TWO], progress.saved, FixedDigests(Reason.UPDATE, "new"))
     assert list(found) == ([ONE] if is_found else [])
 
 
@@ -407,7 +405,7 @@ def test_storages_with_caches_are_flushed_once_for_each_saving() -> None:
         def flush(self) -> None:
             flushes.append("flushed")
 
-    progress = Progress(storage=Cached(), body=NOTHING, now=NOW, known={}, unsaved={})
+    progress = Progress(SavedStates(Cached(), NOTHING, NOW, remembered={}), Reason.CREATE, NOW)
     progress.store(Patch())
     assert len(flushes) == 1
     progress.purge([], Patch())

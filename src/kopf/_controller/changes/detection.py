@@ -1,85 +1,70 @@
-"""Cause detection: what has happened to the object, judged by its current and its last handled state."""
+"""Detection: what has happened to an object, judged by its current state and by its last handled one."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable
-from typing import cast
+from typing import NamedTuple
 
-from kopf._settings.settings import PersistenceSettings
+from kopf._storage.snapshots import Snapshots
 from kopf._values import codec
-from kopf._values.bodies import Body, BodyEssence
+from kopf._values.bodies import BodyEssence
 from kopf._values.diffs import EMPTY, Diff, diff
-from kopf._values.fields import FieldPath, ensure, resolve, without
-from kopf._values.patches import thaw
+from kopf._values.objects import KubeObject
 from kopf._values.reasons import Reason
+from kopf._values.records import FrozenRecord
+
+NOTHING = b"null"
+"""The snapshot of an object of which nothing is to be known."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Detection:
+class Change(NamedTuple):
+    """The last handled state of an object, its current state, and what is different."""
+
+    old: BodyEssence | None
+    new: BodyEssence | None
+    diff: Diff
+
+
+class Detection(FrozenRecord, frozen=True):
     """What was found out about the object."""
 
     reason: Reason
-    old: BodyEssence | None = None
-    new: BodyEssence | None = None
-    diff: Diff = EMPTY
-    snapshot: bytes = b"null"
-    """The current state as it was when detected, serialised. Users can modify the other values, as they get them."""
+    snapshot: bytes = NOTHING
+    """The current state, serialised."""
+    last: BodyEssence | None = None
+    """The last handled state, if there was any, and it is different."""
+    is_same: bool = False
+    """Whether the last handled state is the same as the current one."""
+    change: Change | None = None
+    """The two states, if they were decoded to be compared."""
 
-    def restore_new(self) -> BodyEssence | None:
-        """Give the current state as it was when detected."""
-        state: BodyEssence | None = codec.decode(self.snapshot)
-        return state
+    def get_change(self) -> Change:
+        """Get the states as they go to the users, who can modify them; for ourselves, there is the snapshot."""
+        if self.change is not None:
+            return self.change
+        new: BodyEssence | None = codec.decode(self.snapshot)
+        old = codec.decode(self.snapshot) if self.is_same else self.last
+        return Change(old, new, EMPTY if self.is_same else diff(old, new))
 
 
-def detect(
-    body: Body, *, initial: bool, extra_fields: Iterable[FieldPath], persistence: PersistenceSettings
-) -> Detection:
+def detect(obj: KubeObject, snapshots: Snapshots, *, finalizer: str, initial: bool) -> Detection:
     """
-    Compare the object to its last handled configuration.
+    Compare the object to its last handled state.
 
     ``initial`` means that it existed before the operator started and is not resumed yet. A deletion is only handled
     if our finalizer blocks it: otherwise, it was either handled already or there is no need to.
     """
-    head = body.object.head
-    if head.deletionTimestamp is not None and persistence.finalizer not in (head.finalizers or ()):
+    head = obj.head
+    if head.deletionTimestamp is not None and finalizer not in (head.finalizers or ()):
         return Detection(Reason.FREE)
-    old = persistence.diffbase_storage.fetch(body=body)
-    new = persistence.diffbase_storage.build(body=body, extra_fields=extra_fields)
-    new = persistence.progress_storage.clear(essence=new)
-    if old is not None:
-        old = persistence.progress_storage.clear(essence=persistence.diffbase_storage.clean(old))
-    snapshot = codec.encode(new)
+    snapshot = snapshots.take(obj)
+    is_same = snapshots.is_handled(obj, snapshot)
+    last = None if is_same else snapshots.fetch(obj)
     if head.deletionTimestamp is not None:
-        return Detection(Reason.DELETE, old, new, diff(old, new), snapshot)
-    if old is None:
-        return Detection(Reason.CREATE, None, new, diff(None, new), snapshot)
-    # Mostly, there are no changes, and it is much cheaper to see that on the serialised states.
-    if changes := EMPTY if codec.encode(old) == snapshot else diff(old, new):
-        return Detection(Reason.UPDATE, old, new, changes, snapshot)
-    return Detection(Reason.RESUME if initial else Reason.NOOP, old, new, snapshot=snapshot)
-
-
-def carry_over(state: BodyEssence, before: BodyEssence, after: BodyEssence) -> BodyEssence:
-    """Make the same changes in the state as there are between the two other ones."""
-    if state == before:
-        return after
-    result = thaw(state)
-    for item in diff(before, after):
-        if item.new is None:
-            result = without(result, item.field)
-        else:
-            ensure(result, item.field, item.new)
-    return cast(BodyEssence, result)
-
-
-def take_over(before: BodyEssence, expected: BodyEssence, seen: BodyEssence) -> BodyEssence:
-    """Make the expected changes of the state, but with those values that are really seen afterwards."""
-    result = thaw(before)
-    for item in diff(before, expected):
-        value = resolve(seen, item.field)
-        if value is None:
-            result = without(result, item.field)
-        else:
-            ensure(result, item.field, value)
-    return cast(BodyEssence, result)
+        return Detection(Reason.DELETE, snapshot, last, is_same)
+    if last is None and not is_same:
+        return Detection(Reason.CREATE, snapshot)
+    if not is_same and codec.encode(last) != snapshot:
+        new = codec.decode(snapshot)
+        if changes := diff(last, new):
+            return Detection(Reason.UPDATE, snapshot, last, change=Change(last, new, changes))
+    return Detection(Reason.RESUME if initial else Reason.NOOP, snapshot, is_same=True)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from kopf._controller.changes.progress import Progress
+from kopf._controller.changes.progress import Progress, get_delay, get_pending
 from kopf._controller.changes.seen_states import SeenStates
 from kopf._controller.changes.selection import Selection
 from kopf._controller.runtime import Runtime
@@ -22,8 +22,6 @@ from kopf._handlers.executor import Surroundings
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._handlers.results import deliver_result
-from kopf._logging.loggers import ObjectLogger
-from kopf._values.bodies import Body
 from kopf._values.reasons import Reason
 
 TITLES = {
@@ -40,29 +38,22 @@ class Execution:
     def __init__(
         self,
         runtime: Runtime,
-        body: Body,
         progress: Progress,
-        digests: SeenStates,
+        seen: SeenStates,
         *,
         user_code: Callable[[], AbstractContextManager[None]],
-        logger: ObjectLogger,
     ) -> None:
         self._runtime = runtime
-        self._body = body
         self._progress = progress
-        self._digests = digests
+        self._seen = seen
         self._user_code = user_code
-        self._logger = logger
 
-    async def execute_pending(self, cause: ChangingCause, called: Sequence[ChangingHandler]) -> None:
-        """Execute those of the called handlers whose time has come, as many as the lifecycle says."""
-        pending = self._progress.get_pending(called, self._runtime.clock.now())
-        if not pending:
-            return
-        if self._logger.isEnabledFor(logging.DEBUG):
-            self._logger.debug("%s is in progress: %r", TITLES[cause.reason], self._body)
+    async def execute_pending(self, cause: ChangingCause, pending: Sequence[ChangingHandler]) -> None:
+        """Execute those of the handlers whose time has come, as many as the lifecycle says."""
+        if cause.logger.isEnabledFor(logging.DEBUG):
+            cause.logger.debug("%s is in progress: %r", TITLES[cause.reason], cause.body)
             if cause.reason is Reason.UPDATE:
-                self._logger.debug("Updating diff: %r", cause.diff)
+                cause.logger.debug("Updating diff: %r", cause.diff)
         for handler in self._runtime.lifecycle(pending, state=self._progress, **cause.kwargs):
             if self._runtime.pause.is_on:
                 break  # the rest is for later, or for those who do it instead of us
@@ -84,9 +75,8 @@ class Execution:
         attempt = self._progress[handler.id].get_attempt(self._runtime.clock.now())
         around = Surroundings(user_code=self._user_code, subhandling=context)
         outcome = await self._runtime.executor.execute(handler, cause, attempt, around)
-        deliver_result(handler, outcome, cause.patch, logger=self._logger)
-        digest = self._digests.get_noted(handler, is_final=outcome.final)
-        self._progress.note(handler, outcome, self._runtime.clock.now(), context.seen, digest)
+        deliver_result(handler, outcome, cause.patch, logger=cause.logger)
+        self._progress.note(handler, outcome, self._runtime.clock.now(), context.seen, self._seen)
         if parent is not None:
             parent.seen |= context.seen
 
@@ -104,10 +94,10 @@ class Execution:
         handlers = Selection(cause).select_subhandlers([*handlers])
         context.declared.clear()
         context.seen |= dict.fromkeys(handler.id for handler in handlers)
-        self._progress.involve(handlers, self._digests)
-        pending = self._progress.get_pending(handlers, self._runtime.clock.now())
+        self._progress.involve(handlers, self._seen)
+        pending = get_pending(handlers, self._progress, self._runtime.clock.now())
         for handler in lifecycle(pending, state=self._progress, **cause.kwargs) if pending else ():
             await self._execute(cause, handler, parent=context)
-        delay = self._progress.get_delay(handlers, self._runtime.clock.now())
+        delay = get_delay(handlers, self._progress, self._runtime.clock.now())
         if delay is not None:
             raise HandlerChildrenRetry("Some sub-handlers are not finished.", delay=delay)

@@ -7,24 +7,24 @@ a conflict, a refusal, or a failure of the API) is kept in memory, so that the h
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from kopf._client.resources.patching import patch_object
-from kopf._controller.changes.progress import HandlerState
+from kopf._controller.changes.decision import Plan, Saving
+from kopf._controller.changes.handler_state import HandlerState
+from kopf._controller.handled_memory import HandledMemory
 from kopf._controller.runtime import Runtime
-from kopf._logging.loggers import ObjectLogger
-from kopf._values.fields import resolve
+from kopf._logging.loggers import Logger, ObjectLogger
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange, Patch, PatchRequest, merge, thaw
 from kopf._values.reasons import Reason
+from kopf._values.records import FrozenRecord, Record
 from kopf._values.resources import Resource
 
 
-@dataclasses.dataclass
-class Unsaved:
+class Unsaved(Record):
     """What the handlers have done, but what is not on the object yet, as it could not be written there."""
 
     reason: Reason
@@ -45,8 +45,23 @@ class Known(NamedTuple):
     """The digest of the object, if nothing essential has changed in it."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Step:
+class Carried(Record):
+    """What is carried from one pass over an object to the next one, in memory."""
+
+    initial: bool = False
+    """Whether the object existed before the operator started, and is not resumed yet."""
+    unsaved: Unsaved | None = None
+    known: Known | None = None
+    """The progress as it was just saved, if the object is as it was then."""
+    called: set[HandlerId] | None = None
+    """Which handlers this operator has called for the object since it began to resume it; to be added to."""
+    baseline: bytes | None = None
+    """The snapshot of the object as of the beginning of its creation, while that is in progress."""
+    errors: int = 0
+    """How many times in a row the object could not be handled because of us or of the API (not of the handlers)."""
+
+
+class Step(FrozenRecord, frozen=True):
     """What has come out of a cycle."""
 
     obj: KubeObject | None
@@ -110,9 +125,10 @@ async def save(
 
 def _check_status(runtime: Runtime, resource: Resource, obj: KubeObject, patch: Patch, logger: ObjectLogger) -> None:
     """Warn (once) about the fields of the status that the API has silently dropped, e.g. the results."""
-    status = patch.get("status") or {}
-    for key, value in status.items():
-        is_lost = value not in (None, {}) and resolve(obj, ("status", key)) is None
+    status = obj.get("status")
+    stored = status if isinstance(status, Mapping) else {}
+    for key, value in (patch.get("status") or {}).items():
+        is_lost = value is not None and value != {} and stored.get(key) is None
         if is_lost and runtime.warnings.is_new((resource, key)):
             logger.warning(
                 "The field %r is dropped by the API, as the schema of %r does not know it. Permit it in the schema "
@@ -130,13 +146,14 @@ def has_only_traces(before: KubeObject, after: KubeObject, patch: Patch) -> bool
     always.
     """
     old, new = before.head, after.head
-    changes = patch.get("metadata", {}).get("annotations", {})
-    annotations = {**(old.annotations or {}), **changes}
+    if new.deletionTimestamp is not None or (new.labels or {}) != (old.labels or {}):
+        return False
+    annotations = {**(old.annotations or {}), **patch.get("metadata", {}).get("annotations", {})}
+    if None in annotations.values():
+        annotations = {key: value for key, value in annotations.items() if value is not None}
     return (
-        new.deletionTimestamp is None
-        and (new.labels or {}) == (old.labels or {})
-        and (new.finalizers or []) == (old.finalizers or [])
-        and (new.annotations or {}) == {key: value for key, value in annotations.items() if value is not None}
+        (new.finalizers or []) == (old.finalizers or [])
+        and (new.annotations or {}) == annotations
         and after.has_same_content(before)
         and (after.get("status") or {}) == _patch_status(before, patch)
     )
@@ -145,6 +162,33 @@ def has_only_traces(before: KubeObject, after: KubeObject, patch: Patch) -> bool
 def _patch_status(obj: KubeObject, patch: Patch) -> Mapping[str, Any]:
     status = obj.get("status") or {}
     if "status" in patch:
-        status = thaw(status)
+        status = thaw(status) if status else {}
         merge(status, patch["status"] or {})
     return status
+
+
+def note_finalizer(plan: Plan, handled: HandledMemory, key: str, *, finalizer: str, logger: Logger) -> None:
+    """Say what is going to be done with the finalizer, and count what is needed for the next decisions."""
+    if plan.is_required:
+        handled.forget_removals(key)
+    if plan.finalizer is FinalizerChange.ADD:
+        logger.debug("Adding the finalizer, thus preventing the actual deletion.")
+    elif plan.finalizer is FinalizerChange.REMOVE and plan.saving is Saving.END and plan.reason is Reason.DELETE:
+        logger.debug("Removing the finalizer, thus allowing the actual deletion.")
+    elif plan.finalizer is FinalizerChange.REMOVE:
+        logger.debug("Removing the finalizer, as there are no handlers requiring it.")
+    elif plan.is_contested:
+        handled.count_removal(key)  # so that it is not said again for this object
+        logger.warning(
+            "The finalizer %r is not needed by this operator, but somebody else puts it back; it is left there. "
+            "If it is another operator, give them different names: settings.persistence.finalizer.",
+            finalizer,
+        )
+
+
+def note_removal(handled: HandledMemory, obj: KubeObject) -> None:
+    """The finalizer is removed from the object indeed."""
+    if obj.head.deletionTimestamp is not None:
+        handled.note_release(obj.head.key)
+    else:
+        handled.count_removal(obj.head.key)

@@ -24,11 +24,14 @@ def make_digest(value: object) -> str:
 class SeenStates:
     """The digests of one object in one state of it, made when they are first needed."""
 
-    def __init__(self, reason: Reason, essence: BodyEssence | None, *, whole: str | None = None) -> None:
+    __slots__ = ("_digests", "_essence", "_snapshot", "reason")
+
+    def __init__(self, reason: Reason, snapshot: bytes | None, *, whole: str | None = None) -> None:
         """``whole`` is the digest of the whole object, if it is already known."""
         self.reason = reason
-        self._essence = essence
-        self._digests: dict[FieldPath, str] = {} if whole is None else {(): whole}
+        self._snapshot = snapshot
+        self._essence: BodyEssence | None = None
+        self._digests: dict[FieldPath, str] | None = None if whole is None else {(): whole}
 
     def get(self, handler: ChangingHandler) -> str | None:
         """
@@ -59,9 +62,13 @@ class SeenStates:
     @property
     def whole(self) -> str | None:
         """The digest of the whole object if it was needed."""
-        return self._digests.get(())
+        return None if self._digests is None else self._digests.get(())
 
     def _get(self, field: FieldPath) -> str:
-        if field not in self._digests:
-            self._digests[field] = make_digest(resolve(self._essence, field))
-        return self._digests[field]
+        if self._digests is None:
+            self._digests = {}
+        if (digest := self._digests.get(field)) is None:
+            if self._essence is None and self._snapshot is not None:
+                self._essence = codec.decode(self._snapshot)
+            digest = self._digests[field] = make_digest(resolve(self._essence, field))
+        return digest

@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from kopf._controller.changes.decision import Choice
 from kopf._handlers.causes import ChangingCause, ResourceCause
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, SpawningHandler
 from kopf._handlers.matching import FilterError, matches, matches_change, matches_either_state, matches_field
-from kopf._handlers.registry import deduplicate
-from kopf._logging.loggers import Logger
+from kopf._handlers.registry import HandlersOfResource, deduplicate
 from kopf._values.objects import ObjectMeta
 from kopf._values.reasons import Reason
 
 H = TypeVar("H", bound=ResourceHandler)
 
-_MAX_FAILURES = 7
-"""How many times in a row a filter can fail until its handler is skipped: about half a minute with default delays."""
+
+class Candidates:
+    """The handlers of one resource, with what is known of their selection before any object is looked at."""
+
+    def __init__(self, handlers: HandlersOfResource) -> None:
+        self.changing = handlers.changing
+        self.spawning = handlers.spawning
+        self.ids = tuple(dict.fromkeys(handler.id for handler in handlers.changing))
+        self.is_filtered = any(map(_is_filtered, (*handlers.changing, *handlers.spawning)))
+        """Whether the objects matter for the selection, or the handlers are for all of them."""
+        self._choices: dict[tuple[Reason, bool], Choice] = {}
+
+    def select_all(self, reason: Reason, *, initial: bool) -> Choice:
+        """Select the handlers for any object: once and forever, as there are no filters."""
+        key = reason, initial
+        if (choice := self._choices.get(key)) is None:
+            called = _select_specific([item for item in self.changing if _is_for_reason(item, reason, initial)], reason)
+            spawning = list(deduplicate(self.spawning))
+            choice = self._choices[key] = Choice(
+                accompanying=self.changing,
+                called=called,
+                spawning=spawning,
+                demanding=_list_demanding(self.changing, spawning),
+            )
+        return choice
 
 
 class SpawningSelection:
@@ -66,15 +89,13 @@ class Selection(SpawningSelection):
     def select_called(self, accompanying: Iterable[ChangingHandler]) -> list[ChangingHandler]:
         """Those of the accompanying handlers that are to be called for this very change, as they are declared."""
         cause = self._cause
-        specific = [item for item in accompanying if _is_for_reason(item, cause) and self._check(_matches, item)]
-        # A function that is both for resuming and for the actual reason is called once, for the reason.
-        known = {handler.identity for handler in specific if handler.reason == cause.reason}
-        return list(
-            deduplicate(
-                handler
-                for handler in specific
-                if handler.reason == cause.reason or handler.identity not in known
-            )
+        return _select_specific(
+            [
+                item
+                for item in accompanying
+                if _is_for_reason(item, cause.reason, cause.initial) and self._check(_matches, item)
+            ],
+            cause.reason,
         )
 
     def select_subhandlers(self, handlers: Iterable[ChangingHandler]) -> list[ChangingHandler]:
@@ -88,22 +109,73 @@ class Selection(SpawningSelection):
             deduplicate(item for item in handlers if matches_either_state(item, cause) and _matches(item, cause))
         )
 
-    def get_relevant_failures(self) -> list[FilterError]:
-        """The failures because of which it is unknown what is to be called or started right now."""
-        return [
-            error
-            for handler, error in self.failures.items()
-            if (isinstance(handler, ChangingHandler) and _is_for_reason(handler, self._cause))
-            or (isinstance(handler, SpawningHandler) and self._cause.reason is not Reason.DELETE)
-        ]
+
+def select(candidates: Candidates, cause: ChangingCause) -> Choice:
+    """Select the handlers for an object and for what has happened to it."""
+    selection = Selection(cause)
+    accompanying = selection.select_accompanying(candidates.changing)
+    called = selection.select_called(accompanying)
+    spawning = selection.select_spawning(candidates.spawning)
+    demanding = selection.select_demanding(accompanying)
+    return Choice(
+        accompanying=accompanying,
+        called=called,
+        spawning=spawning,
+        demanding=_list_demanding(demanding, spawning),
+        failures=selection.failures,
+        relevant_failures=_get_relevant_failures(selection.failures, cause.reason, initial=cause.initial),
+    )
 
 
-def _is_for_reason(handler: ChangingHandler, cause: ChangingCause) -> bool:
+def select_background(candidates: Candidates, cause: ResourceCause, reason: Reason) -> Choice:
+    """Select the daemons & timers for an object, if there are no other handlers."""
+    selection = SpawningSelection(cause)
+    spawning = selection.select_spawning(candidates.spawning)
+    return Choice(
+        spawning=spawning,
+        demanding=_list_demanding((), spawning),
+        failures=selection.failures,
+        relevant_failures=_get_relevant_failures(selection.failures, reason, initial=False),
+    )
+
+
+def _list_demanding(
+    changing: Iterable[ChangingHandler], spawning: Iterable[SpawningHandler]
+) -> list[ChangingHandler | SpawningHandler]:
+    handlers: tuple[ChangingHandler | SpawningHandler, ...] = (*changing, *spawning)
+    return [handler for handler in handlers if handler.requires_finalizer]
+
+
+def _get_relevant_failures(
+    failures: Mapping[ResourceHandler, FilterError], reason: Reason, *, initial: bool
+) -> Sequence[FilterError]:
+    """The failures because of which it is unknown what is to be called or started right now."""
+    return [
+        error
+        for handler, error in failures.items()
+        if (isinstance(handler, ChangingHandler) and _is_for_reason(handler, reason, initial))
+        or (isinstance(handler, SpawningHandler) and reason is not Reason.DELETE)
+    ]
+
+
+def _select_specific(handlers: Sequence[ChangingHandler], reason: Reason) -> list[ChangingHandler]:
+    """A function that is both for resuming and for the actual reason is called once, for the reason."""
+    known = {handler.identity for handler in handlers if handler.reason == reason}
+    return list(
+        deduplicate(handler for handler in handlers if handler.reason == reason or handler.identity not in known)
+    )
+
+
+def _is_filtered(handler: ResourceHandler) -> bool:
+    return bool(handler.labels or handler.annotations or handler.field) or handler.when is not None
+
+
+def _is_for_reason(handler: ChangingHandler, reason: Reason, initial: bool) -> bool:
     if handler.initial:
-        return cause.initial and (cause.reason is not Reason.DELETE or handler.deleted)
+        return initial and (reason is not Reason.DELETE or handler.deleted)
     if handler.reason is None:
-        return cause.reason in (Reason.CREATE, Reason.UPDATE)
-    return handler.reason == cause.reason
+        return reason in (Reason.CREATE, Reason.UPDATE)
+    return handler.reason == reason
 
 
 def _matches(handler: ChangingHandler, cause: ChangingCause) -> bool:
@@ -126,16 +198,3 @@ def could_match(handlers: Sequence[ResourceHandler], meta: ObjectMeta) -> bool:
 
 def _could_match_metadata(pattern: Iterable[tuple[str, object]], content: dict[str, str]) -> bool:
     return all(not isinstance(expected, str) or content.get(key) == expected for key, expected in pattern)
-
-
-def judge_failures(failures: Sequence[FilterError], errors: int, *, logger: Logger) -> FilterError | None:
-    """
-    Decide what the failed filters mean: at first, the object is to be looked at again, so that nothing is missed.
-
-    If they keep failing (``errors`` times in a row so far), it is as if the handlers are not for this object.
-    """
-    if errors < _MAX_FAILURES:
-        return failures[0] if failures else None
-    for error in failures:
-        logger.error("%s. The handler is skipped.", error)
-    return None

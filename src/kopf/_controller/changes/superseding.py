@@ -22,11 +22,11 @@ class Superseding:
     """Compares the traces on the object to those that were there, and to those that we are about to leave."""
 
     def __init__(
-        self, persistence: PersistenceSettings, handlers: Collection[ChangingHandler], body: Body, outgoing: Patch
+        self, persistence: PersistenceSettings, handlers: Collection[ChangingHandler], obj: KubeObject, outgoing: Patch
     ) -> None:
         self._persistence = persistence
         self._handlers = handlers
-        self._body = body
+        self._obj = obj
         self._outgoing = outgoing
 
     def __call__(self, obj: KubeObject) -> bool:
@@ -36,8 +36,8 @@ class Superseding:
         Ours can be there already, if only the response to our patch was lost. The absence of traces means nothing:
         they are removed by those who replace the whole object, and that is not to repeat the handlers.
         """
-        before = self._get_traces(self._body)
-        after = self._get_traces(Body(self._outgoing.apply_to(self._body.object)))
+        before = self._get_traces(Body(self._obj))
+        after = self._get_traces(Body(self._outgoing.apply_to(self._obj)))
         traces = self._get_traces(Body(obj))
         return any(
             trace is not None and trace not in known for trace, *known in zip(traces, before, after, strict=True)

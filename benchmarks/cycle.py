@@ -1,0 +1,308 @@
+"""
+Measure a handling cycle with the transport replaced by prepared answers: what our own code takes, in µs of CPU.
+
+    .venv/bin/python -m benchmarks.micro --cycle
+
+A cycle begins with a decoded event, and ends when the response to the patch is accepted: with the detection, the call
+of the handler, the composed and serialised patch, and the decoding of the response. It is hot: the same code runs for
+dozens of objects in a row. The objects are of a usual size: 1-2 KB. The best of several rounds is taken.
+
+The calibrating loop is a fixed piece of pure Python, timed in the same run. The ratio to it is what can be compared
+between machines, and between runs on a busy machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+import kopf
+from benchmarks.loading import make_widget
+from kopf._client.auth.vault import Vault
+from kopf._client.http.api import APIClient
+from kopf._client.resources.watch_machine import WatchEvent
+from kopf._controller.clock import Clock
+from kopf._controller.controller import Controller
+from kopf._controller.indexing.indexers import Indexers
+from kopf._controller.indexing.readiness import IndexReadiness
+from kopf._controller.memos import Memo, Memos
+from kopf._controller.runtime import Runtime
+from kopf._handlers.executor import HandlerExecutor
+from kopf._handlers.lifecycles import LifeCycleFn, all_at_once, asap
+from kopf._handlers.registry import OperatorRegistry
+from kopf._settings.settings import OperatorSettings
+from kopf._values import codec
+from kopf._values.bodies import RawEventType
+from kopf._values.objects import KubeObject
+from kopf._values.patches import merge
+from kopf._values.resources import Resource
+
+WIDGETS = Resource("bench.example.com", "v1", "widgets", kind="Widget", namespaced=True)
+OBJECTS = 40
+ROUNDS = 60
+SEVERAL = 6
+
+CALIBRATION = "calibration"
+BUDGETS: Mapping[str, float] = {
+    "creation": 60.0,
+    "update": 80.0,
+    "echo": 5.0,
+    "further handler": 40.0,
+    "thread": 40.0,
+}
+"""What is asked of our own code: µs per object, per event, per handler."""
+
+Declare = Callable[[OperatorRegistry], None]
+
+
+class FixedClock(Clock):
+    """A clock that is asked as always, but says the same: so that the patches are the same in every round."""
+
+    def now(self) -> Any:
+        now = super().now()
+        return now.replace(year=2026, month=1, day=1, hour=0, minute=0, second=0, microsecond=0)
+
+
+class CannedAPI(APIClient):
+    """
+    A transport of prepared answers.
+
+    When first asked, it merges the patches as a server does, and remembers the answers. Afterwards, they are the same.
+    """
+
+    def __init__(self, settings: OperatorSettings) -> None:
+        super().__init__(Vault(settings), settings)
+        self._objects: dict[str, dict[str, Any]] = {}
+        self._answers: dict[str, list[bytes]] = {}
+        self._given: dict[str, int] = {}
+        self._awaited: int | None = None
+        self.is_done = asyncio.Event()
+        """Set when as many patches have come as in the first round."""
+        self.count = 0
+        self.last: dict[str, bytes] = {}
+
+    def prepare(self, path: str, raw: bytes) -> None:
+        """Let the object be there."""
+        self._objects[path] = msgspec.json.decode(raw)
+        self._answers[path] = []
+
+    def rewind(self) -> None:
+        """Begin with the first answers again."""
+        self._awaited = self.count or None
+        self._given = dict.fromkeys(self._answers, 0)
+        self.count = 0
+        self.last.clear()
+        self.is_done.clear()
+
+    async def request(self, method: str, path: str, *, payload: Any = None, **_: Any) -> bytes:
+        body = codec.encode(payload)
+        answers, given = self._answers[path], self._given[path]
+        if given == len(answers):
+            answers.append(self._patch(path, body))
+        self._given[path] = given + 1
+        self.count += 1
+        if self.count == self._awaited:
+            self.is_done.set()
+        self.last[path] = answers[given]
+        return answers[given]
+
+    def _patch(self, path: str, body: bytes) -> bytes:
+        obj = self._objects[path]
+        merge(obj, msgspec.json.decode(body))
+        metadata = obj["metadata"]
+        metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1000)
+        return msgspec.json.encode(obj)
+
+
+class Bench:
+    """An operator of one resource with everything but the transport, and the objects for it."""
+
+    def __init__(self, declare: Declare, *, handled: bool, lifecycle: LifeCycleFn = asap) -> None:
+        self._lifecycle = lifecycle
+        self._registry = OperatorRegistry()
+        declare(self._registry)
+        self._settings = OperatorSettings()
+        self._api = CannedAPI(self._settings)
+        self._raws = [_make_raw(index, handled=handled) for index in range(OBJECTS)]
+        self._paths = [_get_path(index) for index in range(OBJECTS)]
+        for path, raw in zip(self._paths, self._raws, strict=True):
+            self._api.prepare(path, raw)
+
+    def _make_controller(self) -> Controller:
+        indexers = Indexers(self._registry.get_indexing())
+        runtime = Runtime(
+            settings=self._settings,
+            api=self._api,
+            clock=FixedClock(),
+            lifecycle=self._lifecycle,
+            executor=HandlerExecutor(self._settings.execution),
+            memos=Memos(Memo()),
+            indices=indexers.indices,
+            indexers=indexers,
+            gate=IndexReadiness(),
+            comparable_versions=True,
+        )
+        return Controller(runtime, WIDGETS, self._registry.plan([WIDGETS])[WIDGETS])
+
+    async def run_cycles(self) -> float:
+        """Handle all objects from their events to the accepted responses; give the CPU seconds per object."""
+        return (await self._run())[0]
+
+    async def run_echoes(self) -> float:
+        """The same, and then take in what our own patches have made of the objects; give the seconds per event."""
+        return (await self._run())[1]
+
+    async def _run(self) -> tuple[float, float]:
+        controller = self._make_controller()
+        self._api.rewind()
+        cycles = await self._take(controller, _make_events("ADDED", self._raws), self._api.is_done.wait)
+        if len(self._api.last) < OBJECTS:
+            raise RuntimeError(f"Only {len(self._api.last)} of {OBJECTS} objects are patched.")
+        events = _make_events("MODIFIED", [self._api.last[path] for path in self._paths])
+        echoes = await self._take(controller, events, _settle)
+        await controller.stop()
+        return cycles / OBJECTS, echoes / OBJECTS
+
+    async def rehearse(self) -> None:
+        """Make the answers, and learn how many there are."""
+        others = asyncio.all_tasks()
+
+        async def wait() -> None:
+            while tasks := asyncio.all_tasks() - others:
+                await asyncio.wait(tasks)
+
+        controller = self._make_controller()
+        self._api.rewind()
+        await self._take(controller, _make_events("ADDED", self._raws), wait)
+        await controller.stop()
+
+    async def _take(
+        self, controller: Controller, events: list[WatchEvent], wait: Callable[[], Awaitable[Any]]
+    ) -> float:
+        gc.collect()
+        started = time.process_time()
+        for event in events:  # each in a batch of its own, as when they come one by one
+            controller.accept([event])
+        await wait()
+        await _settle()
+        return time.process_time() - started
+
+
+async def _settle() -> None:
+    """Let those finish who have only something to do after the response to their last patch."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def _make_events(type: RawEventType, raws: Iterable[bytes]) -> list[WatchEvent]:
+    return [WatchEvent(type, KubeObject.from_json(raw)) for raw in raws]
+
+
+def _make_raw(index: int, *, handled: bool) -> bytes:
+    widget = make_widget(f"widget-{index:06}", "created", handled=handled)
+    if handled:
+        widget["spec"] |= {"phase": "updated"}
+    widget["metadata"] |= {
+        "namespace": "default",
+        "uid": f"00000000-0000-0000-0000-{index:012}",
+        "resourceVersion": str(1000 + index),
+        "generation": 1,
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+    }
+    return msgspec.json.encode(widget)
+
+
+def _get_path(index: int) -> str:
+    return WIDGETS.get_url(namespace="default", name=f"widget-{index:06}")
+
+
+async def _handle(**_: Any) -> Any:
+    return {"done": True}
+
+
+def _handle_in_thread(**_: Any) -> Any:
+    return {"done": True}
+
+
+def _declare_creation(registry: OperatorRegistry) -> None:
+    kopf.on.create(WIDGETS.plural, id="create", registry=registry)(_handle)
+
+
+def _declare_update(registry: OperatorRegistry) -> None:
+    kopf.on.update(WIDGETS.plural, id="update", registry=registry)(_handle)
+
+
+def _declare_several(registry: OperatorRegistry) -> None:
+    for number in range(SEVERAL):
+        kopf.on.create(WIDGETS.plural, id=f"create-{number}", registry=registry)(_handle)
+
+
+def _declare_sync(registry: OperatorRegistry) -> None:
+    kopf.on.create(WIDGETS.plural, id="create", registry=registry)(_handle_in_thread)
+
+
+async def calibrate() -> float:
+    """Run the fixed piece of pure Python: about as many calls, attributes and small objects as in a cycle."""
+    started = time.process_time()
+    total = 0
+    for index in range(2000):
+        item: dict[str, Any] = {"index": index, "parts": (index, str(index))}
+        total += _add(item["index"], len(item["parts"]))
+    return (time.process_time() - started) / 2000 * 100
+
+
+def _add(one: Any, two: int) -> int:
+    return int(one) + two
+
+
+async def measure_cycles(rounds: int = ROUNDS) -> dict[str, float]:
+    """
+    Measure it all; the figures are in µs.
+
+    ``calibration`` is what 100 iterations of the calibrating loop take; the rounds of all figures are interleaved.
+    Further handlers are called in the same cycle; by the default lifecycle, there is a further patch for each of them.
+    """
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+    creation = Bench(_declare_creation, handled=False)
+    update = Bench(_declare_update, handled=True)
+    several = Bench(_declare_several, handled=False, lifecycle=all_at_once)
+    chain = Bench(_declare_several, handled=False)
+    sync = Bench(_declare_sync, handled=False)
+    actions: dict[str, Callable[[], Awaitable[float]]] = {
+        CALIBRATION: calibrate,
+        "creation": creation.run_cycles,
+        "echo": creation.run_echoes,
+        "update": update.run_cycles,
+        "several": several.run_cycles,
+        "chain": chain.run_cycles,
+        "sync": sync.run_cycles,
+    }
+    for bench in (creation, update, several, chain, sync):
+        await bench.rehearse()
+    gc.collect()
+    gc.freeze()  # what is here already, is not to be looked at again & again: it is of the benchmark
+    best = dict.fromkeys(actions, float("inf"))
+    for _ in range(rounds):
+        for title, action in actions.items():
+            best[title] = min(best[title], await action())
+    gc.unfreeze()
+    micros = {title: seconds * 1e6 for title, seconds in best.items()}
+    micros["further handler"] = (micros.pop("several") - micros["creation"]) / (SEVERAL - 1)
+    micros["further patch"] = (micros.pop("chain") - micros["creation"]) / (SEVERAL - 1)
+    micros["thread"] = micros.pop("sync") - micros["creation"]
+    return micros
+
+
+def print_cycles(figures: Mapping[str, float]) -> None:
+    """Print the figures beside their budgets."""
+    unit = figures[CALIBRATION]
+    print(f"{'own code, µs of CPU':<24} {'µs':>8} {'budget':>8} {'ratio to the loop':>18}")
+    for title, micros in figures.items():
+        budget = f"{BUDGETS[title]:8.0f}" if title in BUDGETS else " " * 8
+        print(f"{title:<24} {micros:8.1f} {budget} {micros / unit:18.2f}")

@@ -1,0 +1,141 @@
+"""
+The state of one handler within the handling of one change, and the persisted form of it.
+
+What is persisted can be of another version of the framework, or of anybody who can change the object.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+
+from kopf._handlers.errors import HandlerChildrenRetry
+from kopf._handlers.outcomes import Attempt, Outcome
+from kopf._storage.progress import ProgressRecord
+from kopf._values.ids import HandlerId
+from kopf._values.records import FrozenRecord
+
+_MAX_MESSAGE_LENGTH = 10_000
+"""How much of the last error is stored, in characters: all annotations of an object share 256 KiB."""
+
+
+class HandlerState(FrozenRecord, frozen=True):
+    """The state of one handler within the current handling cycle."""
+
+    started: datetime.datetime
+    stopped: datetime.datetime | None = None
+    delayed: datetime.datetime | None = None
+    """When to try again; ``None`` is for at once."""
+    purpose: str | None = None
+    retries: int = 0
+    """How many times the handler was called."""
+    reentries: int = 0
+    """How many of those calls were only to go on with its sub-handlers; they do not count for the limits."""
+    success: bool = False
+    failure: bool = False
+    message: str | None = None
+    digest: str | None = None
+    """Which state of the object the handler has seen, with the own changes of this cycle; see :meth:`is_overtaken`."""
+    subrefs: tuple[HandlerId, ...] = ()
+    """The sub-handlers (on all levels) that were ever seen under this handler."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the handler is done, for good or bad."""
+        return self.success or self.failure
+
+    def is_overtaken(self, digest: str | None) -> bool:
+        """
+        Tell if the object has changed since the handler was done, so that the handler has to see it again.
+
+        If it is not done, it will see the object as it is at the next attempt anyway.
+        """
+        return self.finished and self.digest is not None and digest is not None and self.digest != digest
+
+    def get_delay(self, now: datetime.datetime) -> float:
+        """How many seconds are left until the next attempt."""
+        return 0 if self.delayed is None else max(0.0, (self.delayed - now).total_seconds())
+
+    def get_attempt(self, now: datetime.datetime) -> Attempt:
+        """Describe the attempt that is about to be made."""
+        return Attempt(
+            retry=self.retries, started=self.started, runtime=now - self.started, reentries=self.reentries
+        )
+
+    def with_outcome(self, outcome: Outcome, now: datetime.datetime, subrefs: Iterable[HandlerId]) -> HandlerState:
+        """Note how the attempt has ended."""
+        failed = outcome.final and outcome.exception is not None
+        is_reentry = isinstance(outcome.exception, HandlerChildrenRetry)
+        delay = None if outcome.final else outcome.delay
+        return HandlerState(
+            started=self.started,
+            stopped=now if outcome.final else None,
+            delayed=now + datetime.timedelta(seconds=delay) if delay else None,
+            purpose=self.purpose,
+            retries=self.retries + 1,
+            reentries=self.reentries + is_reentry,
+            success=outcome.final and not failed,
+            failure=failed,
+            message=None if outcome.exception is None else str(outcome.exception) or type(outcome.exception).__name__,
+            digest=self.digest,
+            subrefs=tuple(dict.fromkeys([*self.subrefs, *subrefs])),
+        )
+
+    def as_record(self) -> ProgressRecord:
+        """Make the persisted form of it."""
+        return ProgressRecord(
+            started=_format_time(self.started),
+            stopped=_format_time(self.stopped),
+            delayed=_format_time(self.delayed),
+            purpose=self.purpose,
+            retries=self.retries,
+            success=self.success,
+            failure=self.failure,
+            message=self.message if self.message is None else self.message[:_MAX_MESSAGE_LENGTH],
+            subrefs=list(self.subrefs) or None,
+            digest=self.digest,
+            reentries=self.reentries or None,
+        )
+
+    @classmethod
+    def from_record(cls, record: ProgressRecord, *, now: datetime.datetime) -> HandlerState:
+        """Restore from the persisted form; what is missing or malformed there is as if it has just begun."""
+        return cls(
+            started=_parse_time(record.get("started")) or now,
+            stopped=_parse_time(record.get("stopped")),
+            delayed=_parse_time(record.get("delayed")),
+            purpose=_parse_text(record.get("purpose")),
+            retries=_parse_number(record.get("retries")),
+            success=record.get("success") is True,
+            failure=record.get("failure") is True,
+            message=_parse_text(record.get("message")),
+            subrefs=parse_ids(record.get("subrefs")),
+            digest=_parse_text(record.get("digest")),
+            reentries=min(_parse_number(record.get("reentries")), _parse_number(record.get("retries"))),
+        )
+
+
+def _format_time(time: datetime.datetime | None) -> str | None:
+    return None if time is None else time.isoformat(timespec="microseconds")
+
+
+def _parse_text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _parse_number(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def parse_ids(value: object) -> tuple[HandlerId, ...]:
+    return tuple(HandlerId(item) for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+
+
+def _parse_time(value: object) -> datetime.datetime | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        time = datetime.datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return time if time.tzinfo is not None else time.replace(tzinfo=datetime.UTC)

@@ -1,0 +1,92 @@
+"""
+Own changes: what the patches of the handlers make of the object they handle.
+
+Handlers know what they do: their own changes are not something that they have to see again, neither as an update in the
+middle of the handling nor after it. In a creation, they become a part of what is created.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from kopf._controller.changes.progress import Progress
+from kopf._controller.changes.seen_states import SeenStates
+from kopf._storage.snapshots import Snapshots
+from kopf._values import codec
+from kopf._values.bodies import BodyEssence
+from kopf._values.diffs import diff
+from kopf._values.fields import ensure, resolve, without
+from kopf._values.objects import KubeObject
+from kopf._values.patches import Patch, thaw
+
+
+class OwnChanges:
+    """The changes by the handlers of one cycle."""
+
+    def __init__(self, snapshots: Snapshots, obj: KubeObject, seen: SeenStates, *, snapshot: bytes) -> None:
+        self._snapshots = snapshots
+        self._obj = obj
+        self._seen = seen
+        self._snapshot = snapshot
+
+    def is_essential(self, patch: Patch) -> bool:
+        """Tell if the patch changes anything that is compared to find changes."""
+        return bool(patch.fns or patch.keys() - {"status"} or (patch and self._snapshots.extra_fields))
+
+    def expect(self, patch: Patch, progress: Progress) -> tuple[Progress, bytes | None]:
+        """Get the progress as it is to be when the patch is on the object, and the snapshot of the object then."""
+        if not self.is_essential(patch):
+            return progress, None
+        expected = self._snapshots.take(KubeObject.from_dict(patch.apply_to(self._obj)))
+        progress = progress.copy()
+        progress.account_for(self._seen, SeenStates(self._seen.reason, expected))
+        return progress, expected
+
+    def compare(self, expected: bytes, obj: KubeObject, progress: Progress) -> bytes:
+        """
+        Get what the expected changes have become on the object: the API can drop or normalise them.
+
+        The progress is corrected accordingly: then, some of its states are not saved anymore.
+        """
+        before, after = codec.decode(self._snapshot), codec.decode(self._snapshots.take(obj))
+        state = take_over(before, codec.decode(expected), after)
+        if state == codec.decode(expected):
+            return expected
+        actual = codec.encode(state)
+        reason = self._seen.reason
+        progress.account_for(SeenStates(reason, expected), SeenStates(reason, actual))
+        return actual
+
+    def carry_over(self, baseline: bytes | None, expected: bytes | None) -> bytes | None:
+        """Make the changes by the handlers in the state as of the beginning of a creation, too."""
+        if expected is None or baseline is None:
+            return baseline
+        if baseline == self._snapshot:
+            return expected
+        states = (codec.decode(baseline), codec.decode(self._snapshot), codec.decode(expected))
+        return codec.encode(carry_over(*states))
+
+
+def carry_over(state: BodyEssence, before: BodyEssence, after: BodyEssence) -> BodyEssence:
+    """Make the same changes in the state as there are between the two other ones."""
+    if state == before:
+        return after
+    result = thaw(state)
+    for item in diff(before, after):
+        if item.new is None:
+            result = without(result, item.field)
+        else:
+            ensure(result, item.field, item.new)
+    return cast(BodyEssence, result)
+
+
+def take_over(before: BodyEssence, expected: BodyEssence, seen: BodyEssence) -> BodyEssence:
+    """Make the expected changes of the state, but with those values that are really seen afterwards."""
+    result = thaw(before)
+    for item in diff(before, expected):
+        value = resolve(seen, item.field)
+        if value is None:
+            result = without(result, item.field)
+        else:
+            ensure(result, item.field, value)
+    return cast(BodyEssence, result)

@@ -1,0 +1,91 @@
+"""
+Saved states: what is known of the handlers from before, and how that gets on the object and off it.
+
+It is read from the object, unless it is remembered: either because it was just written there by us, or because it could
+not be written.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Iterable, Mapping
+
+from kopf._controller.changes.handler_state import HandlerState, parse_ids
+from kopf._handlers.handlers import ChangingHandler
+from kopf._storage.progress import ProgressStorage
+from kopf._values.bodies import Body
+from kopf._values.ids import HandlerId
+from kopf._values.objects import KubeObject
+from kopf._values.patches import Patch
+from kopf._values.reasons import Reason
+
+
+class SavedStates:
+    """The states of the handlers of one object as of the beginning of a cycle."""
+
+    __slots__ = ("_absent", "_body", "_now", "_storage", "remembered")
+
+    def __init__(
+        self,
+        storage: ProgressStorage,
+        body: Body,
+        now: datetime.datetime,
+        *,
+        remembered: Mapping[HandlerId, HandlerState],
+        keys: tuple[HandlerId, ...] = (),
+        obj: KubeObject | None = None,
+    ) -> None:
+        """With ``obj``, it is found out at once if there is nothing of the ``keys`` (the declared handlers) on it."""
+        self._storage = storage
+        self._body = body
+        self._now = now
+        self.remembered = remembered
+        """What is known better than it is on the object."""
+        is_absent = obj is not None and not storage.could_have(keys, obj=obj)
+        self._absent: Collection[HandlerId] = keys if is_absent else ()
+
+    def recall(self, key: HandlerId) -> HandlerState | None:
+        """What is known of the handler, whatever it was called for; ``None`` if it was not called."""
+        if (state := self.remembered.get(key)) is not None:
+            return state
+        if key in self._absent or (record := self._storage.fetch(key=key, body=self._body)) is None:
+            return None
+        return HandlerState.from_record(record, now=self._now)
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether there is nothing of the declared handlers on the object for sure."""
+        return bool(self._absent)
+
+    def store(self, states: Mapping[HandlerId, HandlerState], patch: Patch) -> None:
+        """Put the states to the patch."""
+        self._absent = ()
+        for key, state in states.items():
+            self._storage.store(key=key, record=state.as_record(), body=self._body, patch=patch)
+        self._storage.flush()
+
+    def purge(self, handlers: Iterable[ChangingHandler], involved: Collection[HandlerId], patch: Patch) -> None:
+        """Remove all that is stored for these handlers, for their sub-handlers, and for all others involved."""
+        keys = {key for key in involved if key not in self._absent}
+        for handler in handlers if not self._absent else ():
+            if handler.id not in keys and (record := self._storage.fetch(key=handler.id, body=self._body)) is not None:
+                keys.update([handler.id, *parse_ids(record.get("subrefs"))])
+        for key in sorted(keys):
+            self._storage.purge(key=key, body=self._body, patch=patch)
+        if not self._absent:
+            self._storage.touch(body=self._body, patch=patch, value=None)
+        self._storage.flush()
+
+    def drop_outdated(
+        self, handlers: Iterable[ChangingHandler], reason: Reason, involved: Collection[HandlerId], patch: Patch
+    ) -> None:
+        """
+        Remove what is stored for other reasons, e.g. for an update that is overtaken by the deletion.
+
+        It does not count anymore; and the operators of older versions would begin anew if they find both.
+        """
+        for handler in handlers if not self._absent else ():
+            record = self._storage.fetch(key=handler.id, body=self._body)
+            if record is not None and handler.id not in involved and record.get("purpose") != reason.value:
+                for key in (handler.id, *parse_ids(record.get("subrefs"))):
+                    self._storage.purge(key=key, body=self._body, patch=patch)

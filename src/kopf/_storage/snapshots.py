@@ -1,0 +1,89 @@
+"""
+Snapshots: serialised essences, by which it is told whether an object has changed since it was handled.
+
+Mostly, nothing has changed, or everything is new. Both can be seen with nothing decoded: the essence is put together
+of the pieces in which the object has arrived, and is compared to the text in the annotation. That is only so with the
+storages of the framework; those of users, and the descendants of ours, get the objects and the essences as they expect.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection
+from typing import Any
+
+from kopf._storage.annotation_names import is_mark
+from kopf._storage.diffbase import AnnotationsDiffBaseStorage, DiffBaseStorage
+from kopf._storage.essence import drop_managed_annotations, is_managed
+from kopf._storage.progress import ProgressStorage
+from kopf._values import codec
+from kopf._values.bodies import Body, BodyEssence
+from kopf._values.fields import FieldPath
+from kopf._values.objects import KubeObject
+from kopf._values.patches import Patch
+
+
+class Snapshots:
+    """Takes the snapshots of the objects of one resource, and finds & stores the last handled ones."""
+
+    def __init__(
+        self, diffbase: DiffBaseStorage, progress: ProgressStorage, extra_fields: Collection[FieldPath] = ()
+    ) -> None:
+        """``extra_fields`` are those that matter although they are usually not essential, e.g. in the status."""
+        self.extra_fields = extra_fields
+        self._diffbase = diffbase
+        self._progress = progress
+        self._plain: AnnotationsDiffBaseStorage | None = None
+        if type(diffbase) is AnnotationsDiffBaseStorage and progress.own_prefix is not None:
+            self._plain = None if diffbase.ignored_fields or extra_fields else diffbase
+        self._own_prefix = progress.own_prefix or ""
+        self._is_own = functools.lru_cache(maxsize=10_000)(self._find_out_if_own)
+        self._names = frozenset(self._plain.annotation_names if self._plain is not None else ())
+
+    def take(self, obj: KubeObject) -> bytes:
+        """Serialise the essence of the object."""
+        if self._plain is None:
+            essence = self._diffbase.build(body=Body(obj), extra_fields=self.extra_fields)
+            return codec.encode(self._progress.clear(essence=essence))
+        content = obj.get_content()
+        head = obj.head
+        metadata: dict[str, Any] = {}
+        if head.labels:
+            metadata["labels"] = head.labels
+        if head.annotations and (annotations := self._drop_own(head.annotations)):
+            metadata["annotations"] = annotations
+        if metadata:
+            content["metadata"] = metadata
+        return codec.encode(content)
+
+    def _drop_own(self, annotations: dict[str, str]) -> dict[str, str]:
+        is_own = self._is_own
+        if not any(map(is_mark, annotations)):  # otherwise, it depends on all of them together
+            return {name: value for name, value in annotations.items() if not is_own(name)}
+        return {name: value for name, value in drop_managed_annotations(annotations).items() if not is_own(name)}
+
+    def _find_out_if_own(self, name: str) -> bool:
+        return is_managed(name) or name in self._names or name.startswith(self._own_prefix)
+
+    def is_handled(self, obj: KubeObject, snapshot: bytes) -> bool:
+        """Tell if the snapshot is the last handled one for sure; otherwise, they are to be compared."""
+        if self._plain is None or not (annotations := obj.head.annotations):
+            return False
+        text = self._plain.fetch_text(annotations)
+        return text is not None and text.rstrip("\n").encode() == snapshot
+
+    def fetch(self, obj: KubeObject) -> BodyEssence | None:
+        """Get the last handled essence; ``None`` if the object was never handled."""
+        if self._plain is not None and (not (found := obj.head.annotations) or self._names.isdisjoint(found)):
+            return None
+        essence = self._diffbase.fetch(body=Body(obj))
+        if essence is None:
+            return None
+        return self._progress.clear(essence=self._diffbase.clean(essence))
+
+    def store(self, snapshot: bytes, *, body: Body, patch: Patch) -> None:
+        """Put the snapshot to the patch (or elsewhere) as the last handled one."""
+        if self._plain is not None:
+            self._plain.store_text(snapshot.decode(), body=body, patch=patch)
+        else:
+            self._diffbase.store(body=body, patch=patch, essence=codec.decode(snapshot))

@@ -1,0 +1,22 @@
+"""Records: small values that are made for every object and every call, so they have to be cheap to make."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+class Record(msgspec.Struct):
+    """The base of records: as a dataclass with slots, but made several times faster (by code in C)."""
+
+
+class FrozenRecord(msgspec.Struct, frozen=True):
+    """The same for those that are not to be changed once they are made; the descendants repeat ``frozen=True``."""
+
+
+def replace(record: R, /, **changes: object) -> R:
+    """Make another record with some fields changed."""
+    return msgspec.structs.replace(record, **changes)
