@@ -31,6 +31,7 @@ from kopf._client.auth.vault import Vault
 from kopf._client.http.api import APIClient
 from kopf._client.resources.listing import list_pages
 from kopf._client.resources.patching import patch_object
+from kopf._client.resources.targets import Target
 from kopf._client.resources.watching import watch_batches
 from kopf._controller.changes.detection import detect
 from kopf._controller.clock import Clock
@@ -125,7 +126,7 @@ async def measure_intake(count: int) -> None:
 
     async def consume(accept: Callable[[list[Any]], None]) -> None:
         taken = 0
-        async with contextlib.aclosing(watch_batches(replay, settings, WIDGETS)) as batches:
+        async with contextlib.aclosing(watch_batches(replay, settings, Target(WIDGETS))) as batches:
             async for events in batches:
                 accept(events)
                 taken += len(events)
@@ -213,7 +214,7 @@ async def measure_listing(
 
     async def list_all() -> None:
         total = 0
-        async with contextlib.aclosing(list_pages(api, settings, WIDGETS)) as pages:
+        async with contextlib.aclosing(list_pages(api, settings, Target(WIDGETS))) as pages:
             async for page in pages:
                 total += len(page.objects)
         if total < count:

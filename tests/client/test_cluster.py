@@ -15,6 +15,7 @@ from kopf._client.auth.vault import Vault
 from kopf._client.errors import APIConflictError, APINotFoundError, APIUnprocessableError
 from kopf._client.http.api import APIClient
 from kopf._client.resources.discovery import discover
+from kopf._client.resources.targets import Target
 from kopf._client.resources.watch_machine import LISTED, WatchEvent
 from kopf._client.resources.watching import watch_batches
 from kopf._settings.settings import OperatorSettings
@@ -122,7 +123,7 @@ async def test_watching(api: APIClient, settings: OperatorSettings, namespace: s
     for name in "abcde":
         await create(api, name)
     seen: list[str] = []
-    async with contextlib.aclosing(watch_batches(api, settings, RESOURCE, namespace)) as batches:
+    async with contextlib.aclosing(watch_batches(api, settings, Target(RESOURCE, namespace))) as batches:
         async for events in batches:
             seen.extend(map(describe, events))
             if seen[-1] == "LISTED":

@@ -8,6 +8,7 @@ import pytest
 from kopf._client.errors import APIGoneError
 from kopf._client.http.api import APIClient
 from kopf._client.resources.listing import ListPage, ShardingError, list_pages
+from kopf._client.resources.targets import Target
 from kopf._settings.settings import OperatorSettings
 from kopf._values.resources import Resource
 from tests.client.scripted import ScriptedServer, listing, obj, refuse, reply
@@ -17,7 +18,7 @@ PATH = "/apis/kopf.dev/v1/kopfexamples"
 
 
 async def collect(api: APIClient, settings: OperatorSettings, namespace: str | None = None) -> list[ListPage]:
-    return [page async for page in list_pages(api, settings, RESOURCE, namespace)]
+    return [page async for page in list_pages(api, settings, Target(RESOURCE, namespace))]
 
 
 def names(pages: list[ListPage]) -> list[list[str]]:
@@ -77,7 +78,7 @@ async def test_pages_are_requested_one_by_one(
     server: ScriptedServer, api: APIClient, settings: OperatorSettings
 ) -> None:
     server.on(f"GET {PATH}", reply(listing(10, obj("a", 1), token="one")))
-    pages = list_pages(api, settings, RESOURCE)
+    pages = list_pages(api, settings, Target(RESOURCE))
     assert names([await anext(pages)]) == [["a"]]
     await asyncio.sleep(0.01)
     assert len(server.requests) == 1
@@ -116,7 +117,7 @@ async def test_servers_that_ignore_shards(server: ScriptedServer, api: APIClient
 
 async def test_all_at_once(server: ScriptedServer, api: APIClient, settings: OperatorSettings) -> None:
     server.on(f"GET {PATH}", reply(listing(10, obj("a", 1))))
-    assert [page async for page in list_pages(api, settings, RESOURCE, paged=False)]
+    assert [page async for page in list_pages(api, settings, Target(RESOURCE), paged=False)]
     assert dict(server.requests[0].query) == {}
 
 

@@ -12,6 +12,7 @@ from kopf._client.auth.credentials import ConnectionInfo
 from kopf._client.auth.vault import Vault
 from kopf._client.errors import APINetworkError
 from kopf._client.http.api import APIClient
+from kopf._client.resources.targets import Target
 from kopf._client.resources.watch_machine import LISTED
 from kopf._client.resources.watching import watch_batches
 from kopf._settings.settings import OperatorSettings
@@ -56,7 +57,8 @@ async def test_reconnect_backoff(
     server.on(f"GET {PATH}", reply(listing(10)))
     server.on(f"WATCH {PATH}", *[stream(line("ADDED", obj("x", version))) for version in range(11, 15)])
     times: list[float] = []
-    async with contextlib.aclosing(watch_batches(api, settings, Resource("kopf.dev", "v1", "kopfexamples"))) as batches:
+    target = Target(Resource("kopf.dev", "v1", "kopfexamples"))
+    async with contextlib.aclosing(watch_batches(api, settings, target)) as batches:
         assert await anext(batches) == [LISTED]
         for _ in range(4):
             await anext(batches)

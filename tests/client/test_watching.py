@@ -11,8 +11,10 @@ from kopf._client.auth.credentials import ConnectionInfo, LoginError
 from kopf._client.auth.vault import Vault
 from kopf._client.errors import APIForbiddenError, APINotFoundError
 from kopf._client.http.api import APIClient
+from kopf._client.resources.setbacks import MAX_BACKOFF
+from kopf._client.resources.targets import Target
 from kopf._client.resources.watch_machine import LISTED, WatchEvent
-from kopf._client.resources.watching import MAX_BACKOFF, watch_batches
+from kopf._client.resources.watching import watch_batches
 from kopf._settings.settings import OperatorSettings
 from kopf._values.resources import Resource
 from tests.client.scripted import (
@@ -51,7 +53,7 @@ async def take(api: APIClient, settings: OperatorSettings) -> AsyncIterator[Take
     queue: asyncio.Queue[WatchEvent] = asyncio.Queue()
 
     async def watch() -> None:
-        async with contextlib.aclosing(watch_batches(api, settings, RESOURCE)) as batches:
+        async with contextlib.aclosing(watch_batches(api, settings, Target(RESOURCE))) as batches:
             async for events in batches:
                 for event in events:
                     queue.put_nowait(event)
@@ -107,7 +109,7 @@ async def test_scopes_and_their_logs(
     caplog.set_level(logging.DEBUG, "kopf._client")
     server.on(f"GET {path}", reply(listing(10)))
     server.on(f"WATCH {path}", stream(line("ADDED", obj("a", 11))))
-    batches = watch_batches(api, settings, RESOURCE, namespace)
+    batches = watch_batches(api, settings, Target(RESOURCE, namespace))
     assert [describe(event) for event in await anext(batches)] == ["LISTED"]
     assert [describe(event) for event in await anext(batches)] == ["ADDED:a:11"]
     await batches.aclose()
@@ -417,7 +419,7 @@ async def test_slow_consumers_slow_down_the_reading(
 
     server.on(LIST, reply(listing(10)))
     server.on(WATCH, respond)  # type: ignore[arg-type]
-    batches = watch_batches(api, settings, RESOURCE)
+    batches = watch_batches(api, settings, Target(RESOURCE))
     received = 0
     async for events in batches:
         received += len(events)

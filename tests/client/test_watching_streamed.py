@@ -12,6 +12,7 @@ from kopf._client.auth.credentials import ConnectionInfo
 from kopf._client.auth.vault import Vault
 from kopf._client.errors import APIForbiddenError
 from kopf._client.http.api import APIClient
+from kopf._client.resources.targets import Target
 from kopf._client.resources.watch_machine import WatchEvent
 from kopf._client.resources.watching import watch_batches
 from kopf._settings.settings import OperatorSettings
@@ -35,7 +36,7 @@ def _streaming(settings: OperatorSettings) -> None:
 async def take(api: APIClient, settings: OperatorSettings, count: int) -> list[str]:
     """Get the first so many events of a new watcher, in short form."""
     events: list[WatchEvent] = []
-    async with contextlib.aclosing(watch_batches(api, settings, RESOURCE)) as batches:
+    async with contextlib.aclosing(watch_batches(api, settings, Target(RESOURCE))) as batches:
         async for batch in batches:
             events.extend(batch)
             if len(events) >= count:
@@ -138,7 +139,7 @@ class TestWithCluster:
     async def test_with_the_real_protocol(self, api: APIClient, settings: OperatorSettings) -> None:
         namespaces = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
         names: list[str] = []
-        async with contextlib.aclosing(watch_batches(api, settings, namespaces)) as batches:
+        async with contextlib.aclosing(watch_batches(api, settings, Target(namespaces))) as batches:
             async for events in batches:
                 names.extend(describe(event).rpartition(":")[0] for event in events)
                 if "ADDED:new" in names:

@@ -63,6 +63,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "initial_streaming": False,
         "label_selectors": {},
         "field_selectors": {},
+        "push_selectors": True,
         "shard_selectors": {},
     },
     "queueing": {

@@ -12,39 +12,26 @@ import logging
 from collections.abc import Collection
 
 from kopf._client.errors import APIError, APINetworkError
-from kopf._client.http.api import APIClient
-from kopf._client.resources.discovery import discover
+from kopf._client.resources.targets import Scope
 from kopf._controller.runtime import Runtime
-from kopf._controller.streams import Scope
+from kopf._coordination.kinds import find_peering_resource
 from kopf._coordination.membership import Membership
+from kopf._coordination.records import Site
+from kopf._settings.settings import PeeringSettings
 from kopf._values.resources import Resource
-from kopf._values.selectors import Selector
 
 logger = logging.getLogger(__name__)
 
-PEERING_GROUPS = ("kopf.dev", "zalando.org")
-"""The API groups of the peering kinds, the preferred one first; the second one is of the earliest versions of Kopf."""
-
 _RESCANNING_INTERVAL = 10.0
 """How often to look for the kind of the mandatory peering, or to try again to discover it, in seconds."""
-
-
-async def find_peering_resource(api: APIClient, *, clusterwide: bool) -> Resource | None:
-    """Find the kind of the peering objects for the scope, if it is defined in the cluster; of the preferred group."""
-    plural = "clusterkopfpeerings" if clusterwide else "kopfpeerings"
-    selectors = [Selector(group=group, plural=plural) for group in PEERING_GROUPS]
-    found = [resource for resource in (await discover(api, selectors)).resources if resource.plural == plural]
-    found = [resource for resource in found if resource.preferred and resource.namespaced is not clusterwide]
-    return min(found, key=lambda resource: PEERING_GROUPS.index(resource.group), default=None)
 
 
 class Peering:
     """All memberships of the operator, and their effect on it. There are none in the standalone mode."""
 
     def __init__(self, runtime: Runtime, identity: str) -> None:
-        self.runtime = runtime
-        self.settings = runtime.settings.peering
-        self.identity = identity
+        self._runtime = runtime
+        self._identity = identity
         self._memberships: dict[Scope, Membership] = {}
         self._resource: Resource | None = None
         self._is_found = False
@@ -53,24 +40,27 @@ class Peering:
         self._rescanning = asyncio.Event()
 
     @property
+    def _settings(self) -> PeeringSettings:
+        return self._runtime.settings.peering
+
+    @property
     def is_defined(self) -> bool:
         """Whether the kind of the peering objects is known."""
         return self._resource is not None
 
     def serve(self, scopes: Collection[Scope]) -> None:
         """Bring the memberships in line with the namespaces that are served now."""
-        if self.settings.standalone:
+        if self._settings.standalone:
             return
-        if self.settings.clusterwide or None in scopes:
+        if self._settings.clusterwide or None in scopes:
             scopes = {None}
         is_starting = not self._memberships
         for scope in self._memberships.keys() - set(scopes):
             self._memberships.pop(scope).stop()
         for scope in set(scopes) - self._memberships.keys():
-            membership = self._memberships[scope] = Membership(self, scope)
-            if is_starting:
-                # For the namespaces that appear later, the work goes on in all other ones until it is known.
-                self.runtime.pause.hold(membership, f"the peering {membership.place} is not checked yet")
+            membership = self._memberships[scope] = Membership(Site(self._runtime, self._identity, scope), self)
+            if is_starting:  # for those that appear later, the work goes on in all other ones until it is known
+                membership.hold()
             if self._is_found and self._group is not None:
                 membership.start(self._group, self._resource)
 
@@ -87,14 +77,14 @@ class Peering:
 
     async def run(self) -> None:
         """Take part in the peering, forever."""
-        if self.settings.standalone:
+        if self._settings.standalone:
             await asyncio.Event().wait()
         async with asyncio.TaskGroup() as self._group:
             while True:
                 await self._look_for_kind(self._group)
                 if self.is_defined:
                     self._rescanning.clear()  # what was noticed meanwhile, is probably what is found
-                is_urgent = not self.is_defined and self.settings.mandatory
+                is_urgent = not self.is_defined and self._settings.mandatory
                 with contextlib.suppress(TimeoutError):
                     timeout = _RESCANNING_INTERVAL if is_urgent or not self._is_found else None
                     await asyncio.wait_for(self._rescanning.wait(), timeout)
@@ -102,7 +92,7 @@ class Peering:
     async def _look_for_kind(self, group: asyncio.TaskGroup) -> None:
         self._rescanning.clear()
         try:
-            resource = await find_peering_resource(self.runtime.api, clusterwide=self.settings.clusterwide)
+            resource = await find_peering_resource(self._runtime.api, clusterwide=self._settings.clusterwide)
         except (APIError, APINetworkError) as e:
             logger.warning("The kinds of peering could not be discovered, another attempt will be made: %s", e)
             return
@@ -120,16 +110,9 @@ class Peering:
         """Say (once) that there is nobody to look at."""
         if not self._is_said:
             self._is_said = True
-            name = self.settings.name
+            name = self._settings.name
             what = "Default peering object" if name == "default" else f"The peering object {name!r}"
             logger.info("%s is not found, falling back to the standalone mode.", what)
-
-    def release(self, membership: Membership) -> None:
-        """Let the operator go on, as far as this membership is concerned."""
-        was_on = self.runtime.pause.is_on
-        self.runtime.pause.release(membership)
-        if was_on and membership.is_pausing and not self.runtime.pause.is_on:
-            logger.info("Resuming operations after the pause. Nothing stands in the way anymore.")
 
     async def leave(self) -> None:
         """Withdraw from everywhere, so that others can start at once instead of waiting until we seem dead."""

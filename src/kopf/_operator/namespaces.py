@@ -12,15 +12,13 @@ import contextlib
 import logging
 from collections.abc import Callable, Collection
 
-from kopf._client.auth.credentials import LoginError
 from kopf._client.errors import APIForbiddenError
 from kopf._client.http.api import APIClient
 from kopf._client.resources.listing import list_pages
-from kopf._client.resources.watch_machine import LISTED, WatchEvent, WatchMachine
-from kopf._client.resources.watching import watch_batches
-from kopf._controller.denials import BACKOFF, Denials
-from kopf._controller.supervision import keep_running
-from kopf._health.liveness import Liveness
+from kopf._client.resources.targets import Target
+from kopf._client.resources.watch_machine import LISTED, WatchEvent
+from kopf._controller.informer import RETRYING_INTERVAL, Informer
+from kopf._controller.runtime import Runtime
 from kopf._operator.scopes import NamespacePattern, get_exact, matches_any
 from kopf._settings.settings import OperatorSettings
 from kopf._values.permissions import format_advice
@@ -34,7 +32,7 @@ async def list_matching(
 ) -> Collection[str]:
     """List those namespaces that exist now and match any of the patterns."""
     names: set[str] = set()
-    async with contextlib.aclosing(list_pages(api, settings, NAMESPACES)) as pages:
+    async with contextlib.aclosing(list_pages(api, settings, Target(NAMESPACES))) as pages:
         async for page in pages:
             names.update(obj.head.name for obj in page.objects if matches_any(obj.head.name, patterns))
     return names
@@ -43,14 +41,11 @@ async def list_matching(
 class Namespaces:
     """The served namespaces. With no patterns, the whole cluster is served, and no namespaces are looked at."""
 
-    def __init__(self, api: APIClient, settings: OperatorSettings, patterns: Collection[NamespacePattern]) -> None:
-        self._api = api
-        self._settings = settings
+    def __init__(self, runtime: Runtime, patterns: Collection[NamespacePattern]) -> None:
+        self._runtime = runtime
         self._patterns = patterns
-        self._machine = WatchMachine(NAMESPACES)
         self._found: set[str] = set()
         self._is_listed = False
-        self._denials = Denials(self._machine)
         self._known = asyncio.Event()
         self._listeners: list[Callable[[], None]] = []
         self.names: frozenset[str | None] = frozenset() if patterns else frozenset({None})
@@ -60,47 +55,30 @@ class Namespaces:
         """Call it every time when the served namespaces change."""
         self._listeners.append(listener)
 
-    async def start(self, group: asyncio.TaskGroup, liveness: Liveness) -> None:
+    async def start(self, group: asyncio.TaskGroup) -> None:
         """Find what there is now; in the background, go on watching for changes, if it is not disabled."""
         if not self._patterns:
             return
-        if self._settings.scanning.disabled:
+        if self._runtime.settings.scanning.disabled:
             await self._look_once()
             return
-        watching = keep_running(
-            "watcher of the namespaces", lambda: self._watch(liveness), fatal=(LoginError,), liveness=liveness
+        informer = Informer(
+            self._runtime, Target(NAMESPACES), explain=self._explain, on_obstacle=lambda is_absent: self._update()
         )
-        group.create_task(watching, name="watcher of the namespaces")
+        group.create_task(informer.run(self._take), name="watcher of the namespaces")
         await self._known.wait()
 
     async def _look_once(self) -> None:
         self._found.update(get_exact(self._patterns))
         if len(self._found) < len(self._patterns):
             try:
-                self._found.update(await list_matching(self._api, self._settings, self._patterns))
+                self._found.update(await list_matching(self._runtime.api, self._runtime.settings, self._patterns))
             except APIForbiddenError as e:
                 self._explain("list", e)
         self._is_listed = True
         self._update()
 
-    async def _watch(self, liveness: Liveness) -> None:
-        while True:
-            try:
-                with liveness.watching("namespaces") as heartbeat:
-                    batches = watch_batches(
-                        self._api, self._settings, NAMESPACES, machine=self._machine, on_activity=heartbeat.beat
-                    )
-                    async with contextlib.aclosing(batches):
-                        async for events in batches:
-                            self._denials.permit(events)
-                            self._take(events)
-            except APIForbiddenError as e:
-                if (verb := self._denials.deny()) is not None:
-                    self._explain(verb, e)
-                self._update()
-                await asyncio.sleep(BACKOFF)
-
-    def _take(self, events: Collection[WatchEvent]) -> None:
+    async def _take(self, events: Collection[WatchEvent]) -> None:
         for event in events:
             if event is LISTED:
                 self._is_listed = True
@@ -127,7 +105,7 @@ class Namespaces:
         """Mention those that are not there yet: it can be a mistype."""
         absent = [str(item) for item in self._patterns if not any(matches_any(name, [item]) for name in names)]
         if self._is_listed and absent:
-            is_late = self._settings.scanning.disabled
+            is_late = self._runtime.settings.scanning.disabled
             outlook = "will not be noticed until the restart" if is_late else "will be served if they appear"
             logger.warning("No namespaces match %s. They %s.", ", ".join(absent), outlook)
 
@@ -136,7 +114,7 @@ class Namespaces:
         exact = sorted(get_exact(self._patterns))
         patterns = [str(item) for item in self._patterns if item not in exact]
         if self._is_listed:
-            consequences = f"They are listed every {BACKOFF:g} seconds instead."
+            consequences = f"They are listed every {RETRYING_INTERVAL:g} seconds instead."
         elif patterns:
             consequences = f"The namespaces that match {', '.join(patterns)} are not served, only the exact names are."
         else:

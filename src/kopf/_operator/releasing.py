@@ -14,6 +14,7 @@ from kopf._client.http.api import APIClient
 from kopf._client.resources.discovery import discover
 from kopf._client.resources.listing import list_pages
 from kopf._client.resources.patching import PatchConflict, patch_object
+from kopf._client.resources.targets import Target
 from kopf._operator.access import Access
 from kopf._values.errors import OperatorError
 from kopf._values.objects import KubeObject
@@ -58,7 +59,7 @@ async def release(
     async with access.connected() as api:
         for resource in await _find_resources(api, names):
             for namespace in namespaces if namespaces and resource.namespaced else [None]:
-                async for page in list_pages(api, access.settings, resource, namespace):
+                async for page in list_pages(api, access.settings, Target(resource, namespace)):
                     for obj in page.objects:
                         is_relevant = not only_deleted or obj.head.deletionTimestamp is not None
                         if is_relevant and finalizer in (obj.head.finalizers or ()):

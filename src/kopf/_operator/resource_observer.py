@@ -1,5 +1,5 @@
 """
-Observation: which resources exist in the cluster, and which of them to watch where.
+The resource observer: which resources exist in the cluster, and which of them to watch where.
 
 The resources are discovered at the start, and again whenever the definitions of custom resources change.
 """
@@ -9,25 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
-from kopf._client.auth.credentials import LoginError
-from kopf._client.errors import APIError, APIForbiddenError, APINetworkError
+from kopf._client.errors import APIError, APINetworkError
 from kopf._client.resources.discovery import Discovery, discover
-from kopf._client.resources.watch_machine import LISTED, WatchEvent, WatchMachine
-from kopf._client.resources.watching import watch_batches
-from kopf._controller.denials import BACKOFF, Denials
+from kopf._client.resources.targets import Scope
 from kopf._controller.runtime import Runtime
-from kopf._controller.streams import ResourceWatcher, Scope
-from kopf._controller.supervision import keep_running
-from kopf._coordination.peering import PEERING_GROUPS, Peering
-from kopf._handlers.declarations import describe_function
+from kopf._controller.streams import ResourceWatcher
+from kopf._coordination.peering import Peering
 from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
+from kopf._operator.definitions import Definitions
+from kopf._operator.discovery_warnings import DiscoveryWarnings, is_watchable, warn_of_clashes
 from kopf._operator.namespaces import Namespaces
-from kopf._values.permissions import format_advice
-from kopf._values.resources import CRDS, Resource
-from kopf._values.selectors import EVERYTHING, Selector
-from kopf._values.suggestions import suggest
+from kopf._values.resources import Resource
 
 logger = logging.getLogger(__name__)
 
@@ -37,12 +31,14 @@ _SETTLING_TIME = 0.2
 _RESCANNING_INTERVAL = 60.0
 """How often to look again at the API groups that were unavailable."""
 
-_SUGGESTING_TIMEOUT = 10.0
-"""How long the search of similar resources may hold the warning that some resources are absent, in seconds."""
 
+class ResourceObserver:
+    """
+    Keeps the watchers in line with what the cluster has.
 
-class Observer:
-    """Keeps the watchers in line with what the cluster has."""
+    It has one attribute more than classes usually have here: it is where the namespaces, the peering, and the handlers
+    meet.
+    """
 
     def __init__(
         self, runtime: Runtime, registry: OperatorRegistry, namespaces: Namespaces, peering: Peering
@@ -51,11 +47,9 @@ class Observer:
         self._registry = registry
         self._namespaces = namespaces
         self._peering = peering
+        self._warnings = DiscoveryWarnings(runtime.api, registry)
+        self._definitions = Definitions(runtime, registry, peering, is_lacking=lambda: self._warnings.are_given)
         self._watchers: dict[Resource, ResourceWatcher] = {}
-        self._warned: set[str] = set()
-        self._unmatched: set[Selector] = set()
-        self._discovered: set[str] = set()
-        self._unavailable: frozenset[str] = frozenset()
         self._listeners: list[Callable[[Discovery, Collection[Resource]], None]] = []
         self._is_over = False
 
@@ -72,86 +66,30 @@ class Observer:
                 self._is_over = True
 
     async def _run(self, group: asyncio.TaskGroup) -> None:
-        await self._namespaces.start(group, self._runtime.liveness)
+        await self._namespaces.start(group)
         self._namespaces.subscribe(self._follow_namespaces)
         self._peering.serve(self._namespaces.names)
         self._runtime.pause.subscribe(self._follow_pause)
         is_complete = await self._update(group)
-        changes = asyncio.Event()
-        if not self._runtime.settings.scanning.disabled and self._can_change():
-            watcher = keep_running(
-                "watcher of the resource definitions",
-                lambda: self._watch_definitions(changes),
-                fatal=(LoginError,),
-                liveness=self._runtime.liveness,
-            )
-            group.create_task(watcher, name="watcher of the resource definitions")
+        self._definitions.start(group)
+        changed = self._definitions.changed
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(changes.wait(), None if is_complete else _RESCANNING_INTERVAL)
+                await asyncio.wait_for(changed.wait(), None if is_complete else _RESCANNING_INTERVAL)
             await asyncio.sleep(_SETTLING_TIME)
-            changes.clear()
+            changed.clear()
             try:
                 is_complete = await self._update(group)
             except (APIError, APINetworkError) as e:
                 logger.warning("The resources could not be discovered, another attempt will be made: %s", e)
                 is_complete = False
 
-    def _can_change(self) -> bool:
-        """Built-in groups are never extended at runtime, so there is no need to watch for that."""
-        groups = {selector.group for selector in self._registry.get_selectors()}
-        return any(group is None or "." in group for group in groups)
-
-    async def _watch_definitions(self, changes: asyncio.Event) -> None:
-        machine = WatchMachine(CRDS)
-        denials = Denials(machine)
-        listed = False
-        while True:
-            try:
-                with self._runtime.liveness.watching("resource definitions") as heartbeat:
-                    batches = watch_batches(
-                        self._runtime.api, self._runtime.settings, CRDS, machine=machine, on_activity=heartbeat.beat
-                    )
-                    async with contextlib.aclosing(batches):
-                        async for events in batches:
-                            denials.permit(events)
-                            if listed or any(self._is_unknown(event) for event in events):
-                                changes.set()
-                            if listed or not self._peering.is_defined:
-                                self._look_for_peering(events)
-                            listed = listed or any(event is LISTED for event in events)
-            except APIForbiddenError as e:
-                if (verb := denials.deny()) is not None:
-                    self._explain_denial(verb, e)
-                await asyncio.sleep(BACKOFF)
-
-    def _look_for_peering(self, events: Collection[WatchEvent]) -> None:
-        if any(event.object.head.name.endswith(PEERING_GROUPS) for event in events):
-            self._peering.rescan()
-
-    def _explain_denial(self, verb: str, error: APIForbiddenError) -> None:
-        """Say what will not work: nothing of importance if all that is needed is there already."""
-        how = "until the restart" if verb == "list" else f"at once, but only every {BACKOFF:g} seconds"
-        logger.log(
-            logging.WARNING if self._warned or self._unmatched else logging.INFO,
-            "New kinds of custom resources will not be noticed %s: not permitted to %s their definitions. "
-            "The error: %s. Set settings.scanning.disabled = True if that is fine, or: %s",
-            how, verb, error, format_advice(CRDS, ("list", "watch")),
-        )
-
-    def _is_unknown(self, event: WatchEvent) -> bool:
-        """Tell if the definition is of a resource that has appeared after the discovery, and before the listing."""
-        name = event.object.head.name
-        groups = {selector.group for selector in self._registry.get_selectors()}
-        is_relevant = None in groups or name.partition(".")[2] in groups
-        return event is not LISTED and is_relevant and name not in self._discovered
-
     async def _update(self, group: asyncio.TaskGroup) -> bool:
         """Bring the watchers in line with what there is now; tell if all of the cluster could be looked at."""
         discovery = await discover(self._runtime.api, self._registry.get_selectors())
-        self._discovered = {resource.name for resource in discovery.resources}
-        self._warn(discovery, group)
-        plan = self._registry.plan([resource for resource in discovery.resources if _is_watchable(resource)])
+        self._definitions.discovered = {resource.name for resource in discovery.resources}
+        self._warnings.look_at(discovery, group)
+        plan = self._registry.plan([resource for resource in discovery.resources if is_watchable(resource)])
         outdated = {resource for resource, watcher in self._watchers.items() if watcher.handlers != plan.get(resource)}
         for resource in outdated:
             if resource.api_version not in discovery.unavailable:
@@ -163,7 +101,7 @@ class Observer:
         if not self._watchers and not outdated:
             self._close_gate(plan)
         for resource in plan.keys() - self._watchers.keys():
-            _warn_of_clashes(resource, plan[resource])
+            warn_of_clashes(resource, plan[resource])
             watcher = ResourceWatcher(
                 self._runtime,
                 resource,
@@ -206,58 +144,7 @@ class Observer:
         for watcher in self._watchers.values():
             watcher.pause() if self._runtime.pause.is_on else watcher.resume()
 
-    def _warn(self, discovery: Discovery, group: asyncio.TaskGroup) -> None:
-        unavailable = frozenset(discovery.unavailable)
-        if unavailable - self._unavailable:
-            details = "; ".join(f"{name} ({error})" for name, error in discovery.unavailable.items())
-            logger.warning("Some of the API groups are unavailable, their resources are not known now: %s", details)
-        elif self._unavailable and not unavailable:
-            logger.info("All API groups are available again.")
-        self._unavailable = unavailable
-        for selector, found in self._registry.get_ambiguities(discovery.resources).items():
-            names = ", ".join(sorted(map(repr, found)))
-            self._warn_once(f"{selector} is ambiguous, so it is not served: it can be any of {names}. Add a group.")
-        unmatched = [item for item in self._registry.get_unmatched(discovery.resources) if item not in self._unmatched]
-        if unmatched:
-            self._unmatched.update(unmatched)
-            group.create_task(self._warn_of_unmatched(unmatched), name="search of similar resources")
-        unwatchable = [resource for resource in discovery.resources if not _is_watchable(resource)]
-        for handler in self._registry.resources if unwatchable else ():
-            if handler.selector is not None and handler.selector.is_specific:
-                for resource in handler.selector.select(unwatchable):
-                    verbs = ", ".join(sorted(resource.verbs))
-                    self._warn_once(f"{resource!r} cannot be served: its API cannot list & watch, only {verbs}.")
-
-    async def _warn_of_unmatched(self, selectors: Iterable[Selector]) -> None:
-        """Say what is not there, and what is: in other groups, too, though they are not needed for anything else."""
-        resources: Collection[Resource] = ()
-        with contextlib.suppress(APIError, APINetworkError, TimeoutError):  # then, there is nothing to suggest
-            async with asyncio.timeout(_SUGGESTING_TIMEOUT):
-                resources = (await discover(self._runtime.api, [Selector(EVERYTHING)])).resources
-        for selector in selectors:
-            parts = [f"No resource is found for {selector}.", suggest(selector, resources)]
-            logger.warning(" ".join([*filter(None, parts), "It will be served as soon as it appears."]))
-
-    def _warn_once(self, message: str) -> None:
-        if message not in self._warned:
-            self._warned.add(message)
-            logger.warning(message)
-
     async def stop(self) -> None:
         """Stop watching and let the current handlers finish."""
         await asyncio.gather(*(watcher.stop() for watcher in self._watchers.values()))
         self._watchers.clear()
-
-
-def _is_watchable(resource: Resource) -> bool:
-    """Tell if there is anything to watch: some resources are rather functions of the API, e.g. reviews of tokens."""
-    return not resource.verbs or {"list", "watch"} <= resource.verbs
-
-
-def _warn_of_clashes(resource: Resource, handlers: HandlersOfResource) -> None:
-    for one, two in handlers.find_clashes():
-        logger.warning(
-            "Different handlers of %r have the same id %r: %s and %s. Only one of them is called for each change. "
-            "Give them different ids: e.g. @kopf.on.create(…, id='…').",
-            resource, two.id, describe_function(one.fn), describe_function(two.fn),
-        )

@@ -41,7 +41,7 @@ from kopf._operator.flags import Flag, raise_flag
 from kopf._operator.login import Authenticator
 from kopf._operator.login import logger as login_logger
 from kopf._operator.namespaces import Namespaces
-from kopf._operator.resource_observer import Observer
+from kopf._operator.resource_observer import ResourceObserver
 from kopf._operator.scopes import NamespacePattern
 from kopf._operator.tasks import cancel, either, fail_together
 from kopf._settings.settings import OperatorSettings
@@ -151,8 +151,8 @@ class Operator:
             helpers.append(asyncio.create_task(recorder.run(), name="recorder of events"))
             peering = Peering(runtime, self._setup.identity)
             webhooks = self._make_webhooks(runtime, peering)
-            namespaces = Namespaces(self._api, self._setup.settings, self._setup.namespaces)
-            observer = Observer(runtime, self._setup.registry, namespaces, peering)
+            namespaces = Namespaces(runtime, self._setup.namespaces)
+            observer = ResourceObserver(runtime, self._setup.registry, namespaces, peering)
             publishing = []
             if webhooks is not None:
                 helpers.append(asyncio.create_task(webhooks.serve(), name="webhook server"))

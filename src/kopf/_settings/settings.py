@@ -114,6 +114,8 @@ class WatchingSettings:
     """Server-side restrictions by fields: the resource's name (``plural.group``) to a field selector."""
     shard_selectors: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Server-side sharding (KEP-5866): the resource's name (``plural.group``) to a shard selector."""
+    push_selectors: bool = True
+    """Whether the server selects the objects by what all handlers of a resource agree on: labels, names."""
 
 
 @dataclasses.dataclass

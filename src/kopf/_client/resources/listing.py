@@ -8,12 +8,13 @@ soon as its objects are processed: memory is needed for one page, not for all ob
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import msgspec
 
 from kopf._client.http.api import APIClient
+from kopf._client.resources.targets import Target
 from kopf._settings.settings import OperatorSettings
 from kopf._values import codec, nesting
 from kopf._values.objects import KubeObject
@@ -28,6 +29,9 @@ PAGE_SIZE = 16 * 1024 * 1024
 """How large the next pages are, in bytes: small objects come by thousands, large ones do not fill the memory."""
 
 _HEADERS = {"Accept-Encoding": "gzip"}
+
+_METADATA = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"}
+"""Kubernetes API concepts, "Metadata-only fetches". Those who cannot do it, send the whole objects."""
 
 
 class ShardingError(Exception):
@@ -86,39 +90,49 @@ def _parse_list(content: bytes) -> tuple[_List, list[bytes]]:
     return listing, [bytes(raw) for raw in listing.items or ()]
 
 
-def warn_of_garbage(resource: Resource, problem: str) -> None:
-    """Say that something that came from the API is not an object, or it is unknown which one, so it is skipped."""
-    logger.warning("Something among the objects of %r is skipped, as it has no proper metadata: %s", resource, problem)
+class GarbageWarning:
+    """Says once that something among the objects is skipped: it is not an object, or it is unknown which one."""
+
+    def __init__(self) -> None:
+        self._is_said = False
+
+    def __call__(self, resource: Resource, problem: str) -> None:
+        if not self._is_said:
+            self._is_said = True
+            text = "Something among the objects of %r is skipped, as it has no proper metadata: %s"
+            logger.warning(text, resource, problem)
 
 
 async def list_pages(
     api: APIClient,
     settings: OperatorSettings,
-    resource: Resource,
-    namespace: str | None = None,
+    target: Target,
     *,
     paged: bool = True,
-    on_garbage: Callable[[Resource, str], None] = warn_of_garbage,
+    metadata_only: bool = False,
+    on_garbage: Callable[[Resource, str], None] | None = None,
 ) -> AsyncGenerator[ListPage, None]:
     """
-    List all objects of the resource in the namespace (in the whole cluster if ``None``), page by page.
+    List all objects of the target, page by page.
 
     The page is of ``settings.watching.chunk_size`` objects; by default, of as many as take reasonable memory. With
-    ``paged=False``, it is one page. Only the objects that match the server-side selectors of the settings are listed,
-    if those are set.
+    ``paged=False``, it is one page. Only the objects that match the server-side selectors are listed, if there are any.
+    With ``metadata_only``, the objects can have nothing but the metadata: that depends on the server.
 
-    What has no proper metadata, is not in the page; ``on_garbage`` is called with the problem, at most once a page.
+    What has no proper metadata, is not in the page; ``on_garbage`` is called with the problem, at most once a
+    page; by default, it is logged.
 
     Raises :class:`APIGoneError` if it takes so long (minutes) that the snapshot is not available anymore: the
     listing must be started anew. Raises other errors as requests do, and :class:`ValueError` if the response
     is not a listing.
     """
-    path = resource.get_url(namespace=namespace)
-    params = get_selectors(settings, resource)
+    resource = target.resource
+    params = target.get_selectors(settings)
+    headers = {**_HEADERS, **_METADATA} if metadata_only else _HEADERS
     if paged:
         params["limit"] = str(settings.watching.chunk_size or FIRST_PAGE)
     while True:
-        content = await api.get(path, params=params, headers=_HEADERS)
+        content = await api.get(target.path, params=params, headers=headers)
         listing, items = _parse_list(content)
         if "shardSelector" in params and not listing.metadata.shardInfo:
             raise ShardingError(
@@ -134,7 +148,7 @@ async def list_pages(
             except ValueError as e:
                 problem = str(e)
         if problem:
-            on_garbage(resource, problem)
+            (on_garbage or GarbageWarning())(resource, problem)
         token, version = listing.metadata.continue_, listing.metadata.resourceVersion
         if paged and objects and settings.watching.chunk_size is None:
             params["limit"] = str(max(FIRST_PAGE, PAGE_SIZE * len(objects) // len(content)))
@@ -143,13 +157,3 @@ async def list_pages(
         if not token:
             return
         params["continue"] = token
-
-
-def get_selectors(settings: OperatorSettings, resource: Resource) -> dict[str, str]:
-    """Get the server-side restrictions for the resource as the parameters of requests."""
-    selectors: list[tuple[str, Mapping[str, str]]] = [
-        ("labelSelector", settings.watching.label_selectors),
-        ("fieldSelector", settings.watching.field_selectors),
-        ("shardSelector", settings.watching.shard_selectors),
-    ]
-    return {param: values[resource.name] for param, values in selectors if resource.name in values}

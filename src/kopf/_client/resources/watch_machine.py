@@ -26,13 +26,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection
-from typing import Any
 
 import msgspec
 
-from kopf._values import codec
+from kopf._client.resources.known_objects import KnownObjects
 from kopf._values.bodies import RawEventType
-from kopf._values.objects import KubeObject, ObjectMeta
+from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
 
 
@@ -69,45 +68,28 @@ class WatchMachine:
     Methods that take something in append the resulting events to the list passed: in the order they came.
     """
 
-    __slots__ = (
-        "_annotations",
-        "_api_version",
-        "_is_initial",
-        "_kind",
-        "_known",
-        "_labels",
-        "_listed_version",
-        "_unseen",
-        "state",
-        "version",
-    )
+    __slots__ = ("_is_initial", "_known", "_listed_version", "_unseen", "state", "version")
 
     def __init__(
         self, resource: Resource, *, labels: Collection[str] = (), annotations: Collection[str] = ()
     ) -> None:
         """The ``labels`` & ``annotations`` are the names of those to be remembered for the synthetic deletions."""
-        self._api_version = resource.api_version
-        self._kind = resource.kind
         self.state = State.EMPTY
         self.version: str | None = None
         """The version up to which everything is known: where to watch from."""
-        self._labels = frozenset(labels)
-        self._annotations = frozenset(annotations)
-        # The keys are "namespace/name", the values are "uid version": strings are invisible for the GC.
-        # If any labels or annotations are to be remembered, their JSON follows after one more space.
-        self._known: dict[str, str] = {}
+        self._known = KnownObjects(resource, labels, annotations)
         self._unseen: set[str] = set()
         self._listed_version: str | None = None
         self._is_initial = True
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._known.identities)
 
     def begin_listing(self) -> None:
         """Start the initial listing, or a repeated one, or the same again after a failure half-way."""
         self._expect(State.EMPTY, State.EXPIRED, State.LISTING)
         self.state = State.LISTING
-        self._unseen = set(self._known)
+        self._unseen = set(self._known.identities)
         self._listed_version = None
 
     def take_page(self, objects: list[KubeObject], version: str, events: list[WatchEvent]) -> None:
@@ -127,8 +109,7 @@ class WatchMachine:
         The version is that of the listing, unless specified: streams tell it in the end.
         """
         self._expect(State.LISTING)
-        for key in sorted(self._unseen):
-            self._forget(key, events)
+        events.extend(WatchEvent("DELETED", self._known.forget(key)) for key in sorted(self._unseen))
         self._unseen = set()
         self.version = self._listed_version if version is None else version
         self.state = State.WATCHING
@@ -141,9 +122,9 @@ class WatchMachine:
         head = obj.head
         key = f"{head.namespace or ''}/{head.name}"
         if type_ == "DELETED":
-            known = self._known.get(key)
-            if known is None or known.startswith(f"{head.uid} "):
-                self._known.pop(key, None)
+            known = self._known.identities.get(key)
+            if known is not None and known.startswith(f"{head.uid} "):
+                del self._known.identities[key]
             events.append(WatchEvent(type_, obj))
         else:
             self._take(key, obj, type_, events)
@@ -160,6 +141,11 @@ class WatchMachine:
         self.state = State.EXPIRED
         self.version = None
 
+    def interrupt(self) -> None:
+        """Accept that nobody watches for a while: whatever the state is, it goes on with a listing."""
+        if self.state is State.WATCHING:
+            self.expire()
+
     def _expect(self, *states: State) -> None:
         if self.state not in states:
             raise RuntimeError(f"The watcher is in a wrong state: {self.state}, expected {states}.")
@@ -171,39 +157,14 @@ class WatchMachine:
         type_: RawEventType,
         events: list[WatchEvent],
     ) -> None:
-        head = obj.head
-        identity = f"{head.uid} {head.resourceVersion}{self._remember(head)}"
-        known = self._known.get(key)
-        if known == identity and head.resourceVersion:
+        identity = self._known.identify(obj.head)
+        known = self._known.identities.get(key)
+        if known == identity and obj.head.resourceVersion:
             return  # the same state of the same object again: e.g. unchanged since the previous listing
-        if known is not None and not known.startswith(f"{head.uid} "):
-            self._forget(key, events)
+        if known is not None and not known.startswith(f"{obj.head.uid} "):
+            events.append(WatchEvent("DELETED", self._known.forget(key)))
             known = None
-        self._known[key] = identity
+        self._known.identities[key] = identity
         if type_ is None and not self._is_initial:
             type_ = "ADDED" if known is None else "MODIFIED"
         events.append(WatchEvent(type_, obj))
-
-    def _forget(self, key: str, events: list[WatchEvent]) -> None:
-        """Report a synthetic deletion: little more than the identity is known of the object."""
-        namespace, _, name = key.partition("/")
-        uid, version, *remembered = self._known.pop(key).split(" ", 2)
-        identity = {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": version}
-        metadata: dict[str, Any] = {field: value for field, value in identity.items() if value}
-        for text in remembered:
-            metadata |= codec.decode(text.encode())
-        content = {
-            "apiVersion": self._api_version,
-            "kind": self._kind,
-            "metadata": metadata,
-        }
-        events.append(WatchEvent("DELETED", KubeObject.from_dict(content)))
-
-    def _remember(self, head: ObjectMeta) -> str:
-        """Make the rest of what is kept in memory for the object; mostly, there is none."""
-        chosen = {
-            "labels": {key: value for key, value in (head.labels or {}).items() if key in self._labels},
-            "annotations": {key: value for key, value in (head.annotations or {}).items() if key in self._annotations},
-        } if self._labels or self._annotations else {}
-        present = {stanza: values for stanza, values in chosen.items() if values}
-        return f" {codec.encode(present).decode()}" if present else ""

@@ -1,0 +1,47 @@
+"""Targets: what is listed or watched by one request, i.e. the objects of one resource in one scope."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from kopf._settings.settings import OperatorSettings
+from kopf._values.resources import Resource
+
+Scope = str | None
+"""A namespace, or the whole cluster."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """The objects of one resource in one namespace (in the whole cluster if ``None``), or only some of those."""
+
+    resource: Resource
+    scope: Scope = None
+    selectors: Mapping[str, str] | None = None
+    """
+    Server-side restrictions, as the parameters of requests: ``labelSelector``, ``fieldSelector``, ``shardSelector``.
+    By default, those of ``settings.watching``.
+    """
+
+    @property
+    def path(self) -> str:
+        """The path of the URL."""
+        return self.resource.get_url(namespace=self.scope)
+
+    @property
+    def place(self) -> str:
+        """Where it is, for humans."""
+        return "in the whole cluster" if self.scope is None else f"in the namespace {self.scope!r}"
+
+    def get_selectors(self, settings: OperatorSettings) -> dict[str, str]:
+        """Get the server-side restrictions as the parameters of requests."""
+        if self.selectors is not None:
+            return dict(self.selectors)
+        watching = settings.watching
+        selectors: list[tuple[str, Mapping[str, str]]] = [
+            ("labelSelector", watching.label_selectors),
+            ("fieldSelector", watching.field_selectors),
+            ("shardSelector", watching.shard_selectors),
+        ]
+        return {param: values[self.resource.name] for param, values in selectors if self.resource.name in values}

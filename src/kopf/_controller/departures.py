@@ -1,0 +1,186 @@
+"""
+Departures: what becomes of the objects that the server does not select (anymore), as they have lost a label.
+
+For a watch-stream with a selector, an object that stops matching is deleted. For the handlers, it is not: it has
+changed so that it does not match. So every deletion is checked, and if the object still exists, it is replaced by a
+change to its actual state. From there, everything goes its usual way: daemons are stopped, values leave the indices.
+
+The stream tells nothing of these objects afterwards. So they are looked at from time to time, less and less often:
+until they are gone, so that nothing is kept in memory for them, or are selected again. When the operator starts, it
+also looks for those that are not selected but have our finalizer, e.g. of an earlier version of it: they would be
+blocked forever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import heapq
+from collections.abc import Iterable
+
+from kopf._client.resources.targets import Target
+from kopf._client.resources.watch_machine import LISTED, WatchEvent
+from kopf._controller.pushed_selectors import PushedSelectors
+from kopf._controller.runtime import Runtime
+from kopf._controller.unselected import Key, Reader, get_key
+from kopf._values.objects import KubeObject, ObjectMeta
+from kopf._values.resources import Resource
+
+_SOONEST, _LATEST = 10.0, 3600.0
+"""In how many seconds to look at an object after its departure, and how rarely to do that later."""
+
+_LATEST_IF_BLOCKED = 60.0
+"""The same for those that have our finalizer: something was not possible yet, or somebody has put it back."""
+
+_TOGETHER = 5.0
+"""How much earlier than planned, in seconds, an object can be looked at together with others."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Departed:
+    """An object that exists, but is not selected."""
+
+    uid: str
+    version: str
+    """The version that was reported last; empty if none was."""
+    labels: dict[str, str]
+    """Those of the labels that are selected by: they tell that the object does not match."""
+    interval: float
+    due: float
+
+    def make_deletion(self, key: Key, resource: Resource) -> WatchEvent:
+        """Report that it is gone: nothing but this is known of it."""
+        namespace, _, name = key.partition("/")
+        metadata = {"name": name, "uid": self.uid, "resourceVersion": self.version, "labels": self.labels}
+        if namespace:
+            metadata["namespace"] = namespace
+        content = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+        return WatchEvent("DELETED", KubeObject.from_dict(content))
+
+
+class Departures:
+    """The objects of one target that are not selected by the server, as far as anybody has to do with them."""
+
+    def __init__(self, runtime: Runtime, target: Target, pushed: PushedSelectors) -> None:
+        self._target = target
+        self._pushed = pushed
+        self._finalizer = runtime.settings.persistence.finalizer
+        self._reader = Reader(runtime, target)
+        self._departed: dict[Key, _Departed] = {}
+        self._agenda: list[tuple[float, Key]] = []
+        self._changed = asyncio.Event()
+        self._is_searched: bool | None = None
+        """Whether it was searched for the blocked objects; ``None`` until the first listing."""
+
+    async def settle(self, events: list[WatchEvent]) -> list[WatchEvent]:
+        """
+        Replace the deletions of those that still exist.
+
+        Raises :class:`APIForbiddenError` if they cannot be looked at: then, it is to be done again.
+        """
+        deleted = [event.object.head for event in events if event.type == "DELETED"] if self._pushed.labels else []
+        if self._is_searched is None and any(event is LISTED for event in events):
+            self._is_searched = False
+            self._changed.set()
+        if not deleted and not self._departed:
+            return events
+        found = await self._reader.read({get_key(meta) for meta in deleted})
+        return [settled for event in events for settled in self._settle(event, found.get(get_key(event.object.head)))]
+
+    def _settle(self, event: WatchEvent, found: KubeObject | None) -> Iterable[WatchEvent]:
+        if event is LISTED:
+            return [event]
+        key, uid = get_key(event.object.head), event.object.head.uid
+        departed = self._departed.get(key)
+        if event.type != "DELETED":
+            self._departed.pop(key, None)
+            if departed is None:
+                return [event]
+            if departed.uid != uid:
+                return [departed.make_deletion(key, self._target.resource), event]
+            return [WatchEvent("MODIFIED", event.object)]
+        if found is None or found.head.uid != uid:
+            self._departed.pop(key, None)
+            return [event]
+        self._remember(found.head)
+        if self._pushed.select(found.head):
+            return []  # it has come back already: the stream will tell
+        return [WatchEvent("MODIFIED", found)]
+
+    def _remember(self, meta: ObjectMeta, interval: float = _SOONEST) -> None:
+        """Plan the next look at the object."""
+        is_blocked = self._finalizer in (meta.finalizers or ())
+        interval = min(interval, _LATEST_IF_BLOCKED if is_blocked else _LATEST)
+        due = asyncio.get_running_loop().time() + interval
+        labels = {key: value for key, value in (meta.labels or {}).items() if key in self._pushed.labels}
+        key = get_key(meta)
+        self._departed[key] = _Departed(meta.uid, meta.resourceVersion, labels, interval, due)
+        heapq.heappush(self._agenda, (due, key))
+        self._changed.set()
+
+    async def wait(self) -> None:
+        """Wait until it is time to look at any of the objects."""
+        loop = asyncio.get_running_loop()
+        while self._is_searched is not False:
+            due = self._agenda[0][0] if self._agenda else None
+            if due is not None and due <= loop.time():
+                return
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), None if due is None else due - loop.time())
+
+    async def check(self) -> list[WatchEvent]:
+        """
+        Look at those objects whose time has come; report what has happened to them.
+
+        Raises :class:`APIForbiddenError` if that is not permitted.
+        """
+        if self._is_searched is False:
+            events = await self._search()
+            self._is_searched = True
+            return events
+        return await self._look_again()
+
+    async def _search(self) -> list[WatchEvent]:
+        """Find the objects that have our finalizer, but are not selected by the server."""
+
+        def pick(meta: ObjectMeta) -> Key | None:
+            is_blocked = self._finalizer in (meta.finalizers or ())
+            return get_key(meta) if is_blocked and not self._pushed.select(meta) else None
+
+        keys = [key for key in await self._reader.scan(pick) if key not in self._departed]
+        events: list[WatchEvent] = []
+        for obj in (await self._reader.read(keys)).values():
+            if not self._pushed.select(obj.head):
+                self._remember(obj.head)
+                events.append(WatchEvent(None, obj))
+        return events
+
+    async def _look_again(self) -> list[WatchEvent]:
+        horizon = asyncio.get_running_loop().time() + _TOGETHER
+        due: dict[Key, _Departed] = {}
+        for time, key in self._agenda:
+            departed = self._departed.get(key)
+            if time <= horizon and departed is not None and departed.due == time:
+                due[key] = departed
+        found = await self._reader.read(due)
+        self._agenda = [item for item in self._agenda if item[0] > horizon]
+        heapq.heapify(self._agenda)
+        events: list[WatchEvent] = []
+        for key, departed in due.items():
+            obj = found.get(key)
+            if obj is None or obj.head.uid != departed.uid:
+                del self._departed[key]
+                events.append(departed.make_deletion(key, self._target.resource))
+                continue
+            self._remember(obj.head, departed.interval * 2)
+            if obj.head.resourceVersion != departed.version and not self._pushed.select(obj.head):
+                events.append(WatchEvent("MODIFIED", obj))
+        return events
+
+    def drain(self) -> list[WatchEvent]:
+        """Let all objects go, as if they are deleted: they are not served anymore."""
+        events = [departed.make_deletion(key, self._target.resource) for key, departed in self._departed.items()]
+        self._departed.clear()
+        return events

@@ -1,0 +1,148 @@
+"""
+The informer: everything that happens to the objects of one resource in one scope, for those who need to know.
+
+It lists and watches for as long as the operator runs. Beyond what the watcher does by itself, it survives what does not
+pass by itself: what is not permitted or does not exist is tried again once a minute, and said once. It gives signs of
+life, and restarts if it fails.
+
+Guarantees to the consumer, besides those of the state machine of the watcher: the batches come one by one; a batch that
+was not taken to its end (an error, an interruption) comes again, as it will not come from the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Collection
+
+from kopf._client.auth.credentials import LoginError
+from kopf._client.errors import APIForbiddenError, APINotFoundError
+from kopf._client.resources.targets import Target
+from kopf._client.resources.watch_machine import LISTED, State, WatchEvent, WatchMachine
+from kopf._client.resources.watching import watch_batches
+from kopf._controller.runtime import Runtime
+from kopf._controller.supervision import keep_running
+from kopf._values.resources import Resource
+
+logger = logging.getLogger(__name__)
+
+RETRYING_INTERVAL = 60.0
+"""How often to check if it is permitted now, or exists now, in seconds. That is not something that changes often."""
+
+_ABSENCE = "absence"
+
+Take = Callable[[list[WatchEvent]], Awaitable[None]]
+"""Who takes the events in, batch by batch."""
+
+
+class Informer:
+    """
+    Lists and watches one target. It can be interrupted and run again: it reports what has changed meanwhile.
+
+    ``explain`` gets the verb (``list`` or ``watch``) that is denied, and the error: once, until it is permitted again.
+    Where only the listing is permitted, everything is listed again and again. ``on_obstacle`` is called every time when
+    the objects cannot be looked at; it gets true if the resource is absent, and false if it is denied. A ``machine`` is
+    needed if more than the identities is to be remembered of the objects.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        target: Target,
+        *,
+        explain: Callable[[str, APIForbiddenError], None],
+        on_obstacle: Callable[[bool], None] = lambda is_absent: None,
+        machine: WatchMachine | None = None,
+    ) -> None:
+        self._runtime = runtime
+        self._target = target
+        self._explain = explain
+        self._on_obstacle = on_obstacle
+        self._machine = machine if machine is not None else WatchMachine(target.resource)
+        self._untaken: list[WatchEvent] = []
+        self._obstacles: set[str] = set()
+        self._retrying = asyncio.Event()
+
+    @property
+    def resource(self) -> Resource:
+        """Whose objects these are."""
+        return self._target.resource
+
+    async def run(self, take: Take) -> None:
+        """Pass the events to the consumer, forever. Raises :class:`LoginError`, and the errors that do not go away."""
+        await keep_running(
+            f"watcher of {self._target.resource!r}",
+            lambda: self._run(take),
+            fatal=(LoginError,),
+            liveness=self._runtime.liveness,
+        )
+
+    async def _run(self, take: Take) -> None:
+        while True:
+            try:
+                await self._consume(take)
+            except (APIForbiddenError, APINotFoundError) as e:
+                self._accept_obstacle(e)
+            self._retrying.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._retrying.wait(), RETRYING_INTERVAL)
+
+    async def _consume(self, take: Take) -> None:
+        if self._untaken:
+            await self._pass_on(self._untaken, take)
+        self._machine.interrupt()
+        with self._runtime.liveness.watching(f"{self._target.resource!r} {self._target.place}") as heartbeat:
+            batches = watch_batches(
+                self._runtime.api,
+                self._runtime.settings,
+                self._target,
+                machine=self._machine,
+                on_activity=heartbeat.beat,
+            )
+            async with contextlib.aclosing(batches):
+                async for events in batches:
+                    self._accept_success(events)
+                    await self._pass_on(events, take)
+
+    async def _pass_on(self, events: list[WatchEvent], take: Take) -> None:
+        self._untaken = events
+        await take(events)
+        self._untaken = []
+
+    def _accept_obstacle(self, error: APIForbiddenError | APINotFoundError) -> None:
+        obstacle = "watch" if self._machine.state is State.WATCHING else "list"
+        if isinstance(error, APINotFoundError):
+            obstacle = _ABSENCE
+        is_new = obstacle not in self._obstacles
+        self._obstacles.add(obstacle)
+        if is_new and isinstance(error, APIForbiddenError):
+            self._explain(obstacle, error)
+        elif is_new:
+            resource, place = self._target.resource, self._target.place
+            logger.info("The resource %r is not served %s anymore: %s", resource, place, error)
+        self._on_obstacle(obstacle == _ABSENCE)
+
+    def _accept_success(self, events: list[WatchEvent]) -> None:
+        if self._obstacles:
+            self._obstacles -= {_ABSENCE, "list" if self.is_listing(events) else "watch"}
+
+    def is_listing(self, events: Collection[WatchEvent]) -> bool:
+        """Tell if the events are of a listing, rather than of a stream of changes."""
+        return self._machine.state is not State.WATCHING or any(event is LISTED for event in events)
+
+    def is_denied(self, verb: str) -> bool:
+        """Tell if it was denied to list or to watch when it was tried last."""
+        return verb in self._obstacles
+
+    def retry(self) -> None:
+        """If it waits because the target was denied or absent, do not wait: something has changed."""
+        self._retrying.set()
+
+    def drain(self) -> list[WatchEvent]:
+        """Let all objects go, as if they are deleted: the scope is not served anymore. To be called when it is over."""
+        self._machine.interrupt()
+        events = self._untaken
+        self._machine.begin_listing()
+        self._machine.finish_listing(events)
+        return [event for event in events if event is not LISTED]

@@ -1,0 +1,163 @@
+"""
+Announcing: our own record in one peering object, renewed until the operator has finished its work, and then withdrawn.
+
+The records of the dead are removed on that occasion.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kopf._client.auth.credentials import LoginError
+from kopf._client.errors import APIError, APIForbiddenError, APINetworkError, APINotFoundError
+from kopf._controller.informer import RETRYING_INTERVAL
+from kopf._coordination.peers import Peers
+from kopf._coordination.records import Site, patch_records
+from kopf._values.objects import KubeObject
+from kopf._values.resources import Resource
+
+logger = logging.getLogger(__name__)
+
+_SOON = 10.0
+"""How soon to renew the record if that has failed, in seconds."""
+
+_SOONEST = 1.0
+"""The shortest pause between keep-alives out of turn, in seconds."""
+
+_LEAVING_TIMEOUT = 5.0
+"""How long the withdrawal of our record may hold the exit, in seconds; others will see that we are dead anyway."""
+
+
+class Announcer:
+    """
+    Keeps our record in one peering object.
+
+    ``on_response`` gets the object as it is after that, or ``None`` if there is no such object; ``on_denial`` gets the
+    error if it is not permitted. ``can_wait`` tells if the appearance of the absent object would be noticed.
+
+    It has more attributes than classes usually have here: these three callbacks, as it knows nothing of those who
+    decide, and what has come of the last attempt.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        resource: Resource,
+        peers: Peers,
+        *,
+        on_response: Callable[[KubeObject | None], None],
+        on_denial: Callable[[APIForbiddenError], None],
+        can_wait: Callable[[], bool],
+    ) -> None:
+        self._site = site
+        self._resource = resource
+        self._peers = peers
+        self._on_response = on_response
+        self._on_denial = on_denial
+        self._can_wait = can_wait
+        self._is_failing = False
+        self._is_left = True
+        self._tried_at = 0.0
+        self._hurry = asyncio.Event()
+        self.is_denied = False
+        """Whether it is not permitted to put the record."""
+        self.is_announced = False
+        """Whether the record is there."""
+        self.tried = asyncio.Event()
+        """Set when the first attempt is made: since then, we can be seen."""
+
+    async def run(self) -> None:
+        """Renew the record in time, forever."""
+        while True:
+            self._hurry.clear()
+            await self._keep_alive()
+            self.tried.set()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), self._get_interval())
+                await asyncio.sleep(self._tried_at + _SOONEST - asyncio.get_running_loop().time())
+
+    def hurry(self) -> None:
+        """Renew the record, and get the fresh state of the others, out of turn."""
+        self._hurry.set()
+
+    def note_absence(self) -> None:
+        """The peering object is not there, and so is not our record."""
+        self.is_announced = False
+
+    def _get_interval(self) -> float | None:
+        """How long until the next keep-alive: safely before we seem dead, and not at the same time as the others."""
+        if self.is_denied:
+            return RETRYING_INTERVAL
+        if self._is_failing:
+            return _SOON
+        if self._can_wait():
+            return None
+        lifetime = float(self._site.settings.lifetime)
+        return max(_SOONEST / 2, lifetime / 2, lifetime - random.uniform(5, 10))
+
+    async def _keep_alive(self) -> None:
+        """Renew our record, remove those of the dead, and look at the others on that occasion."""
+        self._tried_at = asyncio.get_running_loop().time()
+        records: dict[str, Mapping[str, Any] | None] = dict.fromkeys(self._peers.get_remains(time=self._tried_at))
+        records[self._site.identity] = self._site.describe_us().make_record()
+        self._is_left = False
+        try:
+            obj = await self._patch(records)
+        except APINotFoundError:
+            self._log("not found")
+            self._is_left = True
+            self.is_announced = self.is_denied = False
+            self._on_response(None)
+        except APIForbiddenError as e:
+            self._is_left = self.is_denied = True
+            self.is_announced = False
+            self._on_denial(e)
+        except (APIError, APINetworkError) as e:
+            level = logging.DEBUG if self._is_failing else logging.WARNING
+            place = self._site.place
+            logger.log(level, "Keep-alive in %s has failed, other attempts will be made: %s", place, e)
+            self._is_failing = True
+            return
+        else:
+            self._log("ok")
+            self.is_announced, self.is_denied = True, False
+            self._on_response(obj)
+            self._check_schema()
+        self._is_failing = False
+
+    async def _patch(self, records: Mapping[str, Mapping[str, Any] | None]) -> KubeObject:
+        site = self._site
+        return await patch_records(site.runtime.api, self._resource, site.scope, site.settings.name, records)
+
+    def _log(self, outcome: str) -> None:
+        if not self._site.settings.stealth:
+            logger.debug("Keep-alive in %s: %s.", self._site.place, outcome)
+
+    def _check_schema(self) -> None:
+        """Warn if nobody can see our record because the API silently drops it."""
+        if not self._peers.has_us and self._site.runtime.warnings.is_new((self._resource, "dropped")):
+            logger.warning(
+                "The records of the peering %s are dropped by the API, as the schema of %r does not know them, so the "
+                "operators do not see each other. Add 'x-kubernetes-preserve-unknown-fields: true' to its status.",
+                self._site.place, self._resource,
+            )
+
+    async def withdraw(self) -> None:
+        """Remove the record, if it could be there."""
+        if self._is_left:
+            return
+        try:
+            async with asyncio.timeout(_LEAVING_TIMEOUT):
+                await self._patch({self._site.identity: None})
+        except APINotFoundError:
+            pass
+        except (APIError, APINetworkError, LoginError, TimeoutError) as e:
+            logger.warning(
+                "Could not withdraw from the peering %s, others will go on in %s seconds: %s",
+                self._site.place, self._site.settings.lifetime, str(e) or "no response in time",
+            )

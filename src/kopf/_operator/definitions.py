@@ -1,0 +1,87 @@
+"""
+Definitions of custom resources: whether they have changed since the resources were discovered.
+
+They are watched by themselves, as discovery has no notifications. What has changed in them is not looked at: whatever
+it is, everything is discovered anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+
+from kopf._client.errors import APIForbiddenError
+from kopf._client.resources.targets import Target
+from kopf._client.resources.watch_machine import LISTED, WatchEvent
+from kopf._controller.informer import RETRYING_INTERVAL, Informer
+from kopf._controller.runtime import Runtime
+from kopf._coordination.kinds import PEERING_GROUPS
+from kopf._coordination.peering import Peering
+from kopf._handlers.registry import OperatorRegistry
+from kopf._values.permissions import format_advice
+from kopf._values.resources import CRDS
+
+logger = logging.getLogger(__name__)
+
+
+class Definitions:
+    """
+    The definitions of custom resources in the cluster.
+
+    ``is_lacking`` tells if anything is missing that could appear: then, it matters if the watching is not permitted.
+    """
+
+    def __init__(
+        self, runtime: Runtime, registry: OperatorRegistry, peering: Peering, *, is_lacking: Callable[[], bool]
+    ) -> None:
+        self._runtime = runtime
+        self._registry = registry
+        self._peering = peering
+        self._is_lacking = is_lacking
+        self._is_listed = False
+        self.changed = asyncio.Event()
+        """Set when the resources are to be discovered anew."""
+        self.discovered: Collection[str] = ()
+        """The names of those resources that are known already: their definitions are no news in the first listing."""
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Watch for changes in the background, unless it is disabled or there can be none."""
+        if not self._runtime.settings.scanning.disabled and self._can_change():
+            informer = Informer(self._runtime, Target(CRDS), explain=self._explain)
+            group.create_task(informer.run(self._take), name="watcher of the resource definitions")
+
+    def _can_change(self) -> bool:
+        """Built-in groups are never extended at runtime, so there is no need to watch for that."""
+        return any(group is None or "." in group for group in self._get_groups())
+
+    def _get_groups(self) -> Collection[str | None]:
+        return {selector.group for selector in self._registry.get_selectors()}
+
+    async def _take(self, events: Collection[WatchEvent]) -> None:
+        if self._is_listed or any(self._is_unknown(event) for event in events):
+            self.changed.set()
+        if self._is_listed or not self._peering.is_defined:
+            self._look_for_peering(events)
+        self._is_listed = self._is_listed or any(event is LISTED for event in events)
+
+    def _is_unknown(self, event: WatchEvent) -> bool:
+        """Tell if the definition is of a resource that has appeared after the discovery, and before the listing."""
+        name = event.object.head.name
+        groups = self._get_groups()
+        is_relevant = None in groups or name.partition(".")[2] in groups
+        return event is not LISTED and is_relevant and name not in self.discovered
+
+    def _look_for_peering(self, events: Collection[WatchEvent]) -> None:
+        if any(event.object.head.name.endswith(PEERING_GROUPS) for event in events):
+            self._peering.rescan()
+
+    def _explain(self, verb: str, error: APIForbiddenError) -> None:
+        """Say what will not work: nothing of importance if all that is needed is there already."""
+        how = "until the restart" if verb == "list" else f"at once, but only every {RETRYING_INTERVAL:g} seconds"
+        logger.log(
+            logging.WARNING if self._is_lacking() else logging.INFO,
+            "New kinds of custom resources will not be noticed %s: not permitted to %s their definitions. "
+            "The error: %s. Set settings.scanning.disabled = True if that is fine, or: %s",
+            how, verb, error, format_advice(CRDS, ("list", "watch")),
+        )

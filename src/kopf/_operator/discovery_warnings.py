@@ -1,0 +1,94 @@
+"""Warnings of what is not as the handlers need it in the cluster: absent, ambiguous, unavailable, not watchable."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Collection, Iterable
+
+from kopf._client.errors import APIError, APINetworkError
+from kopf._client.http.api import APIClient
+from kopf._client.resources.discovery import Discovery, discover
+from kopf._handlers.declarations import describe_function
+from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
+from kopf._values.resources import Resource
+from kopf._values.selectors import EVERYTHING, Selector
+from kopf._values.suggestions import suggest
+
+logger = logging.getLogger(__name__)
+
+_SUGGESTING_TIMEOUT = 10.0
+"""How long the search of similar resources may hold the warning that some resources are absent, in seconds."""
+
+
+class DiscoveryWarnings:
+    """Says what is wrong with the resources of the handlers: each thing once, until it changes."""
+
+    def __init__(self, api: APIClient, registry: OperatorRegistry) -> None:
+        self._api = api
+        self._registry = registry
+        self._said: set[str] = set()
+        self._unmatched: set[Selector] = set()
+        self._unavailable: frozenset[str] = frozenset()
+
+    @property
+    def are_given(self) -> bool:
+        """Whether anything was missing or ambiguous at any time."""
+        return bool(self._said or self._unmatched)
+
+    def look_at(self, discovery: Discovery, group: asyncio.TaskGroup) -> None:
+        """Compare what is there with what the handlers are for. What needs more requests is done in the group."""
+        self._warn_of_unavailable(discovery)
+        for selector, found in self._registry.get_ambiguities(discovery.resources).items():
+            names = ", ".join(sorted(map(repr, found)))
+            self._warn_once(f"{selector} is ambiguous, so it is not served: it can be any of {names}. Add a group.")
+        unmatched = [item for item in self._registry.get_unmatched(discovery.resources) if item not in self._unmatched]
+        if unmatched:
+            self._unmatched.update(unmatched)
+            group.create_task(self._warn_of_unmatched(unmatched), name="search of similar resources")
+        unwatchable = [resource for resource in discovery.resources if not is_watchable(resource)]
+        for handler in self._registry.resources if unwatchable else ():
+            if handler.selector is not None and handler.selector.is_specific:
+                for resource in handler.selector.select(unwatchable):
+                    verbs = ", ".join(sorted(resource.verbs))
+                    self._warn_once(f"{resource!r} cannot be served: its API cannot list & watch, only {verbs}.")
+
+    def _warn_of_unavailable(self, discovery: Discovery) -> None:
+        unavailable = frozenset(discovery.unavailable)
+        if unavailable - self._unavailable:
+            details = "; ".join(f"{name} ({error})" for name, error in discovery.unavailable.items())
+            logger.warning("Some of the API groups are unavailable, their resources are not known now: %s", details)
+        elif self._unavailable and not unavailable:
+            logger.info("All API groups are available again.")
+        self._unavailable = unavailable
+
+    async def _warn_of_unmatched(self, selectors: Iterable[Selector]) -> None:
+        """Say what is not there, and what is: in other groups, too, though they are not needed for anything else."""
+        resources: Collection[Resource] = ()
+        with contextlib.suppress(APIError, APINetworkError, TimeoutError):  # then, there is nothing to suggest
+            async with asyncio.timeout(_SUGGESTING_TIMEOUT):
+                resources = (await discover(self._api, [Selector(EVERYTHING)])).resources
+        for selector in selectors:
+            parts = [f"No resource is found for {selector}.", suggest(selector, resources)]
+            logger.warning(" ".join([*filter(None, parts), "It will be served as soon as it appears."]))
+
+    def _warn_once(self, message: str) -> None:
+        if message not in self._said:
+            self._said.add(message)
+            logger.warning(message)
+
+
+def is_watchable(resource: Resource) -> bool:
+    """Tell if there is anything to watch: some resources are rather functions of the API, e.g. reviews of tokens."""
+    return not resource.verbs or {"list", "watch"} <= resource.verbs
+
+
+def warn_of_clashes(resource: Resource, handlers: HandlersOfResource) -> None:
+    """Say which handlers of the resource would be taken for each other."""
+    for one, two in handlers.find_clashes():
+        logger.warning(
+            "Different handlers of %r have the same id %r: %s and %s. Only one of them is called for each change. "
+            "Give them different ids: e.g. @kopf.on.create(…, id='…').",
+            resource, two.id, describe_function(one.fn), describe_function(two.fn),
+        )
