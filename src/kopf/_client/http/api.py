@@ -18,8 +18,8 @@ import contextlib
 import io
 import logging
 import urllib.parse
-from collections.abc import AsyncGenerator, Mapping
-from typing import Any
+from collections.abc import AsyncGenerator, Coroutine, Mapping
+from typing import Any, TypedDict, Unpack
 
 import aiohttp
 
@@ -48,6 +48,27 @@ Payload = bytes | Mapping[str, Any] | list[Any]
 
 JSON = "application/json"
 
+Sending = Coroutine[Any, Any, bytes]
+"""A request that is sent when it is awaited, and gives the body of the response."""
+
+
+class RequestOptions(TypedDict, total=False):
+    """What all kinds of requests can have."""
+
+    params: Mapping[str, str] | None
+    """The query, not quoted."""
+    headers: Mapping[str, str] | None
+    """The headers beside those of the credentials."""
+    timeout: float | None
+    """For one attempt, in seconds; ``settings.networking.request_timeout`` by default."""
+    backoffs: Delays | None
+    """The delays between attempts, in seconds; ``settings.networking.error_backoffs`` by default."""
+    retry_forbidden: bool
+    """For what is permitted to everybody: if it is refused, the server is starting, and does not know that yet."""
+    logger: AnyLogger
+    """Where the failed attempts are reported; the logger of the client by default."""
+
+
 _TEMPORARY_ERRORS = (APINetworkError, APIServerError, APITooManyRequestsError)
 _LARGE_BODY = 2**20  # aiohttp complains of larger bodies if they are not streamed
 
@@ -56,9 +77,9 @@ class APIClient:
     """
     The client of one operator.
 
-    All methods take ``path``, the already quoted path of the URL (see ``Resource.get_url``), and ``params``,
-    the query, not quoted. ``payload`` is either serialised JSON or whatever is to be serialised. Responses
-    are the bytes of the body, not parsed.
+    All methods take ``path``, the already quoted path of the URL (see ``Resource.get_url``), and the options that are
+    described in :class:`RequestOptions`. ``payload`` is either serialised JSON or whatever is to be serialised.
+    Responses are the bytes of the body, not parsed.
 
     Raises :class:`APIError` (see the subclasses) if the server has refused; :class:`APINetworkError` if there
     is no response; :class:`LoginError` if there are no valid credentials.
@@ -70,116 +91,48 @@ class APIClient:
         self._timeout = aiohttp.ClientTimeout()
         self._timeout_source: tuple[float | None, float | None] | None = None
 
-    async def get(
-        self,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        backoffs: Delays | None = None,
-        retry_forbidden: bool = False,
-        logger: AnyLogger = logger,
-    ) -> bytes:
+    def get(self, path: str, **options: Unpack[RequestOptions]) -> Sending:
         """Read an object or a listing."""
-        return await self.request(
-            "GET",
-            path,
-            params=params,
-            headers=headers,
-            timeout=timeout,
-            backoffs=backoffs,
-            retry_forbidden=retry_forbidden,
-            logger=logger,
-        )
+        return self.request("GET", path, **options)
 
-    async def post(
-        self,
-        path: str,
-        *,
-        payload: Payload,
-        params: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        backoffs: Delays | None = None,
-        logger: AnyLogger = logger,
-    ) -> bytes:
+    def post(self, path: str, *, payload: Payload, **options: Unpack[RequestOptions]) -> Sending:
         """Create an object."""
-        return await self.request(
-            "POST", path, params=params, payload=payload, timeout=timeout, backoffs=backoffs, logger=logger
-        )
+        return self.request("POST", path, payload, **options)
 
-    async def patch(
-        self,
-        path: str,
-        *,
-        payload: Payload,
-        content_type: str = MERGE_PATCH,
-        params: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        backoffs: Delays | None = None,
-        logger: AnyLogger = logger,
-    ) -> bytes:
+    def patch(
+        self, path: str, *, payload: Payload, content_type: str = MERGE_PATCH, **options: Unpack[RequestOptions]
+    ) -> Sending:
         """Modify an object; ``content_type`` is the kind of the patch."""
-        headers = {"Content-Type": content_type}
-        return await self.request(
-            "PATCH",
-            path,
-            params=params,
-            payload=payload,
-            headers=headers,
-            timeout=timeout,
-            backoffs=backoffs,
-            logger=logger,
-        )
+        return self.request("PATCH", path, payload, content_type, **options)
 
-    async def delete(
-        self,
-        path: str,
-        *,
-        payload: Payload | None = None,
-        params: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        backoffs: Delays | None = None,
-        logger: AnyLogger = logger,
-    ) -> bytes:
+    def delete(self, path: str, *, payload: Payload | None = None, **options: Unpack[RequestOptions]) -> Sending:
         """Delete an object; the payload is ``DeleteOptions`` if any."""
-        return await self.request(
-            "DELETE", path, params=params, payload=payload, timeout=timeout, backoffs=backoffs, logger=logger
-        )
+        return self.request("DELETE", path, payload, **options)
 
     async def request(
         self,
         method: str,
         path: str,
-        *,
-        params: Mapping[str, str] | None = None,
         payload: Payload | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        backoffs: Delays | None = None,
-        retry_forbidden: bool = False,
-        logger: AnyLogger = logger,
+        content_type: str = JSON,
+        **options: Unpack[RequestOptions],
     ) -> bytes:
-        """
-        Make a request, repeat it if it fails temporarily, and give the body of the response.
-
-        ``timeout`` is for one attempt, in seconds (``settings.networking.request_timeout`` by default).
-        ``backoffs`` are the delays between attempts, in seconds (``settings.networking.error_backoffs`` by
-        default). ``retry_forbidden`` is for what is permitted to everybody: if it is not, the server is starting,
-        and does not know the permissions yet.
-        """
+        """Make a request, repeat it if it fails temporarily, and give the body of the response."""
+        params, headers, timeout = options.get("params"), options.get("headers"), options.get("timeout")
         target = f"{path}?{urllib.parse.urlencode(params)}" if params else path
         body = payload if payload is None or isinstance(payload, bytes) else codec.encode(payload)
         if body is not None:
-            headers = {"Content-Type": JSON, **(headers or {})}
+            headers = {"Content-Type": content_type, **(headers or {})}
         limits = self._get_timeout() if timeout is None else aiohttp.ClientTimeout(total=timeout)
-        temporary_errors = (*_TEMPORARY_ERRORS, APIForbiddenError) if retry_forbidden else _TEMPORARY_ERRORS
+        is_forbidden_temporary = options.get("retry_forbidden", False)
+        temporary_errors = (*_TEMPORARY_ERRORS, APIForbiddenError) if is_forbidden_temporary else _TEMPORARY_ERRORS
         delays = None
         while True:
             try:
                 return await self._send(method, target, body, headers, limits)
             except temporary_errors as exc:
                 if delays is None:
+                    backoffs = options.get("backoffs")
                     networking = self._settings.networking
                     delays = iter(iter_delays(networking.error_backoffs if backoffs is None else backoffs))
                 delay = retries.get_delay(
@@ -187,7 +140,8 @@ class APIClient:
                 )
                 if delay is None:
                     raise
-                logger.warning("A request has failed and will be repeated in %g seconds: %s", delay, exc)
+                reporter = options.get("logger", logger)
+                reporter.warning("A request has failed and will be repeated in %g seconds: %s", delay, exc)
             await asyncio.sleep(retries.add_jitter(delay))
 
     async def stream(

@@ -10,6 +10,8 @@ that is broken while it has something to read, is an error with a traceback in s
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 import aiohttp
 from aiohttp.connector import Connection
@@ -55,9 +57,9 @@ class Closings:
         class FollowedResponse(aiohttp.ClientResponse):
             """A response whose connection is followed."""
 
-            async def start(response, connection: Connection) -> aiohttp.ClientResponse:  # both are selves
-                """Begin to read the response."""
+            def start(response, connection: Connection) -> Coroutine[Any, Any, aiohttp.ClientResponse]:
+                """Begin to read the response. Both the closings and the response are selves here."""
                 self.follow(connection)
-                return await super().start(connection)
+                return super().start(connection)
 
         return FollowedResponse

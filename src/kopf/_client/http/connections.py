@@ -166,12 +166,17 @@ def _make_route(info: ConnectionInfo, settings: NetworkingSettings) -> Route:
 def _create_session(
     info: ConnectionInfo, token: str | None, route: Route, settings: NetworkingSettings, closings: Closings
 ) -> aiohttp.ClientSession:
-    headers = {"Accept": "application/json", "User-Agent": USER_AGENT, **make_http_headers(info, token)}
+    headers = {
+        "Accept": "application/json",
+        # API servers compress only what is large, i.e. listings, and those ask for it themselves. To say so is cheaper
+        # than to have the header skipped: the library copies the headers of every request for that.
+        "Accept-Encoding": "identity",
+        "User-Agent": USER_AGENT,
+        **make_http_headers(info, token),
+    }
     return aiohttp.ClientSession(
         connector=route.connector,
         headers=headers,
-        # API servers compress only what is large, i.e. listings, and those ask for it themselves.
-        skip_auto_headers=("Accept-Encoding",),
         cookie_jar=aiohttp.DummyCookieJar(),
         response_class=closings.make_response_class(),
         proxy=route.http_proxy,
