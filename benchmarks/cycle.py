@@ -100,7 +100,7 @@ class CannedAPI(APIClient):
         self.last.clear()
         self.is_done.clear()
 
-    async def request(self, method: str, path: str, *, payload: Any = None, **_: Any) -> bytes:
+    async def request(self, method: str, path: str, payload: Any = None, *_: Any, **__: Any) -> bytes:
         body = codec.encode(payload)
         answers, given = self._answers[path], self._given[path]
         if given == len(answers):

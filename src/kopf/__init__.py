@@ -49,7 +49,7 @@ if typing.TYPE_CHECKING:
     from kopf._handlers import lifecycles
     from kopf._handlers.criteria import ABSENT, PRESENT, all_, any_, none_, not_
     from kopf._handlers.declarations import DeclarationError
-    from kopf._handlers.errors import (
+    from kopf._handlers.handler_errors import (
         AdmissionError,
         ErrorsMode,
         HandlerRetriesError,
@@ -280,7 +280,7 @@ _HOMES = {
     "kopf._controller.memos": "Memo",
     "kopf._events.reporting": "event exception info warn",
     "kopf._handlers.declarations": "DeclarationError",
-    "kopf._handlers.errors": (
+    "kopf._handlers.handler_errors": (
         "AdmissionError ErrorsMode HandlerRetriesError HandlerTimeoutError PermanentError TemporaryError"
     ),
     "kopf._handlers.criteria": "ABSENT PRESENT all_ any_ none_ not_",

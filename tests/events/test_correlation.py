@@ -7,7 +7,7 @@ import pytest
 
 from kopf._events import recent
 from kopf._events.correlation import COMBINED_PREFIX, EventCorrelator
-from kopf._events.records import EventRecord, EventReport
+from kopf._events.event_records import EventRecord, EventReport
 from kopf._settings.settings import PostingSettings
 from kopf._values.references import ObjectReference
 

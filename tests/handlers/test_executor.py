@@ -11,8 +11,8 @@ import pytest
 
 import kopf
 from kopf._handlers.causes import Cause
-from kopf._handlers.errors import HandlerChildrenRetry
 from kopf._handlers.executor import HandlerExecutor
+from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import Handler, IndexingHandler
 from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._settings.settings import ExecutionSettings

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._handlers.errors import HandlerChildrenRetry
+from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import (
     ActivityHandler,
     ChangingHandler,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from kopf._handlers.errors import PermanentError
+from kopf._handlers.handler_errors import PermanentError
 from kopf._handlers.outcomes import Outcome
 from kopf._health.probes import Prober, ProbeResults
 from kopf._settings.settings import HealthSettings

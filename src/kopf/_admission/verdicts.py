@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import WebhookCause
-from kopf._handlers.errors import AdmissionError, PermanentError, TemporaryError, blame_sender, describe
+from kopf._handlers.handler_errors import AdmissionError, PermanentError, TemporaryError, blame_sender, describe
 from kopf._handlers.handlers import WebhookHandler
 from kopf._handlers.matching import matches
 from kopf._handlers.outcomes import Attempt

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from kopf._events.event_records import EventRecord, EventReport
 from kopf._events.rate_limits import EventBudgets
 from kopf._events.recent import RecentItems
-from kopf._events.records import EventRecord, EventReport
 from kopf._settings.settings import PostingSettings
 
 COMBINED_PREFIX = "(combined from similar events): "

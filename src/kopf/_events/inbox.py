@@ -7,7 +7,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable
 
-from kopf._events.records import EventReport
+from kopf._events.event_records import EventReport
 
 CAPACITY = 1000
 """How many reports can be on their way; the excessive ones are dropped."""

@@ -8,7 +8,7 @@ import logging
 from kopf._client.auth.credentials import LoginError
 from kopf._client.errors import APIError, APIForbiddenError, APINetworkError, APINotFoundError
 from kopf._client.http.api import APIClient
-from kopf._events.records import EventRecord
+from kopf._events.event_records import EventRecord
 from kopf._logging.once import Warnings
 from kopf._settings.settings import PostingSettings
 from kopf._values import codec

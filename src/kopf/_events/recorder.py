@@ -15,9 +15,9 @@ from contextvars import ContextVar
 
 from kopf._client.http.api import APIClient
 from kopf._events.correlation import EventCorrelator
+from kopf._events.event_records import EventRecord, EventReport
 from kopf._events.inbox import Inbox
 from kopf._events.poster import EventPoster
-from kopf._events.records import EventRecord, EventReport
 from kopf._logging.once import Warnings
 from kopf._settings.settings import Delays, OperatorSettings
 from kopf._values.references import ObjectReference

@@ -15,7 +15,7 @@ from typing import Any
 
 from kopf._handlers.causes import Cause, Kwargs, ResourceCause
 from kopf._handlers.context import SubhandlingContext, executing
-from kopf._handlers.errors import HandlerTimeoutError
+from kopf._handlers.handler_errors import HandlerTimeoutError
 from kopf._handlers.handlers import Handler
 from kopf._handlers.invocation import invoke
 from kopf._handlers.outcomes import Attempt, Outcome

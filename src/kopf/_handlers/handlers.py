@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kopf._handlers.criteria import MetaFilter, ValueFilter, WhenFilter
-from kopf._handlers.errors import ErrorsMode
+from kopf._handlers.handler_errors import ErrorsMode
 from kopf._values.fields import FieldPath
 from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity, Reason, WebhookType

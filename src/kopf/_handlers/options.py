@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 
 from kopf._handlers.criteria import MetaFilter, MetaFilterToken, ValueFilter, WhenFilter
 from kopf._handlers.declarations import DeclarationError
-from kopf._handlers.errors import ErrorsMode
+from kopf._handlers.handler_errors import ErrorsMode
 from kopf._handlers.registry import OperatorRegistry
 from kopf._values.fields import FieldSpec
 from kopf._values.reviews import Operation

@@ -17,7 +17,7 @@ import datetime
 import logging
 from typing import NamedTuple
 
-from kopf._handlers.errors import (
+from kopf._handlers.handler_errors import (
     ErrorsMode,
     HandlerChildrenRetry,
     HandlerRetriesError,

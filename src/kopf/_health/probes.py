@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from kopf._handlers.errors import describe
+from kopf._handlers.handler_errors import describe
 from kopf._handlers.outcomes import Outcome
 from kopf._settings.settings import HealthSettings
 from kopf._values import codec

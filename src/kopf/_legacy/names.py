@@ -65,7 +65,7 @@ _TABLE: Mapping[str, Mapping[str, str]] = {
     "kopf._cogs.structs.reviews": {"kopf._values.reviews": "Response ResponsePayload ResponseStatus"},
     "kopf._core.actions.execution": {
         "kopf._handlers.causes": "Cause",
-        "kopf._handlers.errors": "HandlerChildrenRetry",
+        "kopf._handlers.handler_errors": "HandlerChildrenRetry",
         "kopf._handlers.handlers": "Handler",
         "kopf._handlers.lifecycles": "LifeCycleFn",
         "kopf._handlers.outcomes": "Outcome",

@@ -14,7 +14,7 @@ from kopf._client.auth.kubeconfig import AuthProviderError, login_with_kubeconfi
 from kopf._client.auth.piggyback import login_via_async_client, login_via_client, login_via_pykube
 from kopf._client.auth.service_account import login_with_service_account
 from kopf._client.auth.vault import Vault
-from kopf._handlers.errors import ErrorsMode, PermanentError, TemporaryError
+from kopf._handlers.handler_errors import ErrorsMode, PermanentError, TemporaryError
 from kopf._handlers.handlers import ActivityHandler
 from kopf._handlers.registry import OperatorRegistry
 from kopf._operator.activities import Activities, ActivityError

@@ -14,7 +14,7 @@ from kopf._controller.changes.handler_state import HandlerState
 from kopf._controller.changes.progress import Counts, Progress, count, find_overtaken, get_delay, get_pending
 from kopf._controller.changes.saved_states import SavedStates
 from kopf._controller.changes.seen_states import SeenStates
-from kopf._handlers.errors import HandlerChildrenRetry
+from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.outcomes import Outcome
 from kopf._storage.progress import ProgressRecord, SmartProgressStorage

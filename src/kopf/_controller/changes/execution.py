@@ -17,8 +17,8 @@ from kopf._controller.changes.selection import Selection
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.context import SubhandlingContext
-from kopf._handlers.errors import HandlerChildrenRetry
 from kopf._handlers.executor import Surroundings
+from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._handlers.results import deliver_result

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable
 
-from kopf._handlers.errors import HandlerChildrenRetry
+from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._storage.progress import ProgressRecord
 from kopf._values.ids import HandlerId
