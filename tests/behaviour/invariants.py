@@ -228,10 +228,13 @@ def find_remembered(world: World) -> Iterator[str]:
     for controller in world.controllers:
         background = controller._background
         contents: dict[str, Sized] = {
-            "mailboxes": controller._mailboxes, "handled": controller._handled, "memos": controller._runtime.memos,
+            "states": controller._states, "handled": controller._reconciler._scope.handled,
+            "memos": controller._reconciler._scope.runtime.memos, "queue": controller._queue,
+            "troubles": controller._handling._troubles,
+            "unreadable": controller._reconciler.unreadable,
             "companions": background._companions if background is not None else (),
             "leaving": background._leaving if background is not None else (),
-            "tasks": controller._tasks,
+            "workers": controller._workers,
         }
         for what, things in contents.items():
             if len(things) > 0:

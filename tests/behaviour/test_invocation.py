@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._controller import controller
+from kopf._controller import event_backlog
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Journal, Logs, Operator
 
@@ -126,7 +126,7 @@ async def test_raw_events_do_not_fill_the_memory_while_their_handler_hangs(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
         monkeypatch: pytest.MonkeyPatch, limit: str, value: int,
 ) -> None:
-    monkeypatch.setattr(controller, limit, value)
+    monkeypatch.setattr(event_backlog, limit, value)
     released = asyncio.Event()
 
     @kopf.on.event("kopfexamples", registry=registry, id="fn")

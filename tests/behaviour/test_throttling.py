@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import kopf
-from tests.behaviour.objects import Objects
+from tests.behaviour.objects import Objects, is_handled
 from tests.behaviour.running import Logs, Operator
 
 pytestmark = pytest.mark.fastforward
@@ -119,3 +119,43 @@ async def test_the_delays_are_not_kept_over_restarts(
     await operator.start()
     await kex.wait_handled()
     assert asyncio.get_running_loop().time() - started < 100
+
+
+@pytest.mark.parametrize("change", ["deletion", "edit"])
+async def test_what_can_be_the_cure_does_not_wait(
+        operator: Operator, refusals: Refusals, kex: Objects, logs: Logs, registry: kopf.OperatorRegistry, change: str,
+) -> None:
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def delete_fn(**_: Any) -> None:
+        refusals.handled.append(-1)
+
+    configure(operator, 10_000)
+    await operator.start()
+    await kex.create(spec={"field": 1})
+    await kex.wait_handled()
+    refusals.times = {2: 1}
+    await kex.merge({"spec": {"field": 2}})
+    await logs.wait(".*left alone for 10000 seconds.*")
+    started = asyncio.get_running_loop().time()
+    if change == "deletion":
+        await kex.delete()
+        await kex.wait_gone()
+    else:
+        await kex.merge({"spec": {"field": 3}})
+        await kex.wait_handled(field=3)
+    assert asyncio.get_running_loop().time() - started < 1000
+    assert refusals.handled == [1, 2, -1 if change == "deletion" else 3]
+
+
+async def test_what_is_not_the_cure_waits(
+        operator: Operator, refusals: Refusals, kex: Objects, logs: Logs,
+) -> None:
+    configure(operator, 10_000)
+    await operator.start()
+    refusals.times = {1: 1}
+    await kex.create(spec={"field": 1})
+    await logs.wait(".*left alone for 10000 seconds.*")
+    started = asyncio.get_running_loop().time()
+    await kex.merge({"metadata": {"labels": {"l": "v"}}})
+    await kex.wait(lambda obj: is_handled(obj) and "l" in obj["metadata"].get("labels", {}))
+    assert asyncio.get_running_loop().time() - started >= 9000

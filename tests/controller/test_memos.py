@@ -73,14 +73,14 @@ def test_values_of_the_operator_are_not_copied_again_to_the_objects_that_were_dr
     origin = kopf.Memo(value=1)
     memos = Memos(origin)
     memos.recall("uid1")
-    memos.relax("uid1")
+    memos.release("uid1")
     origin.value = 2
     origin.added = True
     for _ in range(2):
         assert memos.recall("uid1") == {"value": 1}
         assert memos.recall("uid2") == {"value": 2, "added": True}
-        memos.relax("uid1")
-        memos.relax("uid2")
+        memos.release("uid1")
+        memos.release("uid2")
         assert len(memos) == 0
     memos.forget("uid1")
     assert memos.recall("uid1") == {"value": 2, "added": True}
@@ -96,17 +96,17 @@ class Incomparable:
 def test_values_are_not_compared() -> None:
     memos = Memos(kopf.Memo(x=Incomparable()))
     memos.recall("uid1")
-    memos.relax("uid1")
+    memos.release("uid1")
     assert len(memos) == 0
     memos.recall("uid1").x = Incomparable()
-    memos.relax("uid1")
+    memos.release("uid1")
     assert len(memos) == 1
 
 
 def test_own_values_are_kept_even_if_they_equal_to_those_of_the_operator() -> None:
     memos = Memos(kopf.Memo(items_=[]))
     own = memos.recall("uid1").items_ = []
-    memos.relax("uid1")
+    memos.release("uid1")
     assert memos.recall("uid1").items_ is own
 
 
@@ -117,7 +117,7 @@ def test_memos_with_nothing_new_in_them_are_not_kept() -> None:
     memos.recall("changed").x = 2
     del memos.recall("removed").x
     for uid in ["idle", "added", "changed", "removed", "unknown"]:
-        memos.relax(uid)
+        memos.release(uid)
     assert len(memos) == 3
     assert memos.recall("added") == {"x": 1, "y": 2}
     assert memos.recall("removed") == {}
@@ -137,7 +137,7 @@ def test_memos_of_custom_classes_are_copied_and_kept() -> None:
     memos = Memos(Custom(1))
     memo = memos.recall("uid1")
     assert memo == Custom(1)
-    memos.relax("uid1")
+    memos.release("uid1")
     assert memos.recall("uid1") is memo
     assert memos.recall("uid2") is not memo
 
@@ -156,7 +156,7 @@ def test_memos_of_derived_classes_stay_so() -> None:
     memos = Memos(Derived(x=1))
     memo = memos.recall("uid1")
     assert type(memo) is Derived
-    memos.relax("uid1")
+    memos.release("uid1")
     assert memos.recall("uid1") is memo
 
 
@@ -195,7 +195,7 @@ def test_borrowed_memos_are_not_dropped_when_the_handling_is_over() -> None:
     memos = Memos(kopf.Memo())
     memo = memos.borrow("uid1")
     memos.recall("uid1")
-    memos.relax("uid1")
+    memos.release("uid1")
     memo.x = 1
     memos.give_back("uid1")
     assert memos.recall("uid1") is memo

@@ -1,16 +1,16 @@
 """
-HandledMemory: what is remembered of the handled objects in case that their persisted state gets lost.
+Handled memory: what is remembered of the handled objects in case that their persisted state gets lost.
 
 The last handled configuration is kept on the objects, where others can overwrite or remove it, e.g. by replacing
-the whole object, or by copying annotations from a parent to its children. Without a shadow, such an object looks as if
-it has never been handled, and is created again and again.
+the whole object, or by copying annotations from a parent to its children. Without this memory, such an object looks as
+if it has never been handled, and is created again and again.
 """
 
 from __future__ import annotations
 
 
 class HandledMemory:
-    """The fingerprints of the last handled states of the objects of one resource, by their uids."""
+    """The fingerprints of the last handled states of the objects of one resource, by their keys."""
 
     def __init__(self) -> None:
         self._fingerprints: dict[str, int] = {}
@@ -21,42 +21,42 @@ class HandledMemory:
     def __len__(self) -> int:
         return len({*self._fingerprints, *self._losses, *self._removals, *self._released})
 
-    def remember(self, uid: str, fingerprint: int) -> None:
+    def remember(self, key: str, fingerprint: int) -> None:
         """The object was handled in this state."""
-        self._fingerprints[uid] = fingerprint
+        self._fingerprints[key] = fingerprint
 
-    def recall(self, uid: str) -> int | None:
+    def recall(self, key: str) -> int | None:
         """In which state the object was handled by this operator process; ``None`` if it was not."""
-        return self._fingerprints.get(uid)
+        return self._fingerprints.get(key)
 
-    def count_loss(self, uid: str) -> int:
+    def count_loss(self, key: str) -> int:
         """How many times the state of the object was lost, this time included."""
-        count = self._losses[uid] = self._losses.get(uid, 0) + 1
+        count = self._losses[key] = self._losses.get(key, 0) + 1
         return count
 
-    def count_removal(self, uid: str) -> None:
+    def count_removal(self, key: str) -> None:
         """Our finalizer was removed from the object, as it is not needed there."""
-        self._removals[uid] = self._removals.get(uid, 0) + 1
+        self._removals[key] = self._removals.get(key, 0) + 1
 
-    def get_removals(self, uid: str) -> int:
+    def get_removals(self, key: str) -> int:
         """How many times our finalizer was removed from the object since it was needed there."""
-        return self._removals.get(uid, 0)
+        return self._removals.get(key, 0)
 
-    def forget_removals(self, uid: str) -> None:
+    def forget_removals(self, key: str) -> None:
         """The finalizer is needed: it is ours again."""
-        self._removals.pop(uid, None)
+        self._removals.pop(key, None)
 
-    def note_release(self, uid: str) -> None:
+    def note_release(self, key: str) -> None:
         """The object is being deleted, and our finalizer was removed: from now on, it is none of our business."""
-        self._released.add(uid)
+        self._released.add(key)
 
-    def is_released(self, uid: str) -> bool:
+    def is_released(self, key: str) -> bool:
         """Tell if all was done for the object that is being deleted, whatever the older states of it look like."""
-        return uid in self._released
+        return key in self._released
 
-    def forget(self, uid: str) -> None:
+    def forget(self, key: str) -> None:
         """The object exists no more."""
-        self._fingerprints.pop(uid, None)
-        self._losses.pop(uid, None)
-        self._removals.pop(uid, None)
-        self._released.discard(uid)
+        self._fingerprints.pop(key, None)
+        self._losses.pop(key, None)
+        self._removals.pop(key, None)
+        self._released.discard(key)

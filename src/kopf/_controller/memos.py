@@ -57,31 +57,31 @@ class Memos:
         """Make a memo that belongs to no object: it is gone when the caller has no more need for it."""
         return copy.copy(self._origin)
 
-    def recall(self, uid: str) -> Any:
+    def recall(self, key: str) -> Any:
         """Get the memo of the object that is being handled: the same one as long as the object exists."""
-        self._handled.add(uid)
-        memo = self._get(uid)
-        if self._is_droppable and uid not in self._origins:
-            self._origins[uid] = self._get_snapshot()
+        self._handled.add(key)
+        memo = self._get(key)
+        if self._is_droppable and key not in self._origins:
+            self._origins[key] = self._get_snapshot()
         return memo
 
-    def borrow(self, uid: str) -> Any:
+    def borrow(self, key: str) -> Any:
         """The same, but for those who look at the object aside of its handling; to be given back afterwards."""
-        self._borrowed[uid] += 1
-        return self._get(uid)
+        self._borrowed[key] += 1
+        return self._get(key)
 
-    def give_back(self, uid: str) -> None:
+    def give_back(self, key: str) -> None:
         """Tell that the memo is not used by the borrower anymore."""
-        self._borrowed[uid] -= 1
-        if not self._borrowed[uid]:
-            del self._borrowed[uid]
-        self._drop_if_unused(uid)
+        self._borrowed[key] -= 1
+        if not self._borrowed[key]:
+            del self._borrowed[key]
+        self._drop_if_unused(key)
 
-    def _get(self, uid: str) -> Any:
+    def _get(self, key: str) -> Any:
         try:
-            return self._memos[uid]
+            return self._memos[key]
         except KeyError:
-            memo = self._memos[uid] = copy.copy(self._origins.get(uid, self._origin))
+            memo = self._memos[key] = copy.copy(self._origins.get(key, self._origin))
             return memo
 
     def _get_snapshot(self) -> Memo:
@@ -91,29 +91,29 @@ class Memos:
         snapshot: Memo = self._snapshot
         return snapshot
 
-    def pin(self, uid: str) -> None:
+    def pin(self, key: str) -> None:
         """Keep the memo for as long as the object exists: somebody holds it."""
-        self._pinned.add(uid)
+        self._pinned.add(key)
 
-    def relax(self, uid: str) -> None:
+    def release(self, key: str) -> None:
         """The object is not handled at the moment: idle objects keep nothing of their own, if nothing was put there."""
-        self._handled.discard(uid)
-        self._drop_if_unused(uid)
+        self._handled.discard(key)
+        self._drop_if_unused(key)
 
-    def _drop_if_unused(self, uid: str) -> None:
-        if uid in self._pinned or uid in self._handled or uid in self._borrowed or not self._is_droppable:
+    def _drop_if_unused(self, key: str) -> None:
+        if key in self._pinned or key in self._handled or key in self._borrowed or not self._is_droppable:
             return
-        memo = self._memos.get(uid)
+        memo = self._memos.get(key)
         # If it is needed again, it is made of what the operator's memo was at the first time, not of what it is then.
-        if memo is not None and _is_same(memo, self._origins.get(uid, self._origin)):
-            del self._memos[uid]
+        if memo is not None and _is_same(memo, self._origins.get(key, self._origin)):
+            del self._memos[key]
 
-    def forget(self, uid: str) -> None:
+    def forget(self, key: str) -> None:
         """Drop the memo of an object that exists no more."""
-        self._pinned.discard(uid)
-        self._handled.discard(uid)
-        self._origins.pop(uid, None)
-        self._memos.pop(uid, None)
+        self._pinned.discard(key)
+        self._handled.discard(key)
+        self._origins.pop(key, None)
+        self._memos.pop(key, None)
 
 
 _ABSENT = object()

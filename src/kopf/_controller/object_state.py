@@ -1,134 +1,223 @@
-"""A mailbox: what has arrived for one object, and what is remembered of it while there is something to do."""
+"""
+The state of one object in the operator, while there is something to do for it: what is to be handled next, and when.
+
+It changes by the transitions ``on_…`` only, which are told the time and have no other effects. Of the states of the
+object, only the latest one counts: it replaces all that was there.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
+import enum
+import itertools
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from kopf._client.resources.watch_machine import WatchEvent
-from kopf._controller.changes.reconciliation import Reconciliation
-from kopf._controller.changes.saving import Known, Unsaved
+from kopf._controller.changes.saving import Carried, Step
 from kopf._controller.own_writes import OwnWrites
-from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
+
+
+class Rules(NamedTuple):
+    """What is the same for all objects of an operator."""
+
+    comparable_versions: bool
+    """Whether the server guarantees that resource versions can be compared."""
+    consistency_timeout: float
+    """How long to wait for our own write to come back from the server, in seconds."""
+    error_delays: Iterable[float]
+    """How long to leave an object alone after the 1st, 2nd, etc error in a row, in seconds; then, the last one."""
+
+    def get_delay(self, errors: int) -> float:
+        """For how long to leave the object alone after so many errors in a row, in seconds."""
+        delay = 0.0
+        for delay in itertools.islice(self.error_delays, errors):  # noqa: B007
+            pass
+        return delay
+
+
+class Phase(enum.Enum):
+    """Whether the object is being handled."""
+
+    RESTING = "not handled at the moment"
+    HANDLING = "being handled"
+    REVISITING = "being handled, and to be looked at again afterwards"
+
+
+class Unconfirmed(NamedTuple):
+    """The latest of the states that are presumed to be older than our own write."""
+
+    obj: KubeObject
+    until: float
+    """When to believe it after all, by the clock of the event loop."""
+
+
+class Memory(Carried):
+    """What one handling of the object leaves for the next one."""
+
+    conflicts: int = 0
+    """How many times in a row the patches were refused with nothing new on the stream that would explain it."""
 
 
 class ObjectState:
     """
-    The mail of one object. It exists only while something is going on with the object.
+    What is known of one object. It exists only while something is going on with the object.
 
-    Raw events are delivered one by one. Of the states, only the latest one counts: it replaces all that was there.
+    All times are in seconds, by the clock of the event loop.
     """
 
-    __slots__ = (
-        "active",
-        "afterlife",
-        "baseline",
-        "called",
-        "conflicts",
-        "cycle",
-        "errors",
-        "gone",
-        "handling",
-        "initial",
-        "key",
-        "known",
-        "last_error",
-        "progress",
-        "raw_events",
-        "revisited",
-        "state",
-        "suspect",
-        "suspicion",
-        "timer",
-        "unsaved",
-        "writes",
-    )
+    __slots__ = ("_phase", "_retry_at", "_rules", "_unconfirmed", "_writes", "last_seen", "memory", "pending")
 
-    def __init__(self, key: str, *, comparable_versions: bool) -> None:
-        self.key = key
-        self.raw_events: deque[WatchEvent] = deque()
-        self.state: KubeObject | None = None
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._phase = Phase.RESTING
+        self._writes = OwnWrites(comparable=rules.comparable_versions)
+        self._unconfirmed: Unconfirmed | None = None
+        self._retry_at: float | None = None
+        self.pending: KubeObject | None = None
         """The latest state that is not handled yet."""
-        self.known: KubeObject | None = None
-        """The state as of the last handling, to return to when the timer fires."""
-        self.suspect: KubeObject | None = None
-        """The latest of the states that are presumed to be older than our own write."""
-        self.suspicion: asyncio.TimerHandle | None = None
-        """When the suspect is to be trusted after all."""
-        self.revisited = False
-        """Whether it was asked to look at the object again since its last handling has begun."""
-        self.gone = False
-        """Whether the object does not exist anymore."""
-        self.afterlife: list[WatchEvent] | None = None
-        """What has come after the object was gone, to be taken in when it is forgotten: it is back, or another one."""
-        self.initial = False
-        """Whether the object existed before the operator started, and is not resumed yet."""
-        self.called: set[HandlerId] | None = None
-        """Which handlers were called since the operator has started; ``None`` if the object is not to be resumed."""
-        self.active = False
-        """Whether it is being handled, or waits in the queue for that."""
-        self.handling = False
-        """Whether a state of the object is being handled right now."""
-        self.cycle: Reconciliation | None = None
-        """The current handling of the object."""
-        self.timer: asyncio.TimerHandle | None = None
-        self.writes = OwnWrites(comparable=comparable_versions)
-        self.unsaved: Unsaved | None = None
-        self.progress: Known | None = None
-        """The progress in the state that is to be handled next, if it was just saved by us."""
-        self.baseline: bytes | None = None
-        """The state of the object as of the beginning of its creation, while that is in progress."""
-        self.errors = 0
-        """How many times in a row the handling has failed because of us or of the API (not of the handlers)."""
-        self.last_error: str | None = None
-        self.conflicts = 0
-        """How many times in a row the patches were refused with nothing new on the stream that would explain it."""
+        self.last_seen: KubeObject | None = None
+        """The state as of the last handling, to return to when it is time to."""
+        self.memory = Memory()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is something to be handled now."""
+        return self.pending is not None and self._retry_at is None
 
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing to remember."""
-        return not (
-            self.active
-            or self.raw_events
-            or self.state is not None
-            or self.timer is not None
-            or self.writes.expecting
-            or self.unsaved is not None
-            or self.initial
+        return (
+            self.pending is None
+            and self._retry_at is None
+            and self._phase is Phase.RESTING
+            and not self._writes.expecting
+            and self.memory.unsaved is None
+            and not self.memory.initial
         )
 
-    def deliver(self, obj: KubeObject) -> None:
+    @property
+    def alarm(self) -> float | None:
+        """When it is time for :meth:`on_time`, if nothing else happens before."""
+        until = None if self._unconfirmed is None else self._unconfirmed.until
+        if self._retry_at is None or until is None:
+            return until if self._retry_at is None else self._retry_at
+        return min(until, self._retry_at)
+
+    def on_event(self, obj: KubeObject, now: float, *, initial: bool = False) -> bool:
+        """Take a state from the stream (``initial`` if of the first listing); tell if it is newer than all known."""
+        if initial:
+            self.memory.initial = True
+            self.memory.called = set() if self.memory.called is None else self.memory.called
+        is_news = self._writes.is_news(obj.head.resourceVersion)
+        if is_news:
+            self._deliver(obj)
+        elif self._writes.expecting:
+            self._unconfirmed = _keep_aside(obj, self._unconfirmed, now, self._rules)
+        else:
+            self._unconfirmed = None  # the echo has come: all before it was really old
+        return is_news
+
+    def on_time(self, when: float) -> None:
+        """It is that time: go on with what was delayed until then, stop waiting for what has not come by then."""
+        if self._retry_at is not None and self._retry_at <= when:
+            self._retry_at = None
+            self.pending = self.last_seen if self.pending is None else self.pending
+        if self._unconfirmed is not None and self._unconfirmed.until <= when:
+            self._writes.give_up()
+            self._deliver(self._unconfirmed.obj)
+
+    def on_request(self, obj: KubeObject) -> None:
+        """Look at the object again in this or a later state: something that it has waited for, has exited."""
+        if self.memory.errors and obj.head.deletionTimestamp is not None:
+            self._retry_at = None  # the deletion waits for what has exited, not for the cure of the errors
+        if self._phase is not Phase.RESTING:
+            self._phase = Phase.REVISITING  # what it is to be looked at in, is known when the current handling is over
+        elif self.pending is None:
+            self.memory.known = None
+            self.pending = obj
+
+    def on_start(self) -> KubeObject:
+        """The handling of the pending state begins; get that state."""
+        if self.pending is None:
+            raise RuntimeError("There is nothing to be handled.")
+        self.last_seen, self.pending = self.pending, None
+        self._phase = Phase.HANDLING
+        self._writes.start()
+        return self.last_seen
+
+    def on_response(self, before: KubeObject, after: KubeObject, now: float) -> bool:
+        """We have changed the object, so what was there before is old now; tell if there is nothing newer waiting."""
+        version = after.head.resourceVersion
+        self._writes.finish(version, previous=before.head.resourceVersion)
+        if self.pending is not None:
+            if not self._writes.is_superseded(self.pending.head.resourceVersion, version):
+                return False
+            if self._writes.expecting:
+                # With incomparable versions, it only seems to be older.
+                self._unconfirmed = _keep_aside(self.pending, self._unconfirmed, now, self._rules)
+            self.pending = None
+        return True
+
+    def on_result(self, step: Step, now: float) -> None:
+        """The handling is over; decide what is next. If there was an error, :meth:`on_failure` is to follow."""
+        memory = self.memory
+        is_requested, self._phase = self._phase is Phase.REVISITING, Phase.RESTING
+        if step.error is None:
+            memory.errors = memory.conflicts = 0
+            if step.resumed:
+                memory.initial, memory.called = False, None
+        if step.obj is None:
+            self.pending = None  # whatever it is, it is older; the stream will tell that the object is gone
+        elif self.pending is None:
+            memory.known = step.progress
+            if step.error is not None:
+                return
+            if (step.changed and not step.settled) or is_requested:
+                self.pending = step.obj
+            elif step.delay is not None:
+                self.last_seen, self._retry_at = step.obj, now + step.delay
+
+    def on_failure(self, obj: KubeObject, now: float, *, is_conflict: bool = False) -> float | None:
+        """
+        The handling has failed: leave the object alone for some time, the longer the more failures; get that time.
+
+        For the first conflict in a row, it is ``None``: the object has changed meanwhile, which is not a failure, and
+        the handling goes on from its fresh state as soon as that comes.
+        """
+        memory = self.memory
+        self._phase = Phase.RESTING
+        is_excused = is_conflict and not memory.conflicts
+        if is_excused:
+            memory.conflicts += 1
+        else:
+            memory.errors += 1
+        delay = self._rules.get_delay(1 if is_excused else memory.errors)
+        if self.pending is None or not (is_excused or is_overtaking(self.pending, obj)):
+            self.last_seen, self._retry_at = obj, now + delay
+        return None if is_excused else delay
+
+    def _deliver(self, obj: KubeObject) -> None:
         """
         Put the new state in. It interrupts the waiting for retries.
 
         After errors, only deletions do, and the edits that can be the cure: otherwise, those who change the object all
         the time (its status, usually) would make us repeat what has failed all the time.
         """
-        self.state = obj
-        self.progress = None
-        self.stop_suspecting()
-        self.conflicts = 0
-        if not self.errors or self.known is None or is_overtaking(obj, self.known):
-            self.stop_timer()
+        memory = self.memory
+        self.pending = obj
+        self._unconfirmed = None
+        memory.known = None
+        memory.conflicts = 0
+        if not memory.errors or self.last_seen is None or is_overtaking(obj, self.last_seen):
+            self._retry_at = None
 
-    @property
-    def is_saving(self) -> bool:
-        """Whether what the handlers have done is being written to the object right now."""
-        return self.cycle is not None and self.cycle.is_saving
 
-    def stop_suspecting(self) -> None:
-        """Forget the suspect: it is either known to be old, or replaced by something newer."""
-        self.suspect = None
-        if self.suspicion is not None:
-            self.suspicion.cancel()
-            self.suspicion = None
-
-    def stop_timer(self) -> None:
-        """Forget the scheduled continuation, if there is one."""
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
+def _keep_aside(obj: KubeObject, known: Unconfirmed | None, now: float, rules: Rules) -> Unconfirmed | None:
+    """Keep a state that is probably older than our own write, in case that the write never comes back."""
+    if rules.comparable_versions:
+        return None  # it is older for sure
+    return Unconfirmed(obj, now + rules.consistency_timeout if known is None else known.until)
 
 
 def is_overtaking(state: KubeObject, obj: KubeObject) -> bool:

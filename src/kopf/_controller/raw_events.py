@@ -3,62 +3,136 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import logging
 
 from kopf._client.errors import APIConflictError
 from kopf._client.resources.patching import PatchConflict, patch_object
 from kopf._client.resources.watch_machine import WatchEvent
+from kopf._controller.changes.selection import could_match
+from kopf._controller.event_backlog import EventBacklog
 from kopf._controller.runtime import Runtime
+from kopf._controller.troubles import API_ERRORS
+from kopf._controller.unreadable import UnreadableObjects
 from kopf._handlers.causes import WatchingCause
-from kopf._handlers.executor import Surroundings
+from kopf._handlers.executor import Surroundings, UserCode
 from kopf._handlers.handlers import WatchingHandler
 from kopf._handlers.matching import FilterError, matches
 from kopf._handlers.outcomes import Attempt
 from kopf._handlers.registry import HandlersOfResource, deduplicate
 from kopf._handlers.results import deliver_result
-from kopf._logging.loggers import LocalObjectLogger, Logger
+from kopf._logging.loggers import LocalObjectLogger, Logger, ObjectLogger
 from kopf._values.bodies import Body
+from kopf._values.codec import NestingError
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
 from kopf._values.raw_events import LazyEvent
 from kopf._values.resources import Resource
 
+logger = logging.getLogger(__name__)
+
 _CONFLICT_DELAYS = (0.05, 0.2, 1.0, 3.0)
 """How long to wait for the next states of the object if a patch conflicts with the actual one, in seconds."""
 
 
-async def handle_raw_event(
-    runtime: Runtime,
-    resource: Resource,
-    handlers: HandlersOfResource,
-    event: WatchEvent,
-    *,
-    get_latest: Callable[[], KubeObject],
-    user_code: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
-) -> None:
-    """
-    Call the matching handlers for one event; their errors are logged and ignored.
+class RawEvents:
+    """The raw events of one resource, from the stream to the handlers. If there are no handlers, it costs nothing."""
 
-    If the object has changed since the event, their patches are applied to the latest known state of it.
-    """
-    obj = event.object.for_users()
-    body = Body(obj)
-    patch = Patch(body=body)
-    cause = WatchingCause(
-        logger=LocalObjectLogger(body=body, settings=runtime.settings),
-        memo=runtime.memos.recall(obj.head.key),
-        indices=runtime.indices,
-        resource=resource,
-        body=body,
-        patch=patch,
-        event=LazyEvent(event.type, obj),
-    )
-    for handler in deduplicate(handler for handler in handlers.watching if _matches(handler, cause)):
-        await _call(runtime, handler, cause, user_code)
-    if patch and event.type != "DELETED":
-        await _deliver(runtime, resource, patch, get_latest, user_code, logger=cause.logger)
+    def __init__(
+        self,
+        runtime: Runtime,
+        resource: Resource,
+        handlers: HandlersOfResource,
+        unreadable: UnreadableObjects,
+        *,
+        user_code: UserCode,
+    ) -> None:
+        self._runtime = runtime
+        self._resource = resource
+        self._handlers = handlers.watching
+        self._unreadable = unreadable
+        self._user_code = user_code
+        self._backlog = EventBacklog()
+
+    def accept(self, key: str, event: WatchEvent) -> bool:
+        """Take the event in if any handlers could be for it; tell if so."""
+        if not could_match(self._handlers, event.object.head):
+            return False
+        self._backlog.put(key, event)
+        return True
+
+    def has(self, key: str) -> bool:
+        """Tell if any events of the object wait for their handlers."""
+        return key in self._backlog
+
+    async def wait_for_room(self) -> None:
+        """Wait as long as there are too many events that are not handled yet."""
+        if not self._backlog.is_full or not self._runtime.gate.is_open:
+            return
+        ids = ", ".join(sorted(handler.id for handler in self._handlers))
+        logger.warning(
+            "%d events (%d MiB) of %r wait for their handlers (%s), which are too slow or hang. Until they catch up, "
+            "nothing is taken in from the watch-stream.",
+            len(self._backlog),
+            self._backlog.size // 2**20,
+            self._resource,
+            ids,
+        )
+        await self._backlog.wait_for_room()
+
+    async def handle_next(self, key: str) -> WatchEvent:
+        """Call the matching handlers for the next event of the object; get that event. All errors are only logged."""
+        event = self._backlog.take(key)
+        if event.object.pruned:
+            self._unreadable.report(event.object)
+        else:
+            await self._try_to_handle(key, event)
+        return event
+
+    async def _try_to_handle(self, key: str, event: WatchEvent) -> None:
+        try:
+            await self._handle(key, event)
+        except NestingError:
+            self._unreadable.report(event.object)
+        except Exception as e:
+            # The next events are of the same value for the handlers, so there is no sense in delaying them.
+            object_logger = ObjectLogger(body=event.object, settings=self._runtime.settings)
+            text = "The event could not be handled, and is skipped: %s"
+            object_logger.error(text, str(e) or type(e).__name__, exc_info=None if isinstance(e, API_ERRORS) else e)
+
+    async def _handle(self, key: str, event: WatchEvent) -> None:
+        """Call the handlers. If the object has changed since the event, their patches go to its latest known state."""
+        obj = event.object.for_users()
+        body = Body(obj)
+        patch = Patch(body=body)
+        cause = WatchingCause(
+            logger=LocalObjectLogger(body=body, settings=self._runtime.settings),
+            memo=self._runtime.memos.recall(obj.head.key),
+            indices=self._runtime.indices,
+            resource=self._resource,
+            body=body,
+            patch=patch,
+            event=LazyEvent(event.type, obj),
+        )
+        for handler in deduplicate(handler for handler in self._handlers if _matches(handler, cause)):
+            await _call(self._runtime, handler, cause, self._user_code)
+        if patch and event.type != "DELETED":
+            await self._deliver(key, event.object, patch, cause.logger)
+
+    async def _deliver(self, key: str, obj: KubeObject, patch: Patch, logger: Logger) -> None:
+        """Patch the object; in case of a conflict, wait for its fresh state. Raises the last error if there is none."""
+        for delay in (*_CONFLICT_DELAYS, None):
+            last = self._backlog.get_last(key)
+            latest = obj if last is None else last.object
+            try:
+                await patch_object(self._runtime.api, self._resource, latest, patch, logger=logger)
+            except (PatchConflict, APIConflictError) as e:
+                if delay is None:
+                    raise
+                logger.debug("The object has changed meanwhile; its fresh state will be patched: %s", str(e))
+                with self._user_code():
+                    await asyncio.sleep(delay)
+            else:
+                return
 
 
 def _matches(handler: WatchingHandler, cause: WatchingCause) -> bool:
@@ -70,34 +144,7 @@ def _matches(handler: WatchingHandler, cause: WatchingCause) -> bool:
         return False
 
 
-async def _deliver(
-    runtime: Runtime,
-    resource: Resource,
-    patch: Patch,
-    get_latest: Callable[[], KubeObject],
-    waiting: Callable[[], AbstractContextManager[None]],
-    *,
-    logger: Logger,
-) -> None:
-    """Patch the object; in case of a conflict, wait for its fresh state. Raises the last error if there is none."""
-    for delay in _CONFLICT_DELAYS:
-        try:
-            await patch_object(runtime.api, resource, get_latest(), patch, logger=logger)
-        except (PatchConflict, APIConflictError) as e:
-            logger.debug("The object has changed meanwhile; its fresh state will be patched: %s", str(e))
-            with waiting():
-                await asyncio.sleep(delay)
-        else:
-            return
-    await patch_object(runtime.api, resource, get_latest(), patch, logger=logger)
-
-
-async def _call(
-    runtime: Runtime,
-    handler: WatchingHandler,
-    cause: WatchingCause,
-    user_code: Callable[[], AbstractContextManager[None]],
-) -> None:
+async def _call(runtime: Runtime, handler: WatchingHandler, cause: WatchingCause, user_code: UserCode) -> None:
     attempt = Attempt.first(runtime.clock.now())
     outcome = await runtime.executor.execute(handler, cause, attempt, Surroundings(user_code=user_code))
     deliver_result(handler, outcome, cause.patch, logger=cause.logger)

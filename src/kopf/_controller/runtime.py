@@ -16,7 +16,7 @@ from kopf._controller.pausing import Pause
 from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._health.liveness import Liveness
-from kopf._logging.once import Warnings
+from kopf._logging.once import Once
 from kopf._settings.settings import OperatorSettings
 
 
@@ -38,7 +38,8 @@ class Runtime:
     """On while other operators have the priority."""
     liveness: Liveness = dataclasses.field(default_factory=Liveness)
     """Signs of life of all parts."""
-    warnings: Warnings = dataclasses.field(default_factory=Warnings)
+    warnings: Once = dataclasses.field(default_factory=Once)
+    """What was already warned of, so that it is not repeated for every object."""
     context: contextvars.Context = dataclasses.field(default_factory=contextvars.copy_context)
     """The context variables as of the start; tasks begin with a copy, so that none sees what others have set."""
     comparable_versions: bool

@@ -1,22 +1,20 @@
 """
-Troubles: what to say when an object could not be handled, and for how long to leave it alone.
+Troubles: what to say when an object could not be handled.
 
 The same trouble is told once: for an object, if it is of the object; for a namespace, if it is a missing permission.
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
 import re
 
 from kopf._client.errors import APIError, APIForbiddenError, APINetworkError
 from kopf._client.resources.patching import PatchConflict
-from kopf._controller.object_state import ObjectState
 from kopf._controller.runtime import Runtime
 from kopf._handlers.matching import FilterError
 from kopf._logging.loggers import ObjectLogger
-from kopf._settings.settings import iter_delays
+from kopf._logging.once import Once
 from kopf._values.objects import KubeObject
 from kopf._values.permissions import format_advice
 from kopf._values.resources import Resource
@@ -38,32 +36,44 @@ class Troubles:
     def __init__(self, runtime: Runtime, resource: Resource) -> None:
         self._runtime = runtime
         self._resource = resource
+        self._said = Once()
 
-    def get_delay(self, errors: int) -> float:
-        """For how long to leave the object alone after so many errors in a row, in seconds."""
-        delays = iter_delays(self._runtime.settings.queueing.error_delays)
-        delay = 0.0
-        for delay in itertools.islice(delays, errors):  # noqa: B007  # the last one is used for all the next errors
-            pass
-        return delay
+    def __len__(self) -> int:
+        """How many objects are in trouble."""
+        return len(self._said)
 
-    def report(self, mailbox: ObjectState, obj: KubeObject, error: BaseException, delay: float) -> None:
-        """Say it once: the same error again is not worth more than a debug message."""
+    def report(
+        self, key: str, obj: KubeObject, error: BaseException, *, delay: float | None, is_unsaved: bool
+    ) -> None:
+        """
+        Say it once: the same error of the object again is not worth more than a debug message.
+
+        Without the ``delay`` (in seconds), it is a conflict, and is not a trouble. If what the handlers have done
+        ``is_unsaved``, it is said what follows from that.
+        """
+        object_logger = ObjectLogger(body=obj, settings=self._runtime.settings)
+        if delay is None:
+            object_logger.debug("The object has changed meanwhile; going on from its fresh state: %s", str(error))
+            return
         is_told = isinstance(error, (*API_ERRORS, FilterError))
         text = str(error) if is_told else f"{type(error).__name__}: {error}"
-        is_known, mailbox.last_error = text == mailbox.last_error, text
-        unsaved = mailbox.unsaved if isinstance(error, APIError) and _is_lasting(error) else None
+        is_new = self._said.is_new(key, text)
+        is_lost = is_unsaved and isinstance(error, APIError) and _is_lasting(error)
         if isinstance(error, APIForbiddenError):
             self._explain_denial(error, obj.head.namespace)
-            is_known = True  # it is the same for all objects
+            is_new = False  # it is the same for all objects
         culprit = error.__cause__ if isinstance(error, FilterError) else None if is_told else error
-        ObjectLogger(body=obj, settings=self._runtime.settings).log(
-            logging.DEBUG if is_known else logging.ERROR,
+        object_logger.log(
+            logging.ERROR if is_new else logging.DEBUG,
             "The object could not be handled, so it is left alone for %s seconds: %s",
             delay,
-            text if unsaved is None else f"{text}. {_explain_loss(text)}",
+            f"{text}. {_explain_loss(text)}" if is_lost else text,
             exc_info=culprit,
         )
+
+    def forget(self, key: str) -> None:
+        """The object is handled, or exists no more."""
+        self._said.forget(key)
 
     def _explain_denial(self, error: APIForbiddenError, namespace: str | None) -> None:
         """Say once per namespace what is to be permitted, as it concerns all objects there."""

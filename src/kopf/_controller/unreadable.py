@@ -14,6 +14,7 @@ from kopf._controller.changes.saving import Step, note_removal
 from kopf._controller.handled_memory import HandledMemory
 from kopf._controller.runtime import Runtime
 from kopf._logging.loggers import ObjectLogger
+from kopf._logging.once import Once
 from kopf._values.objects import TOO_DEEP, KubeObject
 from kopf._values.patches import FinalizerChange, Patch
 from kopf._values.resources import Resource
@@ -26,6 +27,10 @@ class UnreadableObjects:
         self._runtime = runtime
         self._resource = resource
         self._stubs: dict[str, KubeObject] = {}
+        self._said = Once()
+
+    def __len__(self) -> int:
+        return len(self._stubs)
 
     def get_latest(self, obj: KubeObject) -> KubeObject:
         """Get the latest known state of the object: those who cannot take unreadable ones, have an older state."""
@@ -33,17 +38,18 @@ class UnreadableObjects:
 
     def report(self, obj: KubeObject) -> None:
         """Remember what is known of the object, and warn of it, once."""
-        is_known = obj.head.key in self._stubs
-        stub = self._stubs[obj.head.key] = obj.make_stub()
+        key = obj.head.key
+        stub = self._stubs[key] = obj.make_stub()
         stub.pruned = obj.pruned or TOO_DEEP  # it could be decoded when it came, with fewer calls underway
-        if not is_known:
+        if self._said.is_new(key):
             ObjectLogger(body=stub, settings=self._runtime.settings).warning(
                 "The object cannot be decoded: %s. It is not handled until that changes.", stub.pruned
             )
 
     def forget(self, key: str) -> None:
         """The object exists no more, or is readable again."""
-        self._stubs.pop(key, None)
+        if self._stubs.pop(key, None) is not None:
+            self._said.forget(key)
 
     async def set_aside(self, obj: KubeObject, *, background: Background | None, handled: HandledMemory) -> Step:
         """Do all that can be done for the object: let it go, if it is deleted. Raises the errors of the API."""

@@ -9,7 +9,7 @@ from kopf._client.auth.credentials import LoginError
 from kopf._client.errors import APIError, APIForbiddenError, APINetworkError, APINotFoundError
 from kopf._client.http.api import APIClient
 from kopf._events.event_records import EventRecord
-from kopf._logging.once import Warnings
+from kopf._logging.once import Once
 from kopf._settings.settings import PostingSettings
 from kopf._values import codec
 from kopf._values.permissions import format_advice
@@ -28,7 +28,7 @@ class EventPoster:
         self._api = api
         self._settings = settings
         self._denied_until: dict[tuple[str, str], float] = {}
-        self._warnings = Warnings()
+        self._warnings = Once()
 
     async def post(self, record: EventRecord) -> None:
         """Create the event, or count the repeats on it if it is already there."""

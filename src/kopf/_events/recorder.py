@@ -18,7 +18,7 @@ from kopf._events.correlation import EventCorrelator
 from kopf._events.event_records import EventRecord, EventReport
 from kopf._events.inbox import Inbox
 from kopf._events.poster import EventPoster
-from kopf._logging.once import Warnings
+from kopf._logging.once import Once
 from kopf._settings.settings import Delays, OperatorSettings
 from kopf._values.references import ObjectReference
 
@@ -38,7 +38,7 @@ class EventRecorder:
         self._correlator = EventCorrelator(settings.posting)
         self._poster = EventPoster(api, settings.posting)
         self._queue: asyncio.Queue[EventRecord] = asyncio.Queue(maxsize=_QUEUE_SIZE)
-        self._warnings = Warnings()
+        self._warnings = Once()
 
     def enqueue(
         self, ref: ObjectReference, *, type: str, reason: str, message: str, backoffs: Delays, is_explicit: bool = True

@@ -47,6 +47,9 @@ def asap(handlers: Sequence[H], *, state: Mapping[Any, Any], **_: Any) -> Sequen
     return [min(handlers, key=lambda handler: state[handler.id].retries)] if handlers else []
 
 
+STOCK_LIFECYCLES = frozenset({all_at_once, one_by_one, randomized, shuffled, asap})
+"""Those of the framework: they take at least one handler if there are any, and look at nothing but the progress."""
+
 _default_lifecycle: LifeCycleFn | None = None
 
 

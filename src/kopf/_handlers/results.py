@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kopf._handlers.handlers import Handler
 from kopf._handlers.outcomes import Outcome
 from kopf._logging.loggers import Logger
@@ -14,8 +16,15 @@ def deliver_result(handler: Handler, outcome: Outcome, patch: Patch, *, logger: 
     if outcome.result is None:
         return
     try:
-        result = codec.decode(codec.encode(thaw(outcome.result)))
+        result = codec.decode(_encode(outcome.result))
     except (TypeError, ValueError) as e:
         logger.error("%s has returned a value that cannot be stored in the status as JSON: %s", handler, e)
     else:
         patch.status[handler.id] = result
+
+
+def _encode(result: Any) -> bytes:
+    try:
+        return codec.encode(result)
+    except TypeError:
+        return codec.encode(thaw(result))  # there can be the views of the body in it

@@ -1,18 +1,28 @@
-"""Saying it once: what was already warned of is not repeated for every object, request, or event."""
+"""Saying things once: what was said already is not worth repeating, until something else is to be said."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 
 
-class Warnings:
-    """What was already warned of."""
+class Once:
+    """What was said last about each subject. It grows with the subjects, so they are to be forgotten when they end."""
+
+    __slots__ = ("_said",)
 
     def __init__(self) -> None:
-        self._known: set[Hashable] = set()
+        self._said: dict[Hashable, Hashable] = {}
 
-    def is_new(self, key: Hashable) -> bool:
-        """Tell if it was not warned of yet; it is considered as warned then."""
-        is_new = key not in self._known
-        self._known.add(key)
-        return is_new
+    def __len__(self) -> int:
+        return len(self._said)
+
+    def is_new(self, subject: Hashable, what: Hashable = None) -> bool:
+        """Tell if this was not what was said last about the subject; it is considered as said then."""
+        if subject in self._said and self._said[subject] == what:
+            return False
+        self._said[subject] = what
+        return True
+
+    def forget(self, subject: Hashable) -> None:
+        """Whatever is said about the subject next, is new."""
+        self._said.pop(subject, None)

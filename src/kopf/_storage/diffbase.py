@@ -126,7 +126,7 @@ class AnnotationsDiffBaseStorage(DiffBaseStorage):
 
     def fetch_text(self, annotations: Mapping[str, str]) -> str | None:
         """Get the serialised configuration."""
-        for name in self.annotation_names:
+        for name in self._naming.make_keys(self.key):
             if (text := annotations.get(name)) is not None:
                 return text
         return None
@@ -134,7 +134,7 @@ class AnnotationsDiffBaseStorage(DiffBaseStorage):
     def store_text(self, text: str, *, body: Body, patch: Patch) -> None:
         """Put the serialised configuration to the patch."""
         annotations = patch.ensure_annotations()
-        for name in self.annotation_names:
+        for name in self._naming.make_keys(self.key):
             annotations[name] = text + "\n"
         mark_prefix(self.prefix, body=body, patch=patch)
 

@@ -257,8 +257,10 @@ class StatusProgressStorage(ProgressStorage):
     def could_have(self, keys: tuple[HandlerId, ...], *, obj: KubeObject) -> bool:
         if type(self) is not StatusProgressStorage:
             return True
-        paths = (self.field, self.touch_field)
-        return any(len(path) < 2 or obj.could_have(path[0], path[1].encode()) for path in paths)
+        return self._could_have(self._field, obj) or self._could_have(self._touch_field, obj)
+
+    def _could_have(self, path: FieldPath, obj: KubeObject) -> bool:
+        return len(path) < 2 or obj.could_have(path[0], path[1])
 
     def _remove(self, path: FieldPath, *, body: Body, patch: Patch) -> None:
         if path[0] not in body and path[0] not in patch:  # the usual case, for several paths of every handler

@@ -38,7 +38,12 @@ class Snapshots:
             self._plain = None if diffbase.ignored_fields or extra_fields else diffbase
         self._own_prefix = progress.own_prefix or ""
         self._is_own = functools.lru_cache(maxsize=10_000)(self._find_out_if_own)
-        self._names = frozenset(self._plain.annotation_names if self._plain is not None else ())
+        self._names = self._plain.annotation_names if self._plain is not None else ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all that is persisted is known to be in annotations, by the storages of the framework."""
+        return self._plain is not None
 
     def take(self, obj: KubeObject) -> bytes:
         """Serialise the essence of the object."""
@@ -65,17 +70,22 @@ class Snapshots:
     def _find_out_if_own(self, name: str) -> bool:
         return is_managed(name) or name in self._names or name.startswith(self._own_prefix)
 
-    def is_handled(self, obj: KubeObject, snapshot: bytes) -> bool:
-        """Tell if the snapshot is the last handled one for sure; otherwise, they are to be compared."""
-        if self._plain is None or not (annotations := obj.head.annotations):
-            return False
-        text = self._plain.fetch_text(annotations)
-        return text is not None and text.rstrip("\n").encode() == snapshot
+    def compare(self, obj: KubeObject, snapshot: bytes) -> tuple[bool, BodyEssence | None]:
+        """
+        Tell if the snapshot is the last handled one for sure; if it is not, get that one to be compared.
 
-    def fetch(self, obj: KubeObject) -> BodyEssence | None:
-        """Get the last handled essence; ``None`` if the object was never handled."""
-        if self._plain is not None and (not (found := obj.head.annotations) or self._names.isdisjoint(found)):
-            return None
+        There is none if the object was never handled.
+        """
+        if self._plain is not None:
+            annotations = obj.head.annotations
+            text = self._plain.fetch_text(annotations) if annotations else None
+            if text is None:
+                return False, None
+            if text.rstrip("\n").encode() == snapshot:
+                return True, None
+        return False, self._fetch(obj)
+
+    def _fetch(self, obj: KubeObject) -> BodyEssence | None:
         essence = self._diffbase.fetch(body=Body(obj))
         if essence is None:
             return None

@@ -221,9 +221,10 @@ class KubeObject(Mapping[str, Any]):
         if self._raw is None or other._raw is None:
             return False
         mine, theirs = self._split()[0], other._split()[0]
-        return all(theirs.get(key) == raw for key, raw in mine.items() if key not in _NO_CONTENT) and all(
-            key in mine or key in _NO_CONTENT for key in theirs
-        )
+        for key, raw in mine.items():
+            if key not in _NO_CONTENT and theirs.get(key) != raw:
+                return False
+        return mine.keys() - _NO_CONTENT == theirs.keys() - _NO_CONTENT
 
     def get_content(self) -> dict[str, Any]:
         """
@@ -235,13 +236,13 @@ class KubeObject(Mapping[str, Any]):
         source = values if self._raw is None else members
         return {key: value for key, value in source.items() if key not in _NO_CONTENT}
 
-    def could_have(self, stanza: str, text: bytes) -> bool:
-        """Tell if the text could be in the serialised stanza; it is not decoded for that. If in doubt, it is yes."""
+    def could_have(self, stanza: str, key: str) -> bool:
+        """Tell if the key could be in the stanza, which is not decoded for that. If in doubt, it is yes."""
         members, values = self._split()
         if self._raw is None:
             return stanza in values
         raw = members.get(stanza)
-        return raw is not None and text in bytes(raw)
+        return raw is not None and key.encode() in bytes(raw)
 
     def get(self, key: str, default: Any = None) -> Any:
         members, values = self._split()

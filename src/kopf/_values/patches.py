@@ -118,9 +118,10 @@ class Patch(dict[str, Any]):
         body: Mapping[str, Any] | None = None,
         fns: Iterable[PatchFn] = (),
     ) -> None:
-        super().__init__(src or {})
+        if src:
+            super().__init__(src)
         self._original = body
-        self.fns: list[PatchFn] = list(fns)
+        self.fns: list[PatchFn] = list(fns) if fns else []
 
     def __bool__(self) -> bool:
         return len(self) > 0 or len(self.fns) > 0
@@ -199,9 +200,12 @@ class PatchRequest(FrozenRecord, frozen=True):
         if isinstance(self.changes, list):
             path = "/metadata/resourceVersion"
             return [{"op": "test", "path": path, "value": version}, *self.changes] if version else self.changes
-        precondition = {"uid": uid, "resourceVersion": version} if self.exclusive else {"uid": uid}
-        precondition = {key: value for key, value in precondition.items() if value}
-        return {**self.changes, "metadata": {**self.changes.get("metadata", {}), **precondition}}
+        metadata = {**self.changes.get("metadata", {})}
+        if uid:
+            metadata["uid"] = uid
+        if version and self.exclusive:
+            metadata["resourceVersion"] = version
+        return {**self.changes, "metadata": metadata}
 
 
 class FinalizerChange(enum.Enum):

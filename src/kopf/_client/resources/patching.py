@@ -59,11 +59,14 @@ async def patch_object(
     requests = compose(patch, obj, finalizer=finalizer, change=change, status_subresource=has_status)
     if not obj.head.uid and obj.head.resourceVersion:
         requests = [request.guard() for request in requests]  # otherwise, it could go to another object of that name
-    send = functools.partial(_send, api, resource, on_saved=on_saved, logger=logger)
-    is_merged = not any(request.guarded for request in requests)
-    if is_superseded is not None and is_merged and any(request.subresource for request in requests):
+    if is_superseded is not None and has_status and _is_exclusive(requests):
+        send = functools.partial(_send, api, resource, on_saved=on_saved, logger=logger)
         return await _send_exclusively(send, obj, requests, is_superseded, logger)
-    return await send(obj, requests)
+    return await _send(api, resource, obj, requests, on_saved=on_saved, logger=logger)
+
+
+def _is_exclusive(requests: Sequence[PatchRequest]) -> bool:
+    return any(item.subresource for item in requests) and not any(item.guarded for item in requests)
 
 
 async def _send_exclusively(

@@ -48,7 +48,7 @@ class Background:
         if companion is not None:
             companion.refresh(obj)
 
-    def relax(self, uid: str) -> None:
+    def release_memory(self, uid: str) -> None:
         """The object is not handled at the moment: let it take as little memory as it can."""
         companion = self._companions.get(uid)
         if companion is not None:

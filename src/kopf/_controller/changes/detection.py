@@ -7,7 +7,7 @@ from typing import NamedTuple
 from kopf._storage.snapshots import Snapshots
 from kopf._values import codec
 from kopf._values.bodies import BodyEssence
-from kopf._values.diffs import EMPTY, Diff, diff
+from kopf._values.diffs import EMPTY, Diff, DiffItem, DiffOperation, diff
 from kopf._values.objects import KubeObject
 from kopf._values.reasons import Reason
 from kopf._values.records import FrozenRecord
@@ -42,8 +42,11 @@ class Detection(FrozenRecord, frozen=True):
         if self.change is not None:
             return self.change
         new: BodyEssence | None = codec.decode(self.snapshot)
-        old = codec.decode(self.snapshot) if self.is_same else self.last
-        return Change(old, new, EMPTY if self.is_same else diff(old, new))
+        if self.is_same:
+            return Change(codec.decode(self.snapshot), new, EMPTY)
+        if self.last is None:
+            return Change(None, new, Diff((DiffItem(DiffOperation.ADD, (), None, new),)))
+        return Change(self.last, new, diff(self.last, new))
 
 
 def detect(obj: KubeObject, snapshots: Snapshots, *, finalizer: str, initial: bool) -> Detection:
@@ -57,8 +60,7 @@ def detect(obj: KubeObject, snapshots: Snapshots, *, finalizer: str, initial: bo
     if head.deletionTimestamp is not None and finalizer not in (head.finalizers or ()):
         return Detection(Reason.FREE)
     snapshot = snapshots.take(obj)
-    is_same = snapshots.is_handled(obj, snapshot)
-    last = None if is_same else snapshots.fetch(obj)
+    is_same, last = snapshots.compare(obj, snapshot)
     if head.deletionTimestamp is not None:
         return Detection(Reason.DELETE, snapshot, last, is_same)
     if last is None and not is_same:

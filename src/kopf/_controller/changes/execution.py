@@ -20,7 +20,7 @@ from kopf._handlers.context import SubhandlingContext
 from kopf._handlers.executor import Surroundings
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler
-from kopf._handlers.lifecycles import LifeCycleFn
+from kopf._handlers.lifecycles import STOCK_LIFECYCLES, LifeCycleFn
 from kopf._handlers.results import deliver_result
 from kopf._values.reasons import Reason
 
@@ -54,7 +54,7 @@ class Execution:
             cause.logger.debug("%s is in progress: %r", TITLES[cause.reason], cause.body)
             if cause.reason is Reason.UPDATE:
                 cause.logger.debug("Updating diff: %r", cause.diff)
-        for handler in self._runtime.lifecycle(pending, state=self._progress, **cause.kwargs):
+        for handler in self._order(self._runtime.lifecycle, pending, cause):
             if self._runtime.pause.is_on:
                 break  # the rest is for later, or for those who do it instead of us
             try:
@@ -66,6 +66,14 @@ class Execution:
                 if (task := asyncio.current_task()) is not None:
                     task.uncancel()
                 break
+
+    def _order(
+        self, lifecycle: LifeCycleFn, pending: Sequence[ChangingHandler], cause: ChangingCause
+    ) -> Sequence[ChangingHandler]:
+        """Let the lifecycle choose; those of the framework have no choice if there is only one."""
+        if not pending or (len(pending) == 1 and lifecycle in STOCK_LIFECYCLES):
+            return pending
+        return lifecycle(pending, state=self._progress, **cause.kwargs)
 
     async def _execute(
         self, cause: ChangingCause, handler: ChangingHandler, *, parent: SubhandlingContext | None
@@ -96,7 +104,7 @@ class Execution:
         context.seen |= dict.fromkeys(handler.id for handler in handlers)
         self._progress.involve(handlers, self._seen)
         pending = get_pending(handlers, self._progress, self._runtime.clock.now())
-        for handler in lifecycle(pending, state=self._progress, **cause.kwargs) if pending else ():
+        for handler in self._order(lifecycle, pending, cause):
             await self._execute(cause, handler, parent=context)
         delay = get_delay(handlers, self._progress, self._runtime.clock.now())
         if delay is not None:

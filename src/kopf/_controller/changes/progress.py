@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import datetime
-import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -33,7 +32,7 @@ class Counts(NamedTuple):
 class Progress(Mapping[HandlerId, HandlerState]):
     """The states of all handlers that are involved in the handling of a change, sub-handlers included."""
 
-    __slots__ = ("_called", "_changed", "_handlers", "_noted", "_now", "_reason", "_states", "saved")
+    __slots__ = ("_called", "_changed", "_handlers", "_noted", "_now", "_purpose", "_reason", "_states", "saved")
 
     def __init__(
         self,
@@ -51,6 +50,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
         """
         self.saved = saved
         self._reason = reason
+        self._purpose = reason.value
         self._now = now
         self._states: dict[HandlerId, HandlerState] = {}
         self._handlers: dict[HandlerId, ChangingHandler] = {}
@@ -102,17 +102,17 @@ class Progress(Mapping[HandlerId, HandlerState]):
             if state is None:
                 # The sub-handlers are remembered, so that nothing of theirs is left on the object in the end.
                 subrefs = previous.subrefs if previous is not None else ()
-                state = HandlerState(started=self._now, purpose=self._reason.value, subrefs=subrefs)
+                state = HandlerState(started=self._now, purpose=self._purpose, subrefs=subrefs)
             self._states[key] = state
             self._handlers[key] = handler
 
     def _continue(self, state: HandlerState, handler: ChangingHandler, seen: SeenStates) -> HandlerState | None:
         # What was done for another reason does not count: e.g. a function that is for both updates and deletions.
         # Except for resuming, which is mixed into the handling for any other reason, and happens once.
-        if state.purpose != self._reason.value:
+        if state.purpose != self._purpose:
             if state.purpose is not None and not handler.initial:
                 return None
-            state = replace(state, purpose=self._reason.value)
+            state = replace(state, purpose=self._purpose)
         if state.finished and self._called is not None and self._is_of_previous_operator(handler):
             return None
         if state.finished and state.digest is not None and state.is_overtaken(seen.get(handler)):
@@ -185,7 +185,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
     def purge(self, handlers: Iterable[ChangingHandler], patch: Patch) -> None:
         """Remove all that is stored for these handlers, for their sub-handlers, and for all others involved."""
         states = {**self.saved.remembered, **self._states} if self.saved.remembered else self._states
-        subrefs = itertools.chain.from_iterable(state.subrefs for state in states.values())
+        subrefs = [key for state in states.values() for key in state.subrefs]
         self.saved.purge(handlers, {*states, *subrefs}, patch)
 
 
@@ -193,11 +193,12 @@ def get_pending(
     handlers: Iterable[ChangingHandler], states: Mapping[HandlerId, HandlerState], now: datetime.datetime
 ) -> list[ChangingHandler]:
     """Those of the handlers that can be executed right now."""
-    return [
-        handler
-        for handler in handlers
-        if not (state := states[handler.id]).finished and (state.delayed is None or state.get_delay(now) <= 0)
-    ]
+    pending = []
+    for handler in handlers:
+        state = states[handler.id]
+        if not (state.success or state.failure) and (state.delayed is None or state.get_delay(now) <= 0):
+            pending.append(handler)
+    return pending
 
 
 def get_delay(

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from kopf._client.errors import APINetworkError, APIServerError, APITooManyRequestsError
-from kopf._client.resources.patching import PatchSuperseded
+from kopf._client.resources.patching import PatchSuperseded, patch_object
 from kopf._controller.background.spawning import Background
 from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._controller.changes.decision import (
@@ -40,10 +40,10 @@ from kopf._controller.changes.saving import (
     SavingFailure,
     Step,
     Unsaved,
+    check_status,
     has_only_traces,
     note_finalizer,
     note_removal,
-    save,
 )
 from kopf._controller.changes.selection import Candidates, select
 from kopf._controller.changes.superseding import Superseding
@@ -351,7 +351,11 @@ class Reconciliation:
     def _make_outgoing_patch(self) -> Patch:
         """Separate what users want from what we add to it, so that it can be composed anew if it cannot be saved."""
         patch = self._patch
-        return Patch(thaw(patch), fns=patch.fns) if patch else Patch()
+        if not patch:
+            return Patch()
+        if self._scope.snapshots.is_plain and self._situation.saved.is_absent and "metadata" not in patch:
+            return Patch(patch, fns=patch.fns)  # nothing of what is there is going to be modified by us
+        return Patch(thaw(patch), fns=patch.fns)
 
     def _report(self, plan: Plan) -> None:
         """Say once how the handling has ended."""
@@ -414,6 +418,8 @@ class Reconciliation:
     async def _save(self, plan: Plan, outgoing: Patch) -> Step:
         """Bring the changes to the object. Raises :class:`SavingFailure` with what is left to be saved."""
 
+        if not outgoing and plan.finalizer is None:
+            return Step(self._obj, False, plan.requeue_after, resumed=plan.resumed, error=plan.error)
         latest = self._obj
 
         def note(request: PatchRequest, obj: KubeObject) -> None:
@@ -429,11 +435,12 @@ class Reconciliation:
         scope = self._scope
         self.is_saving = True
         try:
-            obj = await save(
-                scope.runtime,
+            obj = await patch_object(
+                scope.runtime.api,
                 scope.resource,
                 self._obj,
                 outgoing,
+                finalizer=scope.finalizer,
                 change=plan.finalizer,
                 on_saved=note,
                 is_superseded=Superseding(scope.persistence, scope.candidates.changing, self._obj, outgoing),
@@ -446,6 +453,10 @@ class Reconciliation:
             raise SavingFailure(latest) from e
         finally:
             self.is_saving = False
+        if obj is None:
+            self._logger.debug("Patching was skipped: the object does not exist anymore.")
+        elif "status" in outgoing:
+            check_status(scope.runtime, scope.resource, obj, outgoing, self._logger)
         if plan.finalizer is FinalizerChange.REMOVE:
             note_removal(scope.handled, self._obj)
         if obj is None:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from kopf._controller.changes.handler_state import HandlerState, parse_ids
 from kopf._handlers.handlers import ChangingHandler
-from kopf._storage.progress import ProgressStorage
+from kopf._storage.progress import ProgressRecord, ProgressStorage
 from kopf._values.bodies import Body
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
@@ -66,15 +66,20 @@ class SavedStates:
 
     def purge(self, handlers: Iterable[ChangingHandler], involved: Collection[HandlerId], patch: Patch) -> None:
         """Remove all that is stored for these handlers, for their sub-handlers, and for all others involved."""
-        keys = {key for key in involved if key not in self._absent}
-        for handler in handlers if not self._absent else ():
-            if handler.id not in keys and (record := self._storage.fetch(key=handler.id, body=self._body)) is not None:
-                keys.update([handler.id, *parse_ids(record.get("subrefs"))])
+        if self._absent:
+            keys = {key for key in involved if key not in self._absent}
+        else:
+            keys = {*involved}
+            for handler in handlers:
+                if handler.id not in keys and (record := self._fetch(handler)) is not None:
+                    keys.update([handler.id, *parse_ids(record.get("subrefs"))])
+            self._storage.touch(body=self._body, patch=patch, value=None)
         for key in sorted(keys):
             self._storage.purge(key=key, body=self._body, patch=patch)
-        if not self._absent:
-            self._storage.touch(body=self._body, patch=patch, value=None)
         self._storage.flush()
+
+    def _fetch(self, handler: ChangingHandler) -> ProgressRecord | None:
+        return self._storage.fetch(key=handler.id, body=self._body)
 
     def drop_outdated(
         self, handlers: Iterable[ChangingHandler], reason: Reason, involved: Collection[HandlerId], patch: Patch
@@ -85,7 +90,7 @@ class SavedStates:
         It does not count anymore; and the operators of older versions would begin anew if they find both.
         """
         for handler in handlers if not self._absent else ():
-            record = self._storage.fetch(key=handler.id, body=self._body)
+            record = self._fetch(handler)
             if record is not None and handler.id not in involved and record.get("purpose") != reason.value:
                 for key in (handler.id, *parse_ids(record.get("subrefs"))):
                     self._storage.purge(key=key, body=self._body, patch=patch)

@@ -7,10 +7,9 @@ a conflict, a refusal, or a failure of the API) is kept in memory, so that the h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kopf._client.resources.patching import patch_object
 from kopf._controller.changes.decision import Plan, Saving
 from kopf._controller.changes.handler_state import HandlerState
 from kopf._controller.handled_memory import HandledMemory
@@ -18,7 +17,7 @@ from kopf._controller.runtime import Runtime
 from kopf._logging.loggers import Logger, ObjectLogger
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
-from kopf._values.patches import FinalizerChange, Patch, PatchRequest, merge, thaw
+from kopf._values.patches import FinalizerChange, Patch, merge, thaw
 from kopf._values.reasons import Reason
 from kopf._values.records import FrozenRecord, Record
 from kopf._values.resources import Resource
@@ -89,41 +88,7 @@ class SavingFailure(Exception):
         """The object as it is now: some of several requests can have succeeded."""
 
 
-async def save(
-    runtime: Runtime,
-    resource: Resource,
-    obj: KubeObject,
-    patch: Patch,
-    *,
-    change: FinalizerChange | None,
-    on_saved: Callable[[PatchRequest, KubeObject], None],
-    is_superseded: Callable[[KubeObject], bool],
-    logger: ObjectLogger,
-) -> KubeObject | None:
-    """
-    Bring the changes to the object. Without any, no API calls are made. Returns ``None`` if the object is gone.
-
-    Raises :class:`PatchSuperseded` if somebody else has handled the object, so that our changes are outdated.
-    """
-    after = await patch_object(
-        runtime.api,
-        resource,
-        obj,
-        patch,
-        finalizer=runtime.settings.persistence.finalizer,
-        change=change,
-        on_saved=on_saved,
-        is_superseded=is_superseded,
-        logger=logger,
-    )
-    if after is None:
-        logger.debug("Patching was skipped: the object does not exist anymore.")
-    elif "status" in patch:
-        _check_status(runtime, resource, after, patch, logger)
-    return after
-
-
-def _check_status(runtime: Runtime, resource: Resource, obj: KubeObject, patch: Patch, logger: ObjectLogger) -> None:
+def check_status(runtime: Runtime, resource: Resource, obj: KubeObject, patch: Patch, logger: ObjectLogger) -> None:
     """Warn (once) about the fields of the status that the API has silently dropped, e.g. the results."""
     status = obj.get("status")
     stored = status if isinstance(status, Mapping) else {}

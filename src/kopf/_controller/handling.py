@@ -1,0 +1,65 @@
+"""The handling of one state of one object: from the state, through the reconciler, back to the state."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kopf._client.resources.patching import PatchConflict
+from kopf._controller.background.spawning import Background
+from kopf._controller.changes.saving import SavingFailure
+from kopf._controller.object_state import ObjectState
+from kopf._controller.reconciler import Reconciler
+from kopf._controller.troubles import Troubles
+from kopf._values.objects import KubeObject
+
+
+class StateHandling:
+    """Has the objects of one resource reconciled, and tells their states what has come out of that."""
+
+    def __init__(self, reconciler: Reconciler, troubles: Troubles, background: Background | None) -> None:
+        self._reconciler = reconciler
+        self._troubles = troubles
+        self._background = background
+
+    async def handle(self, key: str, state: ObjectState) -> None:
+        """Handle what is pending. All errors are reported, and lead to a delay."""
+        before = state.on_start()
+        try:
+            step = await self._reconciler.look_at(before, state.memory)
+        except SavingFailure as e:
+            if e.obj is not before:
+                self._follow(state, before, e.obj)
+            self._postpone(key, state, e.obj, e.__cause__ or e)
+        except Exception as e:
+            self._postpone(key, state, before, e)
+        else:
+            if step.changed and step.obj is not None:
+                self._follow(state, before, step.obj)
+            state.on_result(step, asyncio.get_running_loop().time())
+            if step.error is None:
+                self._troubles.forget(key)
+            elif step.obj is not None and state.pending is None:
+                self._postpone(key, state, step.obj, step.error)
+
+    def _follow(self, state: ObjectState, before: KubeObject, after: KubeObject) -> None:
+        """We have changed the object. Unless something even newer has come, that is what it is now."""
+        is_latest = state.on_response(before, after, asyncio.get_running_loop().time())
+        if is_latest and self._background is not None:
+            self._background.refresh(after)
+
+    def _postpone(self, key: str, state: ObjectState, obj: KubeObject, error: BaseException) -> None:
+        """Leave the object alone for some time after an error of ours or of the API."""
+        now = asyncio.get_running_loop().time()
+        delay = state.on_failure(obj, now, is_conflict=isinstance(error, PatchConflict))
+        self._troubles.report(key, obj, error, delay=delay, is_unsaved=state.memory.unsaved is not None)
+
+    def release_memory(self, key: str, state: ObjectState | None) -> None:
+        """The object is idle, or waits for something: it may be for long, and there may be many such objects."""
+        self._reconciler.release_memory(key)
+        if state is not None and state.last_seen is not None:
+            state.last_seen.forget_values()
+
+    def forget(self, key: str, obj: KubeObject) -> None:
+        """The object exists no more, and this was its last state: keep nothing of it."""
+        self._troubles.forget(key)
+        self._reconciler.forget(obj)

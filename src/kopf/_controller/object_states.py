@@ -1,0 +1,104 @@
+"""The states of those objects of one resource that are not idle; the others have none."""
+
+from __future__ import annotations
+
+from kopf._client.resources.watch_machine import WatchEvent
+from kopf._controller.background.spawning import Background
+from kopf._controller.changes.selection import could_match
+from kopf._controller.object_state import ObjectState, Rules
+from kopf._controller.runtime import Runtime
+from kopf._handlers.registry import HandlersOfResource
+from kopf._settings.settings import iter_delays
+from kopf._values.objects import KubeObject, ObjectMeta
+
+
+class Gone:
+    """An object that exists no more, but is not forgotten yet, as somebody works on it, or is going to."""
+
+    __slots__ = ("obj", "successor")
+
+    def __init__(self, obj: KubeObject) -> None:
+        self.obj = obj
+        """The last state of the object."""
+        self.successor: WatchEvent | None = None
+        """The latest of what came later: it is selected again, or there is another object of the same name."""
+
+
+class ObjectStates:
+    """The states by the keys of the objects. They are made for the objects that any handlers could be for."""
+
+    def __init__(self, runtime: Runtime, handlers: HandlersOfResource, background: Background | None) -> None:
+        settings = runtime.settings
+        self._rules = Rules(
+            comparable_versions=runtime.comparable_versions,
+            consistency_timeout=settings.persistence.consistency_timeout,
+            error_delays=iter_delays(settings.queueing.error_delays),
+        )
+        self._finalizer = settings.persistence.finalizer
+        self._handlers = handlers
+        self._background = background
+        self._states: dict[str, ObjectState] = {}
+        self._gone: dict[str, Gone] = {}
+
+    def __len__(self) -> int:
+        return len(self._states) + len(self._gone)
+
+    def get(self, key: str) -> ObjectState | None:
+        """The state of the object, if it is not idle."""
+        return self._states.get(key)
+
+    def obtain(self, key: str) -> ObjectState | None:
+        """The same, or a new one if it is idle; ``None`` if the object exists no more."""
+        if key in self._gone:
+            return None
+        return self._states.get(key) or self._add(key)
+
+    def accept(self, key: str, event: WatchEvent, now: float) -> bool:
+        """Take in what the event tells of the object; tell if it is of interest."""
+        obj = event.object
+        if key in self._gone:
+            self._gone[key].successor = event
+            return False
+        if event.type == "DELETED":
+            if self._background is not None:
+                self._background.forget(key)
+            self._states.pop(key, None)
+            self._gone[key] = Gone(obj)
+            return True
+        state = self._states.get(key)
+        if state is None and self._is_of_interest(key, obj.head):
+            state = self._add(key)
+        is_news = state is None or state.on_event(obj, now, initial=event.type is None)
+        if is_news and self._background is not None and not obj.pruned:
+            self._background.refresh(obj)
+        return state is not None
+
+    def _is_of_interest(self, key: str, head: ObjectMeta) -> bool:
+        """Tell if an idle object is to be looked at: is any handler for it, or was any and has left its traces."""
+        return (
+            could_match(self._handlers.changing, head)
+            or could_match(self._handlers.spawning, head)
+            or self._finalizer in (head.finalizers or ())
+            or (self._background is not None and self._background.is_running(key))
+        )
+
+    def _add(self, key: str) -> ObjectState:
+        state = self._states[key] = ObjectState(self._rules)
+        return state
+
+    def is_gone(self, key: str) -> bool:
+        """Tell if the object exists no more, and is to be forgotten."""
+        return key in self._gone
+
+    def forget(self, key: str, now: float) -> KubeObject:
+        """Forget the object that is gone, and get its last state; take in what has come later, if anything."""
+        gone = self._gone.pop(key)
+        if gone.successor is not None:
+            self.accept(key, gone.successor, now)
+        return gone.obj
+
+    def drop_if_idle(self, key: str) -> None:
+        """Keep nothing of what is idle."""
+        state = self._states.get(key)
+        if state is not None and state.is_idle:
+            del self._states[key]

@@ -1,0 +1,87 @@
+"""
+The reconciler: one look at one object, in the way that its resource and its state need.
+
+It is the only one here who knows how changes are handled, see :mod:`kopf._controller.changes`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import logging
+
+from kopf._controller.background.sync import sync
+from kopf._controller.changes.reconciliation import Reconciliation, Scope
+from kopf._controller.changes.saving import Carried, Step
+from kopf._controller.changes.selection import could_match
+from kopf._controller.object_state import Memory
+from kopf._controller.unreadable import UnreadableObjects
+from kopf._logging.loggers import ObjectLogger
+from kopf._values.codec import NestingError
+from kopf._values.objects import KubeObject
+
+
+class Reconciler:
+    """Looks at the objects of one resource, and remembers what is to be remembered while they exist."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._running: dict[str, Reconciliation] = {}
+        self.unreadable = UnreadableObjects(scope.runtime, scope.resource)
+
+    async def look_at(self, obj: KubeObject, memory: Memory) -> Step:
+        """
+        Do what is to be done for the object in this state. Raises the errors of the API and of the framework.
+
+        What is not finished or not saved, is left in the memory, to be passed to the next look.
+        """
+        scope = self._scope
+        if not obj.pruned:
+            self.unreadable.forget(obj.head.key)
+            with contextlib.suppress(NestingError):
+                if scope.background is None or scope.candidates.changing:
+                    return await self._reconcile(obj, memory)
+                return await sync(scope, obj, errors=memory.errors)
+        return await self.unreadable.set_aside(obj, background=scope.background, handled=scope.handled)
+
+    async def _reconcile(self, obj: KubeObject, memory: Memory) -> Step:
+        key = obj.head.key
+        # A copy: what comes on the stream meanwhile belongs to the next look.
+        reconciliation = self._running[key] = Reconciliation(self._scope, obj, copy.copy(memory))
+        memory.known = None
+        try:
+            step = await reconciliation.run()
+        except Exception:
+            memory.unsaved = reconciliation.collect_unsaved()
+            memory.baseline = reconciliation.baseline
+            raise
+        else:
+            memory.unsaved = reconciliation.correction
+            memory.baseline = None if step.resumed else reconciliation.baseline
+            return step
+        finally:
+            del self._running[key]
+
+    def is_saving(self, key: str) -> bool:
+        """Tell if what the handlers have done is being written to the object right now."""
+        running = self._running.get(key)
+        return running is not None and running.is_saving
+
+    def release_memory(self, key: str) -> None:
+        """The object is idle, or waits for something: it may be for long, and there may be many such objects."""
+        self._scope.runtime.memos.release(key)
+        if self._scope.background is not None:
+            self._scope.background.release_memory(key)
+
+    def forget(self, obj: KubeObject) -> None:
+        """The object exists no more: log that if it was handled, and keep nothing of it."""
+        key, scope = obj.head.key, self._scope
+        scope.handled.forget(key)
+        self.unreadable.forget(key)
+        logger = ObjectLogger(body=obj, settings=scope.runtime.settings)
+        if logger.isEnabledFor(logging.DEBUG) and could_match(scope.candidates.changing, obj.head):
+            try:
+                Reconciliation(scope, obj, Carried()).log_gone()
+            except Exception:  # of the filters
+                logger.exception("The deletion could not be handled.")
+        scope.runtime.memos.forget(key)

@@ -1,0 +1,168 @@
+"""
+The work queue: which keys are to be worked on now, which ones later, and on how many at once.
+
+It knows nothing of what the keys stand for, and starts nothing itself: workers take the keys, and tell when they are
+done. A key is never with two workers at once: if it is added meanwhile, the same worker goes on with it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, Protocol, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Alarm(Protocol):
+    """A call that was scheduled for later; see :class:`asyncio.TimerHandle`."""
+
+    def cancel(self) -> None:
+        """Do not call it."""
+
+    def when(self) -> float:
+        """At which time it is to be called."""
+
+
+class CallAt(Protocol):
+    """How to schedule a call; see :meth:`asyncio.loop.call_at`."""
+
+    def __call__(self, when: float, callback: Callable[..., Any], /, *args: Any) -> Alarm:
+        """Call it at that time of the same clock."""
+
+
+class WorkQueue(Generic[K]):
+    """
+    The keys that wait for a worker: the urgent ones first, each kind in the order of its addition.
+
+    ``get_limit`` tells how many keys can be worked on at once. ``on_due`` is called with the key and the planned time
+    when a time set by :meth:`set_alarm` has come; ``call_at`` is the one of the event loop.
+    """
+
+    def __init__(self, *, get_limit: Callable[[], int], on_due: Callable[[K, float], None], call_at: CallAt) -> None:
+        self._get_limit = get_limit
+        self._waiting = _Lanes[K]()
+        self._active: dict[K, bool] = {}  # with the marks of those that were added again meanwhile
+        self._exempt = 0
+        self._alarms = _Alarms[K](on_due, call_at)
+        self.is_held = False
+        """Whether nothing is given to workers for now, or for ever."""
+        self.is_closed = False
+        """Whether it is over."""
+
+    def __len__(self) -> int:
+        """How many keys are in the queue: waiting for a worker, for a time, or being worked on."""
+        return len({*self._waiting.entries, *self._active, *self._alarms.handles})
+
+    def add(self, key: K, *, urgent: bool = True) -> None:
+        """Have the key worked on as soon as possible. If it waits already, it can only become more urgent."""
+        if key in self._active:
+            self._active[key] = True
+        elif not self.is_closed:
+            self._waiting.add(key, urgent=urgent)
+
+    def set_alarm(self, key: K, when: float | None) -> None:
+        """Have the callback called for the key at this time, instead of any other time for this key, or never."""
+        if not self.is_closed:
+            self._alarms.set(key, when)
+
+    def is_active(self, key: K) -> bool:
+        """Tell if the key is with a worker."""
+        return key in self._active
+
+    def take(self) -> K | None:
+        """Take the next key to work on; ``None`` if there is none, or no more can be worked on now."""
+        if self.is_held or not self._waiting or len(self._active) - self._exempt >= self._get_limit():
+            return None
+        key = self._waiting.pop()
+        self._active[key] = False
+        return key
+
+    def renew(self, key: K) -> bool:
+        """Tell the worker, who has done all that it knew of, if there is more: the key was added again meanwhile."""
+        if self.is_held or not self._active[key]:
+            return False
+        self._active[key] = False
+        return True
+
+    def done(self, key: K) -> None:
+        """Take the key back from its worker. If it was added again, it waits for another one."""
+        if self._active.pop(key):
+            self.add(key)
+
+    def exempt(self, change: int) -> None:
+        """Do not count so many more (or less, if negative) of the keys that are worked on."""
+        self._exempt += change
+
+    def hold(self) -> None:
+        """Give nothing to workers until released. Everything else goes on: the keys are added, the alarms go off."""
+        self.is_held = True
+
+    def release(self) -> None:
+        """Give the keys to workers again."""
+        self.is_held = self.is_closed
+
+    def close(self) -> None:
+        """Forget everything that waits, for good. What is being worked on is to be done as usually."""
+        self.is_held = self.is_closed = True
+        self._waiting.clear()
+        self._alarms.clear()
+
+
+class _Lanes(Generic[K]):
+    """Two queues. When a key becomes urgent, its entry in the other one is void, and is skipped."""
+
+    def __init__(self) -> None:
+        self.entries: dict[K, tuple[K, bool]] = {}
+        self._urgent: deque[tuple[K, bool]] = deque()
+        self._others: deque[tuple[K, bool]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self.entries)
+
+    def add(self, key: K, *, urgent: bool) -> None:
+        known = self.entries.get(key)
+        if known is None or (urgent and not known[1]):
+            entry = self.entries[key] = (key, urgent)
+            (self._urgent if urgent else self._others).append(entry)
+
+    def pop(self) -> K:
+        """Get the next one; there must be any."""
+        while True:
+            entry = (self._urgent or self._others).popleft()
+            if self.entries.get(entry[0]) is entry:
+                del self.entries[entry[0]]
+                return entry[0]
+
+    def clear(self) -> None:
+        self.entries.clear()
+        self._urgent.clear()
+        self._others.clear()
+
+
+class _Alarms(Generic[K]):
+    """At most one alarm for a key."""
+
+    def __init__(self, on_due: Callable[[K, float], None], call_at: CallAt) -> None:
+        self._on_due = on_due
+        self._call_at = call_at
+        self.handles: dict[K, Alarm] = {}
+
+    def set(self, key: K, when: float | None) -> None:
+        handle = self.handles.get(key)
+        if handle is not None:
+            if handle.when() == when:
+                return
+            handle.cancel()
+            del self.handles[key]
+        if when is not None:
+            self.handles[key] = self._call_at(when, self._go_off, key, when)
+
+    def _go_off(self, key: K, when: float) -> None:
+        del self.handles[key]
+        self._on_due(key, when)
+
+    def clear(self) -> None:
+        for handle in self.handles.values():
+            handle.cancel()
+        self.handles.clear()

@@ -1,0 +1,126 @@
+"""
+Workers: tasks that exist only while there is something to do, as many as the settings permit.
+
+Objects whose coroutines wait for something in the users' code do not count, unless the limit is set explicitly; neither
+do those whose functions have been running in their threads for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from types import TracebackType
+
+from kopf._controller.runtime import Runtime
+from kopf._controller.work_queue import WorkQueue
+
+logger = logging.getLogger(__name__)
+
+_SOFT_LIMIT = 50
+"""How many objects are handled at once if there is no limit in the settings, not counting those in the users' code."""
+
+_SAVING_EXIT_TIMEOUT = 5.0
+"""How long it may take to save what the handlers have done when the operator exits, in seconds."""
+
+
+def get_worker_limit(runtime: Runtime) -> int:
+    """How many objects of a resource can be handled at once right now."""
+    limit = runtime.settings.queueing.worker_limit
+    return _SOFT_LIMIT + runtime.executor.threads.extra_slots if limit is None else limit
+
+
+class Workers:
+    """The workers of one queue. None is started until the indices are ready."""
+
+    def __init__(
+        self, runtime: Runtime, name: str, queue: WorkQueue[str], work: Callable[[str], Awaitable[None]]
+    ) -> None:
+        self._runtime = runtime
+        self._name = name
+        self._queue = queue
+        self._work = work
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._is_waiting_for_indices = False
+        runtime.executor.threads.usage.subscribe(self.wake)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def wake(self) -> None:
+        """Start as many workers as there are keys to work on, and as allowed."""
+        if not self._runtime.gate.is_open:
+            if not self._is_waiting_for_indices:
+                self._is_waiting_for_indices = True
+                self._runtime.gate.call_when_open(self._go_on)
+            return
+        while (key := self._queue.take()) is not None:
+            context = self._runtime.context.copy()
+            self._tasks[key] = asyncio.create_task(self._run(key), name=self._name, context=context)
+
+    def _go_on(self) -> None:
+        self._is_waiting_for_indices = False
+        self.wake()
+
+    async def _run(self, key: str) -> None:
+        try:
+            await self._work(key)
+        except Exception:
+            logger.critical("The %s has failed; this is a bug of the framework.", self._name, exc_info=True)
+        finally:
+            del self._tasks[key]
+            self._queue.done(key)
+            self.wake()
+
+    def in_user_code(self) -> UserCode:
+        """Let others work while a coroutine of a user waits for something, unless the limit is set explicitly."""
+        is_counted = self._runtime.settings.queueing.worker_limit is not None
+        return UserCode(None if is_counted else self._exempt)
+
+    def _exempt(self, change: int) -> None:
+        self._queue.exempt(change)
+        if change > 0:
+            self.wake()
+
+    async def stop(self, *, is_saving: Callable[[str], bool]) -> None:
+        """
+        Wait for the workers in a reasonable time, then cancel them.
+
+        Those who save what was done are waited for a bit longer: otherwise, it would be done again.
+        """
+        timeout = self._runtime.settings.queueing.exit_timeout
+        self._runtime.executor.threads.usage.unsubscribe(self.wake)
+        await _wait(self._tasks.values(), timeout)
+        for key, task in self._tasks.items():
+            if not is_saving(key):
+                task.cancel()
+        await _wait(self._tasks.values(), timeout)
+        savers = [task for key, task in self._tasks.items() if is_saving(key)]
+        await _wait(savers, max(0.0, _SAVING_EXIT_TIMEOUT - timeout))
+        for task in self._tasks.values():
+            task.cancel()
+        await _wait(self._tasks.values(), timeout)
+
+
+class UserCode:
+    """A piece of the users' code while it is executed, for those who count."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self, count: Callable[[int], None] | None) -> None:
+        self._count = count
+
+    def __enter__(self) -> None:
+        if self._count is not None:
+            self._count(1)
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._count is not None:
+            self._count(-1)
+
+
+async def _wait(tasks: Collection[asyncio.Task[None]], timeout: float) -> None:
+    if tasks:
+        await asyncio.wait([*tasks], timeout=timeout)
