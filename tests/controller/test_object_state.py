@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from kopf._controller.changes.saving import Known, Step, Unsaved
+from kopf._controller.changes.saving import Result, SavedProgress, Unsaved
 from kopf._controller.object_state import ObjectState, Rules, is_overtaking
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
 from kopf._values.reasons import Reason
 
-KNOWN = Known(Reason.CREATE, {}, None)
+KNOWN = SavedProgress(Reason.CREATE, {}, None)
 UNSAVED = Unsaved(Reason.CREATE, {}, Patch())
 
 
@@ -85,8 +85,8 @@ def test_an_object_of_the_first_listing_is_remembered_as_such_until_it_is_resume
     state.on_event(make(2), 0)
     obj = state.on_start()
     seen = []
-    for step in [Step(obj, resumed=True, error=ValueError()), Step(obj), Step(obj, resumed=True)]:
-        state.on_result(step, 0)
+    for result in [Result(obj, resumed=True, error=ValueError()), Result(obj), Result(obj, resumed=True)]:
+        state.on_result(result, 0)
         seen.append((state.memory.initial, state.memory.called is called, state.is_idle))
     assert called == set()
     assert seen == [(True, True, False), (True, True, False), (False, False, True)]
@@ -96,57 +96,57 @@ def test_an_object_of_the_first_listing_is_remembered_as_such_until_it_is_resume
 # What is next when the handling is over: at once, later, or never.
 
 
-@pytest.mark.parametrize(("step", "expected"), [
-    (Step(make(1)), "never"),
-    (Step(make(1), delay=7), "later"),
-    (Step(make(1), delay=0), "later"),
-    (Step(make(2), changed=True), "at once"),
-    (Step(make(2), changed=True, delay=7), "at once"),
-    (Step(make(2), changed=True, settled=True), "never"),
-    (Step(make(2), changed=True, settled=True, delay=7), "later"),
-    (Step(None), "never"),
-    (Step(None, delay=7), "never"),
-    (Step(make(1), error=ValueError(), delay=7), "never"),
+@pytest.mark.parametrize(("result", "expected"), [
+    (Result(make(1)), "never"),
+    (Result(make(1), requeue_after=7), "later"),
+    (Result(make(1), requeue_after=0), "later"),
+    (Result(make(2), changed=True), "at once"),
+    (Result(make(2), changed=True, requeue_after=7), "at once"),
+    (Result(make(2), changed=True, settled=True), "never"),
+    (Result(make(2), changed=True, settled=True, requeue_after=7), "later"),
+    (Result(None), "never"),
+    (Result(None, requeue_after=7), "never"),
+    (Result(make(1), error=ValueError(), requeue_after=7), "never"),
 ])
-def test_the_result_tells_when_to_go_on(state: ObjectState, step: Step, expected: str) -> None:
+def test_the_result_tells_when_to_go_on(state: ObjectState, result: Result, expected: str) -> None:
     start(state, make(1))
-    state.on_result(step, 100)
+    state.on_result(result, 100)
     assert is_ready(state) is (expected == "at once")
-    assert get_alarm(state) == (100 + (step.delay or 0) if expected == "later" else None)
+    assert get_alarm(state) == (100 + (result.requeue_after or 0) if expected == "later" else None)
     assert state.is_idle is (expected == "never")
     if expected == "at once":
-        assert state.pending is step.obj
+        assert state.pending is result.obj
 
 
 def test_a_newer_state_is_handled_instead_of_what_the_result_says(state: ObjectState) -> None:
     start(state, make(1))
     state.on_event(make(5), 0)
-    state.on_result(Step(make(1), delay=7, progress=KNOWN), 100)
+    state.on_result(Result(make(1), requeue_after=7, saved=KNOWN), 100)
     assert is_ready(state)
     assert get_alarm(state) is None
     assert state.pending == make(5)
-    assert state.memory.known is None
+    assert state.memory.saved is None
 
 
 def test_when_the_object_is_gone_what_has_come_meanwhile_is_older(state: ObjectState) -> None:
     start(state, make(1))
     state.on_event(make(2), 0)
-    state.on_result(Step(None), 0)
+    state.on_result(Result(None), 0)
     assert state.is_idle
 
 
 def test_the_saved_progress_is_passed_on_with_the_very_state_that_has_it(state: ObjectState) -> None:
     start(state, make(1))
-    state.on_result(Step(make(2), changed=True, progress=KNOWN), 0)
-    assert state.memory.known is KNOWN
+    state.on_result(Result(make(2), changed=True, saved=KNOWN), 0)
+    assert state.memory.saved is KNOWN
     state.on_event(make(3), 0)
-    assert state.memory.known is None
+    assert state.memory.saved is None
 
 
 
 def test_what_was_delayed_goes_on_in_time_from_where_it_was(state: ObjectState) -> None:
     start(state, make(1))
-    state.on_result(Step(make(2), delay=7), 100)
+    state.on_result(Result(make(2), requeue_after=7), 100)
     state.on_time(106)
     assert not is_ready(state)
     state.on_time(107)
@@ -157,7 +157,7 @@ def test_what_was_delayed_goes_on_in_time_from_where_it_was(state: ObjectState) 
 
 def test_a_new_state_interrupts_the_delay(state: ObjectState) -> None:
     start(state, make(1))
-    state.on_result(Step(make(1), delay=7), 100)
+    state.on_result(Result(make(1), requeue_after=7), 100)
     state.on_event(make(2), 101)
     assert is_ready(state)
     assert get_alarm(state) is None
@@ -189,9 +189,9 @@ def test_no_delay_for_no_errors() -> None:
 def test_a_success_resets_the_errors_and_an_error_in_the_result_does_not(state: ObjectState) -> None:
     obj = start(state, make(1))
     state.on_failure(obj, 0)
-    state.on_result(Step(obj, error=ValueError()), 0)
+    state.on_result(Result(obj, error=ValueError()), 0)
     assert state.memory.errors == 1
-    state.on_result(Step(obj), 0)
+    state.on_result(Result(obj), 0)
     assert state.memory.errors == 0
 
 
@@ -262,7 +262,7 @@ def test_after_news_or_a_success_a_conflict_is_the_first_one_again(state: Object
     obj = start(state, make(1))
     state.on_failure(obj, 0, is_conflict=True)
     if is_success:
-        state.on_result(Step(obj), 0)
+        state.on_result(Result(obj), 0)
     else:
         state.on_event(make(2), 0)
     assert state.on_failure(obj, 0, is_conflict=True) is None
@@ -276,7 +276,7 @@ def test_the_echo_of_our_own_write_is_not_handled(comparable: bool) -> None:
     state = ObjectState(make_rules(comparable=comparable))
     start(state, make(1))
     assert state.on_response(make(1), make(2), 0) is True
-    state.on_result(Step(make(2), changed=True, settled=True), 0)
+    state.on_result(Result(make(2), changed=True, settled=True), 0)
     assert not state.is_idle  # the echo is to be recognised
     assert state.on_event(make(2), 0) is False
     assert not is_ready(state)
@@ -288,7 +288,7 @@ def test_what_comes_after_the_echo_is_handled(comparable: bool) -> None:
     state = ObjectState(make_rules(comparable=comparable))
     start(state, make(1))
     state.on_response(make(1), make(3), 0)
-    state.on_result(Step(make(3), changed=True, settled=True), 0)
+    state.on_result(Result(make(3), changed=True, settled=True), 0)
     assert [state.on_event(make(version), 0) for version in (2, 3, 4)] == [False, False, True]
     assert state.pending == make(4)
 
@@ -297,7 +297,7 @@ def test_comparable_versions_need_neither_the_echo_nor_the_time() -> None:
     state = ObjectState(make_rules(comparable=True))
     start(state, make(1))
     state.on_response(make(1), make(5), 0)
-    state.on_result(Step(make(5), changed=True, settled=True), 0)
+    state.on_result(Result(make(5), changed=True, settled=True), 0)
     assert state.on_event(make(4), 0) is False
     assert get_alarm(state) is None
     assert state.on_event(make(6), 0) is True
@@ -307,7 +307,7 @@ def test_what_has_come_before_the_response_is_older_than_it(state: ObjectState) 
     start(state, make(1))
     state.on_event(make(2), 0)
     assert state.on_response(make(1), make(3), 0) is True
-    state.on_result(Step(make(3), changed=True), 0)
+    state.on_result(Result(make(3), changed=True), 0)
     assert state.pending == make(3)
 
 
@@ -316,14 +316,14 @@ def test_what_has_come_after_the_early_echo_is_newer_than_the_response(state: Ob
     state.on_event(make(3), 0)
     state.on_event(make(4), 0)
     assert state.on_response(make(1), make(3), 0) is False
-    state.on_result(Step(make(3), changed=True), 0)
+    state.on_result(Result(make(3), changed=True), 0)
     assert state.pending == make(4)
 
 
 def test_without_the_echo_the_last_state_is_believed_after_a_while(state: ObjectState) -> None:
     start(state, make(1))
     state.on_response(make(1), make(5), 100)
-    state.on_result(Step(make(5), changed=True, settled=True), 100)
+    state.on_result(Result(make(5), changed=True, settled=True), 100)
     assert get_alarm(state) is None
     state.on_event(make(2), 101)
     state.on_event(make(3), 104)
@@ -340,7 +340,7 @@ def test_what_only_seemed_to_be_older_than_the_response_is_believed_after_a_whil
     start(state, make(1))
     state.on_event(make(9), 0)
     state.on_response(make(1), make(5), 100)
-    state.on_result(Step(make(5), changed=True, settled=True), 100)
+    state.on_result(Result(make(5), changed=True, settled=True), 100)
     assert get_alarm(state) == 105
     state.on_time(105)
     assert state.pending == make(9)
@@ -349,7 +349,7 @@ def test_what_only_seemed_to_be_older_than_the_response_is_believed_after_a_whil
 def test_the_echo_confirms_that_what_was_before_it_is_older(state: ObjectState) -> None:
     start(state, make(1))
     state.on_response(make(1), make(5), 0)
-    state.on_result(Step(make(5), changed=True, settled=True), 0)
+    state.on_result(Result(make(5), changed=True, settled=True), 0)
     state.on_event(make(3), 1)
     state.on_event(make(5), 2)
     assert get_alarm(state) is None
@@ -359,7 +359,7 @@ def test_the_echo_confirms_that_what_was_before_it_is_older(state: ObjectState) 
 def test_news_are_believed_at_once_and_replace_what_was_in_doubt(state: ObjectState) -> None:
     start(state, make(1))
     state.on_response(make(1), make(5), 0)
-    state.on_result(Step(make(5), changed=True, settled=True), 0)
+    state.on_result(Result(make(5), changed=True, settled=True), 0)
     for version in (3, 5, 6):
         state.on_event(make(version), 1)
     assert get_alarm(state) is None
@@ -371,7 +371,7 @@ def test_of_two_times_the_first_one_is_next(state: ObjectState, delay: float, ex
     start(state, make(1))
     state.on_response(make(1), make(5), 100)
     state.on_event(make(3), 101)
-    state.on_result(Step(make(5), changed=True, settled=True, delay=delay), 100)
+    state.on_result(Result(make(5), changed=True, settled=True, requeue_after=delay), 100)
     assert get_alarm(state) == expected
     state.on_time(expected)
     assert is_ready(state)
@@ -409,11 +409,11 @@ def test_a_request_during_the_handling_is_fulfilled_after_it(state: ObjectState)
     start(state, make(2))
     state.on_request(make(1))
     assert not is_ready(state)
-    state.on_result(Step(make(2), delay=7), 0)
+    state.on_result(Result(make(2), requeue_after=7), 0)
     assert is_ready(state)
     assert state.pending == make(2)
     state.on_start()
-    state.on_result(Step(make(2)), 0)
+    state.on_result(Result(make(2)), 0)
     assert state.is_idle
 
 
@@ -432,9 +432,9 @@ def test_a_request_for_a_deleted_object_does_not_wait_for_the_cure(state: Object
 
 def test_a_request_drops_the_progress_that_belongs_to_another_state(state: ObjectState) -> None:
     start(state, make(1))
-    state.on_result(Step(make(1), delay=7, progress=KNOWN), 0)
+    state.on_result(Result(make(1), requeue_after=7, saved=KNOWN), 0)
     state.on_request(make(1))
-    assert state.memory.known is None
+    assert state.memory.saved is None
 
 
 # What is remembered.
@@ -443,13 +443,13 @@ def test_a_request_drops_the_progress_that_belongs_to_another_state(state: Objec
 def test_what_is_not_saved_is_not_forgotten(state: ObjectState) -> None:
     obj = start(state, make(1))
     state.memory.unsaved = UNSAVED
-    state.on_result(Step(obj), 0)
+    state.on_result(Result(obj), 0)
     assert not state.is_idle
 
 
 def test_the_memory_is_empty_at_first(state: ObjectState) -> None:
     memory = state.memory
-    assert (memory.initial, memory.unsaved, memory.known, memory.baseline) == (False, None, None, None)
+    assert (memory.initial, memory.unsaved, memory.saved, memory.baseline) == (False, None, None, None)
     assert (memory.errors, memory.conflicts) == (0, 0)
 
 

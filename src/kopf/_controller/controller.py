@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from kopf._client.resources.watch_machine import LISTED, WatchEvent
 from kopf._controller.background.spawning import Background
 from kopf._controller.background.stopping import DaemonStoppingReason
-from kopf._controller.changes.reconciliation import Scope
+from kopf._controller.changes.scope import ReconciliationScope
 from kopf._controller.handling import StateHandling
 from kopf._controller.object_states import ObjectStates
 from kopf._controller.raw_events import RawEvents
@@ -50,7 +50,7 @@ class Controller:
         self._background = Background(runtime, resource, on_exit=self._revisit) if handlers.spawning else None
         self._states = ObjectStates(runtime, handlers, self._background)
         user_code = self._workers.in_user_code
-        scope = Scope(runtime, resource, handlers, background=self._background, user_code=user_code)
+        scope = ReconciliationScope(runtime, resource, handlers, background=self._background, user_code=user_code)
         self._reconciler = Reconciler(scope)
         self._raw_events = RawEvents(runtime, resource, handlers, self._reconciler.unreadable, user_code=user_code)
         self._handling = StateHandling(self._reconciler, Troubles(runtime, resource), self._background)

@@ -25,7 +25,7 @@ class StateHandling:
         """Handle what is pending. All errors are reported, and lead to a delay."""
         before = state.on_start()
         try:
-            step = await self._reconciler.look_at(before, state.memory)
+            result = await self._reconciler.look_at(before, state.memory)
         except SavingFailure as e:
             if e.obj is not before:
                 self._follow(state, before, e.obj)
@@ -33,13 +33,13 @@ class StateHandling:
         except Exception as e:
             self._postpone(key, state, before, e)
         else:
-            if step.changed and step.obj is not None:
-                self._follow(state, before, step.obj)
-            state.on_result(step, asyncio.get_running_loop().time())
-            if step.error is None:
+            if result.changed and result.obj is not None:
+                self._follow(state, before, result.obj)
+            state.on_result(result, asyncio.get_running_loop().time())
+            if result.error is None:
                 self._troubles.forget(key)
-            elif step.obj is not None and state.pending is None:
-                self._postpone(key, state, step.obj, step.error)
+            elif result.obj is not None and state.pending is None:
+                self._postpone(key, state, result.obj, result.error)
 
     def _follow(self, state: ObjectState, before: KubeObject, after: KubeObject) -> None:
         """We have changed the object. Unless something even newer has come, that is what it is now."""

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kopf._controller.changes.saving import Carried, Step
+from kopf._controller.changes.saving import Carried, Result
 from kopf._controller.own_writes import OwnWrites
 from kopf._values.objects import KubeObject
 
@@ -134,7 +134,7 @@ class ObjectState:
         if self._phase is not Phase.RESTING:
             self._phase = Phase.REVISITING  # what it is to be looked at in, is known when the current handling is over
         elif self.pending is None:
-            self.memory.known = None
+            self.memory.saved = None
             self.pending = obj
 
     def on_start(self) -> KubeObject:
@@ -159,24 +159,24 @@ class ObjectState:
             self.pending = None
         return True
 
-    def on_result(self, step: Step, now: float) -> None:
+    def on_result(self, result: Result, now: float) -> None:
         """The handling is over; decide what is next. If there was an error, :meth:`on_failure` is to follow."""
         memory = self.memory
         is_requested, self._phase = self._phase is Phase.REVISITING, Phase.RESTING
-        if step.error is None:
+        if result.error is None:
             memory.errors = memory.conflicts = 0
-            if step.resumed:
+            if result.resumed:
                 memory.initial, memory.called = False, None
-        if step.obj is None:
+        if result.obj is None:
             self.pending = None  # whatever it is, it is older; the stream will tell that the object is gone
         elif self.pending is None:
-            memory.known = step.progress
-            if step.error is not None:
+            memory.saved = result.saved
+            if result.error is not None:
                 return
-            if (step.changed and not step.settled) or is_requested:
-                self.pending = step.obj
-            elif step.delay is not None:
-                self.last_seen, self._retry_at = step.obj, now + step.delay
+            if (result.changed and not result.settled) or is_requested:
+                self.pending = result.obj
+            elif result.requeue_after is not None:
+                self.last_seen, self._retry_at = result.obj, now + result.requeue_after
 
     def on_failure(self, obj: KubeObject, now: float, *, is_conflict: bool = False) -> float | None:
         """
@@ -207,7 +207,7 @@ class ObjectState:
         memory = self.memory
         self.pending = obj
         self._unconfirmed = None
-        memory.known = None
+        memory.saved = None
         memory.conflicts = 0
         if not memory.errors or self.last_seen is None or is_overtaking(obj, self.last_seen):
             self._retry_at = None

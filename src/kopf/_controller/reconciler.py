@@ -11,8 +11,9 @@ import copy
 import logging
 
 from kopf._controller.background.sync import sync
-from kopf._controller.changes.reconciliation import Reconciliation, Scope
-from kopf._controller.changes.saving import Carried, Step
+from kopf._controller.changes.reconciliation import Reconciliation
+from kopf._controller.changes.saving import Carried, Result
+from kopf._controller.changes.scope import ReconciliationScope
 from kopf._controller.changes.selection import could_match
 from kopf._controller.object_state import Memory
 from kopf._controller.unreadable import UnreadableObjects
@@ -24,12 +25,12 @@ from kopf._values.objects import KubeObject
 class Reconciler:
     """Looks at the objects of one resource, and remembers what is to be remembered while they exist."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: ReconciliationScope) -> None:
         self._scope = scope
         self._running: dict[str, Reconciliation] = {}
         self.unreadable = UnreadableObjects(scope.runtime, scope.resource)
 
-    async def look_at(self, obj: KubeObject, memory: Memory) -> Step:
+    async def look_at(self, obj: KubeObject, memory: Memory) -> Result:
         """
         Do what is to be done for the object in this state. Raises the errors of the API and of the framework.
 
@@ -44,21 +45,21 @@ class Reconciler:
                 return await sync(scope, obj, errors=memory.errors)
         return await self.unreadable.set_aside(obj, background=scope.background, handled=scope.handled)
 
-    async def _reconcile(self, obj: KubeObject, memory: Memory) -> Step:
+    async def _reconcile(self, obj: KubeObject, memory: Memory) -> Result:
         key = obj.head.key
         # A copy: what comes on the stream meanwhile belongs to the next look.
         reconciliation = self._running[key] = Reconciliation(self._scope, obj, copy.copy(memory))
-        memory.known = None
+        memory.saved = None
         try:
-            step = await reconciliation.run()
+            result = await reconciliation.run()
         except Exception:
             memory.unsaved = reconciliation.collect_unsaved()
             memory.baseline = reconciliation.baseline
             raise
         else:
             memory.unsaved = reconciliation.correction
-            memory.baseline = None if step.resumed else reconciliation.baseline
-            return step
+            memory.baseline = None if result.resumed else reconciliation.baseline
+            return result
         finally:
             del self._running[key]
 

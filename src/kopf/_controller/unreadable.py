@@ -10,7 +10,7 @@ from kopf._client.resources.patching import patch_object
 from kopf._controller.background.spawning import Background
 from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._controller.changes.finalizer import Blocking
-from kopf._controller.changes.saving import Step, note_removal
+from kopf._controller.changes.saving import Result, note_removal
 from kopf._controller.handled_memory import HandledMemory
 from kopf._controller.runtime import Runtime
 from kopf._logging.loggers import ObjectLogger
@@ -51,7 +51,7 @@ class UnreadableObjects:
         if self._stubs.pop(key, None) is not None:
             self._said.forget(key)
 
-    async def set_aside(self, obj: KubeObject, *, background: Background | None, handled: HandledMemory) -> Step:
+    async def set_aside(self, obj: KubeObject, *, background: Background | None, handled: HandledMemory) -> Result:
         """Do all that can be done for the object: let it go, if it is deleted. Raises the errors of the API."""
         self.report(obj)
         logger = ObjectLogger(body=obj, settings=self._runtime.settings)
@@ -61,11 +61,11 @@ class UnreadableObjects:
             background.stop_all_of(obj.head.key, DaemonStoppingReason.RESOURCE_DELETED)
         is_accompanied = background is not None and background.is_running(obj.head.key)
         if not blocking.is_deleted or not blocking.is_ours or is_accompanied:
-            return Step(obj)
+            return Result(obj)
         logger.warning("The object cannot be decoded. It is deleted with no handlers called for that.")
         change = FinalizerChange.REMOVE
         patched = await patch_object(
             self._runtime.api, self._resource, obj, Patch(), finalizer=finalizer, change=change, logger=logger
         )
         note_removal(handled, obj)
-        return Step(patched, changed=patched is not None, settled=True)
+        return Result(patched, changed=patched is not None, settled=True)

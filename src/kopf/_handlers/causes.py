@@ -140,17 +140,16 @@ class ChangingCause(ResourceCause):
     diff: Diff = EMPTY
 
     def _make_kwargs(self) -> Kwargs:
-        return {
-            **super()._make_kwargs(),
-            "reason": self.reason,
-            "old": self.old,
-            "new": self.new,
-            "diff": self.diff,
-        }
+        kwargs = super()._make_kwargs()
+        kwargs["reason"] = self.reason
+        kwargs["old"] = self.old
+        kwargs["new"] = self.new
+        kwargs["diff"] = self.diff
+        return kwargs
 
     def kwargs_for(self, handler: Handler) -> Kwargs:
         kwargs = self.kwargs_for_filters(handler)
-        if not isinstance(handler, SpawningHandler):
+        if isinstance(handler, ChangingHandler) and (handler.field or handler.scope):
             _narrow_to_field(kwargs, handler, self)
         return kwargs
 

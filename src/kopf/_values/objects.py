@@ -246,7 +246,9 @@ class KubeObject(Mapping[str, Any]):
 
     def get(self, key: str, default: Any = None) -> Any:
         members, values = self._split()
-        return self[key] if key in values or key in members else default
+        if key in values:
+            return values[key]
+        return self[key] if key in members else default
 
     def __contains__(self, key: object) -> bool:
         members, values = self._split()

@@ -40,7 +40,7 @@ async def patch_object(
     finalizer: str = "",
     change: FinalizerChange | None = None,
     is_superseded: Callable[[KubeObject], bool] | None = None,
-    on_saved: Callable[[PatchRequest, KubeObject], None] = lambda *_: None,
+    on_saved: Callable[[PatchRequest, KubeObject], None] | None = None,
     logger: AnyLogger,
 ) -> KubeObject | None:
     """
@@ -99,7 +99,7 @@ async def _send(
     obj: KubeObject,
     requests: Sequence[PatchRequest],
     *,
-    on_saved: Callable[[PatchRequest, KubeObject], None],
+    on_saved: Callable[[PatchRequest, KubeObject], None] | None,
     logger: AnyLogger,
 ) -> KubeObject | None:
     for request in requests:
@@ -121,7 +121,7 @@ async def _send(
                 raise PatchConflict(str(e)) from e
             raise
         obj = KubeObject.salvage(response, api_version=obj.api_version, kind=obj.kind)
-        if request.changes:
+        if on_saved is not None and request.changes:
             on_saved(request, obj)
     return obj
 

@@ -12,9 +12,9 @@ from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._controller.changes.decision import Choice, Situation, conclude, decide
 from kopf._controller.changes.detection import Detection
 from kopf._controller.changes.finalizer import Blocking
-from kopf._controller.changes.reconciliation import Scope
 from kopf._controller.changes.saved_states import SavedStates
-from kopf._controller.changes.saving import Step, note_finalizer, note_removal
+from kopf._controller.changes.saving import Result, note_finalizer, note_removal
+from kopf._controller.changes.scope import ReconciliationScope
 from kopf._controller.changes.selection import select_background
 from kopf._handlers.causes import ResourceCause
 from kopf._logging.loggers import ObjectLogger
@@ -24,7 +24,7 @@ from kopf._values.patches import FinalizerChange, Patch
 from kopf._values.reasons import Reason
 
 
-async def sync(scope: Scope, obj: KubeObject, *, errors: int) -> Step:
+async def sync(scope: ReconciliationScope, obj: KubeObject, *, errors: int) -> Result:
     """
     Start and stop the daemons & timers of the object; block it from deletion while they need that.
 
@@ -32,7 +32,7 @@ async def sync(scope: Scope, obj: KubeObject, *, errors: int) -> Step:
     patched.
     """
     if scope.handled.is_released(obj.head.key):
-        return Step(obj, resumed=True)
+        return Result(obj, resumed=True)
     background, finalizer = scope.background, scope.finalizer
     cause = _make_cause(scope, obj)
     situation = _observe(scope, obj, cause, errors)
@@ -53,7 +53,7 @@ async def sync(scope: Scope, obj: KubeObject, *, errors: int) -> Step:
     conclude(plan, situation, situation.now)
     note_finalizer(plan, scope.handled, situation.key, finalizer=finalizer, logger=cause.logger)
     if plan.finalizer is None and not cause.patch:
-        return Step(obj, resumed=True, error=plan.error)
+        return Result(obj, resumed=True, error=plan.error)
     patched = await patch_object(
         scope.runtime.api,
         scope.resource,
@@ -66,12 +66,12 @@ async def sync(scope: Scope, obj: KubeObject, *, errors: int) -> Step:
     if plan.finalizer is FinalizerChange.REMOVE:
         note_removal(scope.handled, obj)
     if patched is None:
-        return Step(None, resumed=True)
+        return Result(None, resumed=True)
     is_changed = patched.head.resourceVersion != obj.head.resourceVersion
-    return Step(patched, changed=is_changed, resumed=plan.resumed, error=plan.error)
+    return Result(patched, changed=is_changed, resumed=plan.resumed, error=plan.error)
 
 
-def _make_cause(scope: Scope, obj: KubeObject) -> ResourceCause:
+def _make_cause(scope: ReconciliationScope, obj: KubeObject) -> ResourceCause:
     runtime, body = scope.runtime, Body(obj.for_users())
     return ResourceCause(
         logger=ObjectLogger(body=body, settings=runtime.settings),
@@ -83,7 +83,7 @@ def _make_cause(scope: Scope, obj: KubeObject) -> ResourceCause:
     )
 
 
-def _observe(scope: Scope, obj: KubeObject, cause: ResourceCause, errors: int) -> Situation:
+def _observe(scope: ReconciliationScope, obj: KubeObject, cause: ResourceCause, errors: int) -> Situation:
     blocking = Blocking.of(obj, scope.finalizer)
     reason = Reason.NOOP if not blocking.is_deleted else Reason.DELETE if blocking.is_ours else Reason.FREE
     now = scope.runtime.clock.now()

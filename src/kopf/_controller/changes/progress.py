@@ -226,7 +226,7 @@ def find_overtaken(
     E.g., a field was changed and then changed back before all handlers were done: there is no difference to the last
     handled state, but those which have already seen the change are to see that it is undone.
     """
-    if saved.is_absent and not saved.remembered:
+    if saved.is_blank:
         return
     if seen.reason not in (Reason.UPDATE, Reason.NOOP):
         return

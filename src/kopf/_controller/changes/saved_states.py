@@ -53,6 +53,11 @@ class SavedStates:
         return HandlerState.from_record(record, now=self._now)
 
     @property
+    def is_blank(self) -> bool:
+        """Whether nothing is known of the declared handlers: neither on the object nor in memory."""
+        return bool(self._absent) and not self.remembered
+
+    @property
     def is_absent(self) -> bool:
         """Whether there is nothing of the declared handlers on the object for sure."""
         return bool(self._absent)

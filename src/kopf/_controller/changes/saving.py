@@ -35,7 +35,7 @@ class Unsaved(Record):
     """Whether the API does not accept it, e.g. because it is too big; as opposed to passing problems."""
 
 
-class Known(NamedTuple):
+class SavedProgress(NamedTuple):
     """The progress of the handlers as it was just saved."""
 
     reason: Reason
@@ -50,7 +50,7 @@ class Carried(Record):
     initial: bool = False
     """Whether the object existed before the operator started, and is not resumed yet."""
     unsaved: Unsaved | None = None
-    known: Known | None = None
+    saved: SavedProgress | None = None
     """The progress as it was just saved, if the object is as it was then."""
     called: set[HandlerId] | None = None
     """Which handlers this operator has called for the object since it began to resume it; to be added to."""
@@ -60,20 +60,20 @@ class Carried(Record):
     """How many times in a row the object could not be handled because of us or of the API (not of the handlers)."""
 
 
-class Step(FrozenRecord, frozen=True):
+class Result(FrozenRecord, frozen=True):
     """What has come out of a cycle."""
 
     obj: KubeObject | None
     """The object after the cycle; ``None`` if it is gone."""
     changed: bool = False
     """Whether the object was changed by the cycle, so that its new state is to be looked at right away."""
-    delay: float | None = None
+    requeue_after: float | None = None
     """If not changed, in how many seconds to continue; ``None`` if there is nothing to do until it changes."""
     settled: bool = False
     """Whether the new state is known to need no handling: nothing was changed but what we have changed."""
     resumed: bool = False
     """Whether the object is known to the operator from now on, i.e. its initial handling is over."""
-    progress: Known | None = None
+    saved: SavedProgress | None = None
     """If the handling goes on, what is on the object now, so that there is no need to read it from there."""
     error: Exception | None = None
     """What was left undone because of an error, so that it is to be tried again."""

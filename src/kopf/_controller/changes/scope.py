@@ -1,0 +1,44 @@
+"""The scope: what all looks at the objects of one resource have in common, made once when they are first watched."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from kopf._controller.background.spawning import Background
+from kopf._controller.changes.selection import Candidates
+from kopf._controller.handled_memory import HandledMemory
+from kopf._controller.runtime import Runtime
+from kopf._handlers.registry import HandlersOfResource
+from kopf._storage.snapshots import Snapshots
+from kopf._values.resources import Resource
+
+
+class ReconciliationScope:
+    """
+    What all looks at the objects of one resource have in common.
+
+    It has no behaviour, only what others need together; so it has more attributes than a class should have.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        resource: Resource,
+        handlers: HandlersOfResource,
+        *,
+        background: Background | None = None,
+        handled: HandledMemory | None = None,
+        user_code: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+    ) -> None:
+        persistence = runtime.settings.persistence
+        self.runtime = runtime
+        self.resource = resource
+        self.candidates = Candidates(handlers)
+        self.background = background
+        self.handled = handled if handled is not None else HandledMemory()
+        self.user_code = user_code
+        self.persistence = persistence
+        self.finalizer = persistence.finalizer
+        self.snapshots = Snapshots(persistence.diffbase_storage, persistence.progress_storage, handlers.extra_fields)

@@ -1,0 +1,142 @@
+"""The view: an object as it is looked at, with all that is known of it, and with what the users get of it."""
+
+from __future__ import annotations
+
+from kopf._controller.changes.decision import (
+    MAX_RESTORATIONS,
+    Choice,
+    Plan,
+    Situation,
+    is_overtaken,
+    recognise,
+)
+from kopf._controller.changes.detection import Detection, detect
+from kopf._controller.changes.finalizer import Blocking
+from kopf._controller.changes.progress import find_seen
+from kopf._controller.changes.saved_states import SavedStates
+from kopf._controller.changes.saving import Carried
+from kopf._controller.changes.scope import ReconciliationScope
+from kopf._controller.changes.selection import select
+from kopf._handlers.causes import ChangingCause
+from kopf._logging.loggers import ObjectLogger
+from kopf._values.bodies import Body
+from kopf._values.objects import KubeObject
+from kopf._values.patches import Patch
+from kopf._values.reasons import Reason
+
+EMPTY = b"{}"
+"""The snapshot of a state that is not known: compared to it, everything has changed."""
+
+
+class View:
+    """
+    One object in one state of it.
+
+    It has no more than what the decision, the handlers, and the saving have to know of the object; that is more than 8
+    attributes.
+    """
+
+    __slots__ = ("_carried", "_cause", "_scope", "body", "logger", "obj", "patch", "situation", "unsaved")
+
+    def __init__(self, scope: ReconciliationScope, obj: KubeObject, carried: Carried) -> None:
+        self._scope = scope
+        self._carried = carried
+        self._cause: ChangingCause | None = None
+        self.obj = obj
+        detected = detect(obj, scope.snapshots, finalizer=scope.finalizer, initial=carried.initial)
+        self.unsaved = carried.unsaved
+        """What is to be saved before anything else."""
+        if self.unsaved is not None and is_overtaken(detected, self.unsaved.reason):
+            self.unsaved = None
+        # Not before the detection: what is found out there of the object, goes to the body.
+        self.body = Body(obj.for_users())
+        self.logger = ObjectLogger(body=self.body, settings=scope.runtime.settings)
+        self.patch = Patch(body=self.body) if self.unsaved is None else self.unsaved.patch
+        """What the users want to be changed."""
+        self.situation = self._observe(detected)
+
+    def _observe(self, detected: Detection) -> Situation:
+        """Collect all that is known of the object."""
+        scope, carried, obj = self._scope, self._carried, self.obj
+        key = obj.head.key
+        unsaved, saved = self.unsaved, carried.saved
+        memory = scope.handled.recall(key) if unsaved is None else None
+        detection = recognise(detected, memory, is_released=scope.handled.is_released(key))
+        now = scope.runtime.clock.now()
+        remembered = {} if saved is None else saved.states
+        return Situation(
+            key=key,
+            detection=detection,
+            blocking=Blocking.of(obj, scope.finalizer),
+            saved=SavedStates(
+                scope.persistence.progress_storage,
+                self.body,
+                now,
+                obj=obj,
+                remembered=remembered if unsaved is None else {**remembered, **unsaved.states},
+                keys=scope.candidates.ids,
+            ),
+            now=now,
+            unsaved=None if unsaved is None else unsaved.states.keys(),
+            called=carried.called,
+            digest=None if saved is None else saved.digest,
+            errors=carried.errors,
+            removals=scope.handled.get_removals(key),
+            is_restoring=detected is not detection and self._is_lost(detected, detection),
+            background=scope.background,
+        )
+
+    def _is_lost(self, detected: Detection, detection: Detection) -> bool:
+        """Tell if the last handled state was removed by others from the object, and is to be restored there."""
+        if detected.reason is not Reason.CREATE or detection.reason not in (Reason.NOOP, Reason.UPDATE):
+            return False
+        losses = self._scope.handled.count_loss(self.obj.head.key)
+        if losses == 1:
+            self.logger.warning(
+                "The last handled configuration of the object was removed by somebody else. It is not considered as "
+                "new, since it was already handled here. After a restart, it will be."
+            )
+        return losses <= MAX_RESTORATIONS
+
+    def choose(self, reason: Reason) -> Choice:
+        """Select the handlers for the reason."""
+        candidates = self._scope.candidates
+        if not candidates.is_filtered:
+            return candidates.select_all(reason, initial=self._carried.initial)
+        return select(candidates, self.get_cause(reason))
+
+    def get_cause(self, reason: Reason) -> ChangingCause:
+        """Get what the handlers get, if that is the reason."""
+        if self._cause is None or self._cause.reason is not reason:
+            self._cause = self._make_cause(reason)
+        return self._cause
+
+    def _make_cause(self, reason: Reason) -> ChangingCause:
+        runtime = self._scope.runtime
+        change = self.situation.detection.get_change()
+        return ChangingCause(
+            logger=self.logger,
+            memo=runtime.memos.recall(self.obj.head.key),
+            indices=runtime.indices,
+            resource=self._scope.resource,
+            body=self.body,
+            patch=self.patch,
+            reason=reason,
+            initial=self._carried.initial,
+            old=change.old,
+            new=change.new,
+            diff=change.diff,
+        )
+
+    def find_baseline(self, plan: Plan) -> bytes:
+        """
+        Get the state as of the beginning of the creation.
+
+        If the operator was restarted in the middle, and some handlers have seen another state before that, then that
+        one is not known anymore. With an empty one instead, the creation is followed by an update of everything.
+        """
+        saved = self.situation.saved
+        if saved.is_blank:
+            return self.situation.detection.snapshot
+        seen = {*find_seen(plan.choice.accompanying, saved)}
+        return EMPTY if seen and seen != {plan.seen.get_whole()} else self.situation.detection.snapshot

@@ -1,0 +1,252 @@
+"""Writing: what has come out of one pass over an object goes to the object, or is kept to be written later."""
+
+from __future__ import annotations
+
+import logging
+
+from kopf._client.errors import APINetworkError, APIServerError, APITooManyRequestsError
+from kopf._client.resources.patching import PatchSuperseded, patch_object
+from kopf._controller.changes.decision import Plan, make_fingerprint
+from kopf._controller.changes.execution import TITLES
+from kopf._controller.changes.own_changes import OwnChanges
+from kopf._controller.changes.progress import Progress, count
+from kopf._controller.changes.saving import (
+    Carried,
+    Result,
+    SavedProgress,
+    SavingFailure,
+    Unsaved,
+    check_status,
+    has_only_traces,
+    note_removal,
+)
+from kopf._controller.changes.scope import ReconciliationScope
+from kopf._controller.changes.superseding import Superseding
+from kopf._controller.changes.view import EMPTY, View
+from kopf._values.codec import NestingError
+from kopf._values.objects import KubeObject
+from kopf._values.patches import FinalizerChange, Patch, PatchRequest, thaw
+from kopf._values.reasons import Reason
+from kopf._values.records import replace
+
+_PASSING_ERRORS = (APIServerError, APITooManyRequestsError, APINetworkError)
+"""The next attempts can succeed with the same changes; with all other errors, they can only in another state."""
+
+_MAX_REFUSALS = 3
+"""How many times in a row the last changes of a deleted object can be refused, until it is released without them."""
+
+
+class Writing:
+    """
+    The writing of one object.
+
+    It has more attributes than others, as it also has what is to be done next if it fails.
+    """
+
+    __slots__ = (
+        "_carried",
+        "_is_refused",
+        "_is_reported",
+        "_plan",
+        "_scope",
+        "_view",
+        "baseline",
+        "correction",
+        "is_saving",
+    )
+
+    def __init__(self, scope: ReconciliationScope, view: View, carried: Carried, plan: Plan) -> None:
+        self._scope = scope
+        self._view = view
+        self._carried = carried
+        self._plan = plan
+        self._is_reported = view.unsaved is not None and view.unsaved.is_reported
+        self._is_refused = False
+        self.correction: Unsaved | None = None
+        """What is to be saved anew, as the API has not kept the changes by the handlers as they are."""
+        is_begun = plan.reason is Reason.CREATE and carried.baseline is None
+        self.baseline = view.find_baseline(plan) if is_begun else carried.baseline
+        """The snapshot of the object as of the beginning of its creation; all later changes are updates."""
+        self.is_saving = False
+        """Whether the object is being patched right now, which is not to be interrupted."""
+
+    def report(self) -> None:
+        """Say once how the handling has ended, if anything was called."""
+        plan, logger = self._plan, self._view.logger
+        if plan.called and not self._is_reported:
+            self._is_reported = True
+            if logger.isEnabledFor(logging.INFO):
+                counts = count(plan.called, plan.progress)
+                logger.info("%s is processed: %d succeeded; %d failed.", TITLES[plan.reason], *counts)
+
+    def collect_unsaved(self) -> Unsaved | None:
+        """After a failure, give what is left to be saved, so that it is not lost, and not done again."""
+        states, patch = self._plan.progress.unsaved, self._view.patch
+        if not patch and not states:
+            return None
+        reason = self._plan.reason
+        return Unsaved(reason, states, patch, is_reported=self._is_reported, is_refused=self._is_refused)
+
+    async def save_progress(self) -> Result:
+        """Save what was done so far: the handling goes on later."""
+        plan, view = self._plan, self._view
+        outgoing = self._make_outgoing_patch()
+        own = self._make_own_changes()
+        try:
+            stored, expected = own.expect(view.patch, plan.progress)
+        except NestingError as e:  # of the patch, not of the object
+            self._is_refused = True
+            raise SavingFailure(view.obj) from e
+        stored.store(outgoing)
+        saved = self._carried.saved
+        if plan.reason is Reason.DELETE and (saved is None or saved.reason is not plan.reason):
+            stored.saved.drop_outdated(self._scope.candidates.changing, plan.reason, stored, outgoing)
+        result = await self.save(outgoing)
+        if result.obj is not None:
+            self._check_status(result.obj, outgoing)
+            saved = self._remember(stored, expected, outgoing, result.obj)
+            result = replace(result, saved=saved)
+        delay = result.requeue_after
+        if delay is not None and delay > 0 and not result.changed:
+            view.logger.debug("Sleeping for %s seconds for the delayed handlers.", delay)
+        return result
+
+    async def finish(self) -> Result:
+        """End the handling of this change: all of its handlers are done, or there were none."""
+        scope, plan, view = self._scope, self._plan, self._view
+        if plan.reason is Reason.DELETE:
+            self._drop_refused_wishes()
+        outgoing = self._make_outgoing_patch()
+        if not view.situation.blocking.is_last:
+            plan.progress.purge(scope.candidates.changing, outgoing)  # also of those that have matched before
+        handled = self._get_handled_snapshot()
+        if plan.is_handled:
+            scope.snapshots.store(handled, body=view.body, patch=outgoing)
+        if plan.reason is Reason.NOOP and not outgoing and plan.finalizer is None:
+            view.logger.debug("Something has changed, but we are not interested (the essence is the same).")
+        result = await self.save(outgoing)
+        if plan.is_handled:
+            scope.handled.remember(view.situation.key, make_fingerprint(handled))
+        is_same = handled == view.situation.detection.snapshot
+        is_settled = result.changed and is_same and self._has_only_our_traces(result.obj, outgoing)
+        if is_settled or not result.changed:
+            view.logger.debug("Handling cycle is finished, waiting for new changes.")
+        if not is_settled and result.obj is not None:
+            self._check_status(result.obj, outgoing)
+        return replace(result, settled=True) if is_settled else result
+
+    async def save(self, outgoing: Patch) -> Result:
+        """Bring the changes to the object. Raises :class:`SavingFailure` with what the object is then."""
+        scope, plan, view = self._scope, self._plan, self._view
+        if not outgoing and plan.finalizer is None:
+            return Result(view.obj, False, plan.requeue_after, resumed=plan.resumed, error=plan.error)
+        latest = view.obj
+
+        def note(request: PatchRequest, obj: KubeObject) -> None:
+            nonlocal latest
+            latest = obj
+            self._note_saved(request)
+
+        is_in_parts = "status" in scope.resource.subresources
+        self.is_saving = True
+        try:
+            obj = await patch_object(
+                scope.runtime.api,
+                scope.resource,
+                view.obj,
+                outgoing,
+                finalizer=scope.finalizer,
+                change=plan.finalizer,
+                on_saved=note if is_in_parts else None,
+                is_superseded=self._make_superseding(outgoing) if is_in_parts else None,
+                logger=view.logger,
+            )
+        except PatchSuperseded:
+            raise
+        except Exception as e:
+            self._is_refused = not isinstance(e, _PASSING_ERRORS)
+            raise SavingFailure(latest) from e
+        finally:
+            self.is_saving = False
+        if plan.finalizer is FinalizerChange.REMOVE:
+            note_removal(scope.handled, view.obj)
+        if obj is None:
+            view.logger.debug("Patching was skipped: the object does not exist anymore.")
+            return Result(None, resumed=True)
+        is_changed = obj.head.resourceVersion != view.obj.head.resourceVersion
+        return Result(obj, is_changed, plan.requeue_after, resumed=plan.resumed, error=plan.error)
+
+    def _note_saved(self, request: PatchRequest) -> None:
+        """What the users want in the status is there, even if the rest is refused."""
+        if request.subresource == "status" and isinstance(request.changes, dict):
+            status = Patch({"status": self._view.patch.pop("status", {})})
+            own = self._make_own_changes()
+            self._plan.progress, expected = own.expect(status, self._plan.progress)
+            self.baseline = own.carry_over(self.baseline, expected)
+
+    def _make_superseding(self, outgoing: Patch) -> Superseding:
+        return Superseding(self._scope.persistence, self._scope.candidates.changing, self._view.obj, outgoing)
+
+    def _make_own_changes(self) -> OwnChanges:
+        snapshot = self._view.situation.detection.snapshot
+        return OwnChanges(self._scope.snapshots, self._view.obj, self._plan.seen, snapshot=snapshot)
+
+    def _make_outgoing_patch(self) -> Patch:
+        """Separate what users want from what we add to it, so that it can be composed anew if it cannot be saved."""
+        patch = self._view.patch
+        if not patch:
+            return Patch()
+        if self._scope.snapshots.is_plain and self._view.situation.saved.is_absent and "metadata" not in patch:
+            return Patch(patch, fns=patch.fns)  # nothing of what is there is going to be modified by us
+        return Patch(thaw(patch), fns=patch.fns)
+
+    def _remember(
+        self, stored: Progress, expected: bytes | None, outgoing: Patch, obj: KubeObject
+    ) -> SavedProgress:
+        """Note what is now on the object, in case that nobody else changes it before the next pass."""
+        plan, own = self._plan, self._make_own_changes()
+        stored.note_saved()
+        if expected is not None:
+            expected = own.compare(expected, obj, stored)
+            if states := stored.unsaved:
+                self.correction = Unsaved(plan.reason, states, Patch())
+        plan.progress = stored
+        self.baseline = own.carry_over(self.baseline, expected)
+        is_same = (
+            expected is None
+            and not self._scope.snapshots.extra_fields
+            and plan.seen.whole is not None
+            and has_only_traces(self._view.obj, obj, outgoing)
+        )
+        return SavedProgress(plan.reason, dict(stored), plan.seen.whole if is_same else None)
+
+    def _check_status(self, obj: KubeObject, outgoing: Patch) -> None:
+        if "status" in outgoing:
+            check_status(self._scope.runtime, self._scope.resource, obj, outgoing, self._view.logger)
+
+    def _drop_refused_wishes(self) -> None:
+        """Let nothing hold the deletion forever: not even what the deletion handlers want, but the API does not."""
+        unsaved, patch = self._view.unsaved, self._view.patch
+        if patch and unsaved is not None and unsaved.is_refused and self._carried.errors >= _MAX_REFUSALS:
+            wishes = dict(patch) or "those by the transformation functions"
+            self._view.logger.error("The object is released without the changes that could not be made: %r", wishes)
+            patch.clear()
+            patch.fns.clear()
+
+    def _has_only_our_traces(self, obj: KubeObject | None, outgoing: Patch) -> bool:
+        patch = self._view.patch
+        if obj is None or patch.fns or patch.keys() - {"status"} or self._scope.snapshots.extra_fields:
+            return False
+        return has_only_traces(self._view.obj, obj, outgoing)
+
+    def _get_handled_snapshot(self) -> bytes:
+        """
+        What the handlers have really seen: in a creation, other changes meanwhile are updates after it.
+
+        If that was refused and is bigger than the actual state (it can be too big), it is an update of everything.
+        """
+        snapshot, baseline, unsaved = self._view.situation.detection.snapshot, self.baseline, self._view.unsaved
+        if self._plan.reason is not Reason.CREATE or baseline is None or baseline == snapshot:
+            return snapshot
+        was_refused = unsaved is not None and unsaved.is_reported and unsaved.is_refused
+        return EMPTY if was_refused and len(baseline) > len(snapshot) else baseline
