@@ -3,6 +3,10 @@ Measure operators under this framework and under the original one, in turn, agai
 
     make bench ARGS="--quick"
     make bench ARGS="--sizes 1000 --scenarios create,life --json results.json"
+    KUBECONFIG=~/.kube/config make bench ARGS="--quick"
+
+With ``KUBECONFIG``, they are measured on that cluster instead: in a namespace and with a definition of a resource of
+their own, which are removed in the end. What the cluster itself takes, and the requests, are not known then.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import asyncio
 import dataclasses
 import itertools
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -26,6 +31,12 @@ ORIGINAL = "kopf[uvloop]==1.45.2"
 
 _INSTALLATION_TIMEOUT = 600.0
 
+_LOCAL_SCENARIOS = (admission.TITLE, cluster_speed.TITLE)
+"""What is always measured on the local cluster."""
+
+_FOREIGN_SLOWNESS = 3
+"""How many times longer it may take on a cluster that is not local."""
+
 
 def main() -> int:
     options = _parse_options()
@@ -34,6 +45,8 @@ def main() -> int:
         Framework("original", _provide_original(options.original)),
     ]
     machine = describe_machine(frameworks)
+    if options.kubeconfig is not None:
+        machine += f"\nmeasured on the cluster of KUBECONFIG={options.kubeconfig}"
     print(machine, flush=True)
     results, failures = asyncio.run(_measure(options, frameworks))
     if results:
@@ -61,8 +74,7 @@ def main() -> int:
 def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--sizes", default="1000,10000", help="how many objects (default: %(default)s)")
-    parser.add_argument("--scenarios", default=",".join([*SCENARIOS, admission.TITLE, cluster_speed.TITLE]),
-                        help="which of: %(default)s")
+    parser.add_argument("--scenarios", help=f"which of: {','.join([*SCENARIOS, *_LOCAL_SCENARIOS])}; all by default")
     parser.add_argument("--rounds", type=int, default=3, help="how many alternating rounds for up to 1,000 objects; "
                         "larger sizes are run once (default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help="the same as --sizes 300 --rounds 1")
@@ -77,8 +89,10 @@ def _parse_options() -> argparse.Namespace:
     if options.quick:
         options.sizes, options.rounds = "300", 1
     options.sizes = [int(size) for size in options.sizes.split(",")]
-    options.scenarios = options.scenarios.split(",")
-    if unknown := set(options.scenarios) - {*SCENARIOS, admission.TITLE, cluster_speed.TITLE}:
+    options.kubeconfig = os.environ.get("KUBECONFIG") or None
+    default = [*SCENARIOS, *([] if options.kubeconfig else _LOCAL_SCENARIOS)]
+    options.scenarios = default if options.scenarios is None else options.scenarios.split(",")
+    if unknown := set(options.scenarios) - {*SCENARIOS, *_LOCAL_SCENARIOS}:
         parser.error(f"no such scenarios: {', '.join(sorted(unknown))}; there are: {', '.join(SCENARIOS)}")
     return options
 
@@ -106,7 +120,8 @@ async def _measure(options: argparse.Namespace, frameworks: list[Framework]) -> 
                 continue
             title = f"{SCENARIOS[key].title}, {size} objects, {framework.name}, round {number + 1}"
             try:
-                result = await run_once(key, size, framework, pace, timeout=120 + size * 0.15)
+                timeout = (120 + size * 0.15) * (1 if options.kubeconfig is None else _FOREIGN_SLOWNESS)
+                result = await run_once(key, size, framework, pace, timeout=timeout, kubeconfig=options.kubeconfig)
             except Exception as e:
                 failures.append(f"{title}: {_explain(e)}")
                 print(failures[-1], flush=True)
@@ -118,12 +133,16 @@ async def _measure(options: argparse.Namespace, frameworks: list[Framework]) -> 
 
 def _summarize(result: Result) -> str:
     parts = [
-        f"{name}: {cost.cpu:.2f} ms, {cost.memory:.1f} KiB, {cost.calls:.2f} calls, p50 {cost.p50:.0f} ms, "
-        f"p99 {cost.p99:.0f} ms, {cost.duration:.0f} s, cluster {cost.cluster_cpu:.2f} ms"
+        f"{name}: {cost.cpu:.2f} ms, {cost.memory:.1f} KiB, p50 {cost.p50:.0f} ms, p99 {cost.p99:.0f} ms, "
+        f"{cost.duration:.0f} s, calls {_format(cost.calls)}, cluster {_format(cost.cluster_cpu)} ms"
         for name, cost in (("calm", result.calm), ("busy", result.busy))
         if cost is not None
     ]
     return "; ".join(parts)
+
+
+def _format(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def _explain(error: BaseException) -> str:

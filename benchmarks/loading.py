@@ -7,18 +7,19 @@ It is known that an object is handled from one watch-stream (or from what the ha
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import dataclasses
-import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import aiohttp
 import msgspec
 
-PATH = "/apis/bench.example.com/v1/namespaces/default/widgets"
+from kopf._client.auth.credentials import ConnectionInfo
+
+API = "/apis/bench.example.com/v1"
+PATH = f"{API}/namespaces/default/widgets"
 LAST_HANDLED = "kopf.zalando.org/last-handled-configuration"
 FINALIZER = "kopf.zalando.org/KopfFinalizerMarker"
 
@@ -70,23 +71,35 @@ def make_widget(
     return {"apiVersion": "bench.example.com/v1", "kind": "Widget", "metadata": metadata, "spec": spec}
 
 
+class RequestError(RuntimeError):
+    """A request has been refused."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class Client:
     """The load's own connection to the cluster. It counts its own requests, so that they are not the operator's."""
 
-    def __init__(self, session: aiohttp.ClientSession) -> None:
+    def __init__(self, session: aiohttp.ClientSession, namespace: str, *, is_local: bool) -> None:
         self._session = session
+        self._path = f"{API}/namespaces/{namespace}/widgets"
+        self._is_local = is_local
         self.requests = 0
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def connected(cls, config: Mapping[str, Any]) -> AsyncIterator[Client]:
-        """Connect as a kubeconfig says."""
-        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-        authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-        connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cadata=authority), limit=0)
-        headers = {"Authorization": f"Bearer {user['token']}"}
-        async with aiohttp.ClientSession(cluster["server"], connector=connector, headers=headers) as session:
-            yield cls(session)
+    async def connected(
+        cls, info: ConnectionInfo, namespace: str = "default", *, is_local: bool = True
+    ) -> AsyncIterator[Client]:
+        """Connect to a cluster; only the local one counts the requests."""
+        secure = info.server.startswith("https:")
+        connector = aiohttp.TCPConnector(ssl=info.as_ssl_context() if secure else True, limit=0)
+        async with aiohttp.ClientSession(
+            info.server, connector=connector, headers=info.as_http_headers(), proxy=info.proxy_url
+        ) as session:
+            yield cls(session, namespace, is_local=is_local)
 
     async def request(self, method: str, path: str, payload: object = None, content_type: str = "") -> bytes:
         self.requests += 1
@@ -95,27 +108,27 @@ class Client:
         async with self._session.request(method, path, data=data, headers=headers) as response:
             content = await response.read()
             if response.status >= 400:
-                raise RuntimeError(f"{method} {path}: {response.status} {content.decode()}")
+                raise RequestError(f"{method} {path}: {response.status} {content.decode()}", response.status)
             return content
 
     async def create(self, name: str, *, phase: str = "created", **kinds: Any) -> None:
-        await self.request("POST", PATH, make_widget(name, phase, **kinds))
+        await self.request("POST", self._path, make_widget(name, phase, **kinds))
 
     async def change(self, name: str, *, phase: str = "updated") -> None:
         patch = {"spec": {"phase": phase}}
-        await self.request("PATCH", f"{PATH}/{name}", patch, "application/merge-patch+json")
+        await self.request("PATCH", f"{self._path}/{name}", patch, "application/merge-patch+json")
 
     async def delete(self, name: str) -> None:
-        await self.request("DELETE", f"{PATH}/{name}")
+        await self.request("DELETE", f"{self._path}/{name}")
 
     async def watch(self) -> AsyncIterator[Event]:
         """Watch all the objects from now on, with no end."""
         decoder = msgspec.json.Decoder(Event)
-        listing = msgspec.json.decode(await self.request("GET", f"{PATH}?limit=1"))
+        listing = msgspec.json.decode(await self.request("GET", f"{self._path}?limit=1"))
         query = f"?watch=true&resourceVersion={listing['metadata']['resourceVersion']}"
         self.requests += 1
         timeout = aiohttp.ClientTimeout(total=None)
-        async with self._session.get(PATH + query, timeout=timeout, read_bufsize=2**20) as response:
+        async with self._session.get(self._path + query, timeout=timeout, read_bufsize=2**20) as response:
             rest = b""
             while chunk := await response.content.readany():
                 *lines, rest = (rest + chunk).split(b"\n")
@@ -124,11 +137,18 @@ class Client:
         raise RuntimeError("The watch-stream of the benchmark has ended.")
 
     async def reset_counters(self) -> None:
-        await self.request("DELETE", "/_kopf/counters")
+        if self._is_local:
+            await self.request("DELETE", "/_kopf/counters")
         self.requests = 0
 
-    async def read_counters(self) -> dict[str, int]:
-        """Get the numbers of requests since the reset by the verb and the resource, with our own ones included."""
+    async def read_counters(self) -> dict[str, int] | None:
+        """
+        Get the numbers of requests since the reset by the verb and the resource, with our own ones included.
+
+        ``None`` if the cluster does not count them for us.
+        """
+        if not self._is_local:
+            return None
         counters = msgspec.json.decode(await self.request("GET", "/_kopf/counters"))
         self.requests -= 1
         numbers: dict[str, int] = {}

@@ -31,7 +31,7 @@ class Usage:
 
     cpu: float
     memory: float
-    cluster_cpu: float
+    cluster_cpu: float | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,18 +42,18 @@ class Cost:
     """CPU of the operator, in milliseconds."""
     memory: float
     """Memory that the operator keeps, in KiB."""
-    calls: float
-    """API calls of the operator."""
+    calls: float | None
+    """API calls of the operator; unknown if it is not the local cluster."""
     p50: float
     """From the creation to handled (from the start of the process when resuming), in milliseconds."""
     p99: float
-    cluster_cpu: float
+    cluster_cpu: float | None
     """CPU of the local cluster, in milliseconds: it must not be the bottleneck."""
     duration: float
     """Of the whole load, in seconds, without settling."""
     latencies: Mapping[str, tuple[float, float]]
     """p50 & p99 for each of the actions, in milliseconds."""
-    requests: Mapping[str, int]
+    requests: Mapping[str, int] | None
     """Requests of the operator and of the load, in total, by the verb and the resource."""
 
 
@@ -62,16 +62,19 @@ class Bench:
     """A framework, a cluster, and what is needed to load and observe them."""
 
     framework: Framework
-    kubeconfig: pathlib.Path
-    cluster: Meter
+    kubeconfig: str
+    cluster: Meter | None
+    """Only if it is the local one."""
     client: Client
+    directory: pathlib.Path
+    """For the logs."""
     pipe: Pipe
     board: Board
 
     @contextlib.asynccontextmanager
     async def operator(self, file: str) -> AsyncIterator[Meter]:
         """Run the operator; if anything fails, show its last words."""
-        log = self.kubeconfig.with_suffix(".log")
+        log = self.directory / "operator.log"
         try:
             async with running_operator(
                 self.framework, OPERATORS / file, kubeconfig=self.kubeconfig, pipe=self.pipe, log=log
@@ -93,7 +96,7 @@ class Bench:
         return self.observe(operator)
 
     def observe(self, operator: Meter) -> Usage:
-        return Usage(operator.cpu, operator.memory, self.cluster.cpu)
+        return Usage(operator.cpu, operator.memory, None if self.cluster is None else self.cluster.cpu)
 
     async def load(self, operator: Meter, actions: Actions, names: Sequence[str], pace: Pace) -> Cost:
         """Do something to all objects, then something else, and so on; each time, wait until they are handled."""
@@ -126,14 +129,18 @@ class Bench:
         return Cost(
             cpu=(after.cpu - before.cpu) * 1000 / count,
             memory=(after.memory - before.memory) / count,
-            calls=(sum(requests.values()) - self.client.requests) / count,
+            calls=None if requests is None else (sum(requests.values()) - self.client.requests) / count,
             p50=p50,
             p99=p99,
-            cluster_cpu=(after.cluster_cpu - before.cluster_cpu) * 1000 / count,
+            cluster_cpu=_subtract(after.cluster_cpu, before.cluster_cpu, count),
             duration=duration,
             latencies=percentiles,
             requests=requests,
         )
+
+
+def _subtract(after: float | None, before: float | None, count: int) -> float | None:
+    return None if after is None or before is None else (after - before) * 1000 / count
 
 
 def make_names(prefix: str, count: int) -> Sequence[str]:

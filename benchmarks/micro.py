@@ -21,10 +21,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from typing import Any
 
 import msgspec
-import yaml
 
 from benchmarks.cycle import measure_cycles, print_cycles
 from benchmarks.loading import PATH, Client, make_widget
+from benchmarks.places import read_info
 from benchmarks.processes import Meter, running_cluster
 from kopf._client.auth.kubeconfig import make_connection_info, read_kubeconfigs
 from kopf._client.auth.vault import Vault
@@ -259,8 +259,7 @@ async def main(size: int) -> None:
         async with running_cluster(kubeconfig) as cluster:
             print(f"cluster: started in {time.perf_counter() - started:.2f} s, {cluster.cpu:.2f} s of CPU, "
                   f"{cluster.memory / 1024:.0f} MiB")
-            config = yaml.safe_load(kubeconfig.read_text())
-            async with Client.connected(config) as client, connected(kubeconfig) as (api, settings):
+            async with Client.connected(read_info(str(kubeconfig))) as client, connected(kubeconfig) as (api, settings):
                 await measure_patching(client, api, 500)
                 await measure_listing(client, api, settings, cluster, size)
                 await measure_cluster_patches(client, cluster, 2000)

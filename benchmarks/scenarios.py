@@ -17,13 +17,11 @@ import pathlib
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
-
-import yaml
 
 from benchmarks.loading import Board, Client, Pace
 from benchmarks.measuring import SETTLING, Actions, Bench, Cost, make_names
-from benchmarks.processes import Framework, Pipe, running_cluster
+from benchmarks.places import foreign_place, local_place
+from benchmarks.processes import Framework, Pipe
 
 WARM_UP = 10
 CALM = 200
@@ -98,22 +96,31 @@ SCENARIOS: Mapping[str, Scenario] = {
 }
 
 
-async def run_once(key: str, size: int, framework: Framework, pace: Pace, *, timeout: float) -> Result:
-    """Run the scenario once, from a new cluster to the result."""
+async def run_once(
+    key: str, size: int, framework: Framework, pace: Pace, *, timeout: float, kubeconfig: str | None = None
+) -> Result:
+    """Run the scenario once, from a new local cluster, or from a new namespace of another one, to the result."""
     scenario = SCENARIOS[key]
     pipe = Pipe()
     with tempfile.TemporaryDirectory(prefix="kopf-benchmark-") as directory:
-        kubeconfig = pathlib.Path(directory) / "kubeconfig.yaml"
+        folder = pathlib.Path(directory)
         async with (
             asyncio.timeout(timeout),
             pipe.reader() as reader,
-            running_cluster(kubeconfig) as cluster,
-            Client.connected(_read(kubeconfig)) as client,
+            local_place(folder) if kubeconfig is None else foreign_place(kubeconfig) as place,
         ):
-            bench = Bench(framework, kubeconfig, cluster, client, pipe, Board())
+            bench = Bench(
+                framework=framework,
+                kubeconfig=place.kubeconfig,
+                cluster=place.meter,
+                client=place.client,
+                directory=folder,
+                pipe=pipe,
+                board=Board(),
+            )
             measuring = asyncio.ensure_future(_measure(key, scenario, size, bench, pace))
             follower = asyncio.ensure_future(
-                bench.board.follow_reports(reader) if scenario.by_reports else bench.board.follow_stream(client)
+                bench.board.follow_reports(reader) if scenario.by_reports else bench.board.follow_stream(place.client)
             )
             try:
                 await asyncio.wait([measuring, follower], return_when=asyncio.FIRST_COMPLETED)
@@ -125,11 +132,6 @@ async def run_once(key: str, size: int, framework: Framework, pace: Pace, *, tim
                 for task in (measuring, follower):
                     task.cancel()
                 await asyncio.gather(measuring, follower, return_exceptions=True)
-
-
-def _read(kubeconfig: pathlib.Path) -> Mapping[str, Any]:
-    config: Mapping[str, Any] = yaml.safe_load(kubeconfig.read_text())
-    return config
 
 
 async def _measure(key: str, scenario: Scenario, size: int, bench: Bench, pace: Pace) -> Result:
