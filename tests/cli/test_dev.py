@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import importlib.metadata
 import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import psutil
@@ -151,15 +153,30 @@ def test_wrong_options(start: Starter, folder: pathlib.Path) -> None:
 @pytest.mark.parametrize("command", ["dev", "run"])
 def test_files_that_are_named_as_libraries(start: Starter, folder: pathlib.Path, command: str) -> None:
     """They are for those who import them, and the framework does not."""
-    for name in ("kopf", "click", "json", "yaml", "aiohttp", "msgspec", "uvloop", "secrets", "tempfile"):
-        (folder / f"{name}.py").write_text("raise RuntimeError('It is executed.')\n")
+    installed = importlib.metadata.packages_distributions().keys()
+    optional = {"aiohttp_socks", "kubernetes", "pykube", "uvloop", "prometheus_client", "pyngrok"}
+    for name in sys.stdlib_module_names | installed | optional:
+        if name.isidentifier():
+            (folder / f"{name}.py").write_text("import os\nos.write(2, b'It is executed.')\nraise RuntimeError\n")
+    (folder / "neighbour.py").write_text("TEXT = 'It has started.'\n")
     (folder / "own.py").write_text(
         "import kopf\n"
         "@kopf.on.startup()\n"
-        "def startup_fn(logger, **_):\n"
-        "    logger.info('It has started.')\n")
-    with start(command, "own.py") as process:
+        "def startup_fn(logger, settings, **_):\n"
+        "    settings.admission.server = kopf.WebhookServer(addr='127.0.0.1')\n"
+        "    from neighbour import TEXT\n"
+        "    logger.info(TEXT)\n"
+        "@kopf.on.validate('configmaps')\n"
+        "def validate(**_):\n"
+        "    pass\n"
+        "@kopf.on.event('namespaces')\n"
+        "def seen(logger, **_):\n"
+        "    logger.info('It is seen.')\n"
+        "    raise ValueError\n")
+    with start(command, "own.py", "--liveness=http://127.0.0.1:0/healthz") as process:
         process.wait_for("It has started.")
+        if command == "dev":
+            process.wait_for("It is seen.")
         assert "It is executed." not in process.output
 
 

@@ -4,14 +4,15 @@ import asyncio
 from typing import Any
 
 import pytest
+from aiohttp import web
 
-from kopf._client.errors import APIForbiddenError, APINetworkError, APIServerError
+from kopf._client.errors import APIError, APIForbiddenError, APINetworkError, APIServerError
 from kopf._client.http.api import APIClient
 from kopf._client.resources.discovery import discover
 from kopf._settings.settings import OperatorSettings
 from kopf._values.resources import Resource
 from kopf._values.selectors import EVERYTHING, Selector
-from tests.client.scripted import ScriptedServer, drop, never, refuse, reply
+from tests.client.scripted import Responder, ScriptedServer, drop, never, refuse, reply
 
 
 def group(name: str, *versions: str, preferred: str | None = None) -> dict[str, Any]:
@@ -201,3 +202,49 @@ async def test_broken_servers_are_not_tolerated(
     server.on("GET /apis/g", failure, failure)
     with pytest.raises(cls):
         await discover(api, [Selector("g", "any")])
+
+
+# ------------------------------------------------------------------ malformed documents
+
+
+def reply_raw(body: bytes) -> Responder:
+    async def respond(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=body, content_type="application/json")
+
+    return respond
+
+
+STRANGE_FIELDS: list[dict[str, Any]] = [
+    {"name": 5}, {"kind": None}, {"kind": 5}, {"kind": {}, "singularName": "x"}, {"singularName": 5},
+    {"shortNames": [[]]}, {"verbs": 5}, {"verbs": [5]}, {"categories": [{}]},
+]
+MALFORMED: list[Responder] = [
+    *map(reply_raw, [b"<html>", b"", b"\xff", b"[" * 3000, b'{"resources":' * 2000, b"NaN"]),
+    *map(reply, [[], 5, "text", {"resources": 5}, {"resources": {"a": 1}}, {"resources": [5]}, {"resources": [{}]}]),
+    *(reply({"resources": [{**PODS, **fields}]}) for fields in STRANGE_FIELDS),
+]
+
+
+@pytest.mark.parametrize("malformed", MALFORMED)
+async def test_malformed_versions_of_extensions(server: ScriptedServer, api: APIClient, malformed: Responder) -> None:
+    server.on("GET /apis/broken.io", reply(group("broken.io", "v1")))
+    server.on("GET /apis/broken.io/v1", malformed)
+    server.on("GET /apis/kopf.dev", reply(group("kopf.dev", "v1")))
+    server.on("GET /apis/kopf.dev/v1", reply(resources("kexes")))
+    found = await discover(api, [Selector("broken.io", "any"), Selector("kopf.dev", "kexes")])
+    assert select(found) == {"kexes.v1.kopf.dev"}
+    assert "not a proper discovery document" in str(found.unavailable["broken.io/v1"])
+
+
+@pytest.mark.parametrize("path", ["/apis/kopf.dev", "/api", "/apis"])
+@pytest.mark.parametrize("malformed", [
+    *map(reply_raw, [b"<html>", b"", b"\xff", b"[" * 3000]),
+    *map(reply, [[], 5, {}, {"versions": [5]}, {"groups": [{}]}, {"kind": "APIGroupDiscoveryList", "items": [{}]}]),
+])
+async def test_malformed_groups(server: ScriptedServer, api: APIClient, path: str, malformed: Responder) -> None:
+    for other in ("/api", "/apis"):
+        server.on(f"GET {other}", malformed if other == path else reply({"versions": [], "groups": []}))
+    server.on("GET /apis/kopf.dev", malformed)
+    selector = Selector("kopf.dev", "kexes") if path == "/apis/kopf.dev" else Selector(EVERYTHING)
+    with pytest.raises(APIError, match="not a proper discovery document"):
+        await discover(api, [selector])

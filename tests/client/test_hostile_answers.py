@@ -79,15 +79,31 @@ def test_bodies_of_errors(body: bytes, status: int) -> None:
     ("http://user:S3cr3t@host:3128/x", "http://***@host:3128/x"),
     ("url=URL('https://user:S3c@r3t@host')", "url=URL('https://***@host')"),
     ("http://host/a@b mailto:x@y", "http://host/a@b mailto:x@y"),
+    ("http://user:S3'cr\"3t@host", "http://***@host"),
 ])
 def test_redaction(text: str, expected: str) -> None:
     assert redact(text) == expected
 
 
-def test_secrets_are_not_shown_by_the_credentials() -> None:
-    info = ConnectionInfo(server=f"https://user:{SECRET}@host", proxy_url=f"http://user:{SECRET}@proxy", token=SECRET)
+USERINFOS = [f"user:{prefix}{SECRET}/x" for prefix in ("", "'", "\"'", "/", " ", "@", "#", "?", "\n")]
+
+
+@pytest.mark.parametrize("userinfo", USERINFOS)
+@pytest.mark.parametrize("scheme", ["http://", "socks5://", "ftp://", "//", ""])
+async def test_secrets_are_not_shown_by_the_credentials(
+    caplog: pytest.LogCaptureFixture, scheme: str, userinfo: str
+) -> None:
+    proxy_url = f"{scheme}{userinfo}@proxy"
+    info = ConnectionInfo(server=f"https://{userinfo}@host", proxy_url=proxy_url, token=SECRET)
     assert SECRET not in repr(info)
     assert "proxy" in repr(info)
+    text = ""
+    try:
+        await Connection(info, NetworkingSettings()).close()
+    except ValueError as e:
+        text = "".join(traceback.format_exception(e))
+    assert SECRET not in text
+    assert SECRET not in caplog.text
 
 
 async def test_secrets_of_proxies_are_not_in_the_errors(settings: OperatorSettings) -> None:
@@ -98,7 +114,7 @@ async def test_secrets_of_proxies_are_not_in_the_errors(settings: OperatorSettin
         with pytest.raises(APINetworkError, match="407") as info:
             await APIClient(vault, settings).get("/x", backoffs=())
         await vault.close()
-    assert SECRET not in str(info.value)
+    assert SECRET not in "".join(traceback.format_exception(info.value))
 
 
 # ------------------------------------------------------------------ kubeconfigs

@@ -6,7 +6,7 @@ import email.utils
 import pytest
 
 from kopf._client.errors import APINetworkError, make_error
-from kopf._client.http.retries import MIN_FORCED_DELAY, add_jitter, get_delay, parse_retry_after
+from kopf._client.http.retries import MAX_FORCED_DELAY, MIN_FORCED_DELAY, add_jitter, get_delay, parse_retry_after
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,8 @@ from kopf._client.http.retries import MIN_FORCED_DELAY, add_jitter, get_delay, p
         ("1.5", 1.5),
         ("-5", 0),
         ("nan", None),
+        ("Mon, 01 Jan 99999999999999999999 00:00:00 GMT", None),
+        ("Mon, 01 Jan 2024 00:00:00 +99999999999999999999", None),
         ("inf", None),
         ("Fri, 31 Dec 1999 23:59:59 GMT", 0),
     ],
@@ -52,6 +54,10 @@ def test_retry_after_as_a_date() -> None:
         (429, "8", None, False, 8),
         (429, "0", 5, True, 0),
         (429, "0", None, False, MIN_FORCED_DELAY),
+        (429, "1e9", None, False, MAX_FORCED_DELAY),
+        (503, "1e300", 5, False, MAX_FORCED_DELAY),
+        (503, "Fri, 31 Dec 9999 23:59:59 GMT", 5, True, MAX_FORCED_DELAY),
+        (503, "1e9", MAX_FORCED_DELAY * 2, False, MAX_FORCED_DELAY * 2),
     ],
 )
 def test_delays(status: int, retry_after: str | None, backoff: float, enforced: bool, delay: float | None) -> None:

@@ -118,6 +118,12 @@ def test_bookmarks_move_the_version_only(steps: Steps) -> None:
     assert steps.machine.state is State.WATCHING
 
 
+def test_bookmarks_without_versions_change_nothing(steps: Steps) -> None:
+    steps.relist(10, [make("a", 1)])
+    steps.machine.take_bookmark("")
+    assert steps.machine.version == "10"
+
+
 def test_deletion_of_the_unknown_is_still_reported(steps: Steps) -> None:
     steps.relist(10, [])
     assert steps.take("DELETED", make("a", 11)) == [("DELETED", "a", "uid-a", "11")]

@@ -364,6 +364,26 @@ async def test_expired_continuation_leads_to_listing_at_once(server: ScriptedSer
     assert ["limit" in request.query for request in listings] == [True, True, False, True]
 
 
+async def test_pages_that_never_end_lead_to_listing_at_once(server: ScriptedServer, take: Take) -> None:
+    server.on(LIST, *[reply(listing(10, obj(name, 1), token=token)) for name, token in ("at", "bu", "at")])
+    server.on(LIST, reply(listing(20, obj("a", 1), obj("b", 2))))
+    server.on(WATCH, SILENCE)
+    assert await take(4) == ["None:a:1", "None:b:1", "None:b:2", "LISTED"]
+    assert ["limit" in request.query for request in server.requests[:4]] == [True, True, True, False]
+
+
+@pytest.mark.parametrize("code", [True, 0, 200, 302, 10**30, -1, None, "410", {}])
+async def test_errors_of_strange_codes(
+    server: ScriptedServer, take: Take, caplog: pytest.LogCaptureFixture, code: object
+) -> None:
+    server.on(LIST, reply(listing(10)))
+    error = {"kind": "Status", "code": code, "reason": "Odd", "message": "said"}
+    server.on(WATCH, stream(line("ERROR", error)), stream(line("ADDED", obj("a", 11)), end="silent"))
+    assert await take(2) == ["LISTED", "ADDED:a:11"]
+    assert "Odd: said" in caplog.text
+    assert "Redirects" not in caplog.text
+
+
 @pytest.mark.parametrize(("status", "cls"), [(403, APIForbiddenError), (404, APINotFoundError)])
 @pytest.mark.parametrize("endpoint", [LIST, WATCH])
 async def test_what_does_not_pass_by_itself_is_raised(

@@ -19,6 +19,7 @@ from tests.hostile.spoiling import SpoilingProxy, deep, find_objects
 KNOWN: list[dict[str, Any]] = [
     {"labels": []}, {"labels": {"a": 1}}, {"annotations": "str"}, {"annotations": {"a": None}}, {"finalizers": {}},
     {"resourceVersion": 5}, {"uid": 5}, {"generation": "x"}, {"deletionTimestamp": {}}, {"creationTimestamp": [[]]},
+    {"uid": "a {b c"}, {"uid": " "}, {"resourceVersion": "1 {2"},
     {"labels": 5, "annotations": 5, "finalizers": 5, "uid": [], "resourceVersion": {}, "generation": []},
 ]
 UNKNOWN: list[Any] = ["str", None, [], 5, {}, {"name": ""}, {"name": 5}, {"name": None, "namespace": "default"}]

@@ -340,7 +340,7 @@ def test_loggers_disabled_on_purpose_stay_so(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("text", [
     "a\n[2026-01-01 00:00:00,000] kopf.objects [INFO    ] forged", "a\r\nforged",
     "\x1b[2J\x1b[Hforged", "a\x00b", "a\x85b",
-    "a\u2028b\u2029c", "a\u202eb", "a\x9b2Jb", "\ud800",
+    "a\u2028b\u2029c", "a\u202eb", "a\u200fb\u061cc\u200ed", "a\x9b2Jb", "\ud800",
 ])
 @pytest.mark.parametrize("fmt", [LogFormat.PLAIN, LogFormat.FULL, LogFormat.JSON, "%(message)s"])
 def test_texts_of_others_do_not_forge_lines(text: str, fmt: LogFormat | str) -> None:
@@ -351,6 +351,31 @@ def test_texts_of_others_do_not_forge_lines(text: str, fmt: LogFormat | str) -> 
     assert len(line.splitlines()) == 1
     assert all(char.isprintable() for char in line)
     assert line.encode()
+
+
+@pytest.mark.parametrize("trimming", [True, False])
+def test_errors_in_tracebacks_do_not_forge_lines(trimming: bool) -> None:
+    def fail(text: str) -> None:
+        error = ExceptionGroup(text, [ValueError(text), SyntaxError(text)])
+        error.add_note(text)
+        raise error
+
+    def fail_again(text: str) -> None:
+        try:
+            fail(text)
+        except ExceptionGroup as e:
+            raise KeyError(text) from e
+
+    formatter = make_formatter(log_format=LogFormat.PLAIN, full_tracebacks=not trimming)
+    try:
+        fail_again("said\nforged\r\nforged")
+    except KeyError:
+        exc_info = sys.exc_info()
+        record = logging.LogRecord("kopf.objects", logging.INFO, __file__, 1, "text", (), exc_info)
+    text = formatter.format(record)
+    assert text.count("forged") >= 8
+    assert not [line for line in text.splitlines() if line.startswith(("forged", "said"))]
+    assert "ExceptionGroup: said\n" in text
 
 
 def test_tracebacks_are_of_several_lines_and_printable() -> None:

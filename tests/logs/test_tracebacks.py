@@ -14,7 +14,7 @@ from kopf._handlers.handlers import Handler
 from kopf._handlers.invocation import invoke
 from kopf._handlers.thread_pools import ThreadPools
 from kopf._logging import tracebacks
-from kopf._logging.tracebacks import format_trimmed, is_framework, is_library
+from kopf._logging.tracebacks import format_traceback, is_framework, is_library
 from kopf._settings.settings import ExecutionSettings
 from kopf._values.ids import HandlerId
 
@@ -59,7 +59,7 @@ async def trace(fn: Callable[..., Any]) -> str:
         with pytest.raises(Exception, match="boom|outer|group|Expecting") as info:
             await invoke(handler, {}, threads=ThreadPools(ExecutionSettings(executor=executor)))
     tb = info.tb.tb_next  # beginning from the framework, as it is when operators are run
-    return format_trimmed((info.type, info.value, tb))
+    return format_traceback((info.type, info.value, tb), trimming=True)
 
 
 def get_functions(text: str) -> list[str]:
@@ -87,7 +87,7 @@ def test_errors_of_the_framework_are_not_trimmed() -> None:
     exec(compile(source, tracebacks.__file__, "exec"), namespace)
     with pytest.raises(ValueError, match="boom") as info:
         namespace["outer"]()
-    text = format_trimmed((info.type, info.value, info.tb.tb_next))
+    text = format_traceback((info.type, info.value, info.tb.tb_next), trimming=True)
     assert get_functions(text) == ["outer", "inner"]
 
 
@@ -107,16 +107,16 @@ def test_errors_of_the_libraries_of_the_framework_are_not_trimmed() -> None:
     exec(compile("def outer():\n    library_fn()\n", tracebacks.__file__, "exec"), namespace)
     with pytest.raises(ValueError, match="boom") as info:
         namespace["outer"]()
-    text = format_trimmed((info.type, info.value, info.tb.tb_next))
+    text = format_traceback((info.type, info.value, info.tb.tb_next), trimming=True)
     assert get_functions(text) == ["outer", "library_fn"]
 
 
 def test_no_error_is_no_text() -> None:
-    assert format_trimmed((None, None, None)) == ""
+    assert format_traceback((None, None, None), trimming=True) == ""
 
 
 def test_errors_with_no_traceback() -> None:
-    assert format_trimmed((ValueError, ValueError("boom"), None)) == "ValueError: boom"
+    assert format_traceback((ValueError, ValueError("boom"), None), trimming=True) == "ValueError: boom"
 
 
 @pytest.mark.parametrize(("filename", "framework", "library"), [

@@ -47,6 +47,8 @@ class EventPoster:
                 self._explain_denial(verb, record.namespace, e)
         except (APIError, APINetworkError, LoginError) as e:
             logger.warning("Failed to post an event for %r: %s", dict(record.latest.ref), e)
+        except Exception:  # e.g. of what cannot be serialised: one event must not end the others
+            logger.exception("Failed to post an event for %r.", dict(record.latest.ref))
 
     async def _create(self, record: EventRecord) -> None:
         path = EVENTS.get_url(namespace=record.namespace)

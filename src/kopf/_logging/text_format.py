@@ -9,7 +9,7 @@ from kopf._logging.loggers import get_prefix
 from kopf._logging.tracebacks import ExcInfo, TrimmingFormatter
 
 # All that moves the cursor, begins a new line, or changes the direction of the text.
-_CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _CONTROLS_OF_TRACEBACKS = re.compile(_CONTROLS.pattern.replace(r"\x0a-", r"\x0b-"))
 
 

@@ -16,7 +16,9 @@ import logging
 import os
 import sysconfig
 import traceback
+from collections.abc import Generator, Iterator
 from types import TracebackType
+from typing import Any
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
@@ -24,7 +26,7 @@ _FRAMEWORK = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.se
 _STDLIB = tuple(os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib"))
 _PACKAGES = tuple(os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("purelib", "platlib"))
 
-
+_INDENT = "    "
 _INVOCATION = os.path.join(_FRAMEWORK, "_handlers", "invocation.py")
 
 
@@ -61,25 +63,47 @@ class TrimmingFormatter(logging.Formatter):
             record.exc_text = shared
 
     def formatException(self, ei: ExcInfo) -> str:
-        return format_trimmed(ei) if self.is_trimming else super().formatException(ei)
+        return format_traceback(ei, trimming=self.is_trimming)
 
 
-def format_trimmed(exc_info: ExcInfo) -> str:
-    """Format the traceback beginning from the users' code, in all the errors that have led to this one."""
+def format_traceback(exc_info: ExcInfo, *, trimming: bool) -> str:
+    """
+    Format the traceback; with ``trimming``, beginning from the users' code in all the errors that have led to it.
+
+    Messages of errors can have texts of others in several lines. They are indented, so that they do not look like the
+    next records of the log.
+    """
     exc_type, exc, tb = exc_info
     if exc_type is None or exc is None:
         return ""
     summary = traceback.TracebackException(exc_type, exc, tb, compact=True)
-    _trim(summary)
+    for item in _walk(summary):
+        item.__class__ = _IndentedSummary
+        if isinstance(item.__notes__, list):  # lines of notes are not told from those of messages later on
+            item.__notes__ = [_INDENT + _indent(note) for note in item.__notes__]
+        if trimming:
+            first = _find_users_frame([frame.filename for frame in item.stack])
+            item.stack = traceback.StackSummary.from_list(item.stack[first:])
     return "".join(summary.format()).rstrip("\n")
 
 
-def _trim(summary: traceback.TracebackException) -> None:
+class _IndentedSummary(traceback.TracebackException):
+    """One error of a traceback; the second and next lines of its message are indented."""
+
+    def format_exception_only(self, *args: Any, **kwargs: Any) -> Generator[str, None, None]:
+        for text in super().format_exception_only(**kwargs):
+            yield _indent(text.removesuffix("\n")) + "\n"
+
+
+def _indent(text: str) -> str:
+    return text.replace("\n", f"\n{_INDENT}")
+
+
+def _walk(summary: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
     pending = [summary]
     while pending:
         item = pending.pop()
-        first = _find_users_frame([frame.filename for frame in item.stack])
-        item.stack = traceback.StackSummary.from_list(item.stack[first:])
+        yield item
         others = (item.__cause__, item.__context__, *(item.exceptions or ()))
         pending += [other for other in others if other is not None]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -9,6 +11,7 @@ import msgspec
 _encoder = msgspec.json.Encoder()
 _sorting_encoder = msgspec.json.Encoder(order="deterministic")
 _decoder = msgspec.json.Decoder()
+_SURROGATES = re.compile(r"[\ud800-\udfff]")
 
 
 class NestingError(msgspec.DecodeError):
@@ -19,19 +22,39 @@ class NestingError(msgspec.DecodeError):
 
 
 def encode(value: Any) -> bytes:
-    """Serialise any JSON-compatible value to compact UTF-8 bytes. Raises :class:`NestingError` if it is too deep."""
-    try:
-        return _encoder.encode(value)
-    except RecursionError as e:
-        raise NestingError from e
+    """
+    Serialise any JSON-compatible value to compact UTF-8 bytes. Raises :class:`NestingError` if it is too deep.
+
+    Lone surrogates become U+FFFD, as in Kubernetes itself: Python has them in the names of files and in the strings of
+    :func:`json.loads`, so they get into messages of errors; UTF-8 has no such characters.
+    """
+    return _encode(_encoder, value)
 
 
 def encode_sorted(value: Any) -> bytes:
     """The same, with the keys sorted: equal values give equal bytes."""
+    return _encode(_sorting_encoder, value)
+
+
+def _encode(encoder: msgspec.json.Encoder, value: Any) -> bytes:
     try:
-        return _sorting_encoder.encode(value)
+        try:
+            return encoder.encode(value)
+        except UnicodeEncodeError:
+            return encoder.encode(_replace_surrogates(value))
     except RecursionError as e:
         raise NestingError from e
+
+
+def _replace_surrogates(value: Any) -> Any:
+    """Copy the value with all of its texts valid."""
+    if isinstance(value, str):
+        return _SURROGATES.sub("\ufffd", value)
+    if isinstance(value, Mapping):
+        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_replace_surrogates(item) for item in value]
+    return value
 
 
 def decode(data: bytes | bytearray | memoryview | str) -> Any:

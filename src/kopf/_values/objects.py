@@ -47,6 +47,8 @@ _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _split_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _NO_CONTENT = frozenset({"apiVersion", "kind", "metadata", "status"})
 _UNWANTED_METADATA = frozenset({"managedFields"})
+_IDENTIFIERS = frozenset({"uid", "resourceVersion"})
+"""They are joined by spaces where many of them are remembered."""
 _META_TYPES = get_type_hints(ObjectMeta)
 _PRUNED_DEPTH = 32
 """Enough for all that is known of the metadata; nobody looks at the rest of the objects that are pruned."""
@@ -120,9 +122,9 @@ class KubeObject(Mapping[str, Any]):
         """
         try:
             obj = cls.from_json(raw, api_version=api_version, kind=kind)
-            if obj.head.name:
+            if obj.head.name and " " not in obj.head.uid and " " not in obj.head.resourceVersion:
                 return obj
-            problem = "there is no name"
+            problem = "there are spaces in the uid or in the version" if obj.head.name else "there is no name"
         except ValueError as e:
             problem = str(e)
         content = codec.decode(nesting.prune(bytes(raw), _PRUNED_DEPTH))
@@ -272,7 +274,7 @@ def _is_proper(key: str, value: object) -> bool:
         msgspec.convert(value, _META_TYPES[key])
     except (KeyError, msgspec.ValidationError):
         return False
-    return True
+    return key not in _IDENTIFIERS or " " not in str(value)
 
 
 def _split(raw: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:

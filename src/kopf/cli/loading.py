@@ -23,6 +23,7 @@ from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.registry import get_default_registry
 from kopf._logging.tracebacks import is_framework
 from kopf._values.similar_names import find_similar_names
+from kopf.cli.import_guard import guard
 
 
 class LoadingError(click.ClickException):
@@ -101,6 +102,7 @@ def _forget(path: str) -> None:
 
 def _load_module(name: str) -> None:
     _put_first_in_sys_path(os.getcwd())
+    guard.requested.add(name.partition(".")[0])
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as e:
@@ -129,6 +131,8 @@ def _put_first_in_sys_path(path: str) -> None:
     if path in sys.path:
         sys.path.remove(path)
     sys.path.insert(0, path)
+    guard.folders.add(path)
+    guard.install()
 
 
 def _suggest_files(path: str) -> str:

@@ -29,12 +29,19 @@ class LoginError(OperatorError):
     """The operator cannot log in to the API; the message says why and what can be done."""
 
 
-_USERINFO = re.compile(r"(?<=://)[^/\s'\"]*@")
+_USERINFO = re.compile(r"(?<=://)[^/\s]*@")
 
 
 def redact(text: str) -> str:
     """Hide the users & passwords of all URLs in the text, e.g. of those of proxies."""
     return _USERINFO.sub("***@", text)
+
+
+def redact_url(url: str) -> str:
+    """Hide the user & password of the URL, even if it is malformed, e.g. by a slash or a space in the password."""
+    userinfo, at, host = url.rpartition("@")
+    scheme, separator, _ = userinfo.partition("://")
+    return f"{scheme if separator else ''}{separator}***@{host}" if at else url
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -96,7 +103,8 @@ class ConnectionInfo:
 
     def __repr__(self) -> str:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.repr}
-        return f"{type(self).__name__}({', '.join(f'{key}={redact(repr(value))}' for key, value in values.items())})"
+        urls = {key: redact_url(values[key]) for key in ("server", "proxy_url") if isinstance(values[key], str)}
+        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in {**values, **urls}.items())})"
 
     def as_ssl_context(self, *, strict_x509: bool | None = None) -> ssl.SSLContext:
         """

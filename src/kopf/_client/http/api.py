@@ -265,6 +265,7 @@ def _make_error(method: str, target: str, response: aiohttp.ClientResponse, cont
 
 
 def _make_network_error(method: str, server: str, target: str, exc: Exception) -> APINetworkError:
+    proxies.drop_secrets(exc)
     reason = str(exc) or ("no response in time" if isinstance(exc, TimeoutError) else type(exc).__name__)
     path = target.partition("?")[0]
     hint = tls.get_hint(exc) or proxies.get_hint(exc)

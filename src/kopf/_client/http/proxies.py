@@ -7,11 +7,14 @@ library; host names are always resolved by the proxy, as kubectl does: local nam
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import ssl
 
 import aiohttp
 import yarl
+
+from kopf._client.auth.credentials import redact_url
 
 KEEPALIVE_TIMEOUT = 45.0
 """
@@ -42,7 +45,7 @@ def make_route(proxy_url: str | None, context: ssl.SSLContext | bool) -> Route:
 
     Must be called inside of an event loop. Raises :class:`ValueError` if the proxy is of an unsupported kind.
     """
-    url = yarl.URL(proxy_url or "")
+    url = _parse(proxy_url or "")
     if url.scheme in _SOCKS_SCHEMES:
         return _make_socks_route(url, context)
     if proxy_url and (url.scheme not in _HTTP_SCHEMES or not url.host):
@@ -51,6 +54,17 @@ def make_route(proxy_url: str | None, context: ssl.SSLContext | bool) -> Route:
     # Every watch stream occupies one TCP connection: with a limit, they would starve regular requests.
     connector = aiohttp.TCPConnector(limit=0, ssl=context, keepalive_timeout=KEEPALIVE_TIMEOUT)
     return Route(connector, http_proxy=proxy_url)
+
+
+def _parse(proxy_url: str) -> yarl.URL:
+    """The errors of the library quote parts of passwords with slashes, so they are neither shown nor chained."""
+    with contextlib.suppress(ValueError):
+        if not any(char.isspace() for char in proxy_url):  # they would be dropped or encoded: never meant
+            return yarl.URL(proxy_url)
+    raise ValueError(
+        f"The proxy {redact_url(proxy_url)!r} is not a proper URL. Encode special characters of its user & password: "
+        "e.g. '/' is '%2F', '@' is '%40'."
+    )
 
 
 def _make_socks_route(url: yarl.URL, context: ssl.SSLContext | bool) -> Route:
@@ -77,6 +91,15 @@ def _make_socks_route(url: yarl.URL, context: ssl.SSLContext | bool) -> Route:
     return Route(connector, errors=(aiohttp.ClientError, OSError, *errors), is_socks=True)
 
 
+def drop_secrets(exc: Exception) -> None:
+    """Remove the user & password of the proxy from its refusal: the original error is in all tracebacks, as a cause."""
+    if isinstance(exc, aiohttp.ClientHttpProxyError):
+        info = exc.request_info
+        url, real_url = info.url.with_user(None), info.real_url.with_user(None)
+        exc.request_info = aiohttp.RequestInfo(url, info.method, info.headers, real_url)
+        exc.args = (exc.request_info, *exc.args[1:])
+
+
 def get_hint(exc: Exception) -> str | None:
     """
     Get what to do about the failed connection; ``None`` if it is not about the proxy.
@@ -92,4 +115,4 @@ def get_hint(exc: Exception) -> str | None:
 
 
 def _show(url: yarl.URL) -> str:
-    return repr(str(url.with_password("***") if url.password else url))
+    return repr(str(url.with_password("***")) if url.password else redact_url(str(url)))

@@ -19,6 +19,11 @@ MIN_FORCED_DELAY = 1.0
 The shortest pause, in seconds, when the server keeps asking to slow down and all own delays are used up.
 """
 
+MAX_FORCED_DELAY = 3600.0
+"""
+The longest pause, in seconds, that the server can ask for: aggregated APIs and proxies can say anything, and nothing of
+the resource would be handled for years.
+"""
 
 MAX_JITTER = 0.1
 """
@@ -36,12 +41,12 @@ def get_delay(error: APIError | APINetworkError, backoff: float | None, *, enfor
     """
     Tell in how many seconds to repeat the failed request; ``None`` to give up.
 
-    ``backoff`` is the next delay of the configured ones, ``None`` if they are used up. The server's
-    ``Retry-After`` is the minimum of it; with ``enforce_retry_after``, it is used as is. A server that
-    answers 429 with ``Retry-After`` is alive and says when to come back, so it is asked again for as long as
-    it answers so.
+    ``backoff`` is the next delay of the configured ones, ``None`` if they are used up. The server's ``Retry-After``
+    (of an hour at most) is the minimum of it; with ``enforce_retry_after``, it is used as is. A server that answers
+    429 with ``Retry-After`` is alive and says when to come back, so it is asked again for as long as it answers so.
     """
     retry_after = parse_retry_after(error.headers.get("Retry-After")) if isinstance(error, APIError) else None
+    retry_after = None if retry_after is None else min(retry_after, MAX_FORCED_DELAY)
     if backoff is None:
         is_throttled = isinstance(error, APITooManyRequestsError) and retry_after is not None
         return max(retry_after or 0, MIN_FORCED_DELAY) if is_throttled else None
@@ -64,7 +69,7 @@ def parse_retry_after(value: str | None) -> float | None:
 def _parse_date(value: str) -> float | None:
     try:
         date = email.utils.parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):  # the latter is for numbers with dozens of digits
         return None
     if date.tzinfo is None:
         date = date.replace(tzinfo=datetime.UTC)

@@ -8,10 +8,12 @@ API server in the background, so nobody waits for the extensions that are down: 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kopf._client.errors import APIError
 from kopf._client.http.api import APIClient
 from kopf._values import codec
 from kopf._values.resources import Resource
@@ -25,12 +27,39 @@ class StaleGroupError(Exception):
     """The extension that serves this version of the group does not respond to the API server."""
 
 
+class MalformedDocumentError(APIError):
+    """The response is not a discovery document: extensions and proxies can answer anything."""
+
+
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turn whatever is wrong with the document from that path to :class:`MalformedDocumentError`."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError) as exc:
+        problem = f"The response is not a proper discovery document: {type(exc).__name__}: {exc}"
+        raise MalformedDocumentError(problem, status=200, method="GET", path=path) from exc
+
+
+def check_types(resources: list[Resource]) -> list[Resource]:
+    """Give the resources back if their names are texts; raises :class:`TypeError` otherwise."""
+    for item in resources:
+        names = (item.plural, item.kind, item.singular, *item.shortcuts, *item.categories, *item.verbs)
+        if not all(isinstance(name, str) for name in names):
+            raise TypeError(f"not all names of {item.plural!r} are strings")
+    return resources
+
+
 @dataclasses.dataclass(frozen=True)
 class Group:
     """An API group, and its versions, the most preferred ones first."""
 
     name: str
     versions: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not all(isinstance(text, str) for text in (self.name, *self.versions)):
+            raise TypeError("the names of groups & versions must be strings")
 
 
 Version = tuple[Group, str]
@@ -53,13 +82,28 @@ class Document:
         for item in self.content.get("items") or ():
             versions = item["versions"]
             group = Group(item["metadata"].get("name") or "", tuple(version["version"] for version in versions))
-            result.update({(group, version["version"]): _parse_version(group.name, version) for version in versions})
+            result.update({(group, version["version"]): _read_version(group.name, version) for version in versions})
         return result
 
 
 async def read_document(api: APIClient, path: str) -> Document:
     """Read ``/api`` or ``/apis``: aggregated if the server can do it."""
-    return Document(codec.decode(await api.get(path, headers=_HEADERS, retry_forbidden=True)))
+    content = await api.get(path, headers=_HEADERS, retry_forbidden=True)
+    with reading(path):
+        document = codec.decode(content)
+        if not isinstance(document, dict):
+            raise TypeError(f"expected an object, got {type(document).__name__}")
+        return Document(document)
+
+
+def _read_version(group: str, content: Mapping[str, Any]) -> list[Resource] | Exception:
+    """One malformed version of one extension does not hide the others."""
+    try:
+        with reading(f"/apis/{group}"):
+            resources = _parse_version(group, content)
+            return resources if isinstance(resources, Exception) else check_types(resources)
+    except MalformedDocumentError as exc:
+        return exc
 
 
 def _parse_version(group: str, content: Mapping[str, Any]) -> list[Resource] | Exception:

@@ -22,7 +22,14 @@ from kopf._client.errors import (
     APITooManyRequestsError,
 )
 from kopf._client.http.api import APIClient
-from kopf._client.resources.aggregated_discovery import Group, Version, read_document
+from kopf._client.resources.aggregated_discovery import (
+    Group,
+    MalformedDocumentError,
+    Version,
+    check_types,
+    read_document,
+    reading,
+)
 from kopf._values import codec
 from kopf._values.resources import Resource
 from kopf._values.selectors import Selector
@@ -115,20 +122,23 @@ async def _find_groups(
 async def _read_all_groups(api: APIClient, path: str, known: Found) -> list[Group]:
     document = await read_document(api, path)
     if document.is_aggregated:
-        resources = document.get_resources()
+        with reading(path):
+            resources = document.get_resources()
         known.update(resources)
         return list(dict.fromkeys(group for group, _ in resources))
-    if path == "/api":
-        return [_parse_core_group(document.content)]
-    return [_parse_group(group) for group in document.content["groups"]]
+    with reading(path):
+        if path == "/api":
+            return [_parse_core_group(document.content)]
+        return [_parse_group(group) for group in document.content["groups"]]
 
 
 async def _read_group(api: APIClient, name: str, semaphore: asyncio.Semaphore) -> list[Group]:
     try:
         async with semaphore:
-            if not name:
-                return [_parse_core_group(codec.decode(await api.get("/api", retry_forbidden=True)))]
-            return [_parse_group(codec.decode(await api.get(f"/apis/{name}", retry_forbidden=True)))]
+            path = f"/apis/{name}" if name else "/api"
+            content = await api.get(path, retry_forbidden=True)
+        with reading(path):
+            return [_parse_group(codec.decode(content)) if name else _parse_core_group(codec.decode(content))]
     except APINotFoundError:
         return []
 
@@ -158,12 +168,13 @@ async def _read_version(
     timeout = EXTENSION_TIMEOUT if "." in group.name else None
     try:
         async with semaphore:
-            content = codec.decode(await api.get(path, timeout=timeout, backoffs=EXTENSION_BACKOFFS))
+            content = await api.get(path, timeout=timeout, backoffs=EXTENSION_BACKOFFS)
+        with reading(path):
+            return check_types(_parse_resources(group.name, version, codec.decode(content).get("resources") or []))
     except APINotFoundError:  # removed since the groups were read
         return []
-    except (APIServerError, APITooManyRequestsError, APINetworkError, APIForbiddenError) as exc:
+    except (APIServerError, APITooManyRequestsError, APINetworkError, APIForbiddenError, MalformedDocumentError) as exc:
         return exc
-    return _parse_resources(group.name, version, content.get("resources") or [])
 
 
 def _get_api_version(group: Group, version: str) -> str:

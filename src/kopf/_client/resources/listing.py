@@ -34,6 +34,10 @@ _METADATA = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s
 """Kubernetes API concepts, "Metadata-only fetches". Those who cannot do it, send the whole objects."""
 
 
+class EndlessListError(Exception):
+    """A page of the listing has come again: servers that cannot do pages can ignore the tokens and still give them."""
+
+
 class ShardingError(Exception):
     """The server has ignored the shard selector: all objects would be handled in every shard."""
 
@@ -123,14 +127,15 @@ async def list_pages(
     page; by default, it is logged.
 
     Raises :class:`APIGoneError` if it takes so long (minutes) that the snapshot is not available anymore: the
-    listing must be started anew. Raises other errors as requests do, and :class:`ValueError` if the response
-    is not a listing.
+    listing must be started anew. Raises other errors as requests do, :class:`ValueError` if the response
+    is not a listing, :class:`EndlessListError` if the pages do not end.
     """
     resource = target.resource
     params = target.get_selectors(settings)
     headers = {**_HEADERS, **_METADATA} if metadata_only else _HEADERS
     if paged:
         params["limit"] = str(settings.watching.chunk_size or FIRST_PAGE)
+    tokens: set[str] = set()
     while True:
         content = await api.get(target.path, params=params, headers=headers)
         listing, items = _parse_list(content)
@@ -156,4 +161,7 @@ async def list_pages(
         yield ListPage(objects, version)
         if not token:
             return
+        if token in tokens:
+            raise EndlessListError(f"the page of {resource.name!r} after {token[:100]!r} has come again")
+        tokens.add(token)
         params["continue"] = token

@@ -45,6 +45,6 @@ def make_line_error(body: bytes, *, path: str) -> Exception:
     """Make an error of an event about an error: instead of HTTP, there is only the ``Status`` object."""
     content = codec.decode(body)
     code = content.get("code") if isinstance(content, dict) else None
-    status = code if isinstance(code, int) else 500
+    status = code if isinstance(code, int) and code >= 400 else 500
     error = make_error(status=status, method="WATCH", path=path, body=body)
     return error if isinstance(error, APIGoneError) else BrokenStreamError(str(error))

@@ -133,7 +133,7 @@ class WatchMachine:
     def take_bookmark(self, version: str) -> None:
         """Take a bookmark: nothing has happened, but the version has moved."""
         self._expect(State.WATCHING)
-        self.version = version
+        self.version = version or self.version
 
     def expire(self) -> None:
         """Accept that watching cannot be continued from the last version; what is known remains known."""

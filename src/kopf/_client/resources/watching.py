@@ -30,7 +30,7 @@ from kopf._client.errors import (
     APITooManyRequestsError,
 )
 from kopf._client.http.api import APIClient
-from kopf._client.resources.listing import GarbageWarning, list_pages
+from kopf._client.resources.listing import EndlessListError, GarbageWarning, list_pages
 from kopf._client.resources.setbacks import BrokenStreamError, Setbacks
 from kopf._client.resources.stream_lines import Line, make_line_error, parse_line
 from kopf._client.resources.targets import Target
@@ -54,7 +54,9 @@ _TEMPORARY_ERRORS = (
     APITooManyRequestsError,
     APIGoneError,
     BrokenStreamError,
+    EndlessListError,
     msgspec.DecodeError,
+    UnicodeDecodeError,
 )
 
 
@@ -285,7 +287,7 @@ class _Watcher:
         )
         if is_listing:
             # If listing by pages takes longer than their snapshot lives, only listing at once can succeed.
-            if self._listing is _Listing.PAGED and isinstance(error, APIGoneError):
+            if self._listing is _Listing.PAGED and isinstance(error, APIGoneError | EndlessListError):
                 self._listing = _Listing.WHOLE
         elif self._setbacks.is_final(error):
             self._machine.expire()

@@ -1,0 +1,140 @@
+"""
+Texts that no encoding has: lone surrogates. Python has them in names of files and in the strings of ``json.loads()``.
+
+So they come from JSON in annotations and specs through handlers to logs, errors, results, patches, and events.
+"""
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import pytest
+
+import kopf
+from kopf._values import codec
+from tests.behaviour.objects import Objects
+from tests.behaviour.running import Journal, Logs, Operator
+from tests.hostile.spoiling import SpoilingProxy, custom, find_objects
+
+
+def _do(how: str, text: str, body: kopf.Body, patch: kopf.Patch, logger: kopf.Logger) -> Any:
+    match how:
+        case "message":
+            logger.info("said %s", text)
+        case "event":
+            kopf.info(body, reason=f"Re{text}", message=text)
+        case "temporary":
+            raise kopf.TemporaryError(text, delay=0.01)
+        case "permanent":
+            raise kopf.PermanentError(text)
+        case "arbitrary":
+            raise ValueError(text)
+        case "result":
+            return {"said": text, text: [text]}
+        case "patch":
+            patch.status["said"] = text
+        case "key":
+            patch.status[text] = "x"
+    return None
+
+
+@pytest.mark.parametrize("how", ["message", "event", "temporary", "permanent", "arbitrary", "result", "patch", "key"])
+async def test_broken_texts_of_handlers(
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any], how: str,
+) -> None:
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.posting.enabled = True
+
+    @kopf.on.create("kopfexamples", registry=registry, backoff=0.01)
+    async def fn(
+            name: str, spec: kopf.Spec, logger: kopf.Logger, body: kopf.Body, patch: kopf.Patch, retry: int, **_: Any,
+    ) -> Any:
+        calls.append(name)
+        text = json.loads(spec.get("json", '""'))
+        return _do(how, text, body, patch, logger) if text and not retry else None
+
+    logs.expected.append(".*said.*")
+    operator.configure = configure
+    await operator.start()
+    async with asyncio.timeout(10):
+        await kex.create("bad", spec={"json": '"said \\ud800"'})
+        await kex.wait_handled("bad")
+        await kex.create("other")
+        await kex.wait_handled("other")
+    assert operator.is_running
+    assert len(logs.get_messages(level=logging.WARNING)) <= 1
+
+
+async def test_malformed_answers_to_events(
+        operator: Operator, registry: kopf.OperatorRegistry, proxy: SpoilingProxy, kex: Objects, logs: Logs,
+) -> None:
+    """An event that cannot be posted, ends neither the other ones nor the operator."""
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(logger: kopf.Logger, **_: Any) -> None:
+        logger.info("said")
+
+    def rewrite(content: Any) -> None:
+        for event in find_objects(content, plural="events"):
+            if "involvedObject" in event:
+                del event["metadata"]
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.posting.enabled = True
+
+    logs.expected.append("Failed to post an event.*")
+    proxy.rewrite = rewrite
+    operator.configure = configure
+    await operator.start()
+    await kex.create("first")
+    await logs.wait("Failed to post an event.*")
+    await kex.create("other")
+    async with asyncio.timeout(10):
+        await kex.wait_handled("other")
+    assert operator.is_running
+
+
+@pytest.mark.parametrize("raw", [
+    b"1e999", b"9" * 5000, b'"\xff\xfe"', b'{"\xff": 1}', b"-0.0e-99999", b"1" + b"0" * 25,
+], ids=lambda raw: repr(raw[:10]))
+async def test_values_out_of_range(
+        operator: Operator, registry: kopf.OperatorRegistry, proxy: SpoilingProxy, kex: Objects, logs: Logs, raw: bytes,
+) -> None:
+    """Kubernetes itself has no such values, aggregated APIs can: the object is left alone, the others are handled."""
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples", registry=registry)
+    async def fn(**_: Any) -> None:
+        pass
+
+    logs.expected.append("The object could not be handled, so it is left alone.*")
+    proxy.texts = [raw]
+    await kex.create("crafted", spec={"field": custom(0)})
+    await kex.create("other")
+    await operator.start()
+    async with asyncio.timeout(10):
+        await kex.wait_handled("other")
+        await kex.merge({"spec": {"x": 1}}, "crafted")
+        await kex.create("later")
+        await kex.wait_handled("later")
+    assert operator.is_running
+    assert len(logs.get_messages(level=logging.WARNING)) <= 2
+
+
+@pytest.mark.parametrize(("value", "expected"), [
+    ("a\udcffb", "a\ufffdb"), ({"\ud800": ["\udfff", ("\ud800\udc00",)]}, {"\ufffd": ["\ufffd", ["\ufffd\ufffd"]]}),
+    ("\U0001f600\ud7ff\ue000", "\U0001f600\ud7ff\ue000"),
+])
+def test_broken_texts_are_replaced_as_in_kubernetes(value: Any, expected: Any) -> None:
+    assert json.loads(codec.encode(value)) == expected
+    assert json.loads(codec.encode_sorted(value)) == expected
+
+
+def test_broken_texts_in_too_deep_values() -> None:
+    value: Any = "\ud800"
+    for _ in range(100_000):
+        value = [value]
+    with pytest.raises(codec.NestingError):
+        codec.encode(value)
+    while isinstance(value, list):  # a deep value is destroyed recursively by some versions of Python
+        value = value[0]
