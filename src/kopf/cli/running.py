@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import importlib.util
 import logging
 import pathlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 import click
@@ -22,11 +21,10 @@ from kopf._operator.embedding import operator
 from kopf._operator.scopes import check
 from kopf._settings.settings import OperatorSettings
 from kopf._values.errors import OperatorError
+from kopf.cli.event_loops import LoopFactory, find_loop_factory
 from kopf.cli.loading import LoadingError, explain_declarations, list_sources, load
 from kopf.cli.memory import give_back_freed_memory
 from kopf.cli.options import DEBUG_KEY, CLIControls, logging_options
-
-LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 logger = logging.getLogger("kopf.cli")
 
@@ -103,7 +101,7 @@ def run(
     if clusterwide and namespaces:
         raise click.UsageError("Either --all-namespaces or --namespace can be used, not both.")
     # Before the users' files, which can be named as these: their folders are looked into first from then on.
-    loop_factory = _find_loop_factory() if controls.loop is None else None
+    loop_factory = find_loop_factory() if controls.loop is None else None
     if not is_mounted():
         importlib.import_module("yaml")  # of the kubeconfig; pods have service accounts instead
     try:
@@ -205,11 +203,3 @@ async def _cancel_leftovers() -> set[asyncio.Task[Any]]:
     for task in tasks:
         task.cancel()
     return (await asyncio.wait(tasks, timeout=_LEFTOVERS_TIMEOUT))[1] if tasks else set()
-
-
-def _find_loop_factory() -> LoopFactory | None:
-    """Use the fast event loop if it is installed; otherwise, the one of Python."""
-    if importlib.util.find_spec("uvloop") is None:
-        return None
-    import uvloop  # optional, see the extras
-    return uvloop.new_event_loop
