@@ -188,3 +188,13 @@ def test_hung_functions_do_not_hold_the_exit_of_the_process() -> None:
             "started.wait(); print('exits')")
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
     assert result.stdout == "exits\n"
+
+
+def test_idle_threads_are_counted_exactly(pool: HandlerThreads) -> None:
+    """A job that counts on a thread which has just taken another job would wait for it, here forever."""
+    pool.max_workers = 3
+    for _ in range(300):
+        barrier = threading.Barrier(3)
+        for future in [pool.submit(barrier.wait, 30) for _ in range(3)]:
+            future.result(30)
+    assert len(get_threads()) == 3

@@ -11,8 +11,8 @@ import concurrent.futures
 import functools
 import itertools
 import os
+import queue
 import threading
-from collections import deque
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
@@ -40,51 +40,74 @@ class HandlerThreads(concurrent.futures.Executor):
         """The maximal number of threads; it can be changed at any time."""
         self._name = name
         self._numbers = itertools.count()
-        self._jobs: deque[_Job] = deque()
+        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()  # much quicker than conditions
+        self._lock = threading.Lock()
+        # These are changed together: the jobs in the queue that are not taken yet, and the threads that wait for them.
+        self._waiting = self._idle = 0
         self._threads: set[threading.Thread] = set()
-        self._idle = 0
-        self._changed = threading.Condition()
         self._is_shut_down = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> concurrent.futures.Future[T]:
         """Call the function in a thread, as soon as there is a free one."""
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
-        with self._changed:
+        job = _Job(future, functools.partial(fn, *args, **kwargs))
+        with self._lock:
             if self._is_shut_down:
                 raise RuntimeError("The executor is shutdown, nothing can be submitted anymore.")
-            self._jobs.append(_Job(future, functools.partial(fn, *args, **kwargs)))
-            if self._idle >= len(self._jobs):
-                self._changed.notify()
-            elif len(self._threads) < (self.max_workers or _get_default_size()):
-                self._add_thread()
+            is_thread_needed = self._idle <= self._waiting
+            if is_thread_needed and len(self._threads) < (self.max_workers or _get_default_size()):
+                self._add_thread(job)
+            else:
+                self._put(job)
         return future
 
     def expand(self) -> None:
         """Add one more thread if there are jobs that wait, and if the limit permits."""
-        with self._changed:
-            is_needed = len(self._jobs) > self._idle and not self._is_shut_down
+        with self._lock:
+            is_needed = self._waiting > self._idle and not self._is_shut_down
             if is_needed and len(self._threads) < (self.max_workers or ELASTIC_LIMIT):
-                self._add_thread()
+                job = self._take_waiting()
+                if job is not None:
+                    self._add_thread(job)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more jobs, and let the threads end; see :meth:`concurrent.futures.Executor.shutdown`."""
-        with self._changed:
+        cancelled: list[_Job] = []
+        with self._lock:
             self._is_shut_down = True
-            cancelled = [*self._jobs] if cancel_futures else []
-            if cancel_futures:
-                self._jobs.clear()
+            while cancel_futures and (job := self._take_waiting()) is not None:
+                cancelled.append(job)
             threads = [*self._threads]
-            self._changed.notify_all()
+            for _ in range(self._idle):
+                self._queue.put(None)
         for job in cancelled:
             job.future.cancel()
         if wait:
             for thread in threads:
                 thread.join()
 
-    def _add_thread(self) -> None:
+    def _put(self, job: _Job) -> None:
+        self._waiting += 1
+        self._queue.put(job)
+
+    def _take_waiting(self) -> _Job | None:
+        """Take a job if there is any, at once; it is for those who hold the lock."""
+        if not self._waiting:
+            return None
+        try:
+            job = self._queue.get_nowait()
+        except queue.Empty:  # it has just been taken by a thread, which waits for the lock to note that
+            return None
+        if job is None:  # the same, and it is a signal to end for an idle thread
+            self._queue.put(None)
+        else:
+            self._waiting -= 1
+        return job
+
+    def _add_thread(self, job: _Job) -> None:
         # Daemonic: the operator waits for the handlers in its own way, and then the process must be free to exit.
         name = f"{self._name}_{next(self._numbers)}"
-        first = [self._jobs.popleft()]
+        first = [job]
         thread = threading.Thread(target=self._work, args=(first,), name=name, daemon=True)
         self._threads.add(thread)
         try:
@@ -93,7 +116,7 @@ class HandlerThreads(concurrent.futures.Executor):
             self._threads.discard(thread)
             if not self._threads:
                 raise
-            self._jobs.appendleft(first.pop())  # it waits for those threads that are there
+            self._put(job)  # it waits for those threads that are there
 
     def _work(self, first: list[_Job]) -> None:
         job: _Job | None = first.pop()  # it is in a list, as threads keep their arguments for as long as they live
@@ -104,16 +127,27 @@ class HandlerThreads(concurrent.futures.Executor):
 
     def _take(self) -> _Job | None:
         """Wait for a job; there is none if it is time for the thread to end."""
-        with self._changed:
+        with self._lock:
+            job = self._take_waiting()
+            if job is not None:
+                return job
+            if self._is_shut_down:
+                self._threads.discard(threading.current_thread())
+                return None
             self._idle += 1
-            is_timed_out = False
-            while not self._jobs and not self._is_shut_down and not is_timed_out:
-                is_timed_out = not self._changed.wait(_IDLE_TIMEOUT)
+        try:
+            job = self._queue.get(timeout=_IDLE_TIMEOUT)
+        except queue.Empty:
+            job = None
+        with self._lock:
             self._idle -= 1
-            if self._jobs:
-                return self._jobs.popleft()
-            self._threads.discard(threading.current_thread())
-            return None
+            if job is not None:
+                self._waiting -= 1
+            else:
+                job = self._take_waiting()  # what has come since then
+            if job is None:
+                self._threads.discard(threading.current_thread())
+            return job
 
 
 class _Job:
