@@ -2,7 +2,7 @@
 # with nothing but Python (3.11 or newer) and make. Another interpreter gets another environment:
 #     make test PYTHON=python3.13
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types pytest bench soak original migration differential hostile logins data clean
+.PHONY: help install demo test lint types pytest bench budgets soak original migration differential hostile logins data clean
 
 PYTHON ?= python3
 PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -32,7 +32,7 @@ install: $(STAMP)  ## make the virtual environment: the project with all it need
 demo: $(STAMP)  ## watch an operator at work on a local cluster, step by step; nothing else is needed
 	$(BIN)/python examples/ephemeral-volume-claims/demo.py
 
-test: lint types pytest  ## check everything: style, types, the layers of imports, and the tests
+test: lint types pytest budgets  ## check everything: style, types, the layers of imports, the tests, the budgets
 
 lint: $(STAMP)  ## check the style and the layers of imports
 	$(BIN)/ruff check src tests examples benchmarks tools
@@ -45,9 +45,14 @@ pytest: $(STAMP)  ## run the tests only
 	@$(MAKE) --no-print-directory original 2>/dev/null || echo "The original framework cannot be installed: it is not compared to."
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
-bench: $(STAMP)  ## measure against the original framework; takes minutes and downloads it
+bench: $(STAMP)  ## measure against the original framework, on the cluster of KUBECONFIG if it is set; takes minutes
 	$(BIN)/python -m benchmarks $(ARGS)
 	$(BIN)/python -m benchmarks.micro
+	$(BIN)/python -m benchmarks.client
+	$(BIN)/python -m benchmarks.idle
+
+budgets: $(STAMP)  ## check that our own code has not become dearer than it was recorded to be
+	$(BIN)/python -m benchmarks.budgets $(ARGS)
 
 soak: $(STAMP)  ## run operators in trouble for an hour, and look for losses and leaks
 	$(BIN)/python -m tests.soak $(ARGS)

@@ -246,7 +246,9 @@ async def local_cluster() -> AsyncIterator[Place]:
 # --- measuring ---
 
 
-async def measure(server: str, place: Place, concurrency: int, names: list[str], count: int) -> list[Result]:
+async def measure(
+    server: str, place: Place, concurrency: int, names: list[str], count: int, rounds: int = ROUNDS
+) -> list[Result]:
     """Let all the clients make their requests in turn, several times."""
     best: dict[str, tuple[float, list[float]]] = {}
     async with contextlib.AsyncExitStack() as stack:
@@ -254,7 +256,7 @@ async def measure(server: str, place: Place, concurrency: int, names: list[str],
         for name in names:
             senders[name] = await stack.enter_async_context(CLIENTS[name][1](place, f"{PATH}/patched"))
             await _make_requests(senders[name], concurrency * 3, concurrency)
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             for name, send in senders.items():
                 started = time.process_time()
                 latencies = await _make_requests(send, count, concurrency)
@@ -287,12 +289,12 @@ def _get_percentiles(values: list[float]) -> tuple[float, float]:
     return cuts[49], cuts[98]
 
 
-async def measure_all(names: list[str], count: int) -> list[Result]:
+async def measure_all(names: list[str], count: int, rounds: int) -> list[Result]:
     results: list[Result] = []
     async with canned_answers() as plain, local_cluster() as cluster:
         for server, place in {"plain": plain, "cluster over TLS": cluster}.items():
             for concurrency in CONCURRENCY:
-                results += await measure(server, place, concurrency, names, count)
+                results += await measure(server, place, concurrency, names, count, rounds)
     return results
 
 
@@ -315,6 +317,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.client", description=__doc__)
     parser.add_argument("--clients", default="ours,bare", help=f"of: {','.join(known)} (default: %(default)s)")
     parser.add_argument("--requests", type=int, default=REQUESTS, help="in each round (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="how many turns (default: %(default)s)")
     parser.add_argument("--uvloop", action="store_true", help="use uvloop, if it is installed")
     parser.add_argument("--json", type=pathlib.Path, help="where to write the results")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
@@ -324,7 +327,7 @@ def main() -> None:
         if options.serve:
             runner.run(serve_canned_answers())
             return
-        results = runner.run(measure_all(options.clients.split(","), options.requests))
+        results = runner.run(measure_all(options.clients.split(","), options.requests, options.rounds))
     loop = "uvloop" if options.uvloop else "asyncio"
     versions = f"Python {sys.version.split()[0]}, aiohttp {aiohttp.__version__}, {loop}, {os.cpu_count()} cores"
     print(f"{versions}\n\n{make_table(results)}")
