@@ -11,6 +11,7 @@ import asyncio
 import gc
 import os
 import shutil
+import signal
 import socket
 import stat
 import threading
@@ -28,6 +29,12 @@ KUBECTL_MISSING = "kubectl is not installed, but this test drives the real one"
 ORIGINAL_MISSING = "the original framework is not installed, but this test needs it; run `make original`"
 LOGINS_MISSING = "the old versions of the clients are not installed, but this test needs them; run `make logins`"
 OLD_LIBRARIES_MISSING = "the old versions of the libraries could not be downloaded, but this test needs them"
+
+
+def pytest_configure() -> None:
+    # Shells start commands in the background with this signal ignored, and all processes started from there inherit it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_asyncio_loop_factories(

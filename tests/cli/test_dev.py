@@ -93,7 +93,7 @@ def test_reloading(start: Starter, folder: pathlib.Path) -> None:
 
         # A file that was not there yet can be what was missing.
         save(folder / "neighbour.py", "print('The neighbour is loaded.', flush=True)\n")
-        process.wait_for("Changed: neighbour.py. The operator is reloaded.$")
+        process.wait_for("Changed: (handlers.py, )?neighbour.py. The operator is reloaded.$")
         process.wait_for("The operator has ended. It will be started again when the files change.$", times=2)
 
         # The same cluster, the same object, but the new code.
@@ -105,7 +105,7 @@ def test_reloading(start: Starter, folder: pathlib.Path) -> None:
 
         # The imported files are watched, too.
         save(folder / "neighbour.py", "print('The neighbour has changed.', flush=True)\n")
-        process.wait_for("Changed: neighbour.py. The operator is reloaded.$", times=2)
+        process.wait_for("Changed: (handlers.py, )?neighbour.py. The operator is reloaded.$", times=2)
         process.wait_for("The neighbour has changed.$")
         assert process.output.count("Hello, kopf-example-1!") == 1
 

@@ -80,6 +80,15 @@ def test_files_added_later(file: pathlib.Path, tmp_path_factory: pytest.TempPath
     assert watcher.poll() == {str(other)}
 
 
+def test_neighbours_that_have_changed_before_they_are_added(file: pathlib.Path) -> None:
+    neighbour = file.parent / "neighbour.py"
+    neighbour.write_text("1")
+    watcher = SourceWatcher([str(file)])
+    neighbour.write_text("22")
+    watcher.add([str(neighbour)])
+    assert watcher.poll() == {str(neighbour)}
+
+
 def test_the_path_is_the_same_however_it_was_named(file: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(file.parent)
     watcher = SourceWatcher(["./handlers.py"])

@@ -26,11 +26,12 @@ class SourceWatcher:
         self._stamps = self._look()
 
     def add(self, files: Iterable[str]) -> None:
-        """Watch over more files, as they are now."""
+        """Watch over more files, as they are now; or as they were if they are watched already as neighbours."""
         for path in files:
             if path not in self._files:
                 self._files.add(path)
-                self._stamps[path] = _get_stamp(path)
+                if path not in self._stamps:
+                    self._stamps[path] = _get_stamp(path)
 
     def poll(self) -> set[str]:
         """Get those files that have been changed, added, or removed since the last time."""
