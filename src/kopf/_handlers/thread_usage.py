@@ -89,7 +89,7 @@ class ThreadCall:
     """
     One call of a synchronous function: made in the event loop, executed in a thread of the executor.
 
-    It has many attributes, as it is known on both sides: what one of them needs, the other one has.
+    Large because it is used on both sides: each call would need two objects that share a half of what they know.
     """
 
     __slots__ = ("_fn", "_is_long", "_loop", "_timer", "_usage", "executor", "is_over", "name", "queued", "started")

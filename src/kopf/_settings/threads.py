@@ -32,6 +32,8 @@ class HandlerThreads(concurrent.futures.Executor):
 
     With ``max_workers``, there are no more threads than that. Without it, there are as many as in the executors of
     Python, and more of them only if they are explicitly added by :meth:`expand`, up to a hundred.
+
+    Large because all of its counters are changed together, under one lock.
     """
 
     def __init__(self, max_workers: int | None = None, *, name: str = "kopf-handler") -> None:

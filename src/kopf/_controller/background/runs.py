@@ -40,8 +40,9 @@ class Companion:
     """
     What accompanies one object: everything that its daemons & timers share.
 
-    Its ``on_exit`` is called whenever any of them has exited. It has many attributes, but it is one for all of them,
-    and there can be one for each object of the cluster: more of smaller ones would take more memory.
+    Its ``on_exit`` is called whenever any of them has exited.
+
+    Large because there can be one for each object of the cluster: several smaller ones would take more memory.
     """
 
     __slots__ = (
