@@ -56,6 +56,8 @@ class KopfRunner:
     this process, so the code can be mocked; its signals are not handled, and its output is captured -- all
     of this process's output, to be exact, as long as the context lasts.
 
+    Large because each kind of the outcome is a property of its own, as existing tests expect.
+
     :param args: the arguments of the command, e.g. ``['run', '-A', '--verbose', 'handlers.py']``; these and
         all other arguments are passed to :meth:`click.testing.CliRunner.invoke`.
     :param reraise: whether to raise the operator's errors when the context ends,

@@ -48,6 +48,7 @@ class APIError(OperatorError):
         details: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
+        """Large because each parameter is an attribute of the error; see the class."""
         super().__init__(message)
         self.message = message
         self.status = status

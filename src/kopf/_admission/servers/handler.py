@@ -71,6 +71,8 @@ class Endpoint:
 
         ``None`` is for the defaults: of the body, it is ``MAX_BODY``; of connections, it is as many as
         ``MAX_CONNECTIONS``, or a quarter of the files that may be open, if that is less.
+
+        Large because each limit of the server is changed in tests on its own.
         """
         self._fn = fn
         self._path = path

@@ -68,6 +68,7 @@ class WebhookServiceServer(WebhookServer):
         path: str | None = None,
         **options: Unpack[ServerOptions],
     ) -> None:
+        """Large because the options that matter here are named, to be seen by editors; see the class."""
         super().__init__(addr=addr, port=port, path=path, **options)
         self.name = name
         self.namespace = namespace

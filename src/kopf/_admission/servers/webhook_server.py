@@ -82,6 +82,8 @@ class WebhookServer(WebhookContextManager):
 
     All files are read again every minute; if they have changed, new connections use the new ones.
 
+    Large because every option is an attribute, which inherited servers read and change.
+
     When it serves, it raises :class:`ValueError` or :class:`OSError` if the certificates cannot be used, or if it is
     impossible to listen. If renewed files cannot be used, it only warns of them, and goes on with the previous ones.
     """
@@ -124,6 +126,7 @@ class WebhookServer(WebhookContextManager):
         max_body: int | None = None,
         max_connections: int | None = None,
     ) -> None:
+        """Large because these are the options that existing operators pass; see the class."""
         super().__init__()
         self.addr = addr
         self.port = port

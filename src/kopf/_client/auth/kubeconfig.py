@@ -27,15 +27,24 @@ DEFAULT_KUBECONFIG = "~/.kube/config"
 
 _CLUSTER_PATHS = ("certificate-authority",)
 _USER_PATHS = ("client-certificate", "client-key", "tokenFile")
-_CONTEXT_TEXTS = ("cluster", "user", "namespace")
 _INSECURE = "insecure-skip-tls-verify"
-_CLUSTER_TEXTS = ("server", "proxy-url", "tls-server-name", "certificate-authority", "certificate-authority-data")
-_CLUSTER_FLAGS = (_INSECURE, "disable-compression")
-_USER_TEXTS = (
-    *("token", "tokenFile", "username", "password"),
-    *("client-certificate", "client-certificate-data", "client-key", "client-key-data"),
-)
-_USER_MAPS = ("exec", "auth-provider")
+
+_Types = Mapping[type, Collection[str]]
+"""Of which types the fields must be, if they are there."""
+
+_CONTEXT_TYPES: _Types = {str: ("cluster", "user", "namespace")}
+_CLUSTER_TYPES: _Types = {
+    str: ("server", "proxy-url", "tls-server-name", "certificate-authority", "certificate-authority-data"),
+    bool: (_INSECURE, "disable-compression"),
+}
+_USER_TYPES: _Types = {
+    str: (
+        *("token", "tokenFile", "username", "password"),
+        *("client-certificate", "client-certificate-data", "client-key", "client-key-data"),
+    ),
+    dict: ("exec", "auth-provider"),
+}
+_TYPE_NAMES = {str: "a string", bool: "true or false", dict: "a mapping"}
 _IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
 _SUCCESSORS = {
     "gcp": "Install `gke-gcloud-auth-plugin`, and run `gcloud container clusters get-credentials …`.",
@@ -131,11 +140,11 @@ def get_context(config: Kubeconfig) -> tuple[Mapping[str, Any], Mapping[str, Any
     if not config.current_context:
         raise LoginError(f"No current context in {config.where}: choose one with `kubectl config use-context …`.")
     context = _get_entry(config.contexts, "context", config.current_context, config.where)
-    _check_types("context", config.current_context, context, config.where, texts=_CONTEXT_TEXTS)
+    _check_types("context", config.current_context, context, config.where, _CONTEXT_TYPES)
     cluster = _get_entry(config.clusters, "cluster", context.get("cluster"), config.where)
     user = _get_entry(config.users, "user", context["user"], config.where) if context.get("user") else {}
-    _check_types("cluster", context["cluster"], cluster, config.where, texts=_CLUSTER_TEXTS, flags=_CLUSTER_FLAGS)
-    _check_types("user", context.get("user"), user, config.where, texts=_USER_TEXTS, maps=_USER_MAPS)
+    _check_types("cluster", context["cluster"], cluster, config.where, _CLUSTER_TYPES)
+    _check_types("user", context.get("user"), user, config.where, _USER_TYPES)
     if cluster.get(_INSECURE) and (cluster.get("certificate-authority") or cluster.get("certificate-authority-data")):
         raise LoginError(
             f"The cluster {context['cluster']!r} of {config.where} has both a certificate authority and {_INSECURE!r}, "
@@ -144,21 +153,12 @@ def get_context(config: Kubeconfig) -> tuple[Mapping[str, Any], Mapping[str, Any
     return context, cluster, user
 
 
-def _check_types(
-    kind: str,
-    name: str | None,
-    entry: Mapping[str, Any],
-    where: str,
-    *,
-    texts: Collection[str] = (),
-    flags: Collection[str] = (),
-    maps: Collection[str] = (),
-) -> None:
+def _check_types(kind: str, name: str | None, entry: Mapping[str, Any], where: str, types: _Types) -> None:
     """Refuse what only looks like something else, e.g. ``"false"`` for a flag. The values can be secret."""
-    for keys, cls, what in ((texts, str, "a string"), (flags, bool, "true or false"), (maps, dict, "a mapping")):
+    for cls, keys in types.items():
         for key in keys:
             if (value := entry.get(key)) is not None and not isinstance(value, cls):
-                found = type(value).__name__
+                what, found = _TYPE_NAMES[cls], type(value).__name__
                 raise LoginError(f"The {kind} {name!r} of {where} has {key!r} that is not {what}, but {found}.")
 
 

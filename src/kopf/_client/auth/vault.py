@@ -40,8 +40,8 @@ class Vault:
     Requests use :meth:`acquire`, :meth:`release`, :meth:`invalidate`. The authenticator uses
     :meth:`wait_until_depleted`, then :meth:`populate` or :meth:`fail`, and so on in a loop.
 
-    It is larger than other classes, as these are two sides of one thing: what a request finds refused, the login
-    replaces; both change the same lists of connections, and must never see them half-changed.
+    Large because it has two sides: what a request finds refused, the login replaces. Both change the same lists of
+    connections, and must never see them half-changed.
     """
 
     def __init__(self, settings: OperatorSettings) -> None:

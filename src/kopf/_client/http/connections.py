@@ -42,7 +42,7 @@ class Connection:
     Must be created inside of an event loop. Raises :class:`OSError` or :class:`ValueError` if the
     certificates, keys, or tokens are unusable.
 
-    It has many attributes, as whatever a request needs is computed in advance, and is one look-up away.
+    Large because whatever a request needs is computed in advance, and is one look-up away.
     """
 
     __slots__ = (
