@@ -6,7 +6,7 @@ They are not handled until they change, and it is said once for each of them. Th
 
 from __future__ import annotations
 
-from kopf._client.resources.patching import patch_object
+from kopf._client.resources.patching import PatchOptions, patch_object
 from kopf._controller.background.spawning import Background
 from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._controller.changes.finalizer import Blocking
@@ -63,9 +63,7 @@ class UnreadableObjects:
         if not blocking.is_deleted or not blocking.is_ours or is_accompanied:
             return Result(obj)
         logger.warning("The object cannot be decoded. It is deleted with no handlers called for that.")
-        change = FinalizerChange.REMOVE
-        patched = await patch_object(
-            self._runtime.api, self._resource, obj, Patch(), finalizer=finalizer, change=change, logger=logger
-        )
+        options = PatchOptions(finalizer, FinalizerChange.REMOVE)
+        patched = await patch_object(self._runtime.api, self._resource, obj, Patch(), options, logger=logger)
         note_removal(handled, obj)
         return Result(patched, changed=patched is not None, settled=True)

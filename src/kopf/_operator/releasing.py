@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kopf._client.http.api import APIClient
 from kopf._client.resources.discovery import discover
 from kopf._client.resources.listing import list_pages
-from kopf._client.resources.patching import PatchConflict, patch_object
+from kopf._client.resources.patching import PatchConflict, PatchOptions, patch_object
 from kopf._client.resources.targets import Target
 from kopf._operator.access import Access
 from kopf._values.errors import OperatorError
@@ -84,9 +84,8 @@ async def _find_resources(api: APIClient, names: Collection[str]) -> Collection[
 async def _remove(api: APIClient, resource: Resource, obj: KubeObject, finalizer: str) -> None:
     for _ in range(_ATTEMPTS):
         try:
-            await patch_object(
-                api, resource, obj, Patch(), finalizer=finalizer, change=FinalizerChange.REMOVE, logger=logger
-            )
+            options = PatchOptions(finalizer, FinalizerChange.REMOVE)
+            await patch_object(api, resource, obj, Patch(), options, logger=logger)
         except PatchConflict:
             path = resource.get_url(namespace=obj.head.namespace, name=obj.head.name)
             obj = KubeObject.from_json(await api.get(path), api_version=obj.api_version, kind=obj.kind)

@@ -257,10 +257,7 @@ class StatusProgressStorage(ProgressStorage):
     def could_have(self, keys: tuple[HandlerId, ...], *, obj: KubeObject) -> bool:
         if type(self) is not StatusProgressStorage:
             return True
-        return self._could_have(self._field, obj) or self._could_have(self._touch_field, obj)
-
-    def _could_have(self, path: FieldPath, obj: KubeObject) -> bool:
-        return len(path) < 2 or obj.could_have(path[0], path[1])
+        return _could_have(self._field, obj) or _could_have(self._touch_field, obj)
 
     def _remove(self, path: FieldPath, *, body: Body, patch: Patch) -> None:
         if path[0] not in body and path[0] not in patch:  # the usual case, for several paths of every handler
@@ -272,6 +269,10 @@ class StatusProgressStorage(ProgressStorage):
 
     def clear(self, *, essence: BodyEssence) -> BodyEssence:
         return drop_field(drop_field(essence, self.field), self.touch_field)
+
+
+def _could_have(path: FieldPath, obj: KubeObject) -> bool:
+    return len(path) < 2 or obj.could_have(path[0], path[1])
 
 
 _EXTRAS = ("digest", "reentries")
@@ -333,6 +334,7 @@ class SmartProgressStorage(MultiProgressStorage):
         v1: bool = True,
         verbose: bool = False,
     ) -> None:
+        """Large because these are the options of both storages."""
         self._annotations = AnnotationsProgressStorage(prefix=prefix, verbose=verbose, touch_key=touch_key, v1=v1)
         self._status = StatusProgressStorage(name=name, field=field, touch_field=touch_field)
         super().__init__([self._annotations, self._status])

@@ -65,6 +65,8 @@ class KubeObject(Mapping[str, Any]):
     Objects that cannot be decoded are ``pruned``, with the problem in words: of those that are nested too deeply, only
     the upper levels are left; of those with malformed metadata, only the proper metadata. They have their heads, but
     are not what is in the cluster, and are not to be handled. If nothing is wrong with them, it is an empty text.
+
+    Large because it is a mapping, and only it knows what is decoded already.
     """
 
     __slots__ = ("_members", "_raw", "_values", "api_version", "head", "kind", "pruned")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 
 from kopf._client.errors import APIConflictError, APINotFoundError, APIUnprocessableError
 from kopf._client.http.api import AnyLogger, APIClient
@@ -31,30 +32,42 @@ class PatchSuperseded(Exception):
         self.obj = obj
 
 
+class PatchOptions(NamedTuple):
+    """What is to be done besides the patch itself, and how."""
+
+    finalizer: str = ""
+    """The name of our finalizer."""
+    change: FinalizerChange | None = None
+    """What to do with it, if anything."""
+    is_superseded: Callable[[KubeObject], bool] | None = None
+    """
+    With it, the patch is exclusive if its status goes separately: it is applied to the very state it was made for, and
+    nobody comes in between of its requests. If the object has changed, its fresh state is passed there to decide:
+    either the patch is applied to that one, or :class:`PatchSuperseded` is raised.
+    """
+    on_saved: Callable[[PatchRequest, KubeObject], None] | None = None
+    """It is called for each request that has succeeded, with the state of the object after it."""
+
+
+_NO_OPTIONS = PatchOptions()
+
+
 async def patch_object(
     api: APIClient,
     resource: Resource,
     obj: KubeObject,
     patch: Patch,
+    options: PatchOptions | None = None,
     *,
-    finalizer: str = "",
-    change: FinalizerChange | None = None,
-    is_superseded: Callable[[KubeObject], bool] | None = None,
-    on_saved: Callable[[PatchRequest, KubeObject], None] | None = None,
     logger: AnyLogger,
 ) -> KubeObject | None:
     """
     Apply the patch to the object, and add or remove the finalizer if requested.
 
-    With ``is_superseded``, the patch is exclusive if its status goes separately: it is applied to the very state it was
-    made for, and nobody comes in between of its requests. If the object has changed, its fresh state is passed there
-    to decide: either the patch is applied to that one, or :class:`PatchSuperseded` is raised.
-
-    ``on_saved`` is called for each request that has succeeded, with the state of the object after it.
-
     Returns the new state of the object (the same one if there was nothing to change), or ``None`` if it is gone.
     Raises :class:`PatchConflict` if the patch was based on an outdated state, or :class:`APIError`.
     """
+    finalizer, change, is_superseded, on_saved = options or _NO_OPTIONS
     has_status = "status" in resource.subresources
     requests = compose(patch, obj, finalizer=finalizer, change=change, status_subresource=has_status)
     if not obj.head.uid and obj.head.resourceVersion:

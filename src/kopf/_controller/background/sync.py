@@ -7,7 +7,7 @@ finalizer. It is several times cheaper than a reconciliation, and there can be m
 
 from __future__ import annotations
 
-from kopf._client.resources.patching import patch_object
+from kopf._client.resources.patching import PatchOptions, patch_object
 from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._controller.changes.decision import Choice, Situation, conclude, decide
 from kopf._controller.changes.detection import Detection
@@ -59,8 +59,7 @@ async def sync(scope: ReconciliationScope, obj: KubeObject, *, errors: int) -> R
         scope.resource,
         obj,
         cause.patch,
-        finalizer=finalizer,
-        change=plan.finalizer,
+        PatchOptions(finalizer, plan.finalizer),
         logger=cause.logger,
     )
     if plan.finalizer is FinalizerChange.REMOVE:

@@ -30,7 +30,11 @@ class Counts(NamedTuple):
 
 
 class Progress(Mapping[HandlerId, HandlerState]):
-    """The states of all handlers that are involved in the handling of a change, sub-handlers included."""
+    """
+    The states of all handlers that are involved in the handling of a change, sub-handlers included.
+
+    Large because it is a mapping, for the lifecycles, and all changes of the states are made here.
+    """
 
     __slots__ = ("_called", "_changed", "_handlers", "_noted", "_now", "_purpose", "_reason", "_states", "saved")
 

@@ -19,7 +19,7 @@ class ReconciliationScope:
     """
     What all looks at the objects of one resource have in common.
 
-    It has no behaviour, only what others need together; so it has more attributes than a class should have.
+    Large because it has no behaviour, only what the others need, always together.
     """
 
     def __init__(

@@ -32,8 +32,7 @@ class View:
     """
     One object in one state of it.
 
-    It has no more than what the decision, the handlers, and the saving have to know of the object; that is more than 8
-    attributes.
+    Large because the decision, the handlers, and the saving have to know that much of the object.
     """
 
     __slots__ = ("_carried", "_cause", "_scope", "body", "logger", "obj", "patch", "situation", "unsaved")

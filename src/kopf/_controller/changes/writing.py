@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from kopf._client.errors import APINetworkError, APIServerError, APITooManyRequestsError
-from kopf._client.resources.patching import PatchSuperseded, patch_object
+from kopf._client.resources.patching import PatchOptions, PatchSuperseded, patch_object
 from kopf._controller.changes.decision import Plan, make_fingerprint
 from kopf._controller.changes.execution import TITLES
 from kopf._controller.changes.own_changes import OwnChanges
@@ -40,7 +40,7 @@ class Writing:
     """
     The writing of one object.
 
-    It has more attributes than others, as it also has what is to be done next if it fails.
+    Large because it also has what is to be done next if it fails.
     """
 
     __slots__ = (
@@ -115,11 +115,11 @@ class Writing:
         """End the handling of this change: all of its handlers are done, or there were none."""
         scope, plan, view = self._scope, self._plan, self._view
         if plan.reason is Reason.DELETE:
-            self._drop_refused_wishes()
+            drop_refused_wishes(view, self._carried.errors)
         outgoing = self._make_outgoing_patch()
         if not view.situation.blocking.is_last:
             plan.progress.purge(scope.candidates.changing, outgoing)  # also of those that have matched before
-        handled = self._get_handled_snapshot()
+        handled = get_handled_snapshot(view, plan.reason, self.baseline)
         if plan.is_handled:
             scope.snapshots.store(handled, body=view.body, patch=outgoing)
         if plan.reason is Reason.NOOP and not outgoing and plan.finalizer is None:
@@ -147,19 +147,14 @@ class Writing:
             latest = obj
             self._note_saved(request)
 
-        is_in_parts = "status" in scope.resource.subresources
+        options = PatchOptions(scope.finalizer, plan.finalizer)
+        if "status" in scope.resource.subresources:  # otherwise, it is one request anyway
+            is_superseded = Superseding(scope.persistence, scope.candidates.changing, view.obj, outgoing)
+            options = PatchOptions(scope.finalizer, plan.finalizer, is_superseded, note)
         self.is_saving = True
         try:
             obj = await patch_object(
-                scope.runtime.api,
-                scope.resource,
-                view.obj,
-                outgoing,
-                finalizer=scope.finalizer,
-                change=plan.finalizer,
-                on_saved=note if is_in_parts else None,
-                is_superseded=self._make_superseding(outgoing) if is_in_parts else None,
-                logger=view.logger,
+                scope.runtime.api, scope.resource, view.obj, outgoing, options, logger=view.logger
             )
         except PatchSuperseded:
             raise
@@ -183,9 +178,6 @@ class Writing:
             own = self._make_own_changes()
             self._plan.progress, expected = own.expect(status, self._plan.progress)
             self.baseline = own.carry_over(self.baseline, expected)
-
-    def _make_superseding(self, outgoing: Patch) -> Superseding:
-        return Superseding(self._scope.persistence, self._scope.candidates.changing, self._view.obj, outgoing)
 
     def _make_own_changes(self) -> OwnChanges:
         snapshot = self._view.situation.detection.snapshot
@@ -224,29 +216,31 @@ class Writing:
         if "status" in outgoing:
             check_status(self._scope.runtime, self._scope.resource, obj, outgoing, self._view.logger)
 
-    def _drop_refused_wishes(self) -> None:
-        """Let nothing hold the deletion forever: not even what the deletion handlers want, but the API does not."""
-        unsaved, patch = self._view.unsaved, self._view.patch
-        if patch and unsaved is not None and unsaved.is_refused and self._carried.errors >= _MAX_REFUSALS:
-            wishes = dict(patch) or "those by the transformation functions"
-            self._view.logger.error("The object is released without the changes that could not be made: %r", wishes)
-            patch.clear()
-            patch.fns.clear()
-
     def _has_only_our_traces(self, obj: KubeObject | None, outgoing: Patch) -> bool:
         patch = self._view.patch
         if obj is None or patch.fns or patch.keys() - {"status"} or self._scope.snapshots.extra_fields:
             return False
         return has_only_traces(self._view.obj, obj, outgoing)
 
-    def _get_handled_snapshot(self) -> bytes:
-        """
-        What the handlers have really seen: in a creation, other changes meanwhile are updates after it.
 
-        If that was refused and is bigger than the actual state (it can be too big), it is an update of everything.
-        """
-        snapshot, baseline, unsaved = self._view.situation.detection.snapshot, self.baseline, self._view.unsaved
-        if self._plan.reason is not Reason.CREATE or baseline is None or baseline == snapshot:
-            return snapshot
-        was_refused = unsaved is not None and unsaved.is_reported and unsaved.is_refused
-        return EMPTY if was_refused and len(baseline) > len(snapshot) else baseline
+def drop_refused_wishes(view: View, errors: int) -> None:
+    """Let nothing hold the deletion forever: not even what the deletion handlers want, but the API does not."""
+    unsaved, patch = view.unsaved, view.patch
+    if patch and unsaved is not None and unsaved.is_refused and errors >= _MAX_REFUSALS:
+        wishes = dict(patch) or "those by the transformation functions"
+        view.logger.error("The object is released without the changes that could not be made: %r", wishes)
+        patch.clear()
+        patch.fns.clear()
+
+
+def get_handled_snapshot(view: View, reason: Reason, baseline: bytes | None) -> bytes:
+    """
+    What the handlers have really seen: in a creation, other changes meanwhile are updates after it.
+
+    If that was refused and is bigger than the actual state (it can be too big), it is an update of everything.
+    """
+    snapshot, unsaved = view.situation.detection.snapshot, view.unsaved
+    if reason is not Reason.CREATE or baseline is None or baseline == snapshot:
+        return snapshot
+    was_refused = unsaved is not None and unsaved.is_reported and unsaved.is_refused
+    return EMPTY if was_refused and len(baseline) > len(snapshot) else baseline
