@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from tests.behaviour import invariants
 from tests.behaviour.plans import ArbitraryError, Plan
-from tests.behaviour.world import World, watching_dispatchers
+from tests.behaviour.world import World, watching_controllers
 
 EXAMPLES = int(os.environ.get("KOPF_STATE_MACHINE_EXAMPLES", "0"))
 STEPS = 25
@@ -242,7 +242,7 @@ def _watched() -> Iterator[None]:
     logger = logging.getLogger("kopf")
     logger.addHandler(ERRORS)
     logger.propagate = False  # otherwise, the report of a failure has the logs of all examples
-    with watching_dispatchers(WORLDS):
+    with watching_controllers(WORLDS):
         yield
     logger.removeHandler(ERRORS)
     logger.propagate = True

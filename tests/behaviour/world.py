@@ -258,7 +258,7 @@ class World:
 
 
 @contextlib.contextmanager
-def watching_dispatchers(worlds: list[World]) -> Iterator[None]:
+def watching_controllers(worlds: list[World]) -> Iterator[None]:
     """Let the current world know all its controllers, in order to look into their memory afterwards."""
     init = Controller.__init__
 

@@ -120,7 +120,7 @@ class World:
     An object that is changed by us and by others, with the stream of its states being late and losing some of them.
 
     What is done here with the answers is what the controller does with them: the latest news wait in ``state``, what
-    is presumed to be stale is kept as ``suspect`` until the echo comes or the patience is over.
+    is presumed to be stale is kept as ``unconfirmed`` until the echo comes or the patience is over.
     """
 
     def __init__(self, *, comparable: bool, changes: int) -> None:
@@ -132,7 +132,7 @@ class World:
         self.handling: int | None = None
         self.response: int | None = None
         self.state: int | None = self.server
-        self.suspect: int | None = None
+        self.unconfirmed: int | None = None
         self.awaited: int | None = None  # our write whose echo is still to come
         self.last_written = 0
         self.last_handled = 0
@@ -187,7 +187,7 @@ class World:
         self.awaited = response if self.writes.expecting else None
         if not self.is_delivered(response):
             assert self.writes.expecting, "The echo is still to come."
-        elif self.suspect is None:
+        elif self.unconfirmed is None:
             assert not self.writes.expecting, "The echo has come and will not come again."
         waiting, is_superseded = self.state, True
         if waiting is not None:
@@ -195,7 +195,7 @@ class World:
         if is_superseded:
             self.state = response
             if waiting != response and self.writes.expecting and not self.comparable:
-                self.suspect = waiting or self.suspect  # if the echo never comes, it was newer
+                self.unconfirmed = waiting or self.unconfirmed  # if the echo never comes, it was newer
 
     def is_delivered(self, number: int) -> bool:
         return max(self.delivered) >= number if self.comparable else number in self.delivered
@@ -206,11 +206,11 @@ class World:
         is_news = self.writes.is_news(self.version(number))
         assert is_news is self.would_be_news(number), "It is (not) news."
         if is_news:
-            self.state, self.suspect = number, None
+            self.state, self.unconfirmed = number, None
         elif self.writes.expecting:
-            self.suspect = number
+            self.unconfirmed = number
         else:
-            self.suspect = None
+            self.unconfirmed = None
 
     def would_be_news(self, number: int) -> bool:
         if self.awaited is None:
@@ -226,12 +226,12 @@ class World:
 
     def can_lose_patience(self) -> bool:
         """Tell if the stream has nothing for us for a long time."""
-        return not self.comparable and self.suspect is not None and self.handling is None and not self.stream
+        return not self.comparable and self.unconfirmed is not None and self.handling is None and not self.stream
 
     def lose_patience(self) -> None:
         self.writes.give_up()
         self.awaited = None
-        self.state, self.suspect = self.suspect, None
+        self.state, self.unconfirmed = self.unconfirmed, None
 
     def come_to_rest(self) -> None:
         """When nothing changes any more, the last state is the one that is handled at the end."""

@@ -7,7 +7,6 @@ It is the only one here who knows how changes are handled, see :mod:`kopf._contr
 from __future__ import annotations
 
 import contextlib
-import copy
 import logging
 
 from kopf._controller.background.sync import sync
@@ -20,6 +19,7 @@ from kopf._controller.unreadable import UnreadableObjects
 from kopf._logging.loggers import ObjectLogger
 from kopf._values.codec import NestingError
 from kopf._values.objects import KubeObject
+from kopf._values.records import replace
 
 
 class Reconciler:
@@ -48,7 +48,7 @@ class Reconciler:
     async def _reconcile(self, obj: KubeObject, memory: Memory) -> Result:
         key = obj.head.key
         # A copy: what comes on the stream meanwhile belongs to the next look.
-        reconciliation = self._running[key] = Reconciliation(self._scope, obj, copy.copy(memory))
+        reconciliation = self._running[key] = Reconciliation(self._scope, obj, replace(memory))
         memory.saved = None
         try:
             result = await reconciliation.run()

@@ -72,7 +72,7 @@ class WorkQueue(Generic[K]):
 
     def take(self) -> K | None:
         """Take the next key to work on; ``None`` if there is none, or no more can be worked on now."""
-        if self.is_held or not self._waiting or len(self._active) - self._exempt >= self._get_limit():
+        if self.is_held or not self._waiting.entries or len(self._active) - self._exempt >= self._get_limit():
             return None
         key = self._waiting.pop()
         self._active[key] = False
@@ -116,9 +116,6 @@ class _Lanes(Generic[K]):
         self.entries: dict[K, tuple[K, bool]] = {}
         self._urgent: deque[tuple[K, bool]] = deque()
         self._others: deque[tuple[K, bool]] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self.entries)
 
     def add(self, key: K, *, urgent: bool) -> None:
         known = self.entries.get(key)
