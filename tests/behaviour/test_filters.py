@@ -123,6 +123,7 @@ async def test_objects_that_stopped_matching_while_the_operator_was_down_are_rel
     await kex.wait(lambda obj: get_finalizers(obj) == [])
 
 
+@pytest.mark.fastforward
 @pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.event], ids=lambda decorator: decorator.__name__)
 async def test_operators_with_no_deletion_handlers_remove_the_finalizers_that_are_left_by_older_versions(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, decorator: Decorator,

@@ -20,7 +20,7 @@ from kopf._client.auth.credentials import LoginError
 from kopf._client.auth.exec_plugins import _parse as parse_plugin
 from kopf._client.auth.kubeconfig import make_connection_info, read_kubeconfigs
 from kopf._client.errors import make_error
-from kopf._client.resources.listing import _parse_list as parse_list
+from kopf._client.resources.listing import parse_list
 from kopf._client.resources.stream_lines import parse_line
 from kopf._coordination.peers import Peer, Peers
 from kopf._values.objects import KubeObject

@@ -6,9 +6,9 @@ changed so that it does not match. So every deletion is checked, and if the obje
 change to its actual state. From there, everything goes its usual way: daemons are stopped, values leave the indices.
 
 The stream tells nothing of these objects afterwards. So they are looked at from time to time, less and less often:
-until they are gone, so that nothing is kept in memory for them, or are selected again. When the operator starts, it
-also looks for those that are not selected but have our finalizer, e.g. of an earlier version of it: they would be
-blocked forever.
+until they are gone, so that nothing is kept in memory for them, or are selected again. In the same way, the operator
+looks for those that are not selected but have our finalizer, e.g. of an earlier version of it: they would be blocked
+forever. It does so when it starts, and later: the earlier version can be still about to exit.
 """
 
 from __future__ import annotations
@@ -59,6 +59,18 @@ class _Departed:
         return WatchEvent("DELETED", KubeObject.from_dict(content))
 
 
+@dataclasses.dataclass(frozen=True)
+class _Search:
+    """One of the searches for the blocked objects: they are the rarer the longer the operator works."""
+
+    due: float
+    interval: float = _SOONEST
+    is_first: bool = True
+
+    def make_next(self, now: float) -> _Search:
+        return _Search(now + self.interval, min(self.interval * 2, _LATEST), is_first=False)
+
+
 class Departures:
     """The objects of one target that are not selected by the server, as far as anybody has to do with them."""
 
@@ -70,8 +82,8 @@ class Departures:
         self._departed: dict[Key, _Departed] = {}
         self._agenda: list[tuple[float, Key]] = []
         self._changed = asyncio.Event()
-        self._is_searched: bool | None = None
-        """Whether it was searched for the blocked objects; ``None`` until the first listing."""
+        self._search: _Search | None = None
+        """When to search for the blocked objects; ``None`` until the first listing."""
 
     async def settle(self, events: list[WatchEvent]) -> list[WatchEvent]:
         """
@@ -80,8 +92,8 @@ class Departures:
         Raises :class:`APIForbiddenError` if they cannot be looked at: then, it is to be done again.
         """
         deleted = [event.object.head for event in events if event.type == "DELETED"] if self._pushed.labels else []
-        if self._is_searched is None and any(event is LISTED for event in events):
-            self._is_searched = False
+        if self._search is None and any(event is LISTED for event in events):
+            self._search = _Search(asyncio.get_running_loop().time())
             self._changed.set()
         if not deleted and not self._departed:
             return events
@@ -122,8 +134,10 @@ class Departures:
     async def wait(self) -> None:
         """Wait until it is time to look at any of the objects."""
         loop = asyncio.get_running_loop()
-        while self._is_searched is not False:
-            due = self._agenda[0][0] if self._agenda else None
+        while True:
+            dues = [due for due, _ in self._agenda[:1]]
+            dues += [] if self._search is None else [self._search.due]
+            due = min(dues, default=None)
             if due is not None and due <= loop.time():
                 return
             self._changed.clear()
@@ -136,25 +150,26 @@ class Departures:
 
         Raises :class:`APIForbiddenError` if that is not permitted.
         """
-        if self._is_searched is False:
-            events = await self._search()
-            self._is_searched = True
-            return events
-        return await self._look_again()
+        now = asyncio.get_running_loop().time()
+        events: list[WatchEvent] = []
+        if self._search is not None and self._search.due <= now:
+            events += await self._find_blocked(is_first=self._search.is_first)
+            self._search = self._search.make_next(now)
+        return [*events, *await self._look_again()]
 
-    async def _search(self) -> list[WatchEvent]:
+    async def _find_blocked(self, *, is_first: bool) -> list[WatchEvent]:
         """Find the objects that have our finalizer, but are not selected by the server."""
 
         def pick(meta: ObjectMeta) -> Key | None:
             is_blocked = self._finalizer in (meta.finalizers or ())
             return get_key(meta) if is_blocked and not self._pushed.select(meta) else None
 
-        keys = [key for key in await self._reader.scan(pick) if key not in self._departed]
+        keys = [key for key in await self._reader.scan(pick, mentioning=self._finalizer) if key not in self._departed]
         events: list[WatchEvent] = []
         for obj in (await self._reader.read(keys)).values():
             if not self._pushed.select(obj.head):
                 self._remember(obj.head)
-                events.append(WatchEvent(None, obj))
+                events.append(WatchEvent(None if is_first else "MODIFIED", obj))
         return events
 
     async def _look_again(self) -> list[WatchEvent]:

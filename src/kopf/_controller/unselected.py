@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
 
 from kopf._client.errors import (
@@ -22,6 +22,7 @@ from kopf._client.errors import (
     APITooManyRequestsError,
 )
 from kopf._client.resources.listing import list_pages
+from kopf._client.resources.metadata_listing import list_metadata
 from kopf._client.resources.targets import Target
 from kopf._controller.runtime import Runtime
 from kopf._values.objects import KubeObject, ObjectMeta
@@ -29,6 +30,7 @@ from kopf._values.objects import KubeObject, ObjectMeta
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 Key = str
 """The namespace & name of an object, with a slash between them; the namespace can be empty."""
@@ -91,31 +93,41 @@ class Reader:
             scope=namespace or None,
             selectors={**selectors, "fieldSelector": ",".join(fields)},
         )
-        found = await self._list(target, lambda obj: obj if get_key(obj.head) == key else None, metadata_only=False)
-        return found[0] if found else None
+        api, settings = self._runtime.api, self._runtime.settings
 
-    async def scan(self, pick: Callable[[ObjectMeta], T | None]) -> list[T]:
-        """Look at the metadata of all objects; collect what is picked there."""
-        return await self._list(self._target, lambda obj: pick(obj.head), metadata_only=True)
+        async def read() -> KubeObject | None:
+            async with contextlib.aclosing(list_pages(api, settings, target)) as pages:
+                async for page in pages:
+                    for obj in page.objects:
+                        if get_key(obj.head) == key:  # selectors can be ignored
+                            return obj
+            return None
 
-    async def _list(
-        self, target: Target, pick: Callable[[KubeObject], T | None], *, metadata_only: bool
-    ) -> list[T]:
-        runtime = self._runtime
+        return await self._repeat(read, default=None)
+
+    async def scan(self, pick: Callable[[ObjectMeta], T | None], *, mentioning: str = "") -> list[T]:
+        """Look at the metadata of all objects (that mention the text); collect what is picked there."""
+        api, settings = self._runtime.api, self._runtime.settings
+
+        async def scan() -> list[T]:
+            result: list[T] = []
+            async with contextlib.aclosing(list_metadata(api, settings, self._target, mentioning=mentioning)) as pages:
+                async for page in pages:
+                    result.extend(item for meta in page if (item := pick(meta)) is not None)
+            return result
+
+        return await self._repeat(scan, default=[])
+
+    async def _repeat(self, read: Callable[[], Awaitable[R]], *, default: R) -> R:
+        """Read until it succeeds; if the whole kind is absent, there is nothing."""
         attempt = 0
         while True:
-            result: list[T] = []
-            pages = list_pages(runtime.api, runtime.settings, target, metadata_only=metadata_only)
             try:
-                async with contextlib.aclosing(pages):
-                    async for page in pages:
-                        result.extend(item for obj in page.objects if (item := pick(obj)) is not None)
-            except APINotFoundError:  # of the kind: nothing of it is left
-                return []
+                return await read()
+            except APINotFoundError:
+                return default
             except _TEMPORARY_ERRORS as e:
                 delay = _DELAYS[min(attempt, len(_DELAYS) - 1)]
                 attempt += 1
-                logger.warning("Reading of %r will be repeated in %g seconds: %s", target.resource, delay, e)
+                logger.warning("Reading of %r will be repeated in %g seconds: %s", self._target.resource, delay, e)
                 await asyncio.sleep(delay)
-            else:
-                return result

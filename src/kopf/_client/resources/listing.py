@@ -30,9 +30,6 @@ PAGE_SIZE = 16 * 1024 * 1024
 
 _HEADERS = {"Accept-Encoding": "gzip"}
 
-_METADATA = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"}
-"""Kubernetes API concepts, "Metadata-only fetches". Those who cannot do it, send the whole objects."""
-
 
 class EndlessListError(Exception):
     """A page of the listing has come again: servers that cannot do pages can ignore the tokens and still give them."""
@@ -77,7 +74,7 @@ _decode_list = msgspec.json.Decoder(_List).decode
 _decode_split_list = msgspec.json.Decoder(_SplitList).decode
 
 
-def _parse_list(content: bytes) -> tuple[_List, list[bytes]]:
+def parse_list(content: bytes) -> tuple[_List, list[bytes]]:
     """Split the listing to its items; one by one if they cannot be skipped by the decoder, as they are too deep."""
     try:
         listing = _decode_list(content)
@@ -113,7 +110,6 @@ async def list_pages(
     target: Target,
     *,
     paged: bool = True,
-    metadata_only: bool = False,
     on_garbage: Callable[[Resource, str], None] | None = None,
 ) -> AsyncGenerator[ListPage, None]:
     """
@@ -121,7 +117,6 @@ async def list_pages(
 
     The page is of ``settings.watching.chunk_size`` objects; by default, of as many as take reasonable memory. With
     ``paged=False``, it is one page. Only the objects that match the server-side selectors are listed, if there are any.
-    With ``metadata_only``, the objects can have nothing but the metadata: that depends on the server.
 
     What has no proper metadata, is not in the page; ``on_garbage`` is called with the problem, at most once a
     page; by default, it is logged.
@@ -132,13 +127,12 @@ async def list_pages(
     """
     resource = target.resource
     params = target.get_selectors(settings)
-    headers = {**_HEADERS, **_METADATA} if metadata_only else _HEADERS
     if paged:
         params["limit"] = str(settings.watching.chunk_size or FIRST_PAGE)
     tokens: set[str] = set()
     while True:
-        content = await api.get(target.path, params=params, headers=headers)
-        listing, items = _parse_list(content)
+        content = await api.get(target.path, params=params, headers=_HEADERS)
+        listing, items = parse_list(content)
         if "shardSelector" in params and not listing.metadata.shardInfo:
             raise ShardingError(
                 f"The server ignores settings.watching.shard_selectors for {resource.name!r}: it needs Kubernetes 1.36 "
