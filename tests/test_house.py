@@ -64,7 +64,8 @@ def is_excused(node: ast.ClassDef | Function) -> bool:
 
 def is_permitted(node: Function) -> bool:
     """The options of commands are the parameters of their functions, in the way of the library."""
-    return is_excused(node) or any(ast.unparse(item).startswith(("click.", "main.command")) for item in node.decorator_list)
+    decorators = [ast.unparse(item) for item in node.decorator_list]
+    return is_excused(node) or any(text.startswith(("click.", "main.command")) for text in decorators)
 
 
 def find_large() -> Iterator[str]:
