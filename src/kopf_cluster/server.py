@@ -24,7 +24,7 @@ from .api.api import API
 from .control.access import Objects
 from .control.basics import Basics
 from .control.collecting import Collector
-from .control.definitions import Definitions
+from .control.definition_life import Definitions
 from .control.disruptions import Disruptions
 from .control.namespaces import Namespaces
 from .control.simulation import create_nodes, make_simulation

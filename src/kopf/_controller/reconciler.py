@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 
-from kopf._controller.background.sync import sync
+from kopf._controller.background_sync import sync
 from kopf._controller.changes.reconciliation import Reconciliation
 from kopf._controller.changes.saving import Carried, Result
 from kopf._controller.changes.scope import ReconciliationScope

@@ -19,7 +19,7 @@ from kopf._client.resources.targets import Scope, Target
 from kopf._client.resources.watch_machine import LISTED, WatchEvent, WatchMachine
 from kopf._controller.controller import Controller
 from kopf._controller.departures import Departures
-from kopf._controller.indexing.feeding import feed_indices
+from kopf._controller.index_feeding import feed_indices
 from kopf._controller.informer import RETRYING_INTERVAL, Informer
 from kopf._controller.pushed_selectors import find_common
 from kopf._controller.runtime import Runtime
