@@ -18,9 +18,9 @@ from kopf._controller.runtime import Runtime
 from kopf._controller.streams import ResourceWatcher
 from kopf._coordination.peering import Peering
 from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
-from kopf._operator.definitions import Definitions
 from kopf._operator.discovery_warnings import DiscoveryWarnings, is_watchable, warn_of_clashes
 from kopf._operator.namespaces import Namespaces
+from kopf._operator.resource_definitions import Definitions
 from kopf._values.resources import Resource
 
 logger = logging.getLogger(__name__)
