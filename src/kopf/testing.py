@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import dataclasses
 import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -56,7 +57,7 @@ class KopfRunner:
     this process, so the code can be mocked; its signals are not handled, and its output is captured -- all
     of this process's output, to be exact, as long as the context lasts.
 
-    Large because each kind of the outcome is a property of its own, as existing tests expect.
+    Large because the existing tests of operators use each of these properties of the outcome.
 
     :param args: the arguments of the command, e.g. ``['run', '-A', '--verbose', 'handlers.py']``; these and
         all other arguments are passed to :meth:`click.testing.CliRunner.invoke`.
@@ -82,9 +83,8 @@ class KopfRunner:
         self._kwargs = kwargs
         self._reraise = reraise
         self._timeout = timeout
-        self._registry = registry
-        self._settings = settings
         self._stop_flag = threading.Event()
+        self._controls = CLIControls(stop_flag=self._stop_flag, registry=registry, settings=settings)
         self._future: concurrent.futures.Future[click.testing.Result] = concurrent.futures.Future()
         self._thread: threading.Thread | None = None
 
@@ -112,12 +112,7 @@ class KopfRunner:
     def _run(self) -> None:
         # The event loop of Python: the faster ones are for the command line as such.
         with asyncio.Runner() as runner:
-            controls = CLIControls(
-                stop_flag=self._stop_flag,
-                registry=self._registry,
-                settings=self._settings,
-                loop=runner.get_loop(),
-            )
+            controls = dataclasses.replace(self._controls, loop=runner.get_loop())
             try:
                 result = click.testing.CliRunner().invoke(main, *self._args, obj=controls, **self._kwargs)
             except BaseException as e:

@@ -84,7 +84,6 @@ def test_there_is_no_deadline_for_those_who_are_served() -> None:
 @pytest.mark.parametrize(("limit", "is_full"), [(1, True), (2, True), (3, False)])
 def test_those_who_are_served_count_too(limit: int, is_full: bool) -> None:
     table = make_table({"a": None, "b": Stage.MUTE}, limit=limit)
-    assert len(table) == 2
     assert table.is_full is is_full
 
 
@@ -92,8 +91,7 @@ def test_those_who_are_gone_are_forgotten() -> None:
     table = make_table({"a": None, "b": Stage.MUTE, "c": Stage.REGULAR})
     for connection in ("a", "b", "c", "c"):
         table.remove(connection)
-    assert len(table) == 0
-    assert "a" not in table
+    assert not any(connection in table for connection in "abc")
     assert table.choose_victim() is None
     assert table.get_deadline() is None
 

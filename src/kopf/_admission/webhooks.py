@@ -14,15 +14,13 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 
-from kopf._admission.configurations import Declaration
-from kopf._admission.publishing import Publisher
+from kopf._admission.publication import Publication
 from kopf._admission.reviewing import Admission
 from kopf._client.resources.discovery import Discovery
 from kopf._controller.runtime import Runtime
 from kopf._handlers.registry import OperatorRegistry
 from kopf._settings.settings import AdmissionSettings
 from kopf._values.errors import OperatorError
-from kopf._values.reasons import WebhookType
 from kopf._values.resources import Resource
 from kopf._values.reviews import WebhookClientConfig, WebhookServerProtocol
 
@@ -82,14 +80,8 @@ class Webhooks:
         self._admission = Admission(runtime, registry, settle_peering)
         self._resources: frozenset[Resource] = frozenset()
         self._client_config: WebhookClientConfig | None = None if registry.webhooks else {}
-        self._managed = runtime.settings.admission.managed
-        self._publishers: list[Publisher] = []
-        if self._managed is not None:
-            types = {handler.type for handler in registry.webhooks}
-            self._publishers = [
-                Publisher(runtime, type, self._managed, is_used=type in types) for type in WebhookType
-            ]
-            runtime.pause.subscribe(self._accept_pause)
+        managed = runtime.settings.admission.managed
+        self._publication = None if managed is None else Publication(runtime, registry, managed)
         self._retired = 0.0
 
     def accept_resources(self, discovery: Discovery, handled: Collection[Resource]) -> None:
@@ -126,31 +118,19 @@ class Webhooks:
         await self._admission.wait_until_ready()
         await self._settle_peering()  # those who are paused say so
         self._declare()
-        async with asyncio.TaskGroup() as group:
-            for publisher in self._publishers:
-                group.create_task(publisher.run())
-            group.create_task(asyncio.Event().wait())  # even if there is nothing to do
+        if self._publication is None:
+            await asyncio.Event().wait()  # until cancelled
+        else:
+            await self._publication.run()
 
     def _declare(self) -> None:
-        if self._managed is None or self._client_config is None:
-            return
-        declaration = Declaration(
-            managed=self._managed,
-            handlers=self._registry.webhooks,
-            plan=self._registry.plan_webhooks(self._resources),
-            client_config=self._client_config,
-        )
-        for publisher in self._publishers:
-            publisher.declare(declaration)
-
-    def _accept_pause(self) -> None:
-        if not self._runtime.pause.is_on:
-            for publisher in self._publishers:
-                publisher.reclaim()
+        if self._publication is not None and self._client_config is not None:
+            self._publication.declare(self._resources, self._client_config)
 
     async def retire(self) -> None:
         """Remove the webhooks that are not persistent. The server goes on: reviews can still come for a moment."""
-        await asyncio.gather(*(publisher.retire() for publisher in self._publishers))
+        if self._publication is not None:
+            await self._publication.retire()
         self._retired = asyncio.get_running_loop().time()
 
     async def finish(self) -> None:

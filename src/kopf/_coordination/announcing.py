@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import random
 from collections.abc import Callable, Mapping
@@ -33,43 +34,53 @@ _LEAVING_TIMEOUT = 5.0
 """How long the withdrawal of our record may hold the exit, in seconds; others will see that we are dead anyway."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Audience:
+    """Those who decide by what comes of the announcements; the announcer itself knows nothing of that."""
+
+    accept_response: Callable[[KubeObject | None], None]
+    """It gets the peering object as it is after an announcement; ``None`` if there is no such object."""
+    accept_denial: Callable[[APIForbiddenError], None]
+    """It gets the error if the announcement is not permitted."""
+    can_wait: Callable[[], bool]
+    """Tells if the appearance of the absent object would be noticed."""
+
+
+@dataclasses.dataclass
+class _Standing:
+    """What is known of our record after the last attempt to put it."""
+
+    is_announced: bool = False
+    is_denied: bool = False
+    is_failing: bool = False
+    """Whether the last attempt has come to nothing, i.e. the rest is of an earlier one."""
+    can_be_there: bool = False
+    """Whether there can be something to withdraw: also that of an attempt with an unknown outcome."""
+
+
 class Announcer:
-    """
-    Keeps our record in one peering object.
+    """Keeps our record in one peering object."""
 
-    ``on_response`` gets the object as it is after that, or ``None`` if there is no such object; ``on_denial`` gets the
-    error if it is not permitted. ``can_wait`` tells if the appearance of the absent object would be noticed.
-
-    It has more attributes than classes usually have here: these three callbacks, as it knows nothing of those who
-    decide, and what has come of the last attempt.
-    """
-
-    def __init__(
-        self,
-        site: Site,
-        resource: Resource,
-        peers: Peers,
-        *,
-        on_response: Callable[[KubeObject | None], None],
-        on_denial: Callable[[APIForbiddenError], None],
-        can_wait: Callable[[], bool],
-    ) -> None:
+    def __init__(self, site: Site, resource: Resource, peers: Peers, audience: Audience) -> None:
         self._site = site
         self._resource = resource
         self._peers = peers
-        self._on_response = on_response
-        self._on_denial = on_denial
-        self._can_wait = can_wait
-        self._is_failing = False
-        self._is_left = True
+        self._audience = audience
+        self._standing = _Standing()
         self._tried_at = 0.0
         self._hurry = asyncio.Event()
-        self.is_denied = False
-        """Whether it is not permitted to put the record."""
-        self.is_announced = False
-        """Whether the record is there."""
         self.tried = asyncio.Event()
         """Set when the first attempt is made: since then, we can be seen."""
+
+    @property
+    def is_announced(self) -> bool:
+        """Whether the record is there."""
+        return self._standing.is_announced
+
+    @property
+    def is_denied(self) -> bool:
+        """Whether it is not permitted to put the record."""
+        return self._standing.is_denied
 
     async def run(self) -> None:
         """Renew the record in time, forever."""
@@ -87,15 +98,15 @@ class Announcer:
 
     def note_absence(self) -> None:
         """The peering object is not there, and so is not our record."""
-        self.is_announced = False
+        self._standing.is_announced = False
 
     def _get_interval(self) -> float | None:
         """How long until the next keep-alive: safely before we seem dead, and not at the same time as the others."""
-        if self.is_denied:
+        if self._standing.is_denied:
             return RETRYING_INTERVAL
-        if self._is_failing:
+        if self._standing.is_failing:
             return _SOON
-        if self._can_wait():
+        if self._audience.can_wait():
             return None
         lifetime = float(self._site.settings.lifetime)
         return max(_SOONEST / 2, lifetime / 2, lifetime - random.uniform(5, 10))
@@ -105,30 +116,30 @@ class Announcer:
         self._tried_at = asyncio.get_running_loop().time()
         records: dict[str, Mapping[str, Any] | None] = dict.fromkeys(self._peers.get_remains(time=self._tried_at))
         records[self._site.identity] = self._site.describe_us().make_record()
-        self._is_left = False
+        standing = self._standing
+        standing.can_be_there = True
         try:
             obj = await self._patch(records)
         except APINotFoundError:
             self._log("not found")
-            self._is_left = True
-            self.is_announced = self.is_denied = False
-            self._on_response(None)
+            standing.can_be_there = standing.is_announced = standing.is_denied = False
+            self._audience.accept_response(None)
         except APIForbiddenError as e:
-            self._is_left = self.is_denied = True
-            self.is_announced = False
-            self._on_denial(e)
+            standing.is_denied = True
+            standing.can_be_there = standing.is_announced = False
+            self._audience.accept_denial(e)
         except (APIError, APINetworkError) as e:
-            level = logging.DEBUG if self._is_failing else logging.WARNING
+            level = logging.DEBUG if standing.is_failing else logging.WARNING
             place = self._site.place
             logger.log(level, "Keep-alive in %s has failed, other attempts will be made: %s", place, e)
-            self._is_failing = True
+            standing.is_failing = True
             return
         else:
             self._log("ok")
-            self.is_announced, self.is_denied = True, False
-            self._on_response(obj)
+            standing.is_announced, standing.is_denied = True, False
+            self._audience.accept_response(obj)
             self._check_schema()
-        self._is_failing = False
+        standing.is_failing = False
 
     async def _patch(self, records: Mapping[str, Mapping[str, Any] | None]) -> KubeObject:
         site = self._site
@@ -149,7 +160,7 @@ class Announcer:
 
     async def withdraw(self) -> None:
         """Remove the record, if it could be there."""
-        if self._is_left:
+        if not self._standing.can_be_there:
             return
         try:
             async with asyncio.timeout(_LEAVING_TIMEOUT):

@@ -21,7 +21,7 @@ from kopf._client.resources.watch_machine import LISTED, WatchEvent
 from kopf._controller.informer import Informer
 from kopf._controller.own_writes import is_newer
 from kopf._controller.supervision import keep_running
-from kopf._coordination.announcing import Announcer
+from kopf._coordination.announcing import Announcer, Audience
 from kopf._coordination.records import Site, get_records, get_subresource
 from kopf._coordination.turns import Turn
 from kopf._values.objects import KubeObject
@@ -85,14 +85,8 @@ class Membership:
             return self._version == _ABSENT and not informer.is_denied("list") and not informer.is_denied("watch")
 
         self._informer = informer
-        self._announcer = announcer = Announcer(
-            self._site,
-            resource,
-            self._turn.peers,
-            on_response=self._accept,
-            on_denial=accept_denial,
-            can_wait=can_wait,
-        )
+        audience = Audience(self._accept, accept_denial, can_wait)
+        self._announcer = announcer = Announcer(self._site, resource, self._turn.peers, audience)
 
         async def watch() -> None:
             await announcer.tried.wait()

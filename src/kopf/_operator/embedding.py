@@ -85,6 +85,8 @@ async def operator(
 
     All else has defaults as described in the documentation. Large because these are the documented arguments.
 
+    Large because the existing applications call it with these arguments.
+
     Raises :class:`DeclarationError` if some handlers can never work; :class:`ValueError` if the patterns of namespaces
     make no sense; :class:`LoginError` if the cluster refuses
     the operator; :class:`ActivityError` if a startup handler fails; and other errors that make it impossible to go on.

@@ -48,9 +48,6 @@ class ConnectionTable(Generic[C]):
         # Those that are silent, with their deadlines; ordered by the time when they have come to their stages.
         self._silent: tuple[dict[C, float], ...] = tuple({} for _ in Stage)
 
-    def __len__(self) -> int:
-        return len(self._stages)
-
     def __contains__(self, connection: object) -> bool:
         return connection in self._stages
 

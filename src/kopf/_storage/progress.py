@@ -242,15 +242,15 @@ class StatusProgressStorage(ProgressStorage):
             path = (*self.field, _get_digest_key(key))
             ensure(patch, path, {"started": record.get("started"), **extras})
         else:
-            self._remove((*self.field, _get_digest_key(key)), body=body, patch=patch)
+            _remove((*self.field, _get_digest_key(key)), body=body, patch=patch)
 
     def purge(self, *, key: HandlerId, body: Body, patch: Patch) -> None:
-        self._remove((*self.field, key), body=body, patch=patch)
-        self._remove((*self.field, _get_digest_key(key)), body=body, patch=patch)
+        _remove((*self.field, key), body=body, patch=patch)
+        _remove((*self.field, _get_digest_key(key)), body=body, patch=patch)
 
     def touch(self, *, body: Body, patch: Patch, value: str | None) -> None:
         if value is None:
-            self._remove(self.touch_field, body=body, patch=patch)
+            _remove(self.touch_field, body=body, patch=patch)
         else:
             ensure(patch, self.touch_field, value)
 
@@ -259,20 +259,8 @@ class StatusProgressStorage(ProgressStorage):
             return True
         return _could_have(self._field, obj) or _could_have(self._touch_field, obj)
 
-    def _remove(self, path: FieldPath, *, body: Body, patch: Patch) -> None:
-        if path[0] not in body and path[0] not in patch:  # the usual case, for several paths of every handler
-            return
-        if resolve(body, path) is not None:
-            ensure(patch, path, None)
-        elif (parent := resolve(patch, path[:-1])) is not None:
-            parent.pop(path[-1], None)
-
     def clear(self, *, essence: BodyEssence) -> BodyEssence:
         return drop_field(drop_field(essence, self.field), self.touch_field)
-
-
-def _could_have(path: FieldPath, obj: KubeObject) -> bool:
-    return len(path) < 2 or obj.could_have(path[0], path[1])
 
 
 _EXTRAS = ("digest", "reentries")
@@ -281,6 +269,20 @@ _EXTRAS = ("digest", "reentries")
 
 def _get_digest_key(key: str) -> str:
     return f"{key}~digest"
+
+
+def _could_have(path: FieldPath, obj: KubeObject) -> bool:
+    return len(path) < 2 or obj.could_have(path[0], path[1])
+
+
+def _remove(path: FieldPath, *, body: Body, patch: Patch) -> None:
+    """Remove the field from the object, if it is there, and from what is to be patched."""
+    if path[0] not in body and path[0] not in patch:  # the usual case, for several paths of every handler
+        return
+    if resolve(body, path) is not None:
+        ensure(patch, path, None)
+    elif (parent := resolve(patch, path[:-1])) is not None:
+        parent.pop(path[-1], None)
 
 
 class MultiProgressStorage(ProgressStorage):
@@ -334,7 +336,11 @@ class SmartProgressStorage(MultiProgressStorage):
         v1: bool = True,
         verbose: bool = False,
     ) -> None:
-        """Large because these are the options of both storages."""
+        """
+        See :class:`AnnotationsProgressStorage` and :class:`StatusProgressStorage` for the options.
+
+        Large because the existing operators call it with the options of both storages.
+        """
         self._annotations = AnnotationsProgressStorage(prefix=prefix, verbose=verbose, touch_key=touch_key, v1=v1)
         self._status = StatusProgressStorage(name=name, field=field, touch_field=touch_field)
         super().__init__([self._annotations, self._status])

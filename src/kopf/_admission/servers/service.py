@@ -19,8 +19,11 @@ from kopf._values.reviews import WebhookClientConfig
 
 
 class ServerOptions(TypedDict, total=False):
-    """The options of servers that are not about addresses."""
+    """The options of servers that are the same behind a ``Service``: all but the host name and the insecure mode."""
 
+    addr: str | None
+    port: int | None
+    path: str | None
     cadata: bytes | None
     cafile: Path | None
     cadump: Path | None
@@ -63,13 +66,9 @@ class WebhookServiceServer(WebhookServer):
         namespace: str | None = None,
         service_port: int | None = None,
         secret: str | None = None,
-        addr: str | None = None,
-        port: int | None = None,
-        path: str | None = None,
         **options: Unpack[ServerOptions],
     ) -> None:
-        """Large because the options that matter here are named, to be seen by editors; see the class."""
-        super().__init__(addr=addr, port=port, path=path, **options)
+        super().__init__(**options)
         self.name = name
         self.namespace = namespace
         self.service_port = service_port

@@ -1,0 +1,94 @@
+"""
+Watchers: those of all resources, in line with the handlers, with the served namespaces, and with the pauses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+
+from kopf._client.resources.targets import Scope
+from kopf._controller.runtime import Runtime
+from kopf._controller.streams import Clearance, ResourceWatcher
+from kopf._handlers.registry import HandlersOfResource
+from kopf._operator.discovery_warnings import warn_of_clashes
+from kopf._operator.namespaces import Namespaces
+from kopf._values.resources import Resource
+
+
+class Watchers:
+    """The watchers of all resources that are served now."""
+
+    def __init__(self, runtime: Runtime, namespaces: Namespaces, clearance: Clearance) -> None:
+        self._runtime = runtime
+        self._namespaces = namespaces
+        self._clearance = clearance
+        self._watchers: dict[Resource, ResourceWatcher] = {}
+        self.is_over = False
+        """Whether nothing is to be started anymore."""
+
+    async def update(
+        self,
+        plan: Mapping[Resource, HandlersOfResource],
+        group: asyncio.TaskGroup,
+        *,
+        unavailable: Collection[str],
+    ) -> None:
+        """
+        Watch what is planned with the handlers that are planned, in the group.
+
+        The resources of the API groups that are unavailable now, are watched as before.
+        """
+        outdated = {resource for resource, watcher in self._watchers.items() if watcher.handlers != plan.get(resource)}
+        for resource in outdated:
+            if resource.api_version not in unavailable:
+                outgoing = self._watchers.pop(resource)
+                await outgoing.stop()
+                outgoing.release()
+        for watcher in self._watchers.values():
+            watcher.retry()
+        if not self._watchers and not outdated:
+            self._close_gate(plan)
+        for resource in plan.keys() - self._watchers.keys():
+            self._add(resource, plan[resource], group, is_known=resource in outdated)
+
+    def _add(
+        self, resource: Resource, handlers: HandlersOfResource, group: asyncio.TaskGroup, *, is_known: bool
+    ) -> None:
+        warn_of_clashes(resource, handlers)
+        watcher = ResourceWatcher(
+            self._runtime, resource, handlers, group, is_known=is_known, clearance=self._clearance
+        )
+        self._watchers[resource] = watcher
+        if self._runtime.pause.is_on:
+            watcher.pause()
+        watcher.serve(self._get_scopes(resource))
+
+    def _close_gate(self, plan: Mapping[Resource, HandlersOfResource]) -> None:
+        """Hold the handling back until everything that exists now is indexed, if there is anything to be indexed."""
+        indexed = [resource for resource, handlers in plan.items() if handlers.indexing]
+        self._runtime.gate.close_for(
+            (resource, namespace) for resource in indexed for namespace in self._get_scopes(resource)
+        )
+
+    def _get_scopes(self, resource: Resource) -> Collection[Scope]:
+        return self._namespaces.names if resource.namespaced else [None]
+
+    def follow_namespaces(self) -> None:
+        """Serve those namespaces that exist now."""
+        for resource, watcher in self._watchers.items():
+            watcher.serve(self._get_scopes(resource))
+
+    def follow_pause(self) -> None:
+        """Stop and go on together with the operator."""
+        if self.is_over:
+            return
+        if not self._runtime.pause.is_on:
+            self._close_gate({resource: watcher.handlers for resource, watcher in self._watchers.items()})
+        for watcher in self._watchers.values():
+            watcher.pause() if self._runtime.pause.is_on else watcher.resume()
+
+    async def stop(self) -> None:
+        """Stop watching and let the current handlers finish."""
+        await asyncio.gather(*(watcher.stop() for watcher in self._watchers.values()))
+        self._watchers.clear()
