@@ -16,7 +16,7 @@ import pytest
 import yarl
 
 import kopf
-from kopf._admission.servers.handler import Endpoint
+from kopf._admission.servers.handler import Endpoint, Limits
 from kopf._admission.servers.identities import Identity
 from kopf._admission.servers.tls_contexts import load_identity, make_context
 from kopf._serving.listening import open_sockets
@@ -40,8 +40,10 @@ class Served:
 
 
 @contextlib.asynccontextmanager
-async def serve(fn: WebhookFn, context: ssl.SSLContext | None = None, **options: Any) -> AsyncIterator[Served]:
-    endpoint = Endpoint(fn, **options)
+async def serve(
+    fn: WebhookFn, context: ssl.SSLContext | None = None, path: str = "", **limits: Any
+) -> AsyncIterator[Served]:
+    endpoint = Endpoint(fn, path=path, limits=Limits(**limits))
     sockets = open_sockets("127.0.0.1", 0)
     try:
         endpoint.listen(sockets, context)

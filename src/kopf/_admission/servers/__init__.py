@@ -6,7 +6,8 @@ the simplest to the most automatic:
 
 - ``handler`` takes requests, and answers them; it knows HTTP and its dangers.
 - ``certificates`` are made, ``rotation`` replaces them in time, ``tls_contexts`` put them into use;
-  ``sources`` & ``secrets`` are where they come from.
+  ``sources`` & ``secrets`` are where they come from; ``tls_setup`` is all of it at some moment, and ``renewal`` goes
+  from one such moment to the next one.
 - ``webhook_server`` puts all this together; ``local``, ``service`` are specialised servers; ``ngrok`` is a tunnel.
 - ``cluster_kinds`` finds out what kind of a cluster it is; ``auto`` chooses the server or the tunnel by that.
 """

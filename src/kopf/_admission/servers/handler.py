@@ -9,6 +9,7 @@ line with no contents of the request: there can be secrets in it. After a refusa
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import re
 import socket
@@ -52,32 +53,31 @@ _JSON = re.compile(r"application/([\w.-]+\+)?json", re.IGNORECASE)
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How much the clients can take: sizes are in bytes, times are in seconds."""
+
+    max_body: int | None = None
+    """``None`` is for ``MAX_BODY``."""
+    max_total: int = MAX_TOTAL
+    max_connections: int | None = None
+    """``None`` is for ``MAX_CONNECTIONS``, or a quarter of the files that may be open, if that is less."""
+    opening_timeout: float = OPENING_TIMEOUT
+    body_timeout: float = BODY_TIMEOUT
+
+
 class Endpoint:
     """One address where reviews are accepted, under one path."""
 
-    def __init__(
-        self,
-        fn: WebhookFn,
-        *,
-        path: str = "",
-        max_body: int | None = None,
-        max_total: int = MAX_TOTAL,
-        max_connections: int | None = None,
-        opening_timeout: float = OPENING_TIMEOUT,
-        body_timeout: float = BODY_TIMEOUT,
-    ) -> None:
-        """
-        Serve the paths that begin with ``path``, which has a slash in the beginning and none in the end.
-
-        ``None`` is for the defaults: of the body, it is ``MAX_BODY``; of connections, it is as many as
-        ``MAX_CONNECTIONS``, or a quarter of the files that may be open, if that is less.
-
-        Large because each limit of the server is changed in tests on its own.
-        """
+    def __init__(self, fn: WebhookFn, *, path: str = "", limits: Limits | None = None) -> None:
+        """Serve the paths that begin with ``path``, which has a slash in the beginning and none in the end."""
+        limits = limits if limits is not None else Limits()
         self._fn = fn
         self._path = path
         self._bodies = Bodies(
-            max_body=MAX_BODY if max_body is None else max_body, max_total=max_total, timeout=body_timeout
+            max_body=MAX_BODY if limits.max_body is None else limits.max_body,
+            max_total=limits.max_total,
+            timeout=limits.body_timeout,
         )
         self._closing = False
         self._logger = RateLimitedLogger(logger, burst=_MAX_MESSAGES)
@@ -85,8 +85,8 @@ class Endpoint:
         self._http = HTTPServer(
             self._handle,
             title="The webhook server",
-            limit=default_limit if max_connections is None else max_connections,
-            opening_timeout=opening_timeout,
+            limit=default_limit if limits.max_connections is None else limits.max_connections,
+            opening_timeout=limits.opening_timeout,
             idle_timeout=IDLE_TIMEOUT,
             lingering_timeout=_LINGERING_TIMEOUT,
         )

@@ -4,53 +4,31 @@ The server: an HTTPS endpoint, its certificates, and its configuration for the A
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import dataclasses
 import datetime
 import ipaddress
 import logging
-import pathlib
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator
 from typing import ClassVar
 
-from kopf._admission.servers.identities import Identity, IdentitySource, join_pems
+from kopf._admission.servers.identities import IdentitySource
 from kopf._admission.servers.managing import WebhookContextManager
+from kopf._admission.servers.renewal import Renewal
 from kopf._admission.servers.rotation import LIFETIME
-from kopf._admission.servers.sources import CertificateFiles, GeneratedCertificates, Issuer, read_file
-from kopf._admission.servers.tls_contexts import ClientVerification, Path, check_bundle, load_identity, make_context
-from kopf._client.auth.credentials import LoginError
-from kopf._client.errors import APIError
+from kopf._admission.servers.sources import CertificateFiles, GeneratedCertificates, Issuer
+from kopf._admission.servers.tls_contexts import Path
+from kopf._admission.servers.tls_setup import TLSOptions, TLSSetup
 from kopf._serving.listening import open_sockets
 from kopf._values.reviews import WebhookClientConfig, WebhookFn
 
 logger = logging.getLogger(__name__)
 
-Listen = Callable[[ssl.SSLContext | None], None]
-
 DEFAULT_PORT = 9443
-_RENEWAL_ERRORS = (OSError, ValueError, APIError, LoginError)  # maybe next time
 _LOCALHOST = "localhost"
-
-
-@dataclasses.dataclass(frozen=True)
-class _Trust:
-    """Who trusts whom at some moment."""
-
-    identity: Identity | None
-    """``None`` if it is unknown (with the user's own context) or absent (without TLS)."""
-    clients: ClientVerification
-    bundle: bytes | None
-    """What the clients are to trust."""
-
-    @property
-    def serving(self) -> tuple[object, ...]:
-        """What makes a difference to the connections."""
-        pair = (self.identity.certificate, self.identity.key) if self.identity is not None else ()
-        return (*pair, self.clients)
 
 
 class WebhookServer(WebhookContextManager):
@@ -147,7 +125,6 @@ class WebhookServer(WebhookContextManager):
         self.verify_cadata = verify_cadata
         self.max_body = max_body
         self.max_connections = max_connections
-        self._complaint: str | None = None
 
     @staticmethod
     def build_certificate(hostnames: Collection[str], password: str | None = None) -> tuple[bytes, bytes]:
@@ -164,54 +141,35 @@ class WebhookServer(WebhookContextManager):
         return certificate.certificate, certificate.key
 
     async def _serve(self, fn: WebhookFn) -> AsyncGenerator[WebhookClientConfig, None]:
-        from kopf._admission.servers.handler import Endpoint  # servers take memory, and most operators have none
+        from kopf._admission.servers.handler import Endpoint, Limits  # it takes memory, and most operators need none
 
-        source = await self._make_source()
-        trust = await self._examine(source)
+        setup = TLSSetup(self._get_tls_options(), await self._make_source())
+        trust = await setup.examine()
         path = _normalize_path(self.path)
-        endpoint = Endpoint(fn, path=path, max_body=self.max_body, max_connections=self.max_connections)
+        limits = Limits(max_body=self.max_body, max_connections=self.max_connections)
+        endpoint = Endpoint(fn, path=path, limits=limits)
         with _listening(self._get_addr(), DEFAULT_PORT if self.port is None else self.port) as sockets:
             try:
-                endpoint.listen(sockets, self._make_context(trust))
+                endpoint.listen(sockets, setup.make_context(trust))
                 config = await self._make_config(sockets[0].getsockname()[1], path)
-                self._dump(trust.bundle)
+                setup.dump(trust.bundle)
                 logger.info("The webhook server is listening for %s", _describe(config))
                 yield self._publish(config, trust.bundle)
-                renewals = self._follow(source, trust, lambda context: endpoint.listen(sockets, context))
-                async with contextlib.aclosing(renewals):
-                    async for bundle in renewals:
+                renewal = Renewal(
+                    setup,
+                    trust,
+                    lambda context: endpoint.listen(sockets, context),
+                    interval=self.CHECK_INTERVAL,
+                    delay=self.PROPAGATION_DELAY,
+                )
+                async with contextlib.aclosing(renewal.follow()) as bundles:
+                    async for bundle in bundles:
                         yield self._publish(config, bundle)
             finally:
                 await endpoint.close(self.EXIT_TIMEOUT)
 
-    async def _follow(
-        self, source: IdentitySource | None, trust: _Trust, listen: Listen
-    ) -> AsyncGenerator[bytes | None, None]:
-        """Keep the server up to date with everything that is renewed. Give the bundles to be published."""
-        while True:
-            await asyncio.sleep(self._get_delay(source))
-            try:
-                renewed = await self._examine(source)
-                async with contextlib.aclosing(self._switch(trust, renewed, listen)) as bundles:
-                    async for bundle in bundles:
-                        yield bundle
-            except _RENEWAL_ERRORS as e:
-                self._complain(e)
-            else:
-                trust, self._complaint = renewed, None
-
-    async def _switch(self, trust: _Trust, renewed: _Trust, listen: Listen) -> AsyncGenerator[bytes | None, None]:
-        """Begin to use what is renewed, so that the clients trust both the old and the new certificate meanwhile."""
-        if renewed.serving != trust.serving:
-            self._configure(make_context(), renewed)  # is it usable at all?
-            if trust.bundle and renewed.bundle and renewed.bundle != trust.bundle:
-                yield join_pems(trust.bundle, renewed.bundle)
-                await asyncio.sleep(self.PROPAGATION_DELAY)
-            listen(self._make_context(renewed))
-            logger.info("The webhook server uses the renewed certificates for new connections.")
-        if renewed.bundle != trust.bundle:
-            yield renewed.bundle
-            self._dump(renewed.bundle)
+    def _get_tls_options(self) -> TLSOptions:
+        return TLSOptions(**{field.name: getattr(self, field.name) for field in dataclasses.fields(TLSOptions)})
 
     def _get_addr(self) -> str:
         """Listen at all addresses if the clients use a name that belongs to somebody else."""
@@ -243,67 +201,12 @@ class WebhookServer(WebhookContextManager):
             )
         return GeneratedCertificates(self._get_names(), lifetime=self.CERTIFICATE_LIFETIME, password=self.password)
 
-    async def _examine(self, source: IdentitySource | None) -> _Trust:
-        """Read everything as it is now."""
-        identity = await source.get() if source is not None else None
-        bundle = self._read_bundle()
-        if bundle is not None:
-            check_bundle(bundle)
-        clients = self._read_clients(bundle)
-        if bundle is None and identity is not None:
-            bundle = identity.bundle
-        return _Trust(identity, clients, bundle)
-
-    def _complain(self, error: Exception) -> None:
-        """Tell what is wrong with what was renewed; only once, as it is tried again every minute."""
-        if str(error) != self._complaint:
-            logger.warning("The webhook server cannot renew its certificates, and uses the previous ones: %s", error)
-        self._complaint = str(error)
-
-    def _make_context(self, trust: _Trust) -> ssl.SSLContext | None:
-        if self.insecure:
-            return None
-        context = self.context if self.context is not None else make_context()
-        self._configure(context, trust)
-        return context
-
-    def _configure(self, context: ssl.SSLContext, trust: _Trust) -> None:
-        if trust.identity is not None:
-            load_identity(context, trust.identity, password=self.password)
-        trust.clients.apply(context)
-
-    def _read_bundle(self) -> bytes | None:
-        if self.cafile is None:
-            return self.cadata
-        content = read_file(self.cafile)
-        return content if self.cadata is None else join_pems(self.cadata, content)
-
-    def _read_clients(self, bundle: bytes | None) -> ClientVerification:
-        authorities = [self.verify_cadata] if self.verify_cadata else []
-        if self.verify_cafile is not None:
-            authorities.append(read_file(self.verify_cafile).decode("ascii", errors="replace"))
-        if bundle is not None and not authorities and self.verify_capath is None and self.context is None:
-            authorities.append(bundle.decode("ascii", errors="replace"))
-        return ClientVerification(self.verify_mode, tuple(authorities), self.verify_capath)
-
-    def _get_delay(self, source: IdentitySource | None) -> float:
-        """How long to wait until something can be different."""
-        deadline = source.get_deadline() if source is not None else None
-        if deadline is None or self._complaint is not None:
-            return self.CHECK_INTERVAL
-        left = (deadline - datetime.datetime.now(datetime.UTC)).total_seconds()
-        return min(self.CHECK_INTERVAL, max(left, 1.0))
-
     async def _make_config(self, port: int, path: str) -> WebhookClientConfig:
         """Tell how to reach the server that listens at this port; all but the CA bundle."""
         host = self._get_host()
         if ":" in host and not host.startswith("["):
             host = f"[{host}]"
         return {"url": f"{'http' if self.insecure else 'https'}://{host}:{port}{path}"}
-
-    def _dump(self, bundle: bytes | None) -> None:
-        if self.cadump is not None and bundle is not None:
-            pathlib.Path(self.cadump).write_bytes(bundle)
 
     def _publish(self, config: WebhookClientConfig, bundle: bytes | None) -> WebhookClientConfig:
         config = config.copy()
