@@ -83,7 +83,7 @@ async def operator(
     several, the one with the highest ``priority`` works. With ``standalone``, it does not look for others. It is known
     to them by its ``identity``, which is made up by default. All these go to the settings, if they are set.
 
-    All else has defaults as described in the documentation. Large because these are the documented arguments.
+    All else has defaults as described in the documentation.
 
     Large because the existing applications call it with these arguments.
 
