@@ -16,7 +16,7 @@ import socket
 import stat
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 
 import pytest
 
@@ -35,6 +35,14 @@ def pytest_configure() -> None:
     # Shells start commands in the background with this signal ignored, and all processes started from there inherit it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    # Processes of tests report in UTF-8, which has no lone surrogates; and there are tests about these.
+    report = yield
+    report.sections = [(title, text.encode(errors="replace").decode()) for title, text in report.sections]
+    return report
 
 
 def pytest_asyncio_loop_factories(
