@@ -152,7 +152,7 @@ class Bench:
             memos=Memos(Memo()),
             indices=indexers.indices,
             indexers=indexers,
-            gate=IndexReadiness(),
+            index_readiness=IndexReadiness(),
             comparable_versions=True,
         )
         return Controller(runtime, WIDGETS, self._registry.plan([WIDGETS])[WIDGETS])

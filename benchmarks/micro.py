@@ -119,7 +119,7 @@ async def measure_intake(count: int) -> None:
         memos=Memos(Memo()),
         indices=indexers.indices,
         indexers=indexers,
-        gate=IndexReadiness(),
+        index_readiness=IndexReadiness(),
         comparable_versions=True,
     )
     controller = Controller(env, WIDGETS, registry.plan([WIDGETS])[WIDGETS])

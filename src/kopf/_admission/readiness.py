@@ -31,11 +31,11 @@ class AdmissionReadiness:
     async def wait(self) -> None:
         """Wait until all that is needed to answer is known."""
         await self._discovered.wait()
-        if not self._runtime.gate.is_open:
+        if not self._runtime.index_readiness.is_open:
             await self._settle_peering()  # at the start, it is on hold anyway, until it is known if it is paused
-        while not (self._runtime.gate.is_open or self._runtime.pause.is_on):
+        while not (self._runtime.index_readiness.is_open or self._runtime.pause.is_on):
             changed = asyncio.Event()
-            self._runtime.gate.call_when_open(changed.set)
+            self._runtime.index_readiness.call_when_open(changed.set)
             self._waiting.add(changed)
             try:
                 await changed.wait()

@@ -66,7 +66,7 @@ class RawEvents:
 
     async def wait_for_room(self) -> None:
         """Wait as long as there are too many events that are not handled yet."""
-        if not self._backlog.is_full or not self._runtime.gate.is_open:
+        if not self._backlog.is_full or not self._runtime.index_readiness.is_open:
             return
         ids = ", ".join(sorted(handler.id for handler in self._handlers))
         logger.warning(

@@ -32,7 +32,7 @@ class Runtime:
     memos: Memos
     indices: Mapping[str, Any]
     indexers: Indexers
-    gate: IndexReadiness
+    index_readiness: IndexReadiness
     """Closed until the indices are filled with what existed before the operator started."""
     pause: Pause = dataclasses.field(default_factory=Pause)
     """On while other operators have the priority."""

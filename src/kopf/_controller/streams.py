@@ -121,7 +121,7 @@ class ResourceWatcher:
 
     def _accept_listed(self, scope: Scope) -> None:
         """Everything is known of that namespace, or it is known that it cannot be."""
-        self._service.runtime.gate.done((self._service.resource, scope))
+        self._service.runtime.index_readiness.done((self._service.resource, scope))
         if scope in self._awaited:
             self._awaited.discard(scope)
             if not self._awaited:
@@ -140,7 +140,7 @@ class ResourceWatcher:
     def release(self) -> None:
         """Let nobody wait for the indexing of what is not served anymore."""
         for scope in self._streams:
-            self._service.runtime.gate.done((self._service.resource, scope))
+            self._service.runtime.index_readiness.done((self._service.resource, scope))
 
 
 class Stream:

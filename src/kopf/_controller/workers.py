@@ -49,10 +49,10 @@ class Workers:
 
     def wake(self) -> None:
         """Start as many workers as there are keys to work on, and as allowed."""
-        if not self._runtime.gate.is_open:
+        if not self._runtime.index_readiness.is_open:
             if not self._is_waiting_for_indices:
                 self._is_waiting_for_indices = True
-                self._runtime.gate.call_when_open(self._go_on)
+                self._runtime.index_readiness.call_when_open(self._go_on)
             return
         while (key := self._queue.take()) is not None:
             context = self._runtime.context.copy()

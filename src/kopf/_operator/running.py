@@ -197,7 +197,7 @@ class Operator:
     async def _make_runtime(self, clock: Clock) -> Runtime:
         return Runtime(
             indexers=self._indexers,
-            gate=IndexReadiness(),
+            index_readiness=IndexReadiness(),
             settings=self._setup.settings,
             api=self._api,
             clock=clock,

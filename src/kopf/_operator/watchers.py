@@ -67,7 +67,7 @@ class Watchers:
     def _close_gate(self, plan: Mapping[Resource, HandlersOfResource]) -> None:
         """Hold the handling back until everything that exists now is indexed, if there is anything to be indexed."""
         indexed = [resource for resource, handlers in plan.items() if handlers.indexing]
-        self._runtime.gate.close_for(
+        self._runtime.index_readiness.close_for(
             (resource, namespace) for resource in indexed for namespace in self._get_scopes(resource)
         )
 

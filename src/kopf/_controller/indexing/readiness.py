@@ -18,7 +18,7 @@ class IndexReadiness:
         return not self._awaited
 
     def close_for(self, keys: Iterable[Hashable]) -> None:
-        """Close the gate until all these are done."""
+        """Be not ready until all these are done."""
         self._awaited.update(keys)
 
     def done(self, key: Hashable) -> None:
@@ -31,5 +31,5 @@ class IndexReadiness:
                     listener()
 
     def call_when_open(self, listener: Callable[[], None]) -> None:
-        """Call it once when the gate opens."""
+        """Call it once when all is ready."""
         self._listeners.append(listener)
