@@ -10,6 +10,7 @@ import pytest
 
 from kopf._controller.changes.saving import Result, SavedProgress, Unsaved
 from kopf._controller.object_state import ObjectState, Rules, is_overtaking
+from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
 from kopf._values.reasons import Reason
@@ -62,6 +63,10 @@ def test_nothing_is_to_be_done_at_first(state: ObjectState) -> None:
     assert get_alarm(state) is None
     with pytest.raises(RuntimeError, match="nothing to be handled"):
         state.on_start()
+
+
+def test_nothing_was_handled_before_the_first_handling(state: ObjectState) -> None:
+    assert state.last_seen is None
 
 
 def test_an_event_is_to_be_handled(state: ObjectState) -> None:
@@ -269,6 +274,38 @@ def test_after_news_or_a_success_a_conflict_is_the_first_one_again(state: Object
 
 
 # Own writes.
+
+
+def test_what_was_called_since_the_first_listing_is_known_after_another_listing(state: ObjectState) -> None:
+    state.on_event(make(1), 0, initial=True)
+    assert state.memory.called == set()
+    state.memory.called.add(HandlerId("one"))
+    state.on_event(make(2), 0, initial=True)
+    assert state.memory.called == {"one"}
+
+
+def test_conflicts_are_counted(state: ObjectState) -> None:
+    obj = start(state, make(1))
+    state.on_failure(obj, 0, is_conflict=True)
+    assert (state.memory.conflicts, state.memory.errors) == (1, 0)
+
+
+@pytest.mark.parametrize("comparable", [True, False])
+def test_a_write_that_changes_nothing_has_no_echo(comparable: bool) -> None:
+    state = ObjectState(make_rules(comparable=comparable))
+    start(state, make(1))
+    assert state.on_response(make(1), make(1), 0) is True
+    state.on_result(Result(make(1), changed=True, settled=True), 0)
+    assert state.is_idle
+
+
+@pytest.mark.parametrize(("version", "is_latest"), [(2, True), (3, True), (4, False)])
+def test_comparable_versions_tell_if_what_waits_is_newer_than_the_response(version: int, is_latest: bool) -> None:
+    state = ObjectState(make_rules(comparable=True))
+    start(state, make(1))
+    state.on_event(make(version), 0)
+    assert state.on_response(make(1), make(3), 0) is is_latest
+    assert state.pending == (None if is_latest else make(version))
 
 
 @pytest.mark.parametrize("comparable", [True, False])

@@ -272,3 +272,20 @@ def test_in_any_order_of_events_no_news_are_lost_and_no_echoes_are_news(comparab
                 known.add(key)
                 queue.append((fork, story))
     assert len(known) > 1000
+
+
+@pytest.mark.parametrize(("comparable", "version", "is_superseded"), [
+    (True, "1", True),
+    (True, "2", True),
+    (True, "3", False),
+    (False, "1", True),
+    (False, "2", True),
+    (False, "3", True),
+])
+def test_until_the_echo_only_comparable_versions_can_be_newer_than_the_response(
+    comparable: bool, version: str, is_superseded: bool
+) -> None:
+    writes = OwnWrites(comparable=comparable)
+    write(writes, "2", previous="1")
+    assert writes.expecting
+    assert writes.is_superseded(version, "2") is is_superseded

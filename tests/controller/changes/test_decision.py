@@ -30,6 +30,7 @@ from kopf._controller.changes.finalizer import Blocking
 from kopf._controller.changes.handler_state import HandlerState
 from kopf._controller.changes.progress import find_seen
 from kopf._controller.changes.saved_states import SavedStates
+from kopf._controller.changes.seen_states import SeenStates
 from kopf._controller.changes.selection import Candidates
 from kopf._handlers.handlers import ChangingHandler, DaemonHandler
 from kopf._handlers.matching import FilterError
@@ -100,17 +101,17 @@ def make(
 
 
 class Company:
-    """Daemons & timers that run or have exited for good."""
+    """Daemons & timers of the object that run or have exited for good."""
 
     def __init__(self, *, running: bool = False, over: bool = False) -> None:
         self.running = running
         self.over = over
 
     def is_running(self, key: str) -> bool:
-        return self.running
+        return self.running and key == "uid"
 
     def is_over(self, key: str, handler: Any) -> bool:
-        return self.over
+        return self.over and key == "uid" and isinstance(handler, DaemonHandler)
 
 
 def look(
@@ -272,6 +273,44 @@ def test_who_has_seen_another_change_sees_this_one(spec: str, handled: str, expe
     plan = plan_for(make(spec, handled=handled, records=records), handlers)
     assert plan.reason is Reason.UPDATE or not expected
     assert get_ids(plan.call) == expected
+
+
+def test_a_change_that_is_undone_is_handled_as_an_update() -> None:
+    handlers, asked = declare(one=kopf.on.update), list[Reason]()
+
+    def choose(reason: Reason) -> Choice:
+        asked.append(reason)
+        return Candidates(handlers).select_all(reason, initial=False)
+
+    obj = make("before", handled="before", records={"one": record("update", digest=get_digest("after"), success=True)})
+    plan = finish(obj, handlers, {"one": SUCCESS}, choose=choose)
+    assert asked == [Reason.NOOP, Reason.UPDATE]
+    assert plan.reason is Reason.UPDATE
+    digest = SeenStates(Reason.UPDATE, snapshots.take(obj)).get(handlers.changing[0])
+    assert [state.digest for state in plan.progress.unsaved.values()] == [digest]
+
+
+@pytest.mark.parametrize("spec", [
+    pytest.param("other", id="changed-again"),
+    pytest.param("before", id="changed-back"),
+])
+def test_states_are_not_digested_again(spec: str) -> None:
+    handlers = declare(one=kopf.on.update)
+    obj = make(spec, handled="before", records={"one": record("update", digest=get_digest("after"), success=True)})
+    plan = finish(obj, handlers, {"one": SUCCESS}, digest="known")
+    assert [state.digest for state in plan.progress.unsaved.values()] == ["known"]
+
+
+@pytest.mark.parametrize(("called", "expected"), [
+    pytest.param([], ["resume"], id="by-the-previous-operator"),
+    pytest.param(["resume"], [], id="by-this-operator"),
+])
+def test_objects_are_resumed_once_by_every_operator(called: list[Any], expected: list[str]) -> None:
+    noted = set(called)
+    obj = make(1, handled=1, records={"resume": record("resume", success=True)})
+    plan = finish(obj, RESUME, {"resume": SUCCESS}, initial=True, called=noted)
+    assert get_ids(plan.call) == expected
+    assert noted == {"resume"}
 
 
 def test_creations_happen_once_however_the_object_changes() -> None:
@@ -498,6 +537,45 @@ def test_the_finalizer_is_there_as_long_as_it_is_needed(
     plan = finish(make(1, handled=1, finalizers=finalizers), handlers, **options)
     assert plan.finalizer is change
     assert plan.is_required is (handlers in (DELETE, DAEMON) and not getattr(options.get("background"), "over", False))
+
+
+@pytest.mark.parametrize(("handlers", "background", "is_required"), [
+    pytest.param(ONLY_DAEMON, None, True, id="daemon"),
+    pytest.param(ONLY_DAEMON, Company(), True, id="daemon-not-over"),
+    pytest.param(ONLY_DAEMON, Company(over=True), False, id="daemon-over"),
+    pytest.param(DELETE, None, True, id="deletion"),
+    pytest.param(DELETE, Company(over=True), True, id="deletion-with-daemons-over"),
+    pytest.param(CREATE, None, False, id="creation"),
+])
+def test_the_finalizer_is_needed_for_deletions_and_for_daemons_that_are_not_over(
+    handlers: HandlersOfResource, background: Company | None, is_required: bool
+) -> None:
+    plan = finish(make(1, handled=1, finalizers=[FINALIZER]), handlers, background=background)
+    assert plan.is_required is is_required
+    assert plan.finalizer is (None if is_required else REMOVE)
+
+
+@pytest.mark.parametrize(("finalizers", "deleted", "expected"), [
+    (None, False, (False, False, False)),
+    (None, True, (True, False, False)),
+    ([], True, (True, False, False)),
+    (["other"], True, (True, False, False)),
+    ([FINALIZER], False, (False, True, False)),
+    ([FINALIZER], True, (True, True, True)),
+    ([FINALIZER, "other"], True, (True, True, False)),
+    ([FINALIZER, "other"], False, (False, True, False)),
+])
+def test_how_deletions_are_blocked(finalizers: Any, deleted: bool, expected: tuple[bool, bool, bool]) -> None:
+    blocking = Blocking.of(make(finalizers=finalizers, deleted=deleted), FINALIZER)
+    assert (blocking.is_deleted, blocking.is_ours, blocking.is_last) == expected
+
+
+@pytest.mark.parametrize(("handlers", "background"), [(DELETE, None), (CREATE, Company(running=True))])
+def test_a_finalizer_that_is_needed_or_kept_is_not_contested(
+    handlers: HandlersOfResource, background: Company | None
+) -> None:
+    plan = finish(make(1, handled=1, finalizers=[FINALIZER]), handlers, removals=3, background=background)
+    assert (plan.finalizer, plan.is_contested) == (None, False)
 
 
 @pytest.mark.parametrize(("removals", "is_contested"), [(0, False), (2, False), (3, True), (4, False)])

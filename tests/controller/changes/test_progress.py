@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 import kopf
 from kopf._controller.changes.handler_state import HandlerState
-from kopf._controller.changes.progress import Counts, Progress, count, find_overtaken, get_delay, get_pending
+from kopf._controller.changes.progress import (
+    Counts,
+    Progress,
+    count,
+    find_overtaken,
+    find_seen,
+    get_delay,
+    get_pending,
+)
 from kopf._controller.changes.saved_states import SavedStates
 from kopf._controller.changes.seen_states import SeenStates
 from kopf._handlers.handler_errors import HandlerChildrenRetry
@@ -22,6 +30,7 @@ from kopf._values.bodies import Body
 from kopf._values.ids import HandlerId
 from kopf._values.patches import Patch, merge, thaw
 from kopf._values.reasons import Reason
+from kopf._values.records import replace
 from tests.handlers.builders import make_changing_handler
 
 NOW = datetime.datetime(2026, 11, 20, 23, 53, 38, 49971, tzinfo=datetime.UTC)
@@ -62,10 +71,11 @@ def make_progress(
     unsaved: Any = (),
     digest: str | None = None,
     handlers: Collection[ChangingHandler] = HANDLERS,
+    called: set[HandlerId] | None = None,
 ) -> Progress:
     remembered = {**dict(known), **dict(unsaved)}
     saved = SavedStates(SmartProgressStorage(), body, now, remembered=remembered, keys=KEYS, obj=body.object)
-    progress = Progress(saved, reason, now, unsaved=dict(unsaved).keys())
+    progress = Progress(saved, reason, now, unsaved=dict(unsaved).keys(), called=called)
     progress.involve(handlers, FixedDigests(reason, digest))
     return progress
 
@@ -121,6 +131,15 @@ def test_all_subhandlers_that_were_ever_seen_are_remembered_in_their_order() -> 
     assert state.subrefs == ("one/b", "one/a", "one/c")
 
 
+def test_final_outcomes_delay_nothing() -> None:
+    state = HandlerState(started=NOW).with_outcome(Outcome(final=True, delay=5), NOW, [])
+    assert (state.delayed, state.finished) == (None, True)
+
+
+def test_what_was_seen_is_known_until_the_next_attempt_has_seen_more() -> None:
+    assert HandlerState(started=NOW, digest="seen").with_outcome(RETRY, NOW, []).digest == "seen"
+
+
 @pytest.mark.parametrize(("delayed", "expected"), [(None, 0), (after(5), 5), (NOW, 0), (after(-5), 0)])
 def test_delays_of_states(delayed: datetime.datetime | None, expected: float) -> None:
     assert HandlerState(started=NOW, delayed=delayed).get_delay(NOW) == expected
@@ -148,6 +167,30 @@ def test_the_persisted_form() -> None:
 def test_times_always_have_microseconds() -> None:
     record = HandlerState(started=datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)).as_record()
     assert record["started"] == "2026-01-01T00:00:00.000000+00:00"
+
+
+@pytest.mark.parametrize(("length", "expected"), [(9_999, 9_999), (10_000, 10_000), (10_001, 10_000)])
+def test_long_messages_are_cut(length: int, expected: int) -> None:
+    assert HandlerState(started=NOW, message="x" * length).as_record().get("message") == "x" * expected
+
+
+@pytest.mark.parametrize(("reentries", "expected"), [(0, None), (2, 2)])
+def test_reentries_are_stored_if_there_are_any(reentries: int, expected: int | None) -> None:
+    record = HandlerState(started=NOW, retries=3, reentries=reentries).as_record()
+    assert record.get("reentries") == expected
+    assert HandlerState.from_record(record, now=after(9)).reentries == reentries
+
+
+@pytest.mark.parametrize(("record", "expected"), [
+    ({"retries": 3, "reentries": 2}, 2),
+    ({"retries": 3, "reentries": 3}, 3),
+    ({"retries": 1, "reentries": 2}, 1),
+    ({"retries": 3, "reentries": "2"}, 0),
+    ({"retries": 3}, 0),
+    ({"reentries": 2}, 0),
+])
+def test_there_are_never_more_reentries_than_attempts(record: Any, expected: int) -> None:
+    assert HandlerState.from_record(record, now=NOW).reentries == expected
 
 
 times = st.datetimes(timezones=st.just(datetime.UTC))
@@ -343,6 +386,172 @@ def test_handlers_that_have_seen_a_change_which_is_undone_are_found(record: Any,
     assert list(found) == ([ONE] if is_found else [])
 
 
+@pytest.mark.parametrize(("states", "expected"), [
+    pytest.param({}, [], id="nothing"),
+    pytest.param({"one": {"digest": "a"}}, ["a"], id="handler"),
+    pytest.param({"one": {"digest": "a"}, "two": {"digest": "b"}}, ["a", "b"], id="handlers"),
+    pytest.param(
+        {"one": {"digest": "a", "subrefs": ("one/x", "one/y", "one/gone")}, "one/x": {"digest": "b"}, "one/y": {}},
+        ["a", "b"], id="subhandlers",
+    ),
+    pytest.param(
+        {"one": {"success": False, "subrefs": ("one/x",)}, "one/x": {"digest": "b"}},
+        ["b"], id="subhandler-of-an-unfinished-handler",
+    ),
+    pytest.param({"one": {"digest": "a", "success": False}}, [], id="unfinished"),
+    pytest.param({"one": {"digest": "a", "success": False, "failure": True}}, ["a"], id="failed"),
+    pytest.param({"one": {"digest": "a", "purpose": "update"}}, [], id="not-of-the-creation"),
+])
+def test_what_was_seen_in_the_creation_is_found(states: dict[str, Any], expected: list[str]) -> None:
+    defaults = {"started": NOW, "purpose": "create", "success": True}
+    known = {id: HandlerState(**{**defaults, **fields}) for id, fields in states.items()}
+    assert list(find_seen(HANDLERS, make_progress(known=known, handlers=[]).saved)) == expected
+
+
+# --- the changes by the handlers themselves ---
+
+
+FIELD = make_changing_handler("one", field=("spec", "a"))
+
+
+def see(reason: Reason = Reason.UPDATE, **spec: int) -> SeenStates:
+    """What is seen in an object with this spec."""
+    return SeenStates(reason, json.dumps({"spec": spec}).encode())
+
+
+@pytest.mark.parametrize(("seen", "before", "after", "expected", "is_changed"), [
+    pytest.param({"a": 1}, {"a": 1}, {"a": 2}, {"a": 2}, True, id="changed"),
+    pytest.param({"a": 1}, {"a": 1}, {"a": 1, "b": 2}, {"a": 1}, False, id="another-field-changed"),
+    pytest.param({"a": 0}, {"a": 1}, {"a": 2}, {"a": 0}, False, id="not-seen-before"),
+    pytest.param({"a": 2}, {"a": 1}, {"a": 2}, {"a": 2}, False, id="changed-to-what-was-seen"),
+])
+def test_own_changes_overtake_only_those_who_have_not_seen_what_was_before(
+    seen: Any, before: Any, after: Any, expected: Any, is_changed: bool
+) -> None:
+    known = {"one": HandlerState(started=NOW, purpose="update", success=True, digest=see(**seen).get(FIELD))}
+    progress = make_progress(reason=Reason.UPDATE, known=known, handlers=[FIELD, TWO])
+    progress.account_for(see(**before), see(**after))
+    assert progress[FIELD.id].digest == see(**expected).get(FIELD)
+    assert progress[FIELD.id].success
+    assert list(progress.unsaved) == (["one"] if is_changed else [])
+    assert progress[TWO.id].digest is None
+
+
+def test_own_changes_of_one_cycle_are_seen_by_those_called_in_it() -> None:
+    progress = make_progress(reason=Reason.UPDATE, handlers=[FIELD])
+    progress.note(FIELD, SUCCESS, NOW, [], see(a=1))
+    progress.account_for(see(a=1), see(a=2))
+    assert progress.unsaved[FIELD.id].digest == see(a=2).get(FIELD)
+
+
+@pytest.mark.parametrize(("reason", "is_changed"), [(Reason.CREATE, True), (Reason.UPDATE, False)])
+def test_own_changes_in_creations_are_seen_by_subhandlers_of_other_cycles(reason: Reason, is_changed: bool) -> None:
+    before, later = see(reason, a=1), see(reason, a=2)
+    done = HandlerState(started=NOW, purpose=reason.value, success=True)
+    known = {
+        "one": replace(done, subrefs=("one/x", "one/other", "one/undigested", "one/gone")),
+        "one/x": replace(done, digest=before.get_whole()),
+        "one/other": replace(done, digest="other"),
+        "one/undigested": done,
+    }
+    progress = make_progress(reason=reason, known=known)
+    progress.account_for(before, later)
+    assert list(progress.unsaved) == (["one/x"] if is_changed else [])
+    sub = progress.recall(HandlerId("one/x"))
+    assert sub is not None
+    assert sub.digest == (later if is_changed else before).get_whole()
+
+
+def test_subhandlers_of_this_cycle_are_accounted_for_as_all_others() -> None:
+    sub = make_changing_handler("one/x")
+    progress = make_progress()
+    progress.involve([sub], FixedDigests(Reason.CREATE))
+    progress.note(sub, SUCCESS, NOW, [], see(Reason.CREATE, a=1))
+    progress.note(ONE, SUCCESS, NOW, [sub.id], see(Reason.CREATE, a=1))
+    progress.account_for(see(Reason.CREATE, a=1), see(Reason.CREATE, a=2))
+    assert {state.digest for state in progress.unsaved.values()} == {see(a=2).get_whole()}
+    assert list(progress.unsaved) == ["one", "one/x"]
+
+
+# --- copies ---
+
+
+def test_copies_are_changed_separately() -> None:
+    progress = make_progress(reason=Reason.UPDATE)
+    progress.note(ONE, RETRY, NOW, [], see(a=1))
+    twin = progress.copy()
+    assert dict(twin) == dict(progress)
+    assert twin.unsaved == progress.unsaved
+    assert twin[ONE.id].digest == see(a=1).get(ONE)
+    twin.note(TWO, SUCCESS, NOW, [], see(a=2))
+    progress.note(THREE, FAILURE, NOW, [], see(a=3))
+    assert list(twin.unsaved) == ["one", "two"]
+    assert list(progress.unsaved) == ["one", "three"]
+    assert (progress[TWO.id].retries, twin[THREE.id].retries) == (0, 0)
+    twin.note_saved()
+    assert twin.unsaved == {}
+    assert list(progress.unsaved) == ["one", "three"]
+
+
+# --- resuming by one operator after another ---
+
+
+RESUMING = make_changing_handler("one", initial=True)
+SUB = make_changing_handler("one/sub")
+
+
+@pytest.mark.parametrize(("parent", "handler", "called", "is_anew"), [
+    pytest.param(None, RESUMING, None, False, id="not-resumed-now"),
+    pytest.param(None, RESUMING, (), True, id="of-the-previous-operator"),
+    pytest.param(None, RESUMING, ("two",), True, id="of-the-previous-operator-with-others-called"),
+    pytest.param(None, RESUMING, ("one",), False, id="of-this-operator"),
+    pytest.param(None, ONE, (), False, id="not-for-resuming"),
+    pytest.param(RESUMING, SUB, (), True, id="subhandler"),
+    pytest.param(RESUMING, SUB, None, False, id="subhandler-not-resumed-now"),
+    pytest.param(RESUMING, SUB, ("one/sub",), False, id="subhandler-of-this-operator"),
+    pytest.param(ONE, SUB, (), False, id="subhandler-not-for-resuming"),
+    pytest.param(RESUMING, make_changing_handler("onesub"), (), False, id="no-subhandler-in-spite-of-its-name"),
+])
+def test_objects_are_resumed_by_every_operator_anew(
+    parent: ChangingHandler | None, handler: ChangingHandler, called: Any, is_anew: bool
+) -> None:
+    known = {handler.id: HandlerState(started=NOW, purpose="create", retries=5, success=True)}
+    handlers = [handler] if parent is None else [parent, handler]
+    called_by_this = None if called is None else set(called)
+    progress = make_progress(known=known, handlers=handlers, called=called_by_this, now=after(9))
+    anew = HandlerState(started=after(9), purpose="create")
+    assert progress[handler.id] == (anew if is_anew else known[handler.id])
+
+
+def test_unfinished_resuming_is_continued_by_the_next_operator() -> None:
+    known = {"one": HandlerState(started=NOW, purpose="create", retries=5)}
+    assert make_progress(known=known, handlers=[RESUMING], called=set())[RESUMING.id].retries == 5
+
+
+def test_the_handlers_that_this_operator_has_called_are_noted() -> None:
+    called: set[HandlerId] = set()
+    progress = make_progress(handlers=[RESUMING, TWO], called=called)
+    assert called == set()
+    progress.note(RESUMING, SUCCESS, NOW, [], None)
+    assert called == {"one"}
+    progress.involve([RESUMING], FixedDigests(Reason.CREATE))
+    assert progress[RESUMING.id].success
+
+
+def test_what_is_done_now_is_newer_than_what_is_saved() -> None:
+    progress = make_progress(with_record({"purpose": "create", "retries": 1}))
+    progress.note(ONE, RETRY, NOW, [], None)
+    recalled = progress.recall(ONE.id)
+    assert recalled is not None
+    assert recalled.retries == 2
+    assert progress.recall(HandlerId("unknown")) is None
+
+
+def test_subhandlers_of_the_handling_for_another_reason_are_remembered() -> None:
+    progress = make_progress(with_record({"purpose": "update", "retries": 3, "subrefs": ["one/x"]}))
+    assert progress[ONE.id] == HandlerState(started=NOW, purpose="create", subrefs=(HandlerId("one/x"),))
+
+
 # --- the end of the cycle ---
 
 
@@ -375,6 +584,12 @@ def test_records_of_handlers_that_are_not_called_now_are_purged_too() -> None:
         f"kopf.zalando.org/{id.replace('/', '.')}": json.dumps(record) for id, record in texts.items()
     }}})
     purge(make_progress(body, reason=Reason.UPDATE, handlers=[ONE]), body)
+
+
+def test_records_of_subhandlers_that_are_only_remembered_are_purged_too() -> None:
+    known = {"one": HandlerState(started=NOW, purpose="create", subrefs=(HandlerId("one/x"),))}
+    body = with_record({"purpose": "create"}, id="one.x")
+    purge(make_progress(body, known=known, handlers=[]), body, handlers=[])
 
 
 def test_the_dummies_of_older_operators_are_removed() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -7,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kopf
-from kopf._controller.changes.selection import Selection, could_match
+from kopf._controller.changes.selection import Candidates, Selection, could_match, select_background
+from kopf._controller.changes.selection import select as select_for_object
 from kopf._handlers.criteria import ABSENT, PRESENT
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.matching import matches
-from kopf._handlers.registry import OperatorRegistry
+from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
 from kopf._values.objects import ObjectMeta
 from kopf._values.reasons import Reason
 from tests.handlers.builders import (
@@ -29,13 +31,18 @@ RESUME, NOOP = Reason.RESUME, Reason.NOOP
 
 def declare(*decorators: Any, fn: Any = do_nothing) -> list[ChangingHandler]:
     """Declare the handlers by the real decorators, the first one being the first declared."""
+    return list(declare_all(*decorators, fn=fn).changing)
+
+
+def declare_all(*decorators: Any, fn: Any = do_nothing) -> HandlersOfResource:
+    """The same, also for daemons & timers."""
     registry = OperatorRegistry()
     for decorator, options in decorators:
         decorator("kopfexamples", registry=registry, **options)(fn)
-    return list(registry.plan([RESOURCE])[RESOURCE].changing)
+    return registry.plan([RESOURCE])[RESOURCE]
 
 
-def get_ids(handlers: list[ChangingHandler]) -> list[str]:
+def get_ids(handlers: Iterable[Any]) -> list[str]:
     return [handler.id for handler in handlers]
 
 
@@ -175,6 +182,138 @@ def test_handlers_accompany_the_objects_they_can_be_called_for() -> None:
     ]
 
 
+def test_only_the_state_of_now_demands_to_block_the_deletion() -> None:
+    handlers = declare(
+        (kopf.on.create, {"id": "create"}),
+        (kopf.on.delete, {"id": "delete"}),
+        (kopf.on.delete, {"id": "optional", "optional": True}),
+        (kopf.on.delete, {"id": "is", "field": "spec.is"}),
+        (kopf.on.delete, {"id": "was", "field": "spec.was"}),
+    )
+    selection = Selection(make_changing_cause({"spec": {"is": 1}}, UPDATE, old={"spec": {"was": 1}}))
+    accompanying = selection.select_accompanying(handlers)
+    assert get_ids(accompanying) == ["create", "delete", "optional", "is/spec.is", "was/spec.was"]
+    assert get_ids(selection.select_demanding(accompanying)) == ["delete", "is/spec.is"]
+
+
+# --- the handlers of a resource ---
+
+
+@pytest.mark.parametrize(("options", "expected"), [
+    ({}, False),
+    ({"labels": {"l": "v"}}, True),
+    ({"annotations": {"a": "v"}}, True),
+    ({"field": "spec"}, True),
+    ({"when": lambda **_: True}, True),
+])
+@pytest.mark.parametrize("decorator", [kopf.on.create, kopf.daemon])
+def test_candidates_are_filtered_if_any_of_them_has_a_filter(decorator: Any, options: Any, expected: bool) -> None:
+    handlers = declare_all((kopf.on.create, {"id": "other"}), (decorator, options))
+    assert Candidates(handlers).is_filtered is expected
+
+
+def test_candidates_with_no_filters_are_selected_once_for_every_reason() -> None:
+    candidates = Candidates(declare_all(*ALL[:5], (kopf.daemon, {"id": "daemon"})))
+    known = {}
+    for reason in (CREATE, UPDATE, DELETE, RESUME, NOOP):
+        for initial in (False, True):
+            choice = known[reason, initial] = candidates.select_all(reason, initial=initial)
+            other = select_for_object(candidates, make_changing_cause({}, reason, initial=initial))
+            for name in ("accompanying", "called", "spawning", "demanding"):
+                assert get_ids(getattr(choice, name)) == get_ids(getattr(other, name))
+    for (reason, initial), choice in known.items():
+        assert candidates.select_all(reason, initial=initial) is choice
+
+
+def test_a_function_with_no_filters_is_called_for_the_actual_reason() -> None:
+    handlers = declare_all((kopf.on.resume, {"param": "resume"}), (kopf.on.create, {"param": "create"}))
+    called = Candidates(handlers).select_all(CREATE, initial=True).called
+    assert [handler.param for handler in called] == ["create"]
+
+
+def test_everything_is_chosen_that_is_for_the_object() -> None:
+    candidates = Candidates(declare_all(
+        (kopf.on.create, {"id": "create"}),
+        (kopf.on.create, {"id": "other-label", "labels": {"l": "other"}}),
+        (kopf.on.update, {"id": "update"}),
+        (kopf.on.delete, {"id": "delete"}),
+        (kopf.on.delete, {"id": "was", "field": "spec.was"}),
+        (kopf.on.delete, {"id": "optional", "optional": True}),
+        (kopf.daemon, {"id": "daemon", "labels": {"l": "v"}}),
+        (kopf.daemon, {"id": "other-daemon", "labels": {"l": "other"}}),
+        (kopf.timer, {"id": "timer", "interval": 1}),
+    ))
+    body = {"metadata": {"labels": {"l": "v"}}, "spec": {}}
+    choice = select_for_object(candidates, make_changing_cause(body, UPDATE, old={"spec": {"was": 1}}))
+    assert get_ids(choice.accompanying) == ["create", "update", "delete", "was/spec.was", "optional"]
+    assert get_ids(choice.called) == ["update"]
+    assert get_ids(choice.spawning) == ["daemon", "timer"]
+    assert get_ids(choice.demanding) == ["delete", "daemon", "timer"]
+    assert (choice.failures, choice.relevant_failures) == ({}, [])
+
+
+def test_daemons_and_timers_are_chosen_alone() -> None:
+    candidates = Candidates(declare_all(
+        (kopf.on.delete, {"id": "delete"}),
+        (kopf.daemon, {"id": "daemon", "labels": {"l": "v"}}),
+        (kopf.daemon, {"id": "other-daemon", "labels": {"l": "other"}}),
+        (kopf.timer, {"id": "timer", "interval": 1}),
+        (kopf.timer, {"id": "timer", "interval": 2}),
+    ))
+    choice = select_background(candidates, make_resource_cause({"metadata": {"labels": {"l": "v"}}}), NOOP)
+    assert (choice.accompanying, choice.called) == ((), ())
+    assert get_ids(choice.spawning) == ["daemon", "timer"]
+    assert get_ids(choice.demanding) == ["daemon", "timer"]
+    assert (choice.failures, choice.relevant_failures) == ({}, [])
+
+
+# --- failing filters ---
+
+
+def fail(**_: Any) -> bool:
+    raise ValueError("boom")
+
+
+FAILING = declare_all(
+    (kopf.on.create, {"id": "create", "when": fail}),
+    (kopf.on.update, {"id": "update", "when": fail}),
+    (kopf.on.delete, {"id": "delete", "when": fail}),
+    (kopf.on.resume, {"id": "resume", "when": fail}),
+    (kopf.on.create, {"id": "good"}),
+    (kopf.daemon, {"id": "daemon", "when": fail}),
+    (kopf.daemon, {"id": "good-daemon"}),
+)
+
+
+@pytest.mark.parametrize(("reason", "initial", "expected"), [
+    (CREATE, False, ["create", "daemon"]),
+    (CREATE, True, ["create", "resume", "daemon"]),
+    (UPDATE, False, ["update", "daemon"]),
+    (RESUME, True, ["resume", "daemon"]),
+    (NOOP, False, ["daemon"]),
+    (DELETE, False, ["delete"]),
+    (DELETE, True, ["delete"]),
+])
+def test_failures_matter_for_what_could_be_called_or_started_now(
+    reason: Reason, initial: bool, expected: list[str]
+) -> None:
+    choice = select_for_object(Candidates(FAILING), make_changing_cause({}, reason, initial=initial))
+    assert get_ids(choice.failures) == ["create", "update", "delete", "resume", "daemon"]
+    assert get_ids(item for item, error in choice.failures.items() if error in choice.relevant_failures) == expected
+    assert all("boom" in str(error) for error in choice.failures.values())
+    assert get_ids(choice.accompanying) == ["good"]
+    assert get_ids(choice.spawning) == ["good-daemon"]
+    assert get_ids(choice.demanding) == ["good-daemon"]
+
+
+@pytest.mark.parametrize(("reason", "is_relevant"), [(NOOP, True), (DELETE, False)])
+def test_failures_of_daemons_do_not_matter_for_deletions(reason: Reason, is_relevant: bool) -> None:
+    choice = select_background(Candidates(FAILING), make_resource_cause({}), reason)
+    assert get_ids(choice.failures) == ["daemon"]
+    assert list(choice.relevant_failures) == (list(choice.failures.values()) if is_relevant else [])
+    assert get_ids(choice.spawning) == get_ids(choice.demanding) == ["good-daemon"]
+
+
 META = st.none() | st.dictionaries(st.sampled_from(["a", "b"]), st.sampled_from(["", "x", "y"]))
 CRITERIA = st.none() | st.dictionaries(
     st.sampled_from(["a", "b"]), st.sampled_from(["", "x", "y", PRESENT, ABSENT, lambda value, **_: value == "x"])
@@ -204,6 +343,12 @@ def test_the_quick_check_never_misses_an_object(
 def test_the_quick_check_is_by_exact_values(filters: Any, expected: bool) -> None:
     assert could_match([make_changing_handler(**filters)], ObjectMeta(labels={"l": "v"})) is expected
     assert not could_match([], ObjectMeta())
+
+
+@pytest.mark.parametrize("option", ["labels", "annotations"])
+def test_the_quick_check_looks_at_all_handlers(option: str) -> None:
+    filters: dict[str, Any] = {option: {"l": "other"}}
+    assert could_match([make_changing_handler(**filters), make_changing_handler()], ObjectMeta())
 
 
 # --- sub-handlers ---
