@@ -2,7 +2,7 @@
 # with nothing but Python (3.11 or newer) and make. Another interpreter gets another environment:
 #     make test PYTHON=python3.13
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types pytest bench budgets soak original migration differential hostile logins data clean
+.PHONY: help install demo test lint types pytest bench budgets soak original migration differential hostile mutants logins data clean
 
 PYTHON ?= python3
 PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -70,6 +70,15 @@ differential: $(STAMP) original  ## compare the behaviour to the original framew
 hostile: $(STAMP)  ## send 10,000 hostile inputs of every kind to the operator, its clients and servers
 	KOPF_HOSTILE_INPUTS=10000 $(BIN)/python -m pytest -n $(WORKERS) tests/hostile $(ARGS)
 
+mutants: $(STAMP)  ## check that the tests of the pure rules notice when these are broken; takes minutes
+	@[ -x $(BIN)/mutmut ] || $(BIN)/pip install --quiet --disable-pip-version-check 'mutmut==3.8.1'
+	@rm -rf mutants  # the old verdicts would stay even if the tests have changed
+	$(BIN)/mutmut run --max-children $(WORKERS) $(ARGS)
+	$(BIN)/mutmut export-cicd-stats
+	@$(BIN)/python -c 'import json, sys; stats = json.load(open("mutants/mutmut-cicd-stats.json")); \
+		share = stats["killed"] / (stats["total"] - stats["skipped"]); \
+		print(f"{share:.1%} of the mutants are killed, and 90% should be."); sys.exit(share < 0.9)'
+
 logins: $(STAMP)  ## log in by the client libraries of many versions, the lowest ones too; downloads them all
 	KOPF_LOGINS=$(abspath $(LOGINS)) $(BIN)/python -m pytest tests/behaviour/test_logins.py $(ARGS)
 
@@ -77,7 +86,7 @@ data: $(STAMP)  ## make the data of the built-in kinds anew; downloads the packa
 	$(BIN)/python tools/generate_builtin_kinds.py
 
 clean:  ## remove the virtual environments and all caches
-	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis mutants build dist
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml
