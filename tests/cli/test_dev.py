@@ -11,6 +11,7 @@ import time
 import psutil
 import pytest
 
+from kopf_cluster import LocalCluster
 from tests.cli.conftest import EXAMPLE, Starter
 
 ARGS = ["handlers.py", "--apply", "crd.yaml", "--apply", "obj.yaml"]
@@ -151,7 +152,9 @@ def test_wrong_options(start: Starter, folder: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["dev", "run"])
-def test_files_that_are_named_as_libraries(start: Starter, folder: pathlib.Path, command: str) -> None:
+def test_files_that_are_named_as_libraries(
+        start: Starter, folder: pathlib.Path, cluster: LocalCluster, command: str,
+) -> None:
     """They are for those who import them, and the framework does not."""
     installed = importlib.metadata.packages_distributions().keys()
     optional = {"aiohttp_socks", "kubernetes", "pykube", "uvloop", "prometheus_client", "pyngrok"}
@@ -173,10 +176,10 @@ def test_files_that_are_named_as_libraries(start: Starter, folder: pathlib.Path,
         "def seen(logger, **_):\n"
         "    logger.info('It is seen.')\n"
         "    raise ValueError\n")
-    with start(command, "own.py", "--liveness=http://127.0.0.1:0/healthz") as process:
+    options = ["--all-namespaces", "--liveness=http://127.0.0.1:0/healthz"]
+    with start(command, "own.py", *options, kubeconfig=cluster.kubeconfig if command == "run" else None) as process:
         process.wait_for("It has started.")
-        if command == "dev":
-            process.wait_for("It is seen.")
+        process.wait_for("It is seen.")
         assert "It is executed." not in process.output
 
 

@@ -95,30 +95,74 @@ async def test_malformed_answers_to_events(
     assert operator.is_running
 
 
-@pytest.mark.parametrize("raw", [
-    b"1e999", b"9" * 5000, b'"\xff\xfe"', b'{"\xff": 1}', b"-0.0e-99999", b"1" + b"0" * 25,
-], ids=lambda raw: repr(raw[:10]))
-async def test_values_out_of_range(
-        operator: Operator, registry: kopf.OperatorRegistry, proxy: SpoilingProxy, kex: Objects, logs: Logs, raw: bytes,
-) -> None:
-    """Kubernetes itself has no such values, aggregated APIs can: the object is left alone, the others are handled."""
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.event("kopfexamples", registry=registry)
-    async def fn(**_: Any) -> None:
-        pass
+MALFORMED = [
+    b"1e999", b"9" * 5000, b'"\xff\xfe"', b'{"\xff": 1}', b"NaN", b"[1, -Infinity]", b'"\\ud800"', b"01", b'{"a" 1}',
+]
+UNREADABLE = "The object cannot be decoded: .*It is not handled until.*"
 
-    logs.expected.append("The object could not be handled, so it is left alone.*")
-    proxy.texts = [raw]
-    await kex.create("crafted", spec={"field": custom(0)})
+
+@pytest.mark.parametrize("stanza", ["spec.field", "spec", "metadata.managedFields", "metadata.generation"])
+@pytest.mark.parametrize(("raw", "streaming"), [*((raw, False) for raw in MALFORMED), (b"NaN", True)])
+async def test_malformed_values(
+        operator: Operator, registry: kopf.OperatorRegistry, proxy: SpoilingProxy, kex: Objects, logs: Logs,
+        calls: Journal[Any], raw: bytes, stanza: str, streaming: bool,
+) -> None:
+    """Kubernetes itself has no such values, aggregated APIs can: the object is set aside, the others are handled."""
+    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples", registry=registry)
+    async def fn(name: str, reason: str, spec: kopf.Spec, **_: Any) -> None:
+        calls.append((reason, name, dict(spec)))
+
+    @kopf.on.event("kopfexamples", registry=registry)
+    async def event(body: kopf.Body, **_: Any) -> None:
+        calls.append(("event", body.metadata.name, dict(body.spec)))
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.watching.initial_streaming = streaming
+
+    def rewrite(content: Any) -> None:
+        """Spoil what is there already when the operator starts, and what is spoiled later."""
+        for obj in find_objects(content):
+            metadata = obj.get("metadata") or {}
+            if metadata.get("name") == "crafted" or (obj.get("spec") or {}).get("field") == "spoil":
+                first, _, second = stanza.partition(".")
+                obj[first] = {**obj.get(first, {}), second: custom(0)} if second else custom(0)
+
+    logs.expected += [".*failed with an exception.*"]  # a handler was the first to look
+    operator.configure = configure
+    proxy.texts, proxy.rewrite = [raw], rewrite
+    await kex.create("crafted")
     await kex.create("other")
     await operator.start()
     async with asyncio.timeout(10):
         await kex.wait_handled("other")
-        await kex.merge({"spec": {"x": 1}}, "crafted")
         await kex.create("later")
         await kex.wait_handled("later")
+        await kex.merge({"spec": {"field": "spoil"}}, "later")
+        await kex.delete("later")
+        await kex.wait_gone("later")
+        await kex.create("last")
+        await kex.wait_handled("last")
     assert operator.is_running
-    assert len(logs.get_messages(level=logging.WARNING)) <= 2
+    assert len(logs.find(UNREADABLE)) <= 2
+    assert len(logs.get_messages(level=logging.WARNING)) <= 8
+
+
+@pytest.mark.parametrize("raw", [b"-0.0e-99999", b"1" + b"0" * 25, b'"\\u0000"'], ids=lambda raw: repr(raw[:10]))
+async def test_unusual_values_are_handled(
+        operator: Operator, registry: kopf.OperatorRegistry, proxy: SpoilingProxy, kex: Objects, logs: Logs,
+        calls: Journal[Any], raw: bytes,
+) -> None:
+    @kopf.on.create("kopfexamples", registry=registry)
+    async def fn(spec: kopf.Spec, **_: Any) -> None:
+        calls.append(spec["field"])
+
+    proxy.texts = [raw]
+    await operator.start()
+    await kex.create("crafted", spec={"field": custom(0)})
+    await logs.wait("Creation is processed: 1 succeeded; 0 failed.")
+    assert list(calls) == [json.loads(raw)]
 
 
 @pytest.mark.parametrize(("value", "expected"), [

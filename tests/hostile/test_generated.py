@@ -52,11 +52,11 @@ def oracle(
 
 
 def make_texts(*, seed: int) -> list[bytes]:
-    """Generated documents as they can come from a server: it can send anything, but only proper JSON."""
+    """Generated documents as they can come from a server: JSON as Python understands it, with ``NaN`` and the like."""
     texts: list[bytes] = []
     for text in examples(documents(), seed=seed):
         try:
-            msgspec.json.decode(_encode(text))
+            json.loads(text)
         except (ValueError, RecursionError):
             text = "[" * 15_000 + "]" * 15_000
         texts.append(_encode(text))
@@ -126,9 +126,7 @@ async def test_watch_lines(operator: Operator, proxy: SpoilingProxy, kex: Object
 
 async def test_peers(operator: Operator, proxy: SpoilingProxy, api: API, oracle: Oracle) -> None:
     """Generated records of peers, all but those that are proper ones: these have their say in who works."""
-    records = [
-        text for text in make_texts(seed=15) if not _is_proper_record(text)
-    ]
+    records = [text for text in make_texts(seed=15) if _is_improper_record(text)]
     proxy.texts = [*records]
     marks = itertools.count()
 
@@ -152,12 +150,19 @@ async def test_peers(operator: Operator, proxy: SpoilingProxy, api: API, oracle:
     await oracle.check(inputs=COUNT, lines=2)
 
 
-def _is_proper_record(text: bytes) -> bool:
+def _is_improper_record(text: bytes) -> bool:
+    """Tell if no operator writes such ones; but it can be in a custom resource, which is proper JSON."""
     try:
-        Peer.parse("x", msgspec.json.decode(text))
-    except (ValueError, RecursionError):
+        record = msgspec.json.decode(text)
+    except RecursionError:
+        return True
+    except ValueError:
         return False
-    return True
+    try:
+        Peer.parse("x", record)
+    except ValueError:
+        return True
+    return False
 
 
 @pytest.mark.parametrize("shape", ["%s", '{"type":"ADDED","object":%s}', '{"type":%s,"object":{}}',

@@ -22,7 +22,7 @@ from kopf._handlers.registry import HandlersOfResource, deduplicate
 from kopf._handlers.results import deliver_result
 from kopf._logging.loggers import LocalObjectLogger, Logger, ObjectLogger
 from kopf._values.bodies import Body
-from kopf._values.codec import NestingError
+from kopf._values.codec import UnreadableError
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
 from kopf._values.raw_events import LazyEvent
@@ -83,7 +83,7 @@ class RawEvents:
         """Call the matching handlers for the next event of the object; get that event. All errors are only logged."""
         event = self._backlog.take(key)
         if event.object.pruned:
-            self._unreadable.report(event.object)
+            self._unreadable.report(event.object, event.object.pruned)
         else:
             await self._try_to_handle(key, event)
         return event
@@ -91,8 +91,8 @@ class RawEvents:
     async def _try_to_handle(self, key: str, event: WatchEvent) -> None:
         try:
             await self._handle(key, event)
-        except NestingError:
-            self._unreadable.report(event.object)
+        except UnreadableError as e:
+            self._unreadable.report(event.object, str(e))
         except Exception as e:
             # The next events are of the same value for the handlers, so there is no sense in delaying them.
             object_logger = ObjectLogger(body=event.object, settings=self._runtime.settings)

@@ -6,7 +6,6 @@ It is the only one here who knows how changes are handled, see :mod:`kopf._contr
 
 from __future__ import annotations
 
-import contextlib
 import logging
 
 from kopf._controller.background_sync import sync
@@ -17,7 +16,7 @@ from kopf._controller.changes.selection import could_match
 from kopf._controller.object_state import Memory
 from kopf._controller.unreadable import UnreadableObjects
 from kopf._logging.loggers import ObjectLogger
-from kopf._values.codec import NestingError
+from kopf._values.codec import UnreadableError
 from kopf._values.objects import KubeObject
 from kopf._values.records import replace
 
@@ -36,14 +35,19 @@ class Reconciler:
 
         What is not finished or not saved, is left in the memory, to be passed to the next look.
         """
-        scope = self._scope
-        if not obj.pruned:
-            self.unreadable.forget(obj.head.key)
-            with contextlib.suppress(NestingError):
+        scope, problem = self._scope, obj.pruned
+        if not problem:
+            try:
                 if scope.background is None or scope.candidates.changing:
-                    return await self._reconcile(obj, memory)
-                return await sync(scope, obj, errors=memory.errors)
-        return await self.unreadable.set_aside(obj, background=scope.background, handled=scope.handled)
+                    result = await self._reconcile(obj, memory)
+                else:
+                    result = await sync(scope, obj, errors=memory.errors)
+            except UnreadableError as e:  # it was not decoded until somebody has looked
+                problem = str(e)
+            else:
+                self.unreadable.forget(obj.head.key)
+                return result
+        return await self.unreadable.set_aside(obj, problem, background=scope.background, handled=scope.handled)
 
     async def _reconcile(self, obj: KubeObject, memory: Memory) -> Result:
         key = obj.head.key

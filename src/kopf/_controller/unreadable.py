@@ -1,5 +1,5 @@
 """
-Objects that cannot be decoded, e.g. as they are nested too deeply: anybody can create them, and they must hurt nobody.
+Objects that cannot be decoded: e.g. those that are nested too deeply can be created by anybody, and must hurt nobody.
 
 They are not handled until they change, and it is said once for each of them. Their deletion is not blocked by us.
 """
@@ -15,7 +15,7 @@ from kopf._controller.handled_memory import HandledMemory
 from kopf._controller.runtime import Runtime
 from kopf._logging.loggers import ObjectLogger
 from kopf._logging.once import Once
-from kopf._values.objects import TOO_DEEP, KubeObject
+from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange, Patch
 from kopf._values.resources import Resource
 
@@ -36,14 +36,13 @@ class UnreadableObjects:
         """Get the latest known state of the object: those who cannot take unreadable ones, have an older state."""
         return self._stubs.get(obj.head.key, obj)
 
-    def report(self, obj: KubeObject) -> None:
-        """Remember what is known of the object, and warn of it, once."""
+    def report(self, obj: KubeObject, problem: str) -> None:
+        """Remember what is known of the object, and warn of it, once, with the problem in words."""
         key = obj.head.key
-        stub = self._stubs[key] = obj.make_stub()
-        stub.pruned = obj.pruned or TOO_DEEP  # it could be decoded when it came, with fewer calls underway
+        stub = self._stubs[key] = obj.make_stub(problem)
         if self._said.is_new(key):
             ObjectLogger(body=stub, settings=self._runtime.settings).warning(
-                "The object cannot be decoded: %s. It is not handled until that changes.", stub.pruned
+                "The object cannot be decoded: %s. It is not handled until that changes.", problem
             )
 
     def forget(self, key: str) -> None:
@@ -51,9 +50,11 @@ class UnreadableObjects:
         if self._stubs.pop(key, None) is not None:
             self._said.forget(key)
 
-    async def set_aside(self, obj: KubeObject, *, background: Background | None, handled: HandledMemory) -> Result:
+    async def set_aside(
+        self, obj: KubeObject, problem: str, *, background: Background | None, handled: HandledMemory
+    ) -> Result:
         """Do all that can be done for the object: let it go, if it is deleted. Raises the errors of the API."""
-        self.report(obj)
+        self.report(obj, problem)
         logger = ObjectLogger(body=obj, settings=self._runtime.settings)
         finalizer = self._runtime.settings.persistence.finalizer
         blocking = Blocking.of(obj, finalizer)

@@ -11,7 +11,7 @@ from kopf._client.resources.targets import Scope
 from kopf._controller.runtime import Runtime
 from kopf._coordination.peers import Peer
 from kopf._settings.settings import PeeringSettings
-from kopf._values.codec import NestingError
+from kopf._values.codec import UnreadableError
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
 
@@ -69,8 +69,8 @@ def get_subresource(resource: Resource) -> str | None:
 
 
 def get_records(obj: KubeObject) -> object:
-    """Get the records as far as they can be decoded: what is too deep, cannot be of importance."""
+    """Get the records as far as they can be decoded: what cannot be, is nothing that an operator has written."""
     try:
         return obj.get("status")
-    except NestingError:
-        return obj.prune().get("status")
+    except UnreadableError:
+        return obj.get_readable("status")

@@ -14,7 +14,16 @@ _decoder = msgspec.json.Decoder()
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
 
 
-class NestingError(msgspec.DecodeError):
+class UnreadableError(msgspec.DecodeError):
+    """
+    A document cannot be decoded: an object, or a part of it.
+
+    Kubernetes itself has only proper objects, but aggregated APIs can send anything: numbers that Python cannot hold
+    (``1e999``), texts that are not in UTF-8, values that are not JSON (``NaN``).
+    """
+
+
+class NestingError(UnreadableError):
     """The document is nested too deeply for Python, which is about a thousand levels; it can be proper JSON."""
 
     def __init__(self) -> None:
@@ -58,11 +67,13 @@ def _replace_surrogates(value: Any) -> Any:
 
 
 def decode(data: bytes | bytearray | memoryview | str) -> Any:
-    """Parse a JSON document. Raises :class:`ValueError` if it is malformed, :class:`NestingError` if it is too deep."""
+    """Parse a JSON document. Raises :class:`UnreadableError` if it is malformed or too deep, which is a ValueError."""
     try:
         return _decoder.decode(data)
     except RecursionError as e:
         raise NestingError from e
+    except ValueError as e:
+        raise UnreadableError(str(e)) from e
 
 
 def dumps(value: Any) -> str:

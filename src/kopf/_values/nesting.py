@@ -1,8 +1,9 @@
 """
-Documents that are nested too deeply to be decoded: their upper levels are cut out, so that these can be decoded.
+Documents that cannot be decoded: their upper levels are cut out, so that these can be decoded.
 
-Every JSON library of Python is recursive, even where it only skips a value. So this looks at the brackets alone, in
-one pass, with no recursion. It is much slower than to decode, and is for those documents only that cannot be decoded.
+Every JSON library of Python is recursive, even where it only skips a value, and stops at the first mistake. So this
+looks at the brackets and commas alone, in one pass, with no recursion. It is much slower than to decode, and is only
+for those documents that are nested too deeply or are malformed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import re
 from collections.abc import Iterator
 
 # Strings, as they can contain brackets; possessive, as there is nothing to be gained by going back.
-_find_tokens = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL).finditer
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
+_find_tokens = re.compile(_STRING + rb"|[\[\]{}]", re.DOTALL).finditer
+_find_separators = re.compile(_STRING + rb"|[\[\]{},:]", re.DOTALL).finditer
 
 
 def prune(data: bytes, depth: int) -> bytes:
@@ -38,6 +41,28 @@ def split(data: bytes, depth: int) -> tuple[bytes, list[bytes]]:
         inner.append(data[start:end])
         position = end
     return b"".join([*parts, data[position:]]), inner
+
+
+def split_members(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Give the serialised names and values of the members of an object, whatever the values are."""
+    level = start = 0
+    name = b""
+    for token in _find_separators(data):
+        match token[0]:
+            case b"{" | b"[":
+                level += 1
+                if level == 1:
+                    start = token.end()
+            case b":" if level == 1 and not name:
+                name, start = data[start : token.start()], token.end()
+            case b"," | b"}" | b"]" as end:
+                if level == 1 and name:
+                    yield name, data[start : token.start()]
+                    name = b""
+                if end != b",":
+                    level -= 1
+                elif level == 1:
+                    start = token.end()
 
 
 def _find_inner(data: bytes, depth: int) -> Iterator[tuple[int, int]]:

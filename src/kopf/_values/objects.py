@@ -49,6 +49,7 @@ _NO_CONTENT = frozenset({"apiVersion", "kind", "metadata", "status"})
 _UNWANTED_METADATA = frozenset({"managedFields"})
 _IDENTIFIERS = frozenset({"uid", "resourceVersion"})
 """They are joined by spaces where many of them are remembered."""
+_VERSIONS = frozenset({"apiVersion", "kind"})
 _META_TYPES = get_type_hints(ObjectMeta)
 _PRUNED_DEPTH = 32
 """Enough for all that is known of the metadata; nobody looks at the rest of the objects that are pruned."""
@@ -63,7 +64,7 @@ class KubeObject(Mapping[str, Any]):
     strings…), built on the first access and then kept until forgotten; they must not be modified.
 
     Objects that cannot be decoded are ``pruned``, with the problem in words: of those that are nested too deeply, only
-    the upper levels are left; of those with malformed metadata, only the proper metadata. They have their heads, but
+    the upper levels are left; of those that are malformed, only the proper metadata. They have their heads, but
     are not what is in the cluster, and are not to be handled. If nothing is wrong with them, it is an empty text.
 
     Large because it is a mapping, and only it knows what is decoded already.
@@ -117,28 +118,27 @@ class KubeObject(Mapping[str, Any]):
         cls, raw: bytes | msgspec.Raw, *, api_version: str | None = None, kind: str | None = None
     ) -> KubeObject:
         """
-        Wrap a serialised object as :meth:`from_json` does; if its metadata are malformed, with what is proper of them.
+        Wrap a serialised object as :meth:`from_json` does; if it is malformed, with what is proper of its metadata.
 
-        Raises :class:`ValueError` if it is not JSON, :class:`msgspec.ValidationError` (which is one, too) if it has no
-        proper name, so it is unknown which object it is.
+        If it has no proper name, so it is unknown which object it is, raises :class:`msgspec.ValidationError`, or
+        :class:`UnreadableError` if it is not even JSON.
         """
         try:
             obj = cls.from_json(raw, api_version=api_version, kind=kind)
             if obj.head.name and " " not in obj.head.uid and " " not in obj.head.resourceVersion:
                 return obj
             problem = "there are spaces in the uid or in the version" if obj.head.name else "there is no name"
+            problem = f"its metadata are malformed: {problem}"
+        except msgspec.ValidationError as e:
+            problem = f"its metadata are malformed: {e}"
         except ValueError as e:
-            problem = str(e)
-        content = codec.decode(nesting.prune(bytes(raw), _PRUNED_DEPTH))
-        metadata = content.get("metadata") if isinstance(content, dict) else None
-        metadata = metadata if isinstance(metadata, dict) else {}
-        metadata = {key: value for key, value in metadata.items() if _is_proper(key, value)}
+            problem = f"it is malformed: {e}"
+        metadata, versions = _take_metadata(bytes(raw))
         if not metadata.get("name"):
+            codec.decode(nesting.prune(bytes(raw), _PRUNED_DEPTH))
             raise msgspec.ValidationError(problem)
-        versions = {"apiVersion": content.get("apiVersion"), "kind": content.get("kind")}
-        versions = {key: value for key, value in versions.items() if isinstance(value, str)}
         stub = cls.from_dict({"apiVersion": api_version, "kind": kind, **versions, "metadata": metadata})
-        stub.pruned = f"its metadata are malformed: {problem}"
+        stub.pruned = problem
         return stub
 
     @classmethod
@@ -176,15 +176,21 @@ class KubeObject(Mapping[str, Any]):
             view._members = {}
         return view
 
-    def prune(self) -> KubeObject:
-        """Make the same object with only the upper levels, which can be decoded, however deep the others are."""
-        raw = nesting.prune(self.raw, _PRUNED_DEPTH)
-        return KubeObject(self.head, self.api_version, self.kind, raw, pruned=TOO_DEEP)
+    def make_stub(self, problem: str = "") -> KubeObject:
+        """Make the same object with nothing but the metadata. With the problem, it is still what cannot be decoded."""
+        metadata, _ = _take_metadata(self.raw)
+        stub = KubeObject.from_dict({"apiVersion": self.api_version, "kind": self.kind, "metadata": metadata})
+        stub.pruned = problem
+        return stub
 
-    def make_stub(self) -> KubeObject:
-        """Make the same object with nothing but the metadata, as if there were nothing else in it."""
-        metadata = self.prune()["metadata"]
-        return KubeObject.from_dict({"apiVersion": self.api_version, "kind": self.kind, "metadata": metadata})
+    def get_readable(self, key: str) -> dict[str, Any]:
+        """Get those members of the stanza that can be decoded, as deep as it is of use; the others are ``None``."""
+        return _decode_members(_split_malformed(self.raw).get(key, b""))
+
+    def check(self) -> None:
+        """Decode all of it. Raises :class:`UnreadableError` if that is impossible."""
+        for key in self:
+            self[key]
 
     def forget_values(self) -> None:
         """Drop what was decoded, to be decoded anew if needed: decoded, an object takes several times more memory."""
@@ -279,11 +285,41 @@ def _is_proper(key: str, value: object) -> bool:
     return key not in _IDENTIFIERS or " " not in str(value)
 
 
+def _take_metadata(raw: bytes) -> tuple[dict[str, Any], dict[str, str]]:
+    """Take what is proper of the metadata of a malformed object, and its API version & kind, whatever else there is."""
+    members = _split_malformed(raw)
+    versions = {key: _try_to_decode(members[key]) for key in _VERSIONS & members.keys()}
+    metadata = _decode_members(members.get("metadata", b""))
+    return (
+        {key: value for key, value in metadata.items() if _is_proper(key, value)},
+        {key: value for key, value in versions.items() if isinstance(value, str)},
+    )
+
+
+def _decode_members(raw: bytes) -> dict[str, Any]:
+    """Decode all members that can be decoded, as deep as it is of use; the others are ``None``."""
+    return {name: _try_to_decode(value) for name, value in _split_malformed(raw).items()}
+
+
+def _split_malformed(raw: bytes) -> dict[str, bytes]:
+    members = {_try_to_decode(name): value for name, value in nesting.split_members(raw)}
+    return {name: value for name, value in members.items() if isinstance(name, str)}
+
+
+def _try_to_decode(raw: bytes) -> Any:
+    try:
+        return codec.decode(nesting.prune(raw, _PRUNED_DEPTH))
+    except ValueError:
+        return None
+
+
 def _split(raw: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
     try:
         return _split_members(raw)
     except RecursionError as e:  # it was decodable when it arrived, with fewer calls underway
         raise codec.NestingError from e
+    except ValueError as e:  # the names of the members are not in UTF-8
+        raise codec.UnreadableError(str(e)) from e
 
 
 def _decode_metadata(raw: msgspec.Raw) -> dict[str, Any]:

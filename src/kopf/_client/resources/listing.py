@@ -75,10 +75,10 @@ _decode_split_list = msgspec.json.Decoder(_SplitList).decode
 
 
 def parse_list(content: bytes) -> tuple[_List, list[bytes]]:
-    """Split the listing to its items; one by one if they cannot be skipped by the decoder, as they are too deep."""
+    """Split the listing to its items; one by one if the decoder cannot skip them: they are too deep, or malformed."""
     try:
         listing = _decode_list(content)
-    except RecursionError:
+    except (RecursionError, ValueError):
         shallow, inner = nesting.split(content, 2)
         split = _decode_split_list(shallow)
         info = split.metadata.get("shardInfo")

@@ -80,7 +80,7 @@ def _parse(content: bytes, *, is_needed: bool) -> tuple[list[ObjectMeta], str | 
     try:
         listing = (_decode_list if is_needed else _decode_head)(content)
         return [item.metadata for item in listing.items or ()], listing.metadata.continue_
-    except (msgspec.ValidationError, RecursionError):  # not all of them are as they must be: one by one, then
+    except (ValueError, RecursionError):  # not all of them are as they must be: one by one, then
         head, items = parse_list(content)
         metas: list[ObjectMeta] = []
         for raw in items:

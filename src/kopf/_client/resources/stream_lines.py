@@ -29,13 +29,13 @@ _decode_split_line = msgspec.json.Decoder(_SplitLine).decode
 
 def parse_line(raw: bytes) -> Line:
     """
-    Split the line to its type and object, even if the decoder cannot skip the object, as it is too deep.
+    Split the line to its type and object, even if the decoder cannot skip the object: it is too deep, or malformed.
 
     Raises :class:`msgspec.DecodeError` if it makes no sense.
     """
     try:
         return _decode_line(raw)
-    except RecursionError:
+    except (RecursionError, msgspec.DecodeError):
         shallow, inner = nesting.split(raw, 1)
         split = _decode_split_line(shallow)
         return Line(split.type, msgspec.Raw(inner[split.object[0]]))

@@ -22,6 +22,7 @@ from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.lifecycles import STOCK_LIFECYCLES, LifeCycleFn
 from kopf._handlers.results import deliver_result
+from kopf._values.codec import UnreadableError
 from kopf._values.reasons import Reason
 
 TITLES = {
@@ -83,6 +84,8 @@ class Execution:
         attempt = self._progress[handler.id].get_attempt(self._runtime.clock.now())
         around = Surroundings(user_code=self._user_code, subhandling=context)
         outcome = await self._runtime.executor.execute(handler, cause, attempt, around)
+        if isinstance(outcome.exception, UnreadableError):
+            cause.body.object.check()  # if it is the object that cannot be decoded, no retry will help
         deliver_result(handler, outcome, cause.patch, logger=cause.logger)
         self._progress.note(handler, outcome, self._runtime.clock.now(), context.seen, self._seen)
         if parent is not None:
