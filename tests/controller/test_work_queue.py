@@ -82,6 +82,8 @@ def bench() -> Bench:
     ("a", "a"),
     ("abc", "abc"),
     ("aab", "ab"),
+    ("aba", "ab"),
+    ("ABA", "AB"),
     ("aBc", "Bac"),
     ("abCD", "CDab"),
     ("abA", "Ab"),
@@ -93,6 +95,12 @@ def test_the_urgent_ones_are_first_and_each_is_there_once(bench: Bench, added: s
     for key in added:
         bench.queue.add(key.lower(), urgent=key.isupper())
     assert bench.take_all() == taken.lower()
+
+
+def test_keys_are_urgent_by_default(bench: Bench) -> None:
+    bench.queue.add("a", urgent=False)
+    bench.queue.add("b")
+    assert bench.take_all() == "ba"
 
 
 def test_what_has_become_urgent_does_not_keep_its_old_place(bench: Bench) -> None:
@@ -153,6 +161,20 @@ def test_no_more_are_taken_at_once_than_permitted(limit: int, exempt: int, taken
     bench.limit += 1
     expected = "abc"[limit + exempt:limit + 1]
     assert bench.take_all() == expected
+
+
+def test_exemptions_add_up() -> None:
+    bench = Bench(1)
+    for key in "abcd":
+        bench.queue.add(key)
+    bench.queue.exempt(1)
+    bench.queue.exempt(1)
+    assert bench.take_all() == "abc"
+    bench.queue.exempt(-1)
+    bench.queue.done("a")
+    assert bench.take_all() == ""
+    bench.queue.done("b")
+    assert bench.take_all() == "d"
 
 
 def test_those_that_are_done_make_room() -> None:
