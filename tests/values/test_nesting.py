@@ -3,10 +3,11 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kopf._values import codec, nesting
@@ -42,10 +43,30 @@ def test_what_is_taken_out_can_be_put_back(value: Any) -> None:
     assert {key: json.loads(inner[index]) for key, [index] in json.loads(shallow).items()} == json.loads(data)
 
 
-@given(st.binary())
+@given(st.dictionaries(st.text(), JSON, max_size=3), st.sampled_from([(",", ":"), (" , ", " : "), (",\n", ": ")]))
+def test_the_members_are_told_apart(value: dict[str, Any], separators: tuple[str, str]) -> None:
+    data = json.dumps(value, ensure_ascii=False, separators=separators).encode("utf-8", "replace")
+    assert {json.loads(name): json.loads(item) for name, item in nesting.split_members(data)} == json.loads(data)
+
+
+@pytest.mark.parametrize("malformed", ["NaN", "1e999", '"\\ud800"', "01", '{"a" 1}', "[1,]", "tru", "", '"\udcff"'])
+def test_malformed_members_do_not_hide_the_others(malformed: str) -> None:
+    data = f'{{"a":1,"b":{malformed},"c":{{"d":{malformed}}},"e":["f"]}}'.encode("utf-8", "surrogateescape")
+    members = dict(nesting.split_members(data))
+    assert (members[b'"a"'], members[b'"e"']) == (b"1", b'["f"]')
+    assert [*members] == [b'"a"', b'"b"', b'"c"', b'"e"']
+
+
+@example(b'"a":[1]')
+@example(b'{}"a":[5]')
+@example(b']]{"a":[1]}')
+@example(b'{"a":[1] 2,"b":[1][2]}')
+@example(b'"a":[' + b"9" * 5000 + b"]")
+@given(st.binary() | st.text("[]{}\"\\,: a1").map(str.encode))
 def test_garbage_is_not_an_error(data: bytes) -> None:
     nesting.prune(data, 1)
     nesting.split(data, 1)
+    list(nesting.split_members(data))
 
 
 @pytest.mark.parametrize("data", [
@@ -54,7 +75,23 @@ def test_garbage_is_not_an_error(data: bytes) -> None:
 def test_it_takes_linear_time(data: bytes) -> None:
     started = time.process_time()
     nesting.prune(data, 1)
+    list(nesting.split_members(data))
     assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize("item", [b"[" * 10_000 + b"1" + b"]" * 10_000, b'{"a":[' * 5_000 + b"1" + b"]}" * 5_000])
+def test_deep_values_are_skipped_fast(item: bytes) -> None:
+    """They cost less than to decode a text of the same size with brackets that are flat."""
+    data = b"[" + b",".join([item] * (2**20 // len(item))) + b"]"
+    flat = b"[" + b",".join([b"[[[[1]]]]"] * (2**20 // 10)) + b"]"
+
+    def measure(action: Callable[[bytes], object], data: bytes) -> float:
+        started = time.process_time()
+        action(data)
+        return time.process_time() - started
+
+    taken = min(measure(lambda data: nesting.prune(data, 2), data) for _ in range(5))
+    assert taken < min(measure(codec.decode, flat) for _ in range(5))
 
 
 @pytest.mark.parametrize("levels", [20_000, 100_000])
