@@ -22,7 +22,10 @@ KNOWN: list[dict[str, Any]] = [
     {"uid": "a {b c"}, {"uid": " "}, {"resourceVersion": "1 {2"},
     {"labels": 5, "annotations": 5, "finalizers": 5, "uid": [], "resourceVersion": {}, "generation": []},
 ]
-UNKNOWN: list[Any] = ["str", None, [], 5, {}, {"name": ""}, {"name": 5}, {"name": None, "namespace": "default"}]
+UNKNOWN: list[Any] = [
+    "str", None, [], 5, {}, {"name": ""}, {"name": 5}, {"name": None, "namespace": "default"}, {"name": "bad1"},
+    {"name": "bad1", "namespace": ""}, {"name": "bad1", "namespace": 5},
+]
 SKIPPED = ".*kopfexamples.*is skipped, as it has no proper metadata.*"
 UNREADABLE = "The object cannot be decoded: its metadata are malformed.*It is not handled until.*"
 

@@ -121,7 +121,7 @@ class KubeObject(Mapping[str, Any]):
         Wrap a serialised object as :meth:`from_json` does; if it is malformed, with what is proper of its metadata.
 
         If it has no proper name, so it is unknown which object it is, raises :class:`msgspec.ValidationError`, or
-        :class:`UnreadableError` if it is not even JSON.
+        :class:`UnreadableError` if it is neither an object nor JSON.
         """
         try:
             obj = cls.from_json(raw, api_version=api_version, kind=kind)
@@ -133,9 +133,11 @@ class KubeObject(Mapping[str, Any]):
             problem = f"its metadata are malformed: {e}"
         except ValueError as e:
             problem = f"it is malformed: {e}"
-        metadata, versions = _take_metadata(bytes(raw))
+        content = bytes(raw)
+        metadata, versions = _take_metadata(content)
         if not metadata.get("name"):
-            codec.decode(nesting.prune(bytes(raw), _PRUNED_DEPTH))
+            if not content.startswith(b"{"):
+                codec.decode(nesting.prune(content, _PRUNED_DEPTH))
             raise msgspec.ValidationError(problem)
         stub = cls.from_dict({"apiVersion": api_version, "kind": kind, **versions, "metadata": metadata})
         stub.pruned = problem

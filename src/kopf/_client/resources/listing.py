@@ -91,6 +91,16 @@ def parse_list(content: bytes) -> tuple[_List, list[bytes]]:
     return listing, [bytes(raw) for raw in listing.items or ()]
 
 
+def take_item(
+    resource: Resource, raw: bytes | msgspec.Raw, *, api_version: str | None = None, kind: str | None = None
+) -> KubeObject:
+    """Wrap an object of the resource; raises what :meth:`KubeObject.salvage` does, also if there is no namespace."""
+    obj = KubeObject.salvage(raw, api_version=api_version, kind=kind)
+    if resource.namespaced and not obj.head.namespace:
+        raise msgspec.ValidationError("there is no namespace")
+    return obj
+
+
 class GarbageWarning:
     """Says once that something among the objects is skipped: it is not an object, or it is unknown which one."""
 
@@ -143,7 +153,7 @@ async def list_pages(
         problem = ""
         for raw in items:
             try:
-                objects.append(KubeObject.salvage(raw, api_version=listing.apiVersion, kind=kind))
+                objects.append(take_item(resource, raw, api_version=listing.apiVersion, kind=kind))
             except ValueError as e:
                 problem = str(e)
         if problem:

@@ -30,7 +30,7 @@ from kopf._client.errors import (
     APITooManyRequestsError,
 )
 from kopf._client.http.api import APIClient
-from kopf._client.resources.listing import EndlessListError, GarbageWarning, list_pages
+from kopf._client.resources.listing import EndlessListError, GarbageWarning, list_pages, take_item
 from kopf._client.resources.setbacks import BrokenStreamError, Setbacks
 from kopf._client.resources.stream_lines import Line, make_line_error, parse_line
 from kopf._client.resources.targets import Target
@@ -266,7 +266,7 @@ class _Watcher:
     def _salvage(self, line: Line) -> KubeObject | None:
         """Get the object of the line; it is skipped if it is unknown which object that is."""
         try:
-            return KubeObject.salvage(line.object)
+            return take_item(self._target.resource, line.object)
         except msgspec.ValidationError as e:
             self._on_garbage(self._target.resource, str(e))
             return None
