@@ -49,12 +49,20 @@ def pytest_asyncio_loop_factories(
         config: pytest.Config,
         item: pytest.Item,
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Choose the event loop of a test: the fast-forwarded one if it is marked so, else the regular one."""
-    callspec = getattr(item, "callspec", None)
-    is_lagging = callspec is not None and callspec.params.get("watch_lag")  # the lag is only waited for
-    if is_lagging or item.get_closest_marker("fastforward") is not None:
+    """
+    Choose the event loop of a test: the fast-forwarded one if it is marked so, else the regular one.
+
+    It is chosen once for all parameters of a test, so the lagging tests are fast-forwarded with no lag, too.
+    """
+    if item.get_closest_marker("fastforward") is not None or is_lagging(item):
         return {"fastforward": FastForwardLoop}
     return {"asyncio": asyncio.SelectorEventLoop}
+
+
+def is_lagging(item: pytest.Item) -> bool:
+    """Whether the test also runs with a lag of watch events: ``lagging``, but not ``lagging(False)``."""
+    marker = item.get_closest_marker("lagging")
+    return marker is not None and False not in marker.args
 
 
 @pytest.fixture(autouse=True)

@@ -27,6 +27,7 @@ import kopf
 from kopf_cluster import LocalCluster
 from tests.behaviour.objects import API, Objects, connect, watch
 from tests.behaviour.running import Journal, Logs, Operator
+from tests.conftest import is_lagging
 
 Load = Callable[[str], types.ModuleType]
 
@@ -59,8 +60,7 @@ def watch_lag() -> float:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    marker = metafunc.definition.get_closest_marker("lagging")
-    if marker is not None and False not in marker.args and "watch_lag" in metafunc.fixturenames and not ALWAYS_LAG:
+    if is_lagging(metafunc.definition) and "watch_lag" in metafunc.fixturenames and not ALWAYS_LAG:
         metafunc.parametrize("watch_lag", [
             pytest.param(0.0, id=pytest.HIDDEN_PARAM), pytest.param(LAG, id="lag"),
         ])
