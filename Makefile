@@ -18,6 +18,8 @@ STAMP := $(VENV)/.installed-$(PYTHON_VERSION)
 # The tests run in that many processes; `make pytest ARGS="-k something -x"` passes more to pytest.
 WORKERS ?= 2
 ARGS ?=
+# The tests start hundreds of processes, each of which would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 # Where the original framework is installed to.
 ORIGINAL ?= .venv-original-$(PYTHON_VERSION)
 # Where the client libraries of many versions are installed to.

@@ -37,6 +37,12 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_finish() -> None:
+    # The modules and the thousands of tests stay for the whole session: no garbage collection needs to look at them.
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     # Processes of tests report in UTF-8, which has no lone surrogates; and there are tests about these.
