@@ -15,7 +15,11 @@ import sys
 import time
 from typing import Any
 
+# What the framework imports when an operator starts, is imported before: else it would be in every life anew.
+import yaml  # noqa: F401
+
 import kopf
+import kopf._operator.running
 
 HANDLERS = ("first", "second", "third", "fourth")
 

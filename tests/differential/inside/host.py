@@ -6,6 +6,7 @@ of the standard output tell which process it is, and later with which code it ha
 """
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import select
@@ -13,8 +14,14 @@ import signal
 import sys
 from typing import Any
 
+import yaml  # noqa: F401
+
 import kopf.cli
 from tests.differential.inside import witness
+
+# Our framework imports the most of itself when an operator starts; the original one has done so by now.
+if importlib.util.find_spec("kopf._operator") is not None:
+    import kopf._operator.running
 
 
 def live(job: dict[str, Any]) -> None:
