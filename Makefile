@@ -45,7 +45,7 @@ types: $(STAMP)  ## check the types
 
 pytest: $(STAMP)  ## run the tests only
 	@$(MAKE) --no-print-directory original 2>/dev/null || echo "The original framework cannot be installed: it is not compared to."
-	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 bench: $(STAMP)  ## measure against the original framework, on the cluster of KUBECONFIG if it is set; takes minutes
 	$(BIN)/python -m benchmarks $(ARGS)

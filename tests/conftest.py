@@ -37,6 +37,11 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # Those that need more time than others come first, so that in the end, no worker waits for another one.
+    items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
+
+
 def pytest_collection_finish() -> None:
     # The modules and the thousands of tests stay for the whole session: no garbage collection needs to look at them.
     gc.collect()

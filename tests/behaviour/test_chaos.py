@@ -28,6 +28,7 @@ from tests.behaviour.running import Logs, Operator
 
 KILLS = int(os.environ.get("KOPF_TEST_KILLS", "100"))
 OBJECTS = 50
+OBJECTS_OF_FAILING_API = int(os.environ.get("KOPF_TEST_FAILURES", "1000"))
 PATH = "/apis/kopf.dev/v1/namespaces/default/kopfexamples"
 
 Pair = tuple[str, str]
@@ -147,7 +148,7 @@ def check_journal(victim: Victim, recorded: list[set[Pair]]) -> None:
 async def test_a_failing_api(
         api: API, operator: Operator, registry: kopf.OperatorRegistry, logs: Logs,
 ) -> None:
-    count = 5000
+    count = OBJECTS_OF_FAILING_API
     calls: Counter[Pair] = Counter()
     done = asyncio.Event()
 

@@ -46,7 +46,7 @@ CASES = [
             memo.plain += 1
             memo.own = name
             see({**kw, 'memo': memo, 'name': name})
-        @kopf.on.update(*E)
+        @kopf.on.update(*E, errors=kopf.ErrorsMode.PERMANENT)
         def update_fn(memo, **kw):
             see({**kw, 'memo': {key: memo[key] for key in sorted(memo) if key != 'shared'}})
             note(memo.get('missing', 'default'))
