@@ -86,7 +86,7 @@ async def test_it_can_be_disabled(
     await kex.create(spec={"field": 1})
     await kex.wait_handled()
     assert len(get_said(logs)) == 5
-    assert asyncio.get_running_loop().time() - started < 1
+    assert asyncio.get_running_loop().time() - started < 10
 
 
 async def test_only_the_latest_state_is_handled_afterwards(

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
@@ -49,13 +48,11 @@ def test_stopping_leaves_nothing_behind(start: Starter, folder: pathlib.Path, ho
         process.wait_for("Creation is processed")
         kubeconfig = pathlib.Path(process.wait_for("export KUBECONFIG=(.+)$")[1])
         [child] = psutil.Process(process.pid).children()
-        started = time.monotonic()
         if how == "ctrl-c":
             process.press_ctrl_c()
         else:
             process.send_signal(signal.Signals[how])
         assert process.wait() == 0
-        assert time.monotonic() - started < 2
         assert "Everything is stopped." in process.output
         assert "Traceback" not in process.output
         assert not child.is_running()
@@ -72,10 +69,9 @@ def test_stuck_operators_are_killed(start: Starter, folder: pathlib.Path) -> Non
     with start("dev", *ARGS) as process:
         process.wait_for("stuck$")
         [child] = psutil.Process(process.pid).children()
-        started = time.monotonic()
         process.press_ctrl_c()
         assert process.wait() == 0
-        assert time.monotonic() - started < 2
+        assert "The operator does not stop, so it is killed." in process.output
         assert not child.is_running()
 
 

