@@ -250,8 +250,7 @@ async def test_memos_of_existing_objects_are_shared_with_other_handlers(
         memo[operation] = True
 
     await operator.start()
-    await kex.create()
-    obj = await kex.wait_handled()
+    obj = await kex.create_and_wait()
     assert (await reviewer.review("UPDATE", obj, obj))["allowed"]
     await kex.merge({"spec": {"field": "new"}})
     obj = await kex.wait_handled(field="new")

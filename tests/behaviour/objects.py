@@ -108,6 +108,11 @@ class Objects:
         obj |= {} if status is None else {"status": dict(status)}
         return await self.api.request("POST", self._path, obj)  # type: ignore[no-any-return]
 
+    async def create_and_wait(self, name: str = "obj", **fields: Any) -> Obj:
+        """Create an object, and wait until it is handled; get it as it is then."""
+        await self.create(name, **fields)
+        return await self.wait_handled(name)
+
     async def get(self, name: str = "obj") -> Obj:
         """Read the object."""
         return await self.api.request("GET", f"{self._path}/{name}")  # type: ignore[no-any-return]
@@ -125,6 +130,11 @@ class Objects:
     async def delete(self, name: str = "obj") -> None:
         """Request the deletion; the object remains while there are finalizers."""
         await self.api.request("DELETE", f"{self._path}/{name}")
+
+    async def delete_and_wait(self, name: str = "obj") -> Obj:
+        """Request the deletion, and wait until the object disappears; get its last state."""
+        await self.delete(name)
+        return await self.wait_gone(name)
 
     async def release(self, name: str = "obj") -> None:
         """Remove all finalizers, whosever they are."""

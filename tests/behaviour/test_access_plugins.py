@@ -54,8 +54,7 @@ def in_seconds(seconds: float) -> str:
 
 async def test_it_works_with_nothing_configured(operator: Operator, plugin: Plugin, kex: Objects) -> None:
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert len(plugin.calls) == 1
 
 
@@ -68,8 +67,7 @@ async def test_expired_tokens_are_renewed_with_nothing_lost(
     for number in range(4):
         await asyncio.sleep(1000)
         plugin.bring(token=operator.cluster.token, expirationTimestamp=in_seconds(900))
-        await kex.create(f"obj{number}")
-        await kex.wait_handled(f"obj{number}")
+        await kex.create_and_wait(f"obj{number}")
     assert calls == ["obj0", "obj1", "obj2", "obj3"]
     assert len(plugin.calls) == 5
     assert not [message for message in logs.get_messages() if "Stopping the watch-stream" in message]
@@ -82,8 +80,7 @@ async def test_refused_tokens_are_renewed_at_once(
     operator.cluster.faults.expire_token()
     plugin.bring(token=operator.cluster.token)
     kex.api.session.headers["Authorization"] = f"Bearer {operator.cluster.token}"
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == ["obj"]
     assert len(plugin.calls) == 2
 
@@ -109,8 +106,7 @@ async def test_failures_that_pass_are_waited_out(
     await logs.wait(".*failed temporarily: .*with the exit code 1, saying: the network is down.*", times=2)
     plugin.bring(token=operator.cluster.token)
     await launching
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
 
 
 @pytest.mark.fastforward
@@ -162,6 +158,5 @@ async def test_login_handlers_can_use_it_too(
         return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert not [message for message in logs.get_messages() if "in the event loop" in message]

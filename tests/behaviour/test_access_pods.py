@@ -95,8 +95,7 @@ def registry(calls: Journal[Any]) -> kopf.OperatorRegistry:
 
 async def test_it_works_with_nothing_configured(operator: Operator, pod: Pod, kex: Objects) -> None:
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
 
 
 @pytest.mark.fastforward
@@ -109,8 +108,7 @@ async def test_renewed_tokens_are_used_in_time(
         await asyncio.sleep(48 * 60)
         pod.renew()
         await asyncio.sleep(11 * 60)
-        await kex.create(f"obj{number}")
-        await kex.wait_handled(f"obj{number}")
+        await kex.create_and_wait(f"obj{number}")
     assert calls == [f"obj{number}" for number in range(5)]
     assert not logs.find("Re-authentication has been initiated.")
     assert not [key for key in operator.cluster.counters if key[2] == 401]
@@ -122,8 +120,7 @@ async def test_tokens_renewed_too_late(operator: Operator, pod: Pod, kex: Object
     await operator.start()
     await asyncio.sleep(3700)
     pod.renew()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
 
 
 @pytest.mark.fastforward

@@ -53,8 +53,7 @@ async def test_proxies_of_the_kubeconfig(
     async with proxy.serve():
         kubeconfig(proxy_url=proxy.url)
         await operator.start()
-        await kex.create()
-        await kex.wait_handled()
+        await kex.create_and_wait()
         await operator.stop()
     address = yarl.URL(operator.cluster.url).authority
     assert set(proxy.requests) == {address}
@@ -73,8 +72,7 @@ async def test_proxies_that_are_down_are_waited_for(
     await logs.wait(rf"A request has failed and will be repeated in .* GET https://.*127.0.0.1:{port}.*")
     async with proxy.serve(port=port):
         await launching
-        await kex.create()
-        await kex.wait_handled()
+        await kex.create_and_wait()
         await operator.stop()
 
 
@@ -94,8 +92,7 @@ async def test_proxies_of_the_environment_are_used_only_on_demand(
 
         operator.configure = configure
         await operator.start()
-        await kex.create()
-        await kex.wait_handled()
+        await kex.create_and_wait()
         await operator.stop()
     assert bool(proxy.requests) is is_trusted
 
@@ -121,8 +118,7 @@ async def test_sloppy_certificates_are_accepted_on_demand(
                 await operator.wait()
         else:
             await operator.start()
-            await kex.create()
-            await kex.wait_handled()
+            await kex.create_and_wait()
             await operator.stop()
 
 
@@ -138,13 +134,11 @@ async def test_other_names_of_servers(
             tls_server_name="kubernetes.internal",
         )
         await operator.start()
-        await kex.create()
-        await kex.wait_handled()
+        await kex.create_and_wait()
         await operator.stop()
 
 
 async def test_unverified_servers(operator: Operator, kex: Objects, kubeconfig: Any) -> None:
     kubeconfig(certificate_authority_data=None, insecure_skip_tls_verify=True)
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()

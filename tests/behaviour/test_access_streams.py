@@ -39,8 +39,7 @@ async def test_silent_streams_are_replaced(operator: Operator, kex: Objects, log
 async def test_lost_history_is_overcome(operator: Operator, kex: Objects, calls: Journal[Any]) -> None:
     """What has vanished while nobody was watching, is noticed too."""
     await operator.start()
-    await kex.create("old")
-    await kex.wait_handled("old")
+    await kex.create_and_wait("old")
     operator.cluster.faults.inject(503, path=r"/v1/kopfexamples$", times=3)
     operator.cluster.faults.cut_watches()
     await kex.delete("old")
@@ -51,8 +50,7 @@ async def test_lost_history_is_overcome(operator: Operator, kex: Objects, calls:
 
 async def test_objects_of_megabytes(operator: Operator, kex: Objects) -> None:
     await operator.start()
-    await kex.create(status={"x": ["y" * 1000] * 1000})
-    await kex.wait_handled()
+    await kex.create_and_wait(status={"x": ["y" * 1000] * 1000})
 
 
 @pytest.mark.fastforward
@@ -66,13 +64,11 @@ async def test_upgrades_of_the_control_plane(
     faults.inject(status, times=5, path=r"/version$|/apis/kopf.dev(/v1)?$")
     faults.inject(status, times=5, path=all_streams)
     await operator.launch()
-    await kex.create("before")
-    await kex.wait_handled("before")
+    await kex.create_and_wait("before")
     faults.inject(status, times=5, verb="patch")
     faults.inject(status, times=5, path=all_streams)
     faults.cut_watches()
-    await kex.create("after")
-    await kex.wait_handled("after")
+    await kex.create_and_wait("after")
 
 
 @pytest.mark.fastforward
@@ -95,8 +91,7 @@ async def test_a_watcher_that_fails_for_a_while_is_restarted(operator: Operator,
     operator.cluster.faults.inject(400, path=r"/v1/kopfexamples$", times=3)
     operator.cluster.faults.cut_watches()
     await logs.wait("The watcher of .* has failed, and will be restarted in .*", times=2)
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
 
 
 async def test_logins_do_not_disturb_what_is_in_flight(
@@ -146,8 +141,7 @@ async def test_hanging_extensions_hold_nobody_else(
     started = loop.time()
     faults.inject(action="delay", latency=1000, path=r"/apis/rbac.authorization.k8s.io/v1$")
     await operator.launch()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert loop.time() - started < 30
     assert ("obj", "role") not in calls
     faults.clear()
@@ -167,8 +161,7 @@ async def test_filtered_handlers_see_the_deletions_that_nobody_has_watched(
 
     await operator.start()
     for name, label in [("yes", "v"), ("no", "other")]:
-        await kex.create(name, labels={"l": label}, annotations={"a": "x"})
-        await kex.wait_handled(name)
+        await kex.create_and_wait(name, labels={"l": label}, annotations={"a": "x"})
     operator.cluster.faults.inject(503, path=r"/v1/kopfexamples$", times=3)
     operator.cluster.faults.cut_watches()
     await kex.delete("yes")

@@ -21,8 +21,7 @@ def _handlers(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
 
 async def test_new_objects_are_created(operator: Operator, kex: Objects, calls: Journal[Any]) -> None:
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == [("create", "create")]
 
 
@@ -39,8 +38,7 @@ async def test_existing_objects_handled_before_are_resumed(
         operator: Operator, kex: Objects, calls: Journal[Any],
 ) -> None:
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     calls.items.clear()
     await operator.restart()
     await calls.wait_length(1)
@@ -49,8 +47,7 @@ async def test_existing_objects_handled_before_are_resumed(
 
 async def test_changed_objects_are_updated(operator: Operator, kex: Objects, calls: Journal[Any]) -> None:
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="new")
     assert calls == [("create", "create"), ("update", "update")]
@@ -61,8 +58,7 @@ async def test_labels_and_annotations_are_essential(
         operator: Operator, kex: Objects, calls: Journal[Any], stanza: str,
 ) -> None:
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await kex.merge({"metadata": {stanza: {"some": "value"}}})
     await kex.wait(lambda obj: (get_essence(obj) or {}).get("metadata") == {stanza: {"some": "value"}})
     assert calls == [("create", "create"), ("update", "update")]
@@ -77,8 +73,7 @@ async def test_other_changes_are_not_updates(
         operator: Operator, kex: Objects, calls: Journal[Any], patch: dict[str, Any],
 ) -> None:
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await kex.merge(patch)
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="new")
@@ -89,10 +84,8 @@ async def test_deleted_objects_are_handled_before_they_disappear(
         operator: Operator, kex: Objects, calls: Journal[Any],
 ) -> None:
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.create_and_wait()
+    await kex.delete_and_wait()
     assert calls == [("create", "create"), ("delete", "delete")]
 
 
@@ -100,8 +93,7 @@ async def test_objects_deleted_before_the_start_are_deleted_and_not_resumed(
         operator: Operator, kex: Objects, calls: Journal[Any],
 ) -> None:
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await operator.stop()
     await kex.delete()
     calls.items.clear()
@@ -132,13 +124,11 @@ async def test_objects_created_and_deleted_while_the_operator_runs_are_never_res
         operator: Operator, kex: Objects, calls: Journal[Any],
 ) -> None:
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     operator.cluster.faults.cut_watches()
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="new")
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert [name for name, _ in calls] == ["create", "update", "delete"]
 
 
@@ -160,14 +150,12 @@ async def test_changes_back_and_forth_before_the_handling_are_no_change(
         operator: Operator, kex: Objects, calls: Journal[Any],
 ) -> None:
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await operator.stop()
     calls.items.clear()
     await kex.merge({"spec": {"field": "new"}})
     await kex.merge({"spec": {"field": "value"}})
     await operator.start()
     await calls.wait_length(1)
-    await kex.create("another")
-    await kex.wait_handled("another")
+    await kex.create_and_wait("another")
     assert calls == [("resume", "resume"), ("create", "create")]

@@ -33,12 +33,10 @@ async def test_a_change_that_is_undone_is_undone_for_those_who_have_seen_it(
         calls.append(("second", spec["field"]))
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await kex.merge({"spec": {"field": "new"}})
     await calls.wait_length(2)
-    await kex.create("another")
-    await kex.wait_handled("another")
+    await kex.create_and_wait("another")
     obj = await kex.wait(is_handled)
     assert get_essence(obj) == {"spec": {"field": "value"}}
     assert [value for id, value in calls if id == "first"] == ["new", "value"]
@@ -60,8 +58,7 @@ async def test_a_change_on_top_of_a_change_is_seen_by_all(
         calls.append(("second", old["spec"]["field"], spec["field"]))
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="newest")
     assert [call[2] for call in calls if call[0] == "first"] == ["new", "newest"]
@@ -83,8 +80,7 @@ async def test_changes_of_other_fields_do_not_repeat_the_handlers_of_fields(
         calls.append(("second", new))
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="new", other="thing")
     assert calls == [("first", "new"), ("second", "new")]
@@ -125,8 +121,7 @@ async def test_own_patches_do_not_repeat_the_handler(
         calls.append("second")
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="new")
     assert calls == ["first", "second"]

@@ -105,13 +105,11 @@ async def test_several_daemons_of_one_object_run_together_with_its_handlers(
         calls.append(reason.value)
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="new")
     assert sorted(calls) == ["a", "b", "create", "update"]
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert sorted(calls.items[4:]) == ["-a", "-b"]
 
 
@@ -152,8 +150,7 @@ async def test_deletion_during_the_initial_delay(
     await kex.wait(lambda obj: get_finalizers(obj) == [FINALIZER])
     await asyncio.sleep(10)
     started = asyncio.get_running_loop().time()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert asyncio.get_running_loop().time() - started < 10
     await asyncio.sleep(7200)
     assert calls == []
@@ -178,8 +175,7 @@ async def test_a_failing_callable_of_the_initial_delay_does_not_lose_the_daemon(
     await operator.start()
     await kex.create()
     await calls.wait(lambda items: "called" in items)
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert calls == ["asked", "asked", "called"]
 
 

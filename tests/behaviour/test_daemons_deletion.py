@@ -53,8 +53,7 @@ async def test_nothing_but_the_finalizer_is_put_on_the_object(
     await operator.start()
     await kex.create()
     await calls.wait_length(1)
-    await kex.delete()
-    obj = await kex.wait_gone()
+    obj = await kex.delete_and_wait()
     assert get_annotations(obj) == {}
     assert "status" not in obj
     assert all(get_finalizers(obj) in ([], [FINALIZER]) for obj in kex.get_history())
@@ -84,8 +83,7 @@ async def test_deletion_handlers_and_daemons_are_both_awaited_and_happen_once(
     await operator.start()
     await kex.create()
     await calls.wait_length(1)
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     expected = ["daemon exited", "daemon started", "first 0", "first 1", "second 0", "second 1"]
     assert sorted(calls) == expected
 
@@ -169,8 +167,7 @@ async def test_the_memory_of_gone_objects_is_freed(
     await calls.wait_length(10)
     assert count_leftovers()["Companion"] == before["Companion"] + 10
     for name in names:
-        await kex.delete(name)
-        await kex.wait_gone(name)
+        await kex.delete_and_wait(name)
     for _ in range(100):
         if count_leftovers() == before and not any(ref() for ref in calls):
             break

@@ -157,8 +157,7 @@ async def test_orphaned_daemons_are_cancelled_too(
     await kex.create()
     await calls.wait_length(1)
     with pytest.warns(ResourceWarning):
-        await kex.delete()
-        await kex.wait_gone()
+        await kex.delete_and_wait()
     await operator.stop()
     assert calls == ["started", "refused", "cancelled again"]
 
@@ -219,8 +218,7 @@ async def test_what_only_waits_exits_at_once(
         pass
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await asyncio.sleep(100)
     started = now()
     await operator.stop()

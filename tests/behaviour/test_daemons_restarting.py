@@ -33,8 +33,7 @@ async def test_daemons_that_exit_are_not_started_again_in_this_operator(
     assert calls == ["called"]
     await operator.restart()
     await calls.wait_length(2)
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert calls == ["called", "called"]
 
 
@@ -56,8 +55,7 @@ async def test_permanent_errors_end_the_daemon_until_the_operator_restarts(
     assert calls == ["called"]
     await operator.restart()
     await calls.wait_length(2)
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
 
 
 @pytest.mark.parametrize("delay", [10, 3600.5])
@@ -160,8 +158,7 @@ async def test_limits_and_modes(
     await calls.wait_length(expected)
     await asyncio.sleep(10000)
     assert len(calls) == expected
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
 
 
 async def test_daemons_waiting_for_a_retry_exit_at_once_when_the_object_is_deleted(
@@ -176,8 +173,7 @@ async def test_daemons_waiting_for_a_retry_exit_at_once_when_the_object_is_delet
     await kex.create()
     await logs.wait(".*'fn' failed temporarily: later")
     started = now()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert now() - started < 10
     assert calls == ["called"]
 
@@ -195,8 +191,7 @@ async def test_daemons_that_fail_while_being_stopped_are_not_retried(
     await kex.create()
     await calls.wait_length(1)
     started = now()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert now() - started < 10
     assert calls == ["called"]
 
@@ -233,8 +228,7 @@ async def test_results_that_are_not_json_are_reported_and_do_not_hold_the_object
     await asyncio.sleep(10000)
     assert len([message for message in logs.get_messages("obj", level=40) if "'fn'" in message]) == 1
     started = now()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert now() - started < 60
     assert calls == ["called"]
 
@@ -272,8 +266,7 @@ async def test_patches_refused_forever_do_not_hold_the_object(
     await logs.wait(".*such values are not accepted.*|.*[Ii]nvalid.*")
     await asyncio.sleep(1000)
     started = now()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert now() - started < 60
     assert calls == ["called"]
 

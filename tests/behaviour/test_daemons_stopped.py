@@ -26,8 +26,7 @@ async def test_it_is_false_until_the_daemon_is_to_exit(
     await operator.start()
     await kex.create()
     await calls.wait_length(1)
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert calls[0] == (False, False, None)
     assert calls[1][:2] == (True, True)
     assert R.RESOURCE_DELETED in calls[1][2]
@@ -84,8 +83,7 @@ async def test_async_wait_ends_at_once_when_it_is_time_to_exit(
     await calls.wait_length(1)
     await asyncio.sleep(100)
     started = asyncio.get_running_loop().time()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert calls == ["waiting", True, True, True]
     assert asyncio.get_running_loop().time() - started < 10
 
@@ -105,8 +103,7 @@ async def test_sync_wait(
     await operator.start()
     await kex.create()
     await calls.wait_length(2)
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert calls == [False, True, True, True, True]
 
 
@@ -165,8 +162,7 @@ async def test_several_reasons_are_combined(
     await calls.wait_length(1)
     await kex.merge({"metadata": {"labels": {"match": "no"}}})
     await calls.wait_length(2)
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     expected = R.FILTERS_MISMATCH | R.RESOURCE_DELETED | R.DAEMON_SIGNALLED | R.DAEMON_CANCELLED
     assert calls[-1] == expected
 
@@ -198,8 +194,7 @@ async def test_only_the_stages_that_exist_are_added_to_the_reason(
     await operator.start()
     await kex.create()
     await calls.wait_length(1)
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert calls == ["started", R.RESOURCE_DELETED | flags]
 
 

@@ -63,8 +63,7 @@ async def test_async_daemons_are_cancelled_after_the_backoff_if_they_may_be(
     await kex.create()
     await calls.wait_length(1)
     started = now()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert calls[1][0] - started == pytest.approx(expected, abs=5)
     assert kopf.DaemonStoppingReason.DAEMON_CANCELLED in calls[1][1]
     assert len(calls) == 2
@@ -87,8 +86,7 @@ async def test_daemons_may_swallow_the_cancellation_and_exit_normally(
     await kex.create()
     await calls.wait_length(1)
     started = now()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert now() - started == pytest.approx(20, abs=5)
     assert calls == ["started", "cleaned up"]
 
@@ -113,8 +111,7 @@ async def test_the_timeout_is_measured_from_the_cancellation_and_then_the_daemon
     await calls.wait_length(1)
     started = now()
     with pytest.warns(ResourceWarning, match="'fn' did not exit in time. Leaving it orphaned"):
-        await kex.delete()
-        await kex.wait_gone()
+        await kex.delete_and_wait()
     assert now() - started == pytest.approx(150, abs=5)
     assert calls == ["started", "refused to exit"]
     allowed.set()
@@ -137,8 +134,7 @@ async def test_sync_daemons_cannot_be_cancelled_but_can_be_abandoned(
         await kex.create()
         await calls.wait_length(1)
         with pytest.warns(ResourceWarning, match="Leaving it orphaned"):
-            await kex.delete()
-            await kex.wait_gone()
+            await kex.delete_and_wait()
         assert calls == ["started"]
     finally:
         allowed.set()
@@ -200,8 +196,7 @@ async def test_the_object_waits_for_the_slowest_daemon(
     await kex.create()
     await calls.wait_length(3)
     started = now()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert now() - started == pytest.approx(100, abs=5)
     assert calls.items[3:] == [0, 10, 100]
 

@@ -22,8 +22,7 @@ async def test_creation_and_resuming_by_one_function(
     await kex.create("existing")
     await operator.start()
     await kex.wait_handled("existing")
-    await kex.create("new")
-    await kex.wait_handled("new")
+    await kex.create_and_wait("new")
     assert calls == [("existing", "create"), ("new", "create")]
     await operator.restart()
     await calls.wait_length(4)
@@ -41,8 +40,7 @@ async def test_each_declaration_has_its_own_options(
         calls.append(param)
 
     await operator.start()
-    await kex.create(spec={"field": "a", "items": [1]})
-    await kex.wait_handled()
+    await kex.create_and_wait(spec={"field": "a", "items": [1]})
     await kex.merge({"spec": {"field": "b"}})
     await kex.wait_handled(field="b")
     await kex.merge({"spec": {"items": [2]}})
@@ -61,8 +59,7 @@ async def test_a_function_is_called_once_for_each_of_its_fields(
         calls.append((param, dict(old) if param == 1 else old, dict(new) if param == 1 else new, diff))
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="new")
     assert sorted(calls) == [
@@ -81,8 +78,7 @@ async def test_a_function_with_one_id_is_called_once_for_one_occasion(
         calls.append("called")
 
     await operator.start()
-    await kex.create(labels={"l": "v"}, annotations={"a": "w"})
-    await kex.wait_handled()
+    await kex.create_and_wait(labels={"l": "v"}, annotations={"a": "w"})
     assert calls == ["called"]
 
 
@@ -109,10 +105,8 @@ async def test_any_of_the_declarations_can_match(
         kopf.register(sub, labels={"b": "yes"})
 
     await operator.start()
-    await kex.create("none")
-    await kex.wait_handled("none")
-    await kex.create("obj", labels=labels)
-    await kex.wait_handled("obj")
+    await kex.create_and_wait("none")
+    await kex.create_and_wait("obj", labels=labels)
     await calls.wait_length(2)
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled("obj", field="new")
@@ -134,8 +128,7 @@ async def test_static_methods(
             calls.append(("outer", name))
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == [("inner", "obj"), ("outer", "obj")]
 
 
@@ -149,8 +142,7 @@ async def test_a_function_with_different_ids_is_called_for_each_of_them(
         return param
 
     await operator.start()
-    await kex.create()
-    obj = await kex.wait_handled()
+    obj = await kex.create_and_wait()
     assert calls == ["a", "b"]
     assert obj["status"] == {"a": "a", "b": "b"}
 
@@ -172,12 +164,10 @@ async def test_one_function_for_all_reasons_runs_for_each_of_them(
         pass
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="new")
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert calls == ["create", "update", "delete"]
 
 
@@ -190,10 +180,8 @@ async def test_different_resources_by_one_function(
         calls.append((param, resource.plural))
 
     await operator.start(watching=("kopfexamples", "kopfstatusexamples"))
-    await kex.create()
-    await kex.wait_handled()
-    await sub.create()
-    await sub.wait_handled()
+    await kex.create_and_wait()
+    await sub.create_and_wait()
     assert calls == [("first", "kopfexamples"), ("second", "kopfstatusexamples")]
 
 
@@ -221,8 +209,7 @@ async def test_resources_can_be_named_in_different_ways(
         calls.append(resource.plural)
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == ["kopfexamples"]
 
 
@@ -245,6 +232,5 @@ async def test_declarations_go_to_the_default_registry(
         calls.append("called")
 
     await operator.start(registry=None)
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == ["called"]

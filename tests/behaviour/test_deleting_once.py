@@ -77,8 +77,7 @@ async def test_states_from_before_the_release_are_not_handled_again(
         calls.append("deleted")
 
     await operator.start()
-    await kex.create(finalizers=["example.com/other"])
-    await kex.wait_handled()
+    await kex.create_and_wait(finalizers=["example.com/other"])
     operator.cluster.faults.lag_watches(3)
     await kex.delete()
     await kex.merge({"metadata": {"labels": {"l": "1"}}})

@@ -39,8 +39,7 @@ async def test_it_overtakes_pending_retries(
         await kex.merge({"spec": {"field": "new"}})
     await kex.wait_seen(lambda obj: "pending" in get_progress(obj))
     started = now()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert calls == [reason, "delete"]
     assert now() - started < 60
 
@@ -77,8 +76,7 @@ async def test_objects_deleted_before_they_are_noticed_are_not_handled(
     await kex.create(finalizers=["example.com/theirs"])
     await kex.delete()
     await operator.start()
-    await kex.create("another")
-    await kex.wait_handled("another")
+    await kex.create_and_wait("another")
     await kex.release()
     await kex.wait_gone()
     assert calls == [("another", "create")]
@@ -98,8 +96,7 @@ async def test_the_deletion_is_retried_and_its_progress_is_its_own(
     await operator.start()
     await kex.create()
     await calls.wait_length(3)
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert calls == [("create", 0), ("create", 1), ("create", 2), ("delete", 0), ("delete", 1), ("delete", 2)]
 
 
@@ -122,8 +119,7 @@ async def test_changes_while_being_deleted_do_not_repeat_the_handlers(
             raise kopf.TemporaryError("not yet", delay=100)
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await kex.delete()
     await calls.wait_length(2)
     await kex.merge({"spec": {"field": "new"}})
@@ -139,15 +135,13 @@ async def test_others_finalizers_hold_the_object_but_not_the_handling(
         calls.append("deleted")
 
     await operator.start()
-    await kex.create(finalizers=["example.com/theirs"])
-    await kex.wait_handled()
+    await kex.create_and_wait(finalizers=["example.com/theirs"])
     await kex.delete()
     await kex.wait(lambda obj: obj["metadata"]["finalizers"] == ["example.com/theirs"])
     await kex.merge({"spec": {"field": "new"}})
     await operator.restart()
     await kex.merge({"spec": {"field": "newer"}})
-    await kex.create("another")
-    await kex.wait_handled("another")
+    await kex.create_and_wait("another")
     await kex.release()
     await kex.wait_gone()
     assert calls == ["deleted"]
@@ -163,16 +157,14 @@ async def test_objects_released_by_others_by_force(
         raise kopf.TemporaryError("not yet", delay=0.1)
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await kex.delete()
     await calls.wait_length(2)
     await kex.release()
     await kex.wait_gone()
     await logs.wait("Deleted, really deleted, and we are notified.")
     seen = len(calls)
-    await kex.create("another")
-    await kex.wait_handled("another")
+    await kex.create_and_wait("another")
     assert len(calls) == seen
 
 
@@ -186,8 +178,7 @@ async def test_objects_deleted_while_there_is_no_operator(
         calls.append("called")
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await operator.stop()
     await kex.delete()
     assert (await kex.get())["metadata"]["deletionTimestamp"]
@@ -281,8 +272,7 @@ async def test_the_progress_of_overtaken_updates_is_removed_with_the_first_one_o
             raise kopf.TemporaryError("not yet", delay=10)
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_seen(has_progress("update_fn"))
     await kex.delete()

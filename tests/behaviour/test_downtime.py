@@ -21,8 +21,7 @@ async def test_changes_are_handled_together(
         calls.append(sorted(map(tuple, diff)))
 
     await operator.start()
-    await kex.create(spec={"a": 1, "b": 1})
-    await kex.wait_handled()
+    await kex.create_and_wait(spec={"a": 1, "b": 1})
     await operator.stop()
     await kex.merge({"spec": {"a": 2}})
     await kex.merge({"spec": {"a": 3}})
@@ -42,8 +41,7 @@ async def test_deletions_are_handled(
 
     await operator.start()
     for name in ("a", "b", "c"):
-        await kex.create(name)
-        await kex.wait_handled(name)
+        await kex.create_and_wait(name)
     await operator.stop()
     await kex.delete("a")
     await kex.delete("b")
@@ -189,8 +187,7 @@ async def test_handlers_of_the_new_version_of_the_operator_do_not_touch_handled_
         calls.append(("old", name))
 
     await operator.start()
-    await kex.create()
-    handled = await kex.wait_handled()
+    handled = await kex.create_and_wait()
     await operator.stop()
 
     @kopf.on.create("kopfexamples", registry=registry, id="new")
@@ -199,8 +196,7 @@ async def test_handlers_of_the_new_version_of_the_operator_do_not_touch_handled_
         calls.append(("new", name))
 
     await operator.start()
-    await kex.create("another")
-    await kex.wait_handled("another")
+    await kex.create_and_wait("another")
     assert calls == [("old", "obj"), ("old", "another"), ("new", "another")]
     assert (await kex.get())["metadata"]["resourceVersion"] == handled["metadata"]["resourceVersion"]
 

@@ -36,8 +36,7 @@ async def test_temporary_errors_are_retried_after_their_delay(
         return "done"
 
     await operator.start()
-    await kex.create()
-    obj = await kex.wait_handled()
+    obj = await kex.create_and_wait()
     assert obj["status"] == {"create_fn": "done"}
     assert get_intervals(calls) == pytest.approx([delay] * 3, abs=1)
     assert logs.get_messages("obj").count("Handler 'create_fn' failed temporarily: not yet") == 3
@@ -56,8 +55,7 @@ async def test_temporary_errors_of_sync_handlers(
             raise kopf.TemporaryError("not yet", delay=600)
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert get_intervals(calls) == pytest.approx([600], abs=1)
 
 
@@ -95,8 +93,7 @@ async def test_permanent_errors_are_not_retried(
         return "done"
 
     await operator.start()
-    await kex.create()
-    obj = await kex.wait_handled()
+    obj = await kex.create_and_wait()
     assert obj["status"] == {"good": "done"}
     assert calls == ["called"]
     assert "Handler 'perm' failed permanently: never" in logs.get_messages("obj")
@@ -115,8 +112,7 @@ async def test_arbitrary_errors_are_retried_after_a_minute_by_default(
             raise ValueError("boom")
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert get_intervals(calls) == pytest.approx([60] * 10, abs=1)
     record = logs.find("Handler 'arb' failed with an exception and will try again in 60 seconds: boom")[0]
     assert record.exc_info
@@ -132,8 +128,7 @@ async def test_permanent_mode_stops_at_arbitrary_errors(
         raise ValueError("boom")
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert len(calls) == 1
     record = logs.find("Handler 'arb' failed with an exception and will stop now: boom")[0]
     assert record.exc_info
@@ -149,8 +144,7 @@ async def test_ignored_mode_takes_arbitrary_errors_for_a_success(
         raise ValueError("boom")
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert len(calls) == 1
     assert logs.find("Handler 'arb' failed with an exception and will be ignored: boom")
     assert logs.find("Creation is processed: 1 succeeded; 0 failed.")
@@ -167,8 +161,7 @@ async def test_the_modes_do_not_affect_temporary_and_permanent_errors(
         raise kopf.PermanentError("never") if retry else kopf.TemporaryError("not yet", delay=10)
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert get_intervals(calls) == pytest.approx([10], abs=1)
     assert logs.find("Creation is processed: 0 succeeded; 1 failed.")
 
@@ -188,8 +181,7 @@ async def test_inherited_errors_are_of_the_kind_of_their_parents(
         raise MyPermanentError("never") if retry else MyTemporaryError("not yet", delay=10)
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert get_intervals(calls) == pytest.approx([10], abs=1)
 
 
@@ -210,8 +202,7 @@ async def test_a_failing_handler_does_not_hold_the_others(
 
     await operator.start()
     started = now()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert [call[:2] for call in calls] == [("slow", 0), ("quick", 0), ("quick", 1), ("quick", 2), ("slow", 1)]
     assert [call[2] for call in calls] == pytest.approx([0, 0, 100, 200, 500], abs=1)
 
@@ -226,8 +217,7 @@ async def test_while_waiting_nothing_is_sent_to_the_api(
             raise kopf.TemporaryError("later", delay=1000)
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == [0, 1, 2, 3]  # only the progress after each of the attempts
     delays = [float(record.getMessage().split()[2]) for record in logs.find("Sleeping for .* seconds for the .*")]
     assert len(delays) >= 3
@@ -250,8 +240,7 @@ async def test_the_last_error_is_kept_in_the_progress(
             raise kopf.TemporaryError("hold", delay=1000)
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     messages = [get_progress(obj).get("fn", {}).get("message") for obj in kex.get_history()]
     unique = list(dict.fromkeys(message for message in messages if message is not None))
     assert unique == ["temporary 0", "arbitrary 1", "permanent"]
@@ -288,8 +277,7 @@ async def test_permanent_errors_exclude_the_handler_from_one_change_only(
         raise kopf.PermanentError("never")
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     for value in ("one", "two"):
         await kex.merge({"spec": {"field": value}})
         await kex.wait_handled(field=value)
@@ -310,8 +298,7 @@ async def test_handlers_exclude_themselves_forever_by_annotations(
         calls.append(("regular", spec["field"]))
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await kex.merge({"spec": {"field": "one"}})
     await kex.wait_handled(field="one")
     await kex.merge({"spec": {"field": "two"}})
@@ -368,8 +355,7 @@ async def test_errors_that_event_loops_take_for_something_else_are_arbitrary_one
     kopf.on.startup(id="startup_fn", registry=registry, backoff=5)(fail)
     kopf.on.cleanup(id="cleanup_fn", registry=registry, backoff=5)(fail)
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     for name in ("Handler 'create_fn'", "Daemon 'daemon_fn'", "Timer 'timer_fn'"):
         await logs.wait(f"{name} succeeded.")
     await operator.stop()

@@ -44,8 +44,7 @@ async def test_objects_that_match_nothing_are_not_touched(
     await kex.merge({"spec": {"field": "new"}}, "matching")
     await kex.wait_handled("matching", field="new")
     await kex.delete("skipped")
-    await kex.delete("matching")
-    await kex.wait_gone("matching")
+    await kex.delete_and_wait("matching")
     assert calls == [("matching", "create"), ("matching", "update"), ("matching", "delete")]
     for obj in kex.get_history("skipped"):
         assert get_finalizers(obj) == []
@@ -96,8 +95,7 @@ async def test_objects_that_stop_matching_are_released(
         calls.append(reason.value)
 
     await operator.start()
-    await kex.create(labels={"match": "yes"}, finalizers=["example.com/theirs"])
-    obj = await kex.wait_handled()
+    obj = await kex.create_and_wait(labels={"match": "yes"}, finalizers=["example.com/theirs"])
     assert get_finalizers(obj) == ["example.com/theirs", FINALIZER]
     await kex.merge({"metadata": {"labels": {"match": None}}})
     await kex.wait(lambda obj: get_finalizers(obj) == ["example.com/theirs"])
@@ -115,8 +113,7 @@ async def test_objects_that_stopped_matching_while_the_operator_was_down_are_rel
         pass
 
     await operator.start()
-    await kex.create(labels={"match": "yes"})
-    await kex.wait_handled()
+    await kex.create_and_wait(labels={"match": "yes"})
     await operator.stop()
     await kex.merge({"metadata": {"labels": {"match": None}}})
     await operator.start()
@@ -158,8 +155,7 @@ async def test_filters_flip_in_the_middle_of_the_handling(
         calls.append("third")
 
     await operator.start()
-    await kex.create(labels={"match": "yes"})
-    await kex.wait_handled()
+    await kex.create_and_wait(labels={"match": "yes"})
     assert calls == ["first", "third"]
 
 
@@ -184,8 +180,7 @@ async def test_fields_and_values(
     def create_fn(**_: Any) -> None: ...
 
     await operator.start()
-    await kex.create(spec={"n": 0})
-    await kex.wait_handled()
+    await kex.create_and_wait(spec={"n": 0})
     seen = []
     for n, value in enumerate(["a", "b", "c", None], start=1):
         calls.items.clear()
@@ -214,7 +209,6 @@ async def test_filters_of_creation_by_fields(
 
     await operator.start()
     for name, spec in {"a": {"f": "a"}, "b": {"f": "b"}, "none": {"g": "g"}}.items():
-        await kex.create(name, spec=spec)
-        await kex.wait_handled(name)
+        await kex.create_and_wait(name, spec=spec)
     assert calls == [("a", "present"), ("a", "equal"), ("a", "callback"), ("b", "present"), ("b", "callback"),
                      ("none", "absent")]

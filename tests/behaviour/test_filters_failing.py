@@ -26,8 +26,7 @@ async def test_callbacks_see_the_whole_change_after_the_field_is_checked(
 
     await operator.start()
     await kex.create("other", spec={"unrelated": 1})
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert set(map(str, calls)) == {
         "('when', None, {'field': 'value'}, [()])", "(None, 'value', (('add', (), None, 'value'),))",
     }
@@ -94,8 +93,7 @@ async def test_a_passing_failure_of_a_callback_skips_nothing(
 
     logs.expected.append("the registry is down")
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == ["other", "flaky"]
 
 
@@ -148,8 +146,7 @@ async def test_raw_events_and_daemons_with_failing_filters(
     await operator.start()
     await kex.create()
     await calls.wait(lambda items: {"event", "daemon"} <= set(items))
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert "broken" not in calls.items
 
 
@@ -176,6 +173,5 @@ async def test_failing_filters_do_not_delay_the_deletion_when_daemons_have_exite
     await kex.create()
     await calls.wait_length(1)
     await logs.wait(".*left alone for 5 seconds.*")
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert now() - calls[1] < 0.9

@@ -175,8 +175,7 @@ async def test_objects_that_never_match_are_not_touched(
     await kex.merge({"spec": {"field": "new"}}, "skipped")
     await kex.create("matching", labels={"match": "yes"})
     await calls.wait_length(2)
-    await kex.delete("skipped")
-    await kex.wait_gone("skipped")
+    await kex.delete_and_wait("skipped")
     assert calls == ["matching", "matching"]
     assert all(set(obj["metadata"]).isdisjoint({"annotations", "finalizers"}) for obj in kex.get_history("skipped"))
 
@@ -219,8 +218,7 @@ async def test_the_finalizer_stays_as_long_as_any_handler_needs_it(
         calls.append("updated")
 
     await operator.start()
-    await kex.create(labels={"kept": "yes", "match": "yes"})
-    await kex.wait_handled()
+    await kex.create_and_wait(labels={"kept": "yes", "match": "yes"})
     await kex.merge({"metadata": {"labels": {"match": None}}, "spec": {"field": "new"}})
     await kex.wait_handled(field="new")
     assert get_finalizers(await kex.get()) == [FINALIZER]
@@ -250,8 +248,7 @@ async def test_the_finalizer_is_removed_if_the_mismatch_is_also_an_update(
         await asyncio.sleep(1)
 
     await operator.start()
-    await kex.create(labels={"matching": "yes"})
-    await kex.wait_handled()
+    await kex.create_and_wait(labels={"matching": "yes"})
     assert calls == ["begun"]
     await kex.merge({"metadata": {"labels": {"matching": None}}})
     await kex.wait(lambda obj: not obj["metadata"].get("labels") and not get_finalizers(obj))

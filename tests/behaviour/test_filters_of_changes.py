@@ -91,8 +91,7 @@ async def test_other_handlers_look_at_the_current_state_only(
     if kind == "delete":
         for name in objects:
             await kex.wait(lambda obj: obj["metadata"].get("finalizers"), name)
-            await kex.delete(name)
-            await kex.wait_gone(name)
+            await kex.delete_and_wait(name)
     await calls.wait_length(6)
     assert sorted(calls) == [("a", "a"), ("a", "any"), ("b", "any"), ("b", "callback"), ("none", "absent"),
                              ("none", "callback")]
@@ -157,8 +156,7 @@ async def test_resuming_and_creation_with_one_field_are_called_once(
     await kex.create("before")
     await operator.start()
     await kex.wait_handled("before")
-    await kex.create("after")
-    await kex.wait_handled("after")
+    await kex.create_and_wait("after")
     assert calls == ["before", "after"]
 
 
@@ -174,8 +172,7 @@ async def test_empty_strings_are_values(
                 calls.append(param)
 
     await operator.start()
-    await kex.create(labels={"empty": ""}, annotations={"empty": ""})
-    await kex.wait_handled()
+    await kex.create_and_wait(labels={"empty": ""}, annotations={"empty": ""})
     assert calls == ["labels-present", "labels-equal", "annotations-present", "annotations-equal"]
 
 
@@ -236,7 +233,6 @@ async def test_helpers_combine_callbacks(
 
     await operator.start()
     for name in ("kopf-value", "kopf-other", "x-value", "x-other"):
-        await kex.create(name, labels={"label": name}, spec={"field": name.partition("-")[2]})
-        await kex.wait_handled(name)
+        await kex.create_and_wait(name, labels={"label": name}, spec={"field": name.partition("-")[2]})
     for id in ("when", "label", "not"):
         assert sorted(name for param, name in calls if param == id) == expected

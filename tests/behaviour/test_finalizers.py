@@ -27,8 +27,7 @@ async def test_it_is_put_before_the_first_handler(
         calls.append(meta.get("finalizers"))
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == [[FINALIZER]]
     for obj in kex.get_history():
         if get_progress(obj) or get_essence(obj):
@@ -45,10 +44,8 @@ async def test_it_is_removed_after_the_last_handler(
         calls.append(meta.get("finalizers"))
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.create_and_wait()
+    await kex.delete_and_wait()
     assert calls == [[FINALIZER]] * 3
 
 
@@ -60,8 +57,7 @@ async def test_others_finalizers_are_kept_in_their_order(
         pass
 
     await operator.start()
-    await kex.create(finalizers=[THEIRS, "example.com/more"])
-    obj = await kex.wait_handled()
+    obj = await kex.create_and_wait(finalizers=[THEIRS, "example.com/more"])
     assert get_finalizers(obj) == [THEIRS, "example.com/more", FINALIZER]
     await kex.edit({"op": "replace", "path": "/metadata/finalizers",
                     "value": [THEIRS, FINALIZER, "example.com/another"]})
@@ -82,10 +78,8 @@ async def test_a_finalizer_removed_by_others_meanwhile_is_not_put_back(
                        {"op": "remove", "path": "/metadata/finalizers/0"})
 
     await operator.start()
-    await kex.create(finalizers=[THEIRS])
-    await kex.wait_handled()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.create_and_wait(finalizers=[THEIRS])
+    await kex.delete_and_wait()
     assert calls == ["called"]
 
 
@@ -100,10 +94,8 @@ async def test_without_deletion_handlers_there_is_no_finalizer(
         pass
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.create_and_wait()
+    await kex.delete_and_wait()
     assert all(not get_finalizers(obj) for obj in kex.get_history())
 
 
@@ -115,10 +107,8 @@ async def test_optional_deletion_handlers_need_no_finalizer(
         calls.append("called")
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.create_and_wait()
+    await kex.delete_and_wait()
     assert all(not get_finalizers(obj) for obj in kex.get_history())
 
 
@@ -134,10 +124,8 @@ async def test_optional_deletion_handlers_are_called_if_the_object_is_blocked_by
         calls.append("mandatory")
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.create_and_wait()
+    await kex.delete_and_wait()
     assert calls == ["optional", "mandatory"]
 
 
@@ -149,10 +137,8 @@ async def test_a_failed_deletion_handler_releases_the_object(
         raise kopf.PermanentError("never")
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.create_and_wait()
+    await kex.delete_and_wait()
 
 
 @pytest.mark.fastforward
@@ -166,10 +152,8 @@ async def test_a_retried_deletion_handler_holds_the_object(
             raise kopf.TemporaryError("not yet", delay=3600)
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.create_and_wait()
+    await kex.delete_and_wait()
     assert calls == [(retry, [FINALIZER]) for retry in range(4)]
 
 
@@ -181,8 +165,7 @@ async def test_it_is_put_to_existing_objects_when_deletion_handlers_appear(
         pass
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await operator.stop()
 
     @kopf.on.delete("kopfexamples", registry=registry)
@@ -191,8 +174,7 @@ async def test_it_is_put_to_existing_objects_when_deletion_handlers_appear(
 
     await operator.start()
     await kex.wait(lambda obj: get_finalizers(obj) == [FINALIZER])
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert calls == ["called"]
 
 
@@ -260,8 +242,7 @@ async def test_those_who_insist_on_the_finalizer_are_not_fought_with(
     await insist_on_the_finalizer(kex)
     await logs.wait(".*not needed by this operator, but somebody else puts it back.*")
     await kex.merge({"spec": {"field": "new"}})
-    await kex.create("another", labels={"ours": "yes"})
-    await kex.wait_handled("another")
+    await kex.create_and_wait("another", labels={"ours": "yes"})
     assert get_finalizers(await kex.get()) == [FINALIZER]
     await kex.merge({"metadata": {"labels": {"ours": "yes"}}})  # now it is needed, so it is ours from now on
     await kex.wait_handled(field="new")
@@ -281,8 +262,7 @@ async def test_those_who_insist_on_the_finalizer_cannot_block_the_deletion(
     await kex.create(finalizers=[FINALIZER])
     await insist_on_the_finalizer(kex)
     await logs.wait(".*not needed by this operator.*")
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
 
 
 @pytest.mark.parametrize("kind", [kopf.daemon, kopf.timer])

@@ -355,8 +355,7 @@ async def test_blocked_loops_are_unhealthy_with_the_name_of_the_culprit(
         kopf.on.probe(registry=registry, id="probe")(lambda **_: 1)
     logs.expected.append("The event loop is blocked")
     await operator.start(liveness_endpoint=url)
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     [(status, content)] = answers
     assert status == 503
     [problem] = content["kopf"]["problems"]

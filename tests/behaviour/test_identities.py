@@ -31,8 +31,7 @@ async def test_methods_of_different_classes_are_different_handlers(
     kopf.on.create("kopfexamples", registry=registry)(Database(calls).create)
     kopf.on.create("kopfexamples", registry=registry)(User(calls).create)
     await operator.start()
-    await kex.create()
-    obj = await kex.wait_handled()
+    obj = await kex.create_and_wait()
     assert calls == ["database", "user"]
     assert obj["status"] == {"Database.create": "database", "User.create": "user"}
     await logs.wait("Creation is processed: 2 succeeded; 0 failed.")
@@ -122,6 +121,5 @@ async def test_one_function_decorated_several_times_is_not_warned_of(
         calls.append("called")
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert not logs.find(".*have the same id.*")

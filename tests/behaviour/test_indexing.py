@@ -40,8 +40,7 @@ async def sync(kex: Objects, calls: Journal[Any]) -> None:
     name = f"sync{len(calls)}"
     await kex.create(name, spec={})
     await calls.wait(lambda items: name in items)
-    await kex.delete(name)
-    await kex.wait_gone(name)
+    await kex.delete_and_wait(name)
     await calls.wait(lambda items: f"-{name}" in items)
 
 

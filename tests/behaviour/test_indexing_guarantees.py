@@ -61,8 +61,7 @@ async def test_denied_resources_do_not_hold_the_others_forever(
 
     operator.cluster.faults.inject(403, resource="kopfstatusexamples")
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == [([], [])]
     operator.cluster.faults.clear()
 
@@ -112,13 +111,11 @@ async def test_they_are_in_the_kwargs_of_all_handlers_and_callbacks(
     await kex.create("before", labels={"label": "x"})
     await operator.start()
     await kex.wait_handled("before")
-    await kex.create("obj", labels={"label": "x"})
-    await kex.wait_handled()
+    await kex.create_and_wait("obj", labels={"label": "x"})
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="new")
     await calls.wait(lambda items: {"daemon", "timer"} <= {what for what, _ in items})
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     await operator.stop()
     kinds = ["event", "create", "update", "delete", "resume", "daemon", "timer", "index"]
     expected = {*kinds, *(f"when of {kind}" for kind in kinds), *(f"label of {kind}" for kind in kinds),
@@ -161,10 +158,8 @@ async def test_filters_by_fields_do_not_affect_the_name(
         calls.append(read(kwargs["idx"]) if "idx" in kwargs else sorted(kwargs))
 
     await operator.start()
-    await kex.create("other", spec={"field": "other"})
-    await kex.wait_handled("other")
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait("other", spec={"field": "other"})
+    await kex.create_and_wait()
     assert calls == [[], ["obj"]]
 
 
@@ -302,8 +297,7 @@ async def test_restarted_operators_begin_with_empty_indices(
         pass
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await operator.restart()
     await operator.stop()
     assert calls.items[:3] == [("startup", []), ("cleanup", ["obj"]), ("startup", [])]

@@ -23,8 +23,7 @@ async def test_async_handlers_run_in_the_loop_of_the_operator(
         calls.append((threading.get_ident(), asyncio.get_running_loop()))
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert set(calls) == {(threading.get_ident(), asyncio.get_running_loop())}
 
 
@@ -39,8 +38,7 @@ async def test_sync_handlers_run_in_threads(
             asyncio.get_running_loop()
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert len(calls) >= 2
     assert threading.get_ident() not in calls
 
@@ -183,8 +181,7 @@ async def test_methods_partials_lambdas_and_callable_objects(
     declare(id="async lambda")(lambda name, **_: async_fn("async lambda", name=name))
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == [(kind, "obj") for kind in [
         "method", "async method", "static", "instance", "partial", "lambda", "async lambda"]]
 
@@ -203,8 +200,7 @@ async def test_the_executor_of_the_settings_is_used_and_left_alive(
             settings.execution.executor = executor
         operator.configure = configure
         await operator.start()
-        await kex.create()
-        await kex.wait_handled()
+        await kex.create_and_wait()
         await operator.stop()
         assert executor.submit(lambda: "alive").result() == "alive"
     assert calls == ["my-own_0"]

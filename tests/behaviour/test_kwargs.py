@@ -111,12 +111,10 @@ async def test_diffs_of_the_whole_object(
         calls.append((reason.value, copy.deepcopy(old), copy.deepcopy(new), diff))
 
     await operator.start()
-    await kex.create(spec={"a": 1, "b": {"c": [1]}}, labels={"l": "v"})
-    await kex.wait_handled()
+    await kex.create_and_wait(spec={"a": 1, "b": {"c": [1]}}, labels={"l": "v"})
     await kex.merge({"spec": {"a": None, "b": {"c": [1, 2], "d": 3}}})
     await kex.wait_handled(b={"c": [1, 2], "d": 3})
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
 
     v1 = {"spec": {"a": 1, "b": {"c": [1]}}, "metadata": {"labels": {"l": "v"}}}
     v2 = {"spec": {"b": {"c": [1, 2], "d": 3}}, "metadata": {"labels": {"l": "v"}}}
@@ -141,8 +139,7 @@ async def test_diffs_of_a_field_are_relative_to_it(
         calls.append((copy.deepcopy(old), copy.deepcopy(new), diff))
 
     await operator.start()
-    await kex.create(spec={"field": {"a": 1}, "other": 1})
-    await kex.wait_handled()
+    await kex.create_and_wait(spec={"field": {"a": 1}, "other": 1})
     calls.items.clear()
     await kex.merge({"spec": {"field": {"a": 2}, "other": 2}})
     await kex.wait_handled(other=2)
@@ -224,8 +221,7 @@ async def test_bodies_are_read_only(
         calls.append("checked")
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == ["checked"]
 
 
@@ -257,12 +253,10 @@ async def test_functions_are_judged_by_what_they_actually_get(
         activity(registry=registry, id=activity.__name__)(make(activity.__name__))
     await kex.create("existing", labels={"l": "v"})
     await operator.start()
-    await kex.create(labels={"l": "v"})
-    await kex.wait_handled()
+    await kex.create_and_wait(labels={"l": "v"})
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="new")
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     await operator.stop()
 
     seen = {whose: {kwargs for other, kwargs in calls if other == whose} for whose, _ in calls}

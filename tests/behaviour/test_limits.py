@@ -28,8 +28,7 @@ async def test_backoff_is_the_pause_after_arbitrary_errors(
 
     await operator.start()
     started = now()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == [0, 30, 130]
     assert logs.find("Handler 'fn' failed with an exception and will try again in 30 seconds: boom")
 
@@ -49,8 +48,7 @@ async def test_the_default_backoff_is_in_the_settings(
     operator.configure = configure
     await operator.start()
     started = now()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls.items == pytest.approx([0, 7, 14], abs=1)
 
 
@@ -67,8 +65,7 @@ async def test_retries_limit_the_number_of_attempts(
 
     await operator.start()
     started = now()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     # After the last attempt, it fails at once, as there is nothing to sleep for.
     assert calls.items == pytest.approx([0, 60, 120], abs=1)
     assert now() - started == pytest.approx(120, abs=2)
@@ -83,8 +80,7 @@ async def test_exceeded_retries_are_logged(
         raise ValueError("boom")
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     failed = "Handler 'arb' failed with an exception and will"
     assert logs.get_messages("obj", level=logging.ERROR) == [
         f"{failed} try again in 2 seconds: boom",
@@ -102,8 +98,7 @@ async def test_timeout_limits_the_time_of_all_attempts(
 
     await operator.start()
     started = now()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == [(0, 0), (1, 60), (2, 120), (3, 180)]
     assert now() - started < 201
     assert logs.find("Creation is processed: 0 succeeded; 1 failed.")
@@ -122,8 +117,7 @@ async def test_timeout_interrupts_coroutines(
 
     await operator.start()
     started = now()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == [100]
     assert logs.find("Handler 'fn' failed permanently: .*timed out.*")
 
@@ -139,8 +133,7 @@ async def test_timeout_errors_of_the_handler_itself_are_arbitrary_errors(
 
     await operator.start()
     started = now()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == [0, 65, 130]
 
 
@@ -154,8 +147,7 @@ async def test_retry_started_and_runtime_tell_of_all_attempts(
             raise kopf.TemporaryError("not yet", delay=100)
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     first = calls[0][1]
     assert calls == [(0, first, 0), (1, first, 100), (2, first, 200), (3, first, 300)]
 

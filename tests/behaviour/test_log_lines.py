@@ -31,8 +31,7 @@ async def test_a_whole_life(operator: Operator, registry: kopf.OperatorRegistry,
         pass
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="new")
     await logs.wait(".*waiting for new changes.*", times=2)
@@ -84,8 +83,7 @@ async def test_resuming(operator: Operator, registry: kopf.OperatorRegistry, kex
     kopf.on.create("kopfexamples", registry=registry, id="fn")(lambda **_: None)
     kopf.on.resume("kopfexamples", registry=registry, id="resume_fn")(lambda **_: None)
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await operator.stop()
     logs.records.items.clear()
     await operator.start()
@@ -100,8 +98,7 @@ async def test_patching_of_the_status(
 ) -> None:
     kopf.on.create("kopfstatusexamples", registry=registry, id="fn")(lambda **_: 123)
     await operator.start(watching=("kopfstatusexamples",))
-    await sub.create()
-    await sub.wait_handled()
+    await sub.create_and_wait()
     assert logs.find(r"Merge-patching the status with: \{'status': \{'fn': 123\}\}")
 
 
@@ -110,11 +107,9 @@ async def test_the_disappearance_of_idle_objects(
 ) -> None:
     kopf.on.create("kopfexamples", registry=registry)(lambda **_: None)
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await logs.wait(".*waiting for new changes.*")
-    await kex.create("another")
-    await kex.wait_handled("another")
+    await kex.create_and_wait("another")
     await kex.delete()
     await logs.wait("Deleted, really deleted, and we are notified.")
 
@@ -124,8 +119,7 @@ async def test_the_last_life_signs_of_objects_held_by_others(
 ) -> None:
     kopf.on.delete("kopfexamples", registry=registry)(lambda **_: None)
     await operator.start()
-    await kex.create(finalizers=["example.com/theirs"])
-    await kex.wait_handled()
+    await kex.create_and_wait(finalizers=["example.com/theirs"])
     await kex.delete()
     await kex.wait(lambda obj: get_finalizers(obj) == ["example.com/theirs"])
     await kex.merge({"spec": {"field": "new"}})
@@ -179,8 +173,7 @@ async def test_handlers_log_about_their_objects(
         logger.warning("Event: %s", event["type"])
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     for pattern in ("Hello, world!", "Event: ADDED"):
         record = (await logs.wait(pattern))
         assert record.name == "kopf.objects"
@@ -204,8 +197,7 @@ async def test_formats(
     logger.addHandler(handler)
     try:
         await operator.start()
-        await kex.create()
-        await kex.wait_handled()
+        await kex.create_and_wait()
         await operator.stop()
     finally:
         logger.removeHandler(handler)

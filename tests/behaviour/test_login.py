@@ -39,8 +39,7 @@ async def test_the_kubeconfig_is_used_by_default(
 ) -> None:
     kopf.on.create("kopfexamples", registry=registry)(lambda **_: None)
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert logs.find("Initial authentication has been initiated.")
     assert logs.find("Initial authentication has finished.")
 
@@ -56,8 +55,7 @@ async def test_an_imported_library_is_used_by_default_and_gets_configured(
     monkeypatch.setitem(sys.modules, library, module)
     kopf.on.create("kopfexamples", registry=registry)(lambda **_: None)
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert logs.find("(The official client|The asynchronous client|Pykube) is configured by the kubeconfig.")
     if library != "pykube":
         assert module.client.Configuration.get_default_copy().host == operator.cluster.url
@@ -168,8 +166,7 @@ async def test_temporary_errors_of_handlers_are_retried(
 
     kopf.on.create("kopfexamples", registry=registry)(lambda **_: None)
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == [0, 1, 2, 3]
 
 
@@ -204,8 +201,7 @@ async def test_logs_of_frequent_logins_can_be_disabled(
         monkeypatch.setattr(logging.getLogger(name), "disabled", True)
     await operator.start()
     operator.cluster.faults.inject(401, verb="patch", resource="kopfexamples", times=1)
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert len(calls) == 2
     assert not logs.find(".*authentication.*")
     assert not logs.find(".*'login'.*")
@@ -228,8 +224,7 @@ async def test_one_of_several_handlers_is_enough(
 
     kopf.on.create("kopfexamples", registry=registry)(lambda **_: None)
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
 
 
 async def test_refused_credentials_are_renewed_and_nothing_is_lost(
@@ -249,8 +244,7 @@ async def test_refused_credentials_are_renewed_and_nothing_is_lost(
 
     await operator.start()
     operator.cluster.faults.inject(401, verb="patch", resource="kopfexamples", times=2)
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls.items.count("obj") == 2
     assert calls.items.count("login") == 3
 

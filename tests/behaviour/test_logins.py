@@ -162,8 +162,7 @@ async def test_operators_log_in_and_handle(
         command: str, cluster: LocalCluster, kex: Objects, tmp_path: pathlib.Path, login: str, way: str,
 ) -> None:
     async with run_elsewhere(command, OPERATOR, LOGIN_VIA=login, **WAYS[way](cluster, tmp_path)):
-        await kex.create()
-        obj = await kex.wait_handled()
+        obj = await kex.create_and_wait()
     environment = pathlib.Path(command).parent.parent
     assert obj["status"]["create_fn"] == {"seen": "obj", "python": str(environment)}
 

@@ -29,8 +29,7 @@ async def test_handled_objects_are_not_taken_for_new_ones(
 ) -> None:
     declare(registry, calls)
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     for _ in range(3):
         expected = len(kex.get_history()) + 2  # the removal, and the restoration
         await kex.merge({"metadata": {"annotations": None}})
@@ -38,8 +37,7 @@ async def test_handled_objects_are_not_taken_for_new_ones(
     assert calls == [("create", "value")]
     (record,) = logs.find(LOST)
     assert record.levelno == logging.WARNING
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert calls == [("create", "value"), ("delete", "value")]
 
 
@@ -48,8 +46,7 @@ async def test_changes_together_with_the_loss_are_handled(
 ) -> None:
     declare(registry, calls)
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await kex.merge({"metadata": {"annotations": None}, "spec": {"field": "new"}})
     await kex.wait_handled(field="new")
     assert calls == [("create", "value"), ("update", "new")]
@@ -60,8 +57,7 @@ async def test_another_operator_process_knows_nothing_of_them(
 ) -> None:
     declare(registry, calls)
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await operator.stop()
     await kex.merge({"metadata": {"annotations": None}})
     await operator.start()
@@ -83,8 +79,7 @@ async def test_those_who_insist_on_the_removal_are_not_fought_with(
     await operator.start()
     await kex.create()
     for number in range(20):
-        await kex.create(f"another{number}")
-        await kex.wait_handled(f"another{number}")
+        await kex.create_and_wait(f"another{number}")
     assert [call for call in calls if call[0] == "create"].count(("create", "value")) == 21
     restorations = sum(LAST_HANDLED in get_annotations(obj) for obj in kex.get_history())
     assert restorations < 10
@@ -100,13 +95,11 @@ async def test_states_of_others_are_taken_seriously(
     """The whole object is replaced with an older backup of it, with an older last handled configuration."""
     declare(registry, calls)
     await operator.start()
-    await kex.create()
-    backup = await kex.wait_handled()
+    backup = await kex.create_and_wait()
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="new")
     await kex.merge({"spec": backup["spec"], "metadata": {"annotations": get_annotations(backup)}})
-    await kex.create("another")
-    await kex.wait_handled("another")
+    await kex.create_and_wait("another")
     obj = await kex.wait(is_handled)
     assert get_essence(obj) == {"spec": {"field": "value"}}
     assert ("create", "value") in calls.items

@@ -23,12 +23,10 @@ async def test_all_handlers_of_one_object_share_its_memo(
 
     await operator.start()
     for name in ("a", "b"):
-        await kex.create(name)
-        await kex.wait_handled(name)
+        await kex.create_and_wait(name)
         await kex.merge({"spec": {"field": "new"}}, name)
         await kex.wait_handled(name, field="new")
-        await kex.delete(name)
-        await kex.wait_gone(name)
+        await kex.delete_and_wait(name)
     for name in ("a", "b"):
         memos = [names for owner, names in calls if owner == name]
         assert len(memos) > 5
@@ -49,8 +47,7 @@ async def test_values_are_both_attributes_and_items(
         calls.append((memo["attribute"], memo.item, memo.get("absent")))
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="new")
     assert calls == [(1, 2, None)]
@@ -93,10 +90,8 @@ async def test_the_memo_of_the_operator_is_copied_to_objects(
         memo.value = f"of {name}"
 
     await operator.start(memo=kopf.Memo(given=True))
-    await kex.create("a")
-    await kex.wait_handled("a")
-    await kex.create("b")
-    await kex.wait_handled("b")
+    await kex.create_and_wait("a")
+    await kex.create_and_wait("b")
     await operator.stop()
     assert calls == [
         (True, [], "of the operator"), (True, ["a"], "of the operator"), (True, ["a", "b"], "of the operator")]
@@ -140,8 +135,7 @@ async def test_later_changes_of_the_operator_memo_are_not_replicated_but_shared_
     memo = kopf.Memo(value="old", shared=["old"])
     await operator.start(memo=memo)
     for name in ("empty", "filled"):
-        await kex.create(name)
-        await kex.wait_handled(name)
+        await kex.create_and_wait(name)
     memo.value = "new"
     memo.added = "new"
     memo.shared.append("new")
@@ -177,8 +171,7 @@ async def test_custom_classes_are_copied_for_each_object(
     context = PlainContext(shared=[])
     await operator.start(memo=context)
     for name in ("a", "b"):
-        await kex.create(name)
-        await kex.wait_handled(name)
+        await kex.create_and_wait(name)
         await kex.merge({"spec": {"field": "new"}}, name)
         await kex.wait_handled(name, field="new")
     assert [value for _, value in calls] == ["of the operator", "of a", "of the operator", "of b"]
@@ -204,10 +197,8 @@ async def test_custom_classes(
 
     context = CustomContext(template="Hello, {name}!")
     await operator.start(memo=context)
-    await kex.create("a")
-    await kex.wait_handled("a")
-    await kex.create("b")
-    await kex.wait_handled("b")
+    await kex.create_and_wait("a")
+    await kex.create_and_wait("b")
     assert calls == [(context, "Hello, a!"), (context, "Hello, b!")]
     assert all(memo is context for memo, _ in calls)
 
@@ -223,8 +214,7 @@ async def test_memos_live_as_long_as_the_operator(
         memo.counter = memo.get("counter", 0) + 1
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await operator.restart()
     await calls.wait_length(2)
     operator.cluster.faults.compact()

@@ -77,8 +77,7 @@ async def test_the_filters_and_the_indexing_functions_share_it_too(
         calls.append(memo.indexed)
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert len(calls) == 1
 
 

@@ -38,8 +38,7 @@ async def test_nothing_leaks_from_the_handlers_of_changes(
         spoil(spec=spec, **kwargs)
 
     await operator.start()
-    await kex.create(spec=SPEC)
-    obj = await kex.wait_handled()
+    obj = await kex.create_and_wait(spec=SPEC)
     assert get_essence(obj) == {"spec": SPEC}
     assert calls == [("create", [1])] * 2
     await kex.merge({"spec": {"field": "new"}})
@@ -91,8 +90,7 @@ async def test_nothing_leaks_from_other_handlers(
     obj = await kex.get()
     assert get_essence(obj) == {"spec": {**SPEC, "field": "c"}}
     assert [call for call in calls if call[0] == "update"][-1] == ("update", "c")
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
 
 
 async def test_nothing_leaks_from_the_values_patched_by_other_handlers(
@@ -121,7 +119,6 @@ async def test_nothing_leaks_from_the_values_patched_by_other_handlers(
         calls.append(diff)
 
     await operator.start()
-    await kex.create()
-    obj = await kex.wait_handled()
+    obj = await kex.create_and_wait()
     assert get_essence(obj)["spec"]["added"] == {"list": [1]}
     assert calls == []

@@ -31,14 +31,12 @@ async def test_handlers_run_in_the_order_of_their_declaration(
         operator: Operator, kex: Objects, calls: Journal[Any],
 ) -> None:
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == IDS
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="new")
     assert calls == IDS * 2
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert calls == IDS * 3
 
 
@@ -55,8 +53,7 @@ async def test_each_handler_is_saved_before_the_next_one_by_default(
         operator: Operator, kex: Objects, calls: Journal[Any],
 ) -> None:
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     operator.cluster.reset_counters()
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="new")
@@ -66,8 +63,7 @@ async def test_each_handler_is_saved_before_the_next_one_by_default(
 
 async def test_all_at_once(operator: Operator, kex: Objects, calls: Journal[Any]) -> None:
     await operator.start(lifecycle=kopf.lifecycles.all_at_once)
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == IDS
     operator.cluster.reset_counters()
     await kex.merge({"spec": {"field": "new"}})
@@ -78,8 +74,7 @@ async def test_all_at_once(operator: Operator, kex: Objects, calls: Journal[Any]
 
 async def test_one_by_one(operator: Operator, kex: Objects, calls: Journal[Any]) -> None:
     await operator.start(lifecycle=kopf.lifecycles.one_by_one)
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == IDS
 
 
@@ -89,8 +84,7 @@ async def test_random_orders(operator: Operator, kex: Objects, calls: Journal[An
     names = [f"obj{i}" for i in range(10)]
     for name in names:
         calls.items.clear()
-        await kex.create(name)
-        await kex.wait_handled(name)
+        await kex.create_and_wait(name)
         assert sorted(calls) == sorted(IDS)  # each of them once
         if calls != IDS:
             break
@@ -110,8 +104,7 @@ async def test_the_least_retried_handlers_go_first(
 
     registry.resources.insert(0, registry.resources.pop())  # declared the first
     await operator.start()
-    await kex.create(labels={"retry": "yes"})
-    await kex.wait_handled()
+    await kex.create_and_wait(labels={"retry": "yes"})
     assert calls == ["retried-0", *IDS, "retried-1", "retried-2"]
 
 
@@ -123,8 +116,7 @@ async def test_own_lifecycles(operator: Operator, kex: Objects, calls: Journal[A
         return [*reversed(handlers)][:2]
 
     await operator.start(lifecycle=reverse)
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == [*reversed(IDS)]
     assert seen == [
         ("obj", kopf.Reason.CREATE, ["c", "a", "d", "b", "e"]),
@@ -145,6 +137,5 @@ async def test_the_default_lifecycle_can_be_replaced(
         await operator.start()
     finally:
         kopf.set_default_lifecycle(None)
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == [*reversed(IDS)]

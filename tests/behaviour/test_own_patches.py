@@ -101,8 +101,7 @@ async def test_own_patches_in_an_update_do_not_repeat_the_others(
         calls.append(sorted(field for _, field, _, _ in diff))
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="new", own="mine")
     assert calls == ["one", "two", [("spec", "field"), ("spec", "own")]]

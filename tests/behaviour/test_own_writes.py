@@ -85,8 +85,7 @@ async def test_stale_events_that_come_late_cause_nothing(
     """What the silent stream holds back comes at once when all is done already."""
     declare_handlers(registry, calls)
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     calls.items.clear()
     seen = len(kex.get_history())
     await kex.merge({"spec": {"field": "new"}})
@@ -96,8 +95,7 @@ async def test_stale_events_that_come_late_cause_nothing(
     operator.cluster.faults.silence_watches(False)
     await kex.wait_handled(field="new")
     assert len(kex.get_history()) > seen
-    await kex.create("another")
-    await kex.wait_handled("another")
+    await kex.create_and_wait("another")
     assert calls.items[:3] == [("update-a", "new"), ("update-b", "new"), ("update-c", "new")]
     assert [name for name, _ in calls.items[3:]] == ["create-a", "create-b", "create-c"]
 
@@ -243,8 +241,7 @@ async def test_raw_events_are_never_held_back(
     for number in range(10):
         await kex.merge({"spec": {"field": number}})
     await kex.wait_handled(field=9)
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     await calls.wait(lambda items: items[-1][0] == "DELETED")
     assert calls == [(type_, obj["metadata"]["resourceVersion"]) for type_, obj in kex.get_events()]
 

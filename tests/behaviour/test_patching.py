@@ -45,8 +45,7 @@ async def test_patches_of_failed_attempts_are_applied_too(
         raise kopf.PermanentError("never")
 
     await operator.start()
-    await kex.create()
-    obj = await kex.wait_handled()
+    obj = await kex.create_and_wait()
     assert obj["status"] == {"attempt0": True, "attempt1": True}
 
 

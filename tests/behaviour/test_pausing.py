@@ -308,8 +308,7 @@ async def test_memos_live_on(
         calls.append(memo.count)
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await switch.pause()
     await kex.merge({"spec": {"field": "changed"}})
     await switch.resume()
@@ -336,8 +335,7 @@ async def test_indices_are_refreshed_before_anything_is_handled(
     await sub.create("changed")
     await sub.create("gone")
     await operator.start(watching=("kopfexamples", "kopfstatusexamples"))
-    await kex.create("a")
-    await kex.wait_handled("a")
+    await kex.create_and_wait("a")
     await switch.pause()
     await kex.create("b")
     await sub.create("new")
@@ -418,8 +416,7 @@ async def test_the_pause_can_come_at_any_moment_of_the_start(
     cluster.faults.clear()
     await switch.resume()
     await calls.wait_length(5)
-    await kex.create("last")
-    await kex.wait_handled("last")
+    await kex.create_and_wait("last")
     assert sorted(calls) == ["last", *(f"obj{number}" for number in range(5))]
 
 

@@ -53,23 +53,17 @@ async def test_the_higher_priority_takes_over_and_gives_back(
 ) -> None:
     """Every change is handled once, by whoever works at the moment; what is handled by one is not by another."""
     await operator.start()
-    await kex.create("a")
-    await kex.wait_handled("a")
+    await kex.create_and_wait("a")
     async with running(cluster, registries[1], priority=5):
         await logs.wait(PAUSING)
-        await kex.create("b")
-        await kex.wait_handled("b")
+        await kex.create_and_wait("b")
         await kex.merge({"spec": {"field": "changed"}}, "a")
         await kex.wait_handled("a", field="changed")
-        await kex.create("gone")
-        await kex.wait_handled("gone")
-        await kex.delete("gone")
-        await kex.wait_gone("gone")
+        await kex.create_and_wait("gone")
+        await kex.delete_and_wait("gone")
     await logs.wait(RESUMING)
-    await kex.create("c")
-    await kex.wait_handled("c")
-    await kex.delete("b")
-    await kex.wait_gone("b")
+    await kex.create_and_wait("c")
+    await kex.delete_and_wait("b")
     await operator.stop()
     assert calls == [
         (0, "a", "create"), (1, "a", "resume"), (1, "b", "create"), (1, "a", "update"), (1, "gone", "create"),
@@ -86,8 +80,7 @@ async def test_the_lower_priority_waits_from_the_beginning(
     await operator.start(priority=5)
     async with running(cluster, registries[1]):
         await logs.wait(PAUSING)
-        await kex.create()
-        await kex.wait_handled()
+        await kex.create_and_wait()
         await operator.stop()
         await calls.wait_length(2)
     assert calls == [(0, "obj", "create"), (1, "obj", "resume")]
@@ -99,8 +92,7 @@ async def test_what_happens_while_all_are_paused_is_handled_later(
 ) -> None:
     await operator.start()
     for name in ("changed", "deleted", "both", "same"):
-        await kex.create(name)
-        await kex.wait_handled(name)
+        await kex.create_and_wait(name)
     calls.items.clear()
     await peering.put("human")
     await logs.wait(PAUSING)
@@ -145,12 +137,10 @@ async def test_three_operators_one_after_another(
     await operator.start(priority=3)
     async with running(cluster, registries[1], priority=1), running(cluster, registries[2], priority=2) as second:
         await logs.wait(PAUSING, times=2)
-        await kex.create("a")
-        await kex.wait_handled("a")
+        await kex.create_and_wait("a")
         await operator.stop()
         await calls.wait(lambda items: (2, "a", "resume") in items)
-        await kex.create("b")
-        await kex.wait_handled("b")
+        await kex.create_and_wait("b")
         await second.stop()
         await calls.wait(lambda items: (1, "b", "resume") in items)
     assert [item for item in calls if item[2] == "create"] == [(0, "a", "create"), (2, "b", "create")]
@@ -168,8 +158,7 @@ async def test_those_who_die_silently_are_waited_for_no_longer_than_they_live(
     dying.configure = lambda settings: setattr(settings.peering, "lifetime", 100)
     await dying.launch(priority=5)
     await logs.wait(PAUSING)
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await asyncio.sleep(3600)
     assert not logs.find(RESUMING)  # as long as it is alive
     assert len(logs.find(PAUSING)) == 1  # however often it is seen
@@ -179,8 +168,7 @@ async def test_those_who_die_silently_are_waited_for_no_longer_than_they_live(
     cluster.faults.remove(rule)
     await logs.wait(RESUMING)
     assert loop.time() - since < 101
-    await kex.create("next")
-    await kex.wait_handled("next")
+    await kex.create_and_wait("next")
     assert calls == [(1, "obj", "create"), (0, "next", "create")]
     assert len(await peering.get_records()) == 2
     await peering.wait(lambda records: len(records) == 1)  # the remains are removed
@@ -308,8 +296,7 @@ async def test_foreign_records_do_not_matter(
     await operator.start()
     await peering.put("text", "hello")
     await peering.put("dead", {"priority": 99, "lifetime": 0, "lastseen": "2020-01-01T00:00:00"})
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await logs.wait("The record of 'broken' in the peering 'default' cluster-wide is ignored: .*")
     await logs.wait("The record of 'text' in the peering 'default' cluster-wide is ignored: .*")
     await operator.stop()
@@ -338,8 +325,7 @@ async def test_refused_keep_alives_are_repeated(
 ) -> None:
     cluster.faults.inject(status, verb="patch", resource=PEERINGS, times=6)
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await peering.wait(len)
     failures = logs.find("Keep-alive in 'default' cluster-wide has failed, other attempts will be made: .*")
     assert [record.levelname for record in failures].count("WARNING") == 1

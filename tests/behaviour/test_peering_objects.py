@@ -35,8 +35,7 @@ async def test_without_the_default_object_it_is_standalone(
     if is_defined:
         define_peering(cluster)
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await operator.stop()
     assert len(logs.find(STANDALONE)) == 1
 
@@ -58,8 +57,7 @@ async def test_the_default_object_is_noticed_when_it_appears_and_vanishes(
     await logs.wait(PAUSING, times=2)
     await undefine(api, "clusterkopfpeerings")
     await logs.wait(RESUMING, times=2)
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
 
 
 async def test_other_objects_are_of_no_interest(
@@ -71,8 +69,7 @@ async def test_other_objects_are_of_no_interest(
     await other.put("operator")
     await operator.start()
     await logs.wait(STANDALONE)
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert (await other.get_records()).keys() == {"operator"}
 
 
@@ -127,8 +124,7 @@ async def test_mandatory_kinds_are_waited_for(
     assert "the kind ClusterKopfPeering is not defined in the cluster" in message
     define_peering(cluster)
     await PeeringObject(api, name="custom").create()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
 
 
 async def test_mandatory_peering_by_settings(operator: Operator, logs: Logs) -> None:
@@ -149,8 +145,7 @@ async def test_standalone_operators_look_at_nobody(
     await peering.put("other")
     cluster.reset_counters()
     await operator.start(standalone=True, priority=1)
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await operator.stop()
     assert not any(resource.startswith("clusterkopfpeerings") for _, resource, _ in cluster.counters)
     assert (await peering.get_records()).keys() == {"other"}
@@ -170,8 +165,7 @@ async def test_kinds(
     peering = PeeringObject(api, namespace, group=group, status=status)
     await peering.create()
     await operator.start(clusterwide=namespace is None, namespace=namespace, priority=1)
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await peering.put("other")
     await logs.wait(PAUSING)
     await peering.remove("other")
@@ -264,8 +258,7 @@ async def test_requests_are_few(
 ) -> None:
     cluster.reset_counters()
     await operator.start(clusterwide=False, namespaces=["ns1", "ns2", "default"])
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await operator.stop()
     requests = {key[:2]: count for key, count in cluster.counters.items() if key[2] == 200}
     assert requests["list", "kopfpeerings"] == requests["watch", "kopfpeerings"] == 3
@@ -322,8 +315,7 @@ async def test_permissions_that_are_missing(
     await peering.create()
     rule = cluster.faults.inject(403, resource="clusterkopfpeerings", verb=verb)
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     message = (await logs.wait(f"Not permitted to {verb} the peering 'default' cluster-wide.*")).getMessage()
     assert message.endswith("- {apiGroups: [kopf.dev], resources: [clusterkopfpeerings], verbs: [list, watch, patch]}")
     if verb != "list":  # for that, the test itself needs the permission

@@ -106,8 +106,7 @@ async def test_resources_that_are_denied(
     note_created(registry, calls, "kopfstatusexamples")
     roles.grant({**KEX, "verbs": ["list", "watch", "patch"]})
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     pattern = "Cannot watch kopfstatusexamples.v1.kopf.dev in the whole cluster: not permitted to list it.*"
     message = (await logs.wait(pattern)).getMessage()
     assert message.endswith("- {apiGroups: [kopf.dev], resources: [kopfstatusexamples], verbs: [list, watch, patch]}")
@@ -115,8 +114,7 @@ async def test_resources_that_are_denied(
     assert cluster.counters["list", "kopfstatusexamples", 403] <= 65
     assert len(logs.find(pattern)) == 1
     roles.follow(message)
-    await sub.create()
-    await sub.wait_handled()
+    await sub.create_and_wait()
     await operator.stop()
     assert len(logs.find(pattern)) == 1
 
@@ -156,13 +154,11 @@ async def test_without_watching_everything_is_listed_again_and_again(
     await operator.launch()
     pattern = "Cannot watch kopfexamples.* not permitted to watch it.*"
     message = (await logs.wait(pattern)).getMessage()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await asyncio.sleep(3600)
     assert cluster.counters["list", "kopfexamples", 200] <= 65 + 1  # of the test itself
     roles.follow(message)
-    await kex.create("other")
-    await kex.wait_handled("other")
+    await kex.create_and_wait("other")
     assert len(logs.find(pattern)) == 1
 
 
@@ -302,8 +298,7 @@ async def test_definitions_of_resources(
     note_created(registry, calls)
     roles.grant({**KEX, "verbs": ["list", "watch", "patch"]})
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert (await logs.wait("New kinds of custom resources will not be noticed.*")).levelname == "INFO"
     await operator.stop()
 
@@ -335,8 +330,7 @@ async def test_peering(
     note_created(registry, calls)
     roles.grant({**KEX, "verbs": ["list", "watch", "patch"]}, SEEING_NAMESPACES)
     await operator.start(clusterwide=namespace is None, namespace=namespace)
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     record = await logs.wait("Not permitted to patch the peering.*")
     assert record.levelname == "WARNING"
     roles.follow(record.getMessage(), namespace=namespace)
@@ -387,11 +381,9 @@ async def test_everything_that_is_documented_as_needed_is_enough(
         namespace="default",
     )
     await operator.start(clusterwide=False, namespaces=["default"], peering_name="default")
-    await kex.create()
-    obj = await kex.wait_handled()
+    obj = await kex.create_and_wait()
     assert get_finalizers(obj) == [FINALIZER]
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     await operator.stop()
     assert not any(status == 403 for _, _, status in cluster.counters)
     assert not logs.get_messages(level=30)

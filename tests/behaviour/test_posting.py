@@ -168,8 +168,7 @@ async def test_the_level_is_configurable(
 
     configured(loggers=True, level=logging.WARNING)
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await operator.stop()
     assert brief(await api.list_events()) == [("Warning", "Logging", "a warning message"), ("Warning", "Posted", "x")]
 
@@ -188,8 +187,7 @@ async def test_what_is_not_logged_is_not_posted(
     caplog.set_level(logging.WARNING, "kopf.objects")
     configured(loggers=True)
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await operator.stop()
     assert brief(await api.list_events()) == [("Normal", "Posted", "x"), ("Warning", "Logging", "a warning message")]
 
@@ -204,8 +202,7 @@ async def test_it_can_be_disabled(
 
     configured(enabled=False, loggers=True)
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await operator.stop()
     assert await api.list_events() == []
 
@@ -269,8 +266,7 @@ async def test_failures_of_posting_do_not_affect_the_handling(
     operator.cluster.faults.inject(status, resource="events")
     await operator.start()
     for i in range(3):
-        await kex.create(f"obj{i}")
-        await kex.wait_handled(f"obj{i}")
+        await kex.create_and_wait(f"obj{i}")
     await operator.stop()
     assert len(calls) == 3
     assert not logs.get_messages(level=logging.ERROR)

@@ -201,8 +201,7 @@ async def test_threads_post_without_waiting_and_without_limits_of_memory(
                 thread.join()
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     if is_blocked:
         await logs.wait("Too many events are to be posted; the excessive ones are dropped.")
         assert not any(thread.is_alive() for thread in threads)

@@ -59,8 +59,7 @@ async def test_progress_is_saved_after_each_handler_and_removed_in_the_end(
         pass
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     success = {
         "started": ..., "stopped": ..., "purpose": "create", "retries": 1, "success": True, "failure": False,
         "digest": ...,
@@ -79,8 +78,7 @@ async def test_progress_of_retried_handlers(
             raise kopf.TemporaryError(f"attempt {retry}", delay=100)
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     state = {"started": ..., "delayed": ..., "purpose": "create", "success": False, "failure": False}
     assert get_moments(kex) == [
         {},
@@ -140,8 +138,7 @@ async def test_the_keys_of_handlers(
 
     registry.resources.reverse()
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     seen = {key for obj in kex.get_history() for key in get_progress(obj)} - {"another"}
     assert {key for key in keys if key is not None} <= seen
     assert len(seen) <= 2
@@ -160,8 +157,7 @@ async def test_ids_that_annotations_refuse_are_made_safe(
         calls.append("another")
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == [id, "another"]
 
 
@@ -198,8 +194,7 @@ async def test_unhandled_changes_are_remembered_too(
         calls.append((old, new))
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await kex.merge({"spec": {"other": "thing"}})
     await kex.wait_handled(other="thing")
     await kex.merge({"spec": {"field": "new"}})
@@ -216,14 +211,12 @@ async def test_nothing_is_written_when_nothing_is_to_be_done(
         calls.append("called")
 
     await operator.start()
-    await kex.create()
-    handled = await kex.wait_handled()
+    handled = await kex.create_and_wait()
     operator.cluster.reset_counters()
     await kex.merge({"status": {"field": "value"}})
     await operator.restart()
     await calls.wait_length(2)
-    await kex.create("another")
-    await kex.wait_handled("another")
+    await kex.create_and_wait("another")
     # One patch is ours, one is for the other object; for this object, nothing but its resuming happened.
     assert operator.cluster.counters["patch", "kopfexamples", 200] == 2
     assert get_annotations(await kex.get()) == get_annotations(handled)

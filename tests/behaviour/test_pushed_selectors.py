@@ -173,8 +173,7 @@ async def test_what_vanished_while_nobody_watched(
     for name in ("left", "returned"):
         await label(kex, None, name)
     for name in ("gone", "recreated"):
-        await kex.delete(name)
-        await kex.wait_gone(name)
+        await kex.delete_and_wait(name)
     await kex.create("recreated", labels=MATCHING)
     await label(kex, "yes", "returned")
     operator.cluster.faults.compact()

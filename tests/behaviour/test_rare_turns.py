@@ -60,8 +60,7 @@ async def test_a_deletion_is_not_held_by_a_failing_filter(
         await kex.merge({"metadata": {"labels": {"x": None}}})
     await asyncio.sleep(120)
     started = now()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert now() - started < 1000
 
 
@@ -87,8 +86,7 @@ async def test_a_deletion_goes_on_when_a_daemon_exits_in_the_middle_of_an_event_
     await kex.create()
     await calls.wait_length(1)
     started = now()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert now() - started < 1000
     assert calls == ["runs", "deleted"]
 
@@ -132,8 +130,7 @@ async def test_resuming_is_not_repeated_by_an_edit_in_the_middle_of_an_update(
             raise kopf.TemporaryError("not yet", delay=30)
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await operator.stop()
     await kex.merge({"spec": {"field": 5}})
     calls.items.clear()
@@ -166,8 +163,7 @@ async def test_subhandlers_run_again_after_an_update_in_which_they_were_absent(
             raise kopf.TemporaryError("not yet", delay=30)
 
     await operator.start()
-    await kex.create(spec={"items": [], "wait": False})
-    await kex.wait_handled()
+    await kex.create_and_wait(spec={"items": [], "wait": False})
     await kex.merge({"spec": {"items": ["a", "b"], "wait": True}})
     await calls.wait(lambda items: {"other", "a", "b"} <= {*items})
     await asyncio.sleep(3)
@@ -247,8 +243,7 @@ async def test_a_deletion_is_not_held_by_progress_too_big_to_be_saved(
     await calls.wait_length(1)
     await asyncio.sleep(30)
     started = now()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert now() - started < 3000
     assert [call for call in calls if call != "creates"] == ["deletes 0", "deletes 1"]
 
@@ -269,8 +264,7 @@ async def test_a_deletion_is_not_held_by_a_failing_transformation(
     await kex.create()
     await kex.wait(get_finalizers)
     started = now()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert now() - started < 3000
     assert calls == ["deletes"]
 

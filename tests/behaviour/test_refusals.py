@@ -93,8 +93,7 @@ async def test_other_objects_are_not_affected(
     await kex.create("bad")
     await logs.wait(".*left alone.*")
     started = now()
-    await kex.create("good")
-    await kex.wait_handled("good")
+    await kex.create_and_wait("good")
     assert now() - started < 5
     assert calls == ["bad", "good"]
 
@@ -117,8 +116,7 @@ async def test_a_deletion_overtakes_the_delays(
     await logs.wait(".*left alone.*", times=10)
     operator.cluster.faults.remove(rule)
     started = now()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert now() - started < 5
     assert calls == ["created", "deleted"]
 
@@ -138,8 +136,7 @@ async def test_temporary_failures_of_the_api_are_got_over(
 
     await operator.start()
     operator.cluster.faults.inject(**fault, verb="patch", resource="kopfexamples", times=5)
-    await kex.create()
-    obj = await kex.wait_handled()
+    obj = await kex.create_and_wait()
     assert obj["status"] == {"a": "result", "b": "result"}
     assert calls == ["called"] * 2
 
@@ -159,8 +156,7 @@ async def test_lost_answers_of_successful_patches(
 
     await operator.start()
     operator.cluster.faults.inject(action="lose-answer", verb="patch", resource="kopfexamples", times=3)
-    await kex.create()
-    obj = await kex.wait_handled()
+    obj = await kex.create_and_wait()
     assert obj["status"] == {"a": "result", "b": "result"}
     assert calls == ["called"] * 2
 
@@ -181,8 +177,7 @@ async def test_exhausted_retries_of_requests_are_continued_as_errors_of_the_obje
     await operator.start()
     operator.cluster.faults.inject(500, verb="patch", resource="kopfexamples", times=7)
     started = now()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert now() - started == pytest.approx(1 + 1 + 100 + 1 + 1 + 100 + 1, abs=3)
     assert calls == ["called"]
 

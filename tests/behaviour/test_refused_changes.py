@@ -83,8 +83,7 @@ async def test_their_own_statuses_are_not_news_for_them(
         pass
 
     await operator.start(watching=("kopfstatusexamples",))
-    await sub.create()
-    await sub.wait_handled()
+    await sub.create_and_wait()
     rule = refuse()
     if field:
         await sub.merge({"status": {"own": "theirs"}}, subresource="status")
@@ -120,8 +119,7 @@ async def test_an_edit_that_cures_the_refusal_goes_on_where_it_was(
 
     await operator.start(watching=("kopfstatusexamples",))
     if during == "update":
-        await sub.create()
-        await sub.wait_handled()
+        await sub.create_and_wait()
         rule = refuse()
         await edit(sub, one=1)
     else:
@@ -187,8 +185,7 @@ async def test_a_deletion_is_not_held_by_what_was_refused_before(
     await sub.create()
     await logs.wait(".*left alone.*", times=8)
     started = now()
-    await sub.delete()
-    await sub.wait_gone()
+    await sub.delete_and_wait()
     assert now() - started < 10
     assert calls == ["create", "delete"]
 

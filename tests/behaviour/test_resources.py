@@ -104,8 +104,7 @@ async def test_ambiguous_names_are_not_served_and_a_warning_is_issued(
     assert record.levelname == "WARNING"
     await create(api, "kexes", "a")
     await create(api, "kexes", "b", group="example.com")
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == []
 
 
@@ -176,8 +175,7 @@ async def test_overlapping_specifications_call_the_function_once(
             decorator(*args, registry=registry, id=kind)(fn)
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await calls.wait(lambda items: ("daemon", "obj") in items)
     events = len({obj["metadata"]["resourceVersion"] for obj in kex.get_history()})
     await calls.wait(lambda items: items.count(("event", "obj")) >= events)

@@ -28,8 +28,7 @@ async def test_registering(operator: Operator, kex: Objects, logs: Logs, load: L
             pass
     """)
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert logs.find("Handler 'my_handler' succeeded.")
 
 
@@ -47,8 +46,7 @@ async def test_methods(
         kopf.on.create('kopfexamples')(instance.my_handler)
     """)
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert logs.find("Handler 'MyCls.my_handler' succeeded.")
     assert "MyCls object at" in capsys.readouterr().out
 
@@ -90,12 +88,10 @@ async def test_three_causes_by_functions_of_one_name(
             pass
     """)
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="new")
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     for title in ("Creation", "Updating", "Deletion"):
         assert logs.find(f"{title} is processed: 1 succeeded; 0 failed.")
 
@@ -170,12 +166,10 @@ async def test_tasks_from_resuming_to_deletion(operator: Operator, kex: Objects,
     await kex.create("existing")
     await operator.start()
     await kex.wait_handled("existing")
-    await kex.create("new")
-    await kex.wait_handled("new")
+    await kex.create_and_wait("new")
     assert [(name, task.done()) for name, task in module.TASKS.items()] == [("existing", False), ("new", False)]
     for name in module.TASKS:
-        await kex.delete(name)
-        await kex.wait_gone(name)
+        await kex.delete_and_wait(name)
     assert all(task.cancelled() for task in module.TASKS.values())
 
 
@@ -192,8 +186,7 @@ async def test_resuming_of_deleted_objects(operator: Operator, kex: Objects, log
             pass
     """)
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert get_finalizers(await kex.get())
     await operator.stop()
     await kex.delete()
@@ -211,8 +204,7 @@ async def test_fields(operator: Operator, kex: Objects, logs: Logs, load: Load) 
             pass
     """)
     await operator.start()
-    await kex.create(spec={"somefield": 1})
-    await kex.wait_handled()
+    await kex.create_and_wait(spec={"somefield": 1})
     await kex.merge({"spec": {"somefield": 2}})
     await kex.wait_handled(somefield=2)
     assert logs.find("Updating is processed: 1 succeeded; 0 failed.")
@@ -249,8 +241,7 @@ async def test_fields(operator: Operator, kex: Objects, logs: Logs, load: Load) 
 async def test_subhandlers(operator: Operator, kex: Objects, logs: Logs, load: Load, code: str) -> None:
     load(code)
     await operator.start()
-    await kex.create(spec={"items": ["item1", "item2"]})
-    await kex.wait_handled()
+    await kex.create_and_wait(spec={"items": ["item1", "item2"]})
     for id in ("create_fn/item1", "create_fn/item2", "create_fn"):
         assert len(logs.find(f"Handler '{id}' succeeded.")) == 1
 

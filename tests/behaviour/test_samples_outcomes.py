@@ -28,8 +28,7 @@ async def test_results(operator: Operator, kex: Objects, load: Load) -> None:
             return {'r1': random.randint(0, 100), 'r2': random.randint(100, 999)}
     """)
     await operator.start()
-    await kex.create()
-    obj = await kex.wait_handled()
+    obj = await kex.create_and_wait()
     assert obj["status"]["create_kex_1"] == 100
     assert 0 <= obj["status"]["create_kex_2"]["r1"] <= 100 <= obj["status"]["create_kex_2"]["r2"] <= 999
 
@@ -66,8 +65,7 @@ async def test_results_as_the_communication(operator: Operator, kex: Objects, lo
             return {'name': obj.metadata.name}
     """)
     await operator.start()
-    await kex.create()
-    obj = await kex.wait_handled()
+    obj = await kex.create_and_wait()
     assert logs.find("Handler 'create_job' failed temporarily: PVC is not created yet.")
     pods = (await kex.api.request("GET", "/api/v1/namespaces/default/pods"))["items"]
     claims = (await kex.api.request("GET", "/api/v1/namespaces/default/persistentvolumeclaims"))["items"]
@@ -93,8 +91,7 @@ async def test_temporary_errors(operator: Operator, kex: Objects, load: Load, lo
     assert module.is_data_ready
     await operator.start()
     started = now()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert now() - started == pytest.approx(120, abs=5)
     assert len(logs.find("Handler 'create_fn' failed temporarily: The data is not yet ready.")) == 2
 
@@ -113,8 +110,7 @@ async def test_permanent_errors(operator: Operator, kex: Objects, load: Load, lo
     await operator.start()
     today = datetime.datetime.now(datetime.UTC)
     for name, days in (("good", +1), ("bad", -1)):
-        await kex.create(name, spec={"validUntil": (today + datetime.timedelta(days=days)).isoformat()})
-        await kex.wait_handled(name)
+        await kex.create_and_wait(name, spec={"validUntil": (today + datetime.timedelta(days=days)).isoformat()})
     assert "Creation is processed: 1 succeeded; 0 failed." in logs.get_messages("good")
     assert "Creation is processed: 0 succeeded; 1 failed." in logs.get_messages("bad")
     assert "Handler 'create_fn' failed permanently: The object is not valid anymore." in logs.get_messages("bad")
@@ -138,8 +134,7 @@ async def test_reactions_to_errors(
     """)
     await operator.start()
     started = now()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert now() - started == pytest.approx(duration, abs=10)
     assert len(logs.find("Handler 'create_fn' is invoked.")) == attempts
     assert logs.find("Creation is processed: 0 succeeded; 1 failed.")
@@ -186,8 +181,7 @@ async def test_idempotence(
     """)
     await operator.start()
     started = now()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert now() - started == pytest.approx(60, abs=5)
     lines = capsys.readouterr().out.splitlines()
     assert lines.count("Leaving create()!") == 1
@@ -208,8 +202,7 @@ async def test_parameters(operator: Operator, kex: Objects, load: Load) -> None:
             patch.status['counter'] = body.status.get('counter', 0) + param
     """)
     await operator.start()
-    await kex.create(spec={"field": 1, "items": []})
-    await kex.wait_handled()
+    await kex.create_and_wait(spec={"field": 1, "items": []})
     for spec, counter in ({"field": 2}, 1010), ({"items": [1]}, 1011), ({"field": 3, "items": [2]}, 1022):
         await kex.merge({"spec": spec})
         obj = await kex.wait_handled(**spec)
@@ -228,8 +221,7 @@ async def test_overlapping_fields(operator: Operator, kex: Objects, load: Load, 
             pass
     """)
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="new")
     assert logs.find("Handler 'fn/spec' succeeded.")
@@ -289,8 +281,7 @@ async def test_events_of_handlers(operator: Operator, kex: Objects, load: Load) 
 
     operator.configure = configure
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await operator.stop()
     events = [(event["type"], event["message"]) for event in await kex.api.list_events()]
     assert sorted(events) == [("Error", "Some exception: Exception text."), ("Normal", "Some message"),

@@ -37,8 +37,7 @@ def configure(registry: kopf.OperatorRegistry) -> Configure:
 
 async def handle(operator: Operator, kex: Objects) -> None:
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await operator.stop()
 
 
@@ -75,8 +74,7 @@ async def test_priority(operator: Operator, configure: Configure, kex: Objects, 
     configure(lambda settings: setattr(settings.peering, "priority", 100))
     await peering.put("other", priority=50)
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     records = await peering.get_records()
     assert {record["priority"] for record in records.values()} == {50, 100}
 

@@ -46,8 +46,7 @@ async def test_objects_without_the_field_or_the_value_are_not_touched(
     await kex.create("two")
     await kex.merge({"spec": {"other": 1}}, "one")
     await calls.wait(lambda items: items.count("one") == 2 and items.count("two") == 1)
-    await kex.delete("one")
-    await kex.wait_gone("one")
+    await kex.delete_and_wait("one")
     assert "called" not in calls.items
     assert operator.cluster.counters["patch", "kopfexamples", 200] == 1  # by the test itself
     assert all("spy" in message for message in logs.get_messages("one"))
@@ -101,6 +100,5 @@ async def test_the_loss_of_the_field_is_handled_and_then_the_object_is_let_alone
     await kex.wait(lambda obj: get_finalizers(obj) == [FINALIZER] and get_essence(obj))
     await kex.merge({"spec": {"guarded": None}})
     await kex.wait(lambda obj: not get_finalizers(obj))
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert calls == []

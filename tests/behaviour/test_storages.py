@@ -75,8 +75,7 @@ async def test_two_operators_with_different_prefixes_do_not_disturb_each_other(
         await kex.merge({"spec": {"field": "new"}})
         await kex.wait(lambda obj: all(json.loads(get_annotations(obj)[key])["spec"] == {"field": "new"}
                                        for key in keys if key.endswith("configuration")))
-        await kex.delete()
-        await kex.wait_gone()
+        await kex.delete_and_wait()
     finally:
         await another.stop()
     diff = (("change", ("spec", "field"), "value", "new"),)
@@ -92,14 +91,12 @@ async def test_transition_between_storages(operator: Operator, kex: Objects, cal
         ])
 
     await operator.start()
-    await kex.create("old")
-    await kex.wait_handled("old")
+    await kex.create_and_wait("old")
     await operator.stop()
     operator.configure = configure
     calls.items.clear()
     await operator.start()
-    await kex.create("new")
-    obj = await kex.wait_handled("new")
+    obj = await kex.create_and_wait("new")
     assert calls == ["a", "b", "c"]  # for the new object only
     assert json.loads(obj["status"]["diff-base"]) == {"spec": {"field": "value"}}
     await kex.merge({"spec": {"field": "new"}}, "old")
@@ -175,8 +172,7 @@ async def test_own_storages_of_users(
 
     operator.configure = configure
     await operator.start()
-    await kex.create(finalizers=[FINALIZER])
-    await kex.wait_handled()
+    await kex.create_and_wait(finalizers=[FINALIZER])
     assert [call for call in calls if not call.startswith("store")] == ["a", "b", "c"]
     assert {"store a", "store b"} <= set(calls)
     assert not records

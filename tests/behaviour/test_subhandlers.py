@@ -91,8 +91,7 @@ async def test_they_get_the_kwargs_of_their_cause(
             calls.append(kwargs)
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="new")
     kwargs = calls[0]
@@ -115,8 +114,7 @@ async def test_progress_of_them_and_of_their_parents(
                 pass
 
     await operator.start()
-    await kex.create()
-    obj = await kex.wait_handled()
+    obj = await kex.create_and_wait()
     assert not get_progress(obj)
     moments = [get_progress(obj) for obj in kex.get_history()]
     seen = [(sorted(moment), sorted(moment["parent"]["subrefs"]), moment["parent"]["success"])
@@ -144,8 +142,7 @@ async def test_nested_subhandlers(
             calls.append("last")
 
     await operator.start()
-    await kex.create()
-    obj = await kex.wait_handled()
+    obj = await kex.create_and_wait()
     assert sorted(calls) == ["last", "x", "y"]
     assert obj["status"] == {"top/mid": "of mid", "top/mid/x": "of x", "top/mid/y": "of y"}
     subrefs = {ref for obj in kex.get_history() for ref in get_progress(obj).get("top", {}).get("subrefs", [])}
@@ -172,8 +169,7 @@ async def test_ids_are_the_names_of_functions_by_default(
         await kopf.execute(fns=[executed])
 
     await operator.start()
-    await kex.create()
-    obj = await kex.wait_handled()
+    obj = await kex.create_and_wait()
     place = "test_ids_are_the_names_of_functions_by_default.<locals>.parent.<locals>"
     assert obj["status"] == {
         f"parent/{place}.decorated": 1, f"parent/{place}.registered": 2, f"parent/{place}.executed": 3,
@@ -191,8 +187,7 @@ async def test_after_execution_the_parent_goes_on(
         return "done"
 
     await operator.start()
-    await kex.create()
-    obj = await kex.wait_handled()
+    obj = await kex.create_and_wait()
     assert calls == ["entering", "sub", "leaving"]
     assert obj["status"] == {"parent": "done"}
 
@@ -208,8 +203,7 @@ async def test_filters_of_subhandlers(
                 calls.append(value)
 
     await operator.start()
-    await kex.create(labels={"l": "v"})
-    await kex.wait_handled()
+    await kex.create_and_wait(labels={"l": "v"})
     assert calls == ["v"]
 
 
@@ -223,8 +217,7 @@ async def test_no_subhandlers_at_all(
         return "done"
 
     await operator.start()
-    await kex.create()
-    obj = await kex.wait_handled()
+    obj = await kex.create_and_wait()
     assert obj["status"] == {"parent": "done"}
 
 
@@ -249,8 +242,7 @@ async def test_handlers_of_a_registry_can_be_executed(
         calls.append("leaving")
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await kex.merge({"spec": {"field": "new"}})
     obj = await kex.wait_handled(field="new")
     assert calls == ["created", "leaving", "updated", "leaving"]
@@ -270,8 +262,7 @@ async def test_the_lifecycle_of_subhandlers_can_be_chosen(
         calls.append("leaving")
 
     await operator.start(lifecycle=kopf.lifecycles.one_by_one)
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == ["entering", "c", "b", "a", "leaving"]
 
 
@@ -301,8 +292,7 @@ async def test_all_filters_are_available(
             calls.append("sub")
 
     await operator.start()
-    await kex.create(labels={"l": "v"}, annotations={"a": "w"}, spec={"field": "value", "other": "same"})
-    await kex.wait_handled()
+    await kex.create_and_wait(labels={"l": "v"}, annotations={"a": "w"}, spec={"field": "value", "other": "same"})
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="new")
     assert calls == ["sub"] * expected

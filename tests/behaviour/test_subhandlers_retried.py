@@ -33,8 +33,7 @@ async def test_the_parent_is_called_until_all_of_them_are_done(
 
     await operator.start()
     started = now()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     for name, count in [("a", 3), ("b", 7)]:
         assert [call[1] for call in calls if call[0] == name] == list(range(count))
         assert [call[2] for call in calls if call[0] == name] == pytest.approx([i * 10 for i in range(count)], abs=1)
@@ -56,8 +55,7 @@ async def test_waiting_for_them_counts_as_retries_of_the_parent_but_not_for_its_
             raise kopf.TemporaryError("not yet", delay=10)
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert [call for call in calls if call[0] == "sub"] == [("sub", i) for i in range(6)]
     assert [call for call in calls if call[0] == "parent"] == [("parent", i) for i in range(6)]
 
@@ -79,8 +77,7 @@ async def test_their_own_limits(
 
     await operator.start()
     started = now()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == [0, 1, 2]
     assert now() - started == pytest.approx(10, abs=2)
     assert logs.find("Handler 'parent/sub' failed with an exception and will stop now .*: boom")
@@ -102,8 +99,7 @@ async def test_a_failed_one_does_not_fail_its_parent(
         calls.append("good")
 
     await operator.start()
-    await kex.create()
-    obj = await kex.wait_handled()
+    obj = await kex.create_and_wait()
     assert calls == ["bad", "good"]
     assert obj["status"] == {"parent": "done"}
     assert logs.find("Creation is processed: 1 succeeded; 0 failed.")
@@ -120,8 +116,7 @@ async def test_a_failure_of_the_parent_does_not_repeat_its_finished_ones(
             raise ValueError("boom")
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == ["sub", "parent 0", "parent 1", "parent 2"]
 
 
@@ -193,8 +188,7 @@ async def test_the_deletion_overtakes_them(
     await kex.create()
     await kex.wait_seen(lambda obj: "parent.sub" in get_progress(obj))
     started = now()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert calls == ["deleted"]
     assert now() - started < 100
 
@@ -216,6 +210,5 @@ async def test_other_handlers_go_before_a_parent_that_is_called_again(
         calls.append("other")
 
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     assert calls == ["parent 0", "sub", "other", "parent 1", "sub"]

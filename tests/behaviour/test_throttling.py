@@ -65,8 +65,7 @@ async def test_the_last_delay_is_repeated_and_a_success_resets_them(
     await operator.start()
     started = asyncio.get_running_loop().time()
     refusals.times = {1: 5, 2: 2}
-    await kex.create(spec={"field": 1})
-    await kex.wait_handled()
+    await kex.create_and_wait(spec={"field": 1})
     assert get_said(logs) == ["10", "20", "30", "30", "30"]
     assert 120 <= asyncio.get_running_loop().time() - started < 130
     await kex.merge({"spec": {"field": 2}})
@@ -83,8 +82,7 @@ async def test_it_can_be_disabled(
     await operator.start()
     started = asyncio.get_running_loop().time()
     refusals.times = {1: 5}
-    await kex.create(spec={"field": 1})
-    await kex.wait_handled()
+    await kex.create_and_wait(spec={"field": 1})
     assert len(get_said(logs)) == 5
     assert asyncio.get_running_loop().time() - started < 10
 
@@ -94,8 +92,7 @@ async def test_only_the_latest_state_is_handled_afterwards(
 ) -> None:
     configure(operator, 100)
     await operator.start()
-    await kex.create(spec={"field": 1})
-    await kex.wait_handled()
+    await kex.create_and_wait(spec={"field": 1})
     refusals.times = {2: 1}
     await kex.merge({"spec": {"field": 2}})
     await logs.wait(".*left alone for 100 seconds.*")
@@ -131,15 +128,13 @@ async def test_what_can_be_the_cure_does_not_wait(
 
     configure(operator, 10_000)
     await operator.start()
-    await kex.create(spec={"field": 1})
-    await kex.wait_handled()
+    await kex.create_and_wait(spec={"field": 1})
     refusals.times = {2: 1}
     await kex.merge({"spec": {"field": 2}})
     await logs.wait(".*left alone for 10000 seconds.*")
     started = asyncio.get_running_loop().time()
     if change == "deletion":
-        await kex.delete()
-        await kex.wait_gone()
+        await kex.delete_and_wait()
     else:
         await kex.merge({"spec": {"field": 3}})
         await kex.wait_handled(field=3)

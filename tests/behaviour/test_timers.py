@@ -197,8 +197,7 @@ async def test_they_run_as_long_as_the_object_exists(
     await calls.wait_length(3)
     assert get_finalizers(await kex.get()) == [FINALIZER]
     started = now()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert now() - started < 5
     count = len(calls)
     await asyncio.sleep(1000)
@@ -258,8 +257,7 @@ async def test_timers_of_many_objects_do_not_hold_the_others(
         calls.append(len(ticks))
 
     await operator.start(watching=("kopfstatusexamples",))
-    await sub.create()
-    await sub.wait_handled()
+    await sub.create_and_wait()
     await operator.stop()
     for i in range(2000):
         metadata = {"name": f"obj{i}", "namespace": "default", "finalizers": [FINALIZER]}
@@ -302,8 +300,7 @@ async def test_timers_can_ask_if_they_are_to_stop(
     await operator.start()
     await kex.create()
     await calls.wait_length(2)
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert calls[0] == ("async", False)
     assert calls.items[-1] == ("async", True)
     assert ("sync", False) in calls.items

@@ -95,8 +95,7 @@ async def test_permanent_errors_stop_the_timer_until_the_operator_restarts(
     assert calls.items.count("good") > 100
     await operator.restart()
     await calls.wait(lambda items: items.count("bad") == expected * 2)
-    await kex.delete("bad")
-    await kex.wait_gone("bad")
+    await kex.delete_and_wait("bad")
 
 
 async def test_ignored_errors_are_as_good_as_successes(
@@ -214,8 +213,7 @@ async def test_what_can_never_be_stored_is_reported_and_the_timer_goes_on(
     await calls.wait_length(5)
     assert any("'fn'" in message for message in logs.get_messages("obj", level=40))
     started = now()
-    await kex.delete()
-    await kex.wait_gone()
+    await kex.delete_and_wait()
     assert now() - started < 60
 
 

@@ -56,8 +56,7 @@ async def test_events_posted_from_other_threads(
 
     operator.configure = configure
     await operator.start()
-    await kex.create()
-    await kex.wait_handled()
+    await kex.create_and_wait()
     await operator.stop()
     assert {event["reason"] for event in await api.list_events()} == {"Set", "Put"}
 
