@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.admission.configurations import Configurations, Tunnel
 from tests.admission.reviewing import Reviewer
 from tests.behaviour.conftest import (  # noqa: F401  # fixtures
     _default_registry,
@@ -20,6 +21,7 @@ from tests.behaviour.conftest import (  # noqa: F401  # fixtures
     sub,
     watch_lag,
 )
+from tests.behaviour.objects import API
 from tests.behaviour.running import Operator
 
 
@@ -30,3 +32,17 @@ async def reviewer(operator: Operator) -> AsyncIterator[Reviewer]:  # noqa: F811
     operator.configure = reviewer.configure
     yield reviewer
     await reviewer.stop()
+
+
+@pytest.fixture
+def tunnel(operator: Operator) -> Tunnel:  # noqa: F811
+    """A server that is elsewhere: the operator publishes its address."""
+    tunnel = Tunnel()
+    operator.configure = tunnel.configure
+    return tunnel
+
+
+@pytest.fixture
+def configurations(api: API) -> Configurations:  # noqa: F811
+    """The managed configurations in the cluster."""
+    return Configurations(api)

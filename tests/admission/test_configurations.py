@@ -19,18 +19,6 @@ decorators = pytest.mark.parametrize(("decorator", "type"), [
 ])
 
 
-@pytest.fixture
-def tunnel(operator: Operator) -> Tunnel:
-    tunnel = Tunnel()
-    operator.configure = tunnel.configure
-    return tunnel
-
-
-@pytest.fixture
-def configurations(api: API) -> Configurations:
-    return Configurations(api)
-
-
 async def publish(
         operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations,
         decorator: Decorator = kopf.on.validate, resource: Any = "kopfexamples", **options: Any,

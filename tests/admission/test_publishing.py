@@ -15,23 +15,29 @@ from tests.behaviour.running import Decorator, Journal, Logs, Operator
 pytestmark = pytest.mark.fastforward
 
 
-@pytest.fixture
-def tunnel(operator: Operator) -> Tunnel:
-    tunnel = Tunnel()
-    operator.configure = tunnel.configure
-    return tunnel
-
-
-@pytest.fixture
-def configurations(api: API) -> Configurations:
-    return Configurations(api)
-
-
 def declare(
         registry: kopf.OperatorRegistry, id: str = "check", decorator: Decorator = kopf.on.validate, **options: Any,
 ) -> None:
     @decorator("kopfexamples", id=id, registry=registry, **options)
     def check(**_: Any) -> None: ...
+
+
+async def publish(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, **options: Any,
+) -> None:
+    """Launch the operator with one webhook, and wait until the API servers would call it."""
+    declare(registry, **options)
+    await operator.launch()
+    await configurations.wait_webhooks("check")
+
+
+async def pause(operator: Operator, api: API, identity: str, *, priority: int) -> PeeringObject:
+    """Let there be somebody of that priority among the peers, who never goes by itself."""
+    define_peering(operator.cluster)
+    peering = PeeringObject(api)
+    await peering.create()
+    await peering.put(identity, priority=priority, lifetime=1e6)
+    return peering
 
 
 def make_replica(operator: Operator, *client_configs: kopf.WebhookClientConfig) -> Operator:
@@ -67,9 +73,7 @@ async def test_existing_configurations_are_overwritten(
         "admissionReviewVersions": ["v1"],
     }
     old = await configurations.create(webhooks=[other], annotations={"a": "b"}, labels={"l": "v"})
-    declare(registry)
-    await operator.launch()
-    await configurations.wait_webhooks("check")
+    await publish(operator, registry, configurations)
     obj = await configurations.get()
     assert obj is not None
     assert obj["metadata"]["uid"] == old["metadata"]["uid"]
@@ -86,18 +90,14 @@ async def test_outdated_webhooks_of_other_types_are_removed(
         "admissionReviewVersions": ["v1"],
     }
     await configurations.create(MUTATING, webhooks=[other])
-    declare(registry)
-    await operator.launch()
-    await configurations.wait_webhooks("check")
+    await publish(operator, registry, configurations)
     await configurations.wait_webhooks(type=MUTATING)
 
 
 async def test_outdated_webhooks_are_removed_with_the_last_handler(
         operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
 ) -> None:
-    declare(registry, persistent=True)
-    await operator.launch()
-    await configurations.wait_webhooks("check")
+    await publish(operator, registry, configurations, persistent=True)
     await operator.stop()
     assert len(await configurations.get_webhooks()) == 1
     registry.webhooks.clear()
@@ -126,9 +126,7 @@ async def test_nothing_is_managed_by_default(
 async def test_changes_of_the_address(
         operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
 ) -> None:
-    declare(registry)
-    await operator.launch()
-    await configurations.wait_webhooks("check")
+    await publish(operator, registry, configurations)
     tunnel.send({"url": "https://other", "caBundle": "eHl6"})
     await configurations.wait(lambda obj: obj and obj["webhooks"][0]["clientConfig"]["url"] == "https://other/check")
     webhook, = await configurations.get_webhooks()
@@ -138,9 +136,7 @@ async def test_changes_of_the_address(
 async def test_nothing_is_written_if_nothing_has_changed(
         operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
 ) -> None:
-    declare(registry)
-    await operator.launch()
-    await configurations.wait_webhooks("check")
+    await publish(operator, registry, configurations)
     tunnel.send({**URL})
     await asyncio.sleep(1000)
     assert configurations.count_writes() == 1
@@ -205,9 +201,7 @@ async def test_webhooks_are_removed_on_exit_except_for_persistent_ones(
 async def test_nothing_is_written_on_exit_if_all_are_persistent(
         operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
 ) -> None:
-    declare(registry, persistent=True)
-    await operator.launch()
-    await configurations.wait_webhooks("check")
+    await publish(operator, registry, configurations, persistent=True)
     await operator.stop()
     assert configurations.count_writes() == 1
 
@@ -215,9 +209,7 @@ async def test_nothing_is_written_on_exit_if_all_are_persistent(
 async def test_webhooks_are_removed_when_the_operator_fails(
         operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
 ) -> None:
-    declare(registry)
-    await operator.launch()
-    await configurations.wait_webhooks("check")
+    await publish(operator, registry, configurations)
     tunnel.send(ValueError("broken"))
     with pytest.raises(ValueError, match="broken"):
         await operator.wait()
@@ -253,9 +245,7 @@ async def test_rolling_out(
         operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
 ) -> None:
     """The new replica takes over; the old one leaves the webhooks of it alone on exit."""
-    declare(registry)
-    await operator.launch()
-    await configurations.wait_webhooks("check")
+    await publish(operator, registry, configurations)
     replica = make_replica(operator, {"url": "https://replica"})
     await replica.launch()
     await wait_until_called(configurations, "https://replica")
@@ -270,9 +260,7 @@ async def test_scaling_down(
         operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
 ) -> None:
     """The owner exits, e.g. it was started on a laptop for a while; the remaining replica takes over."""
-    declare(registry)
-    await operator.launch()
-    await configurations.wait_webhooks("check")
+    await publish(operator, registry, configurations)
     replica = make_replica(operator, {"url": "https://replica"})
     await replica.launch()
     await wait_until_called(configurations, "https://replica")
@@ -284,10 +272,7 @@ async def test_paused_operators_publish(
         operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel, api: API,
 ) -> None:
     """E.g. in favour of another operator that has no webhooks; even if it is paused from the start."""
-    define_peering(operator.cluster)
-    peering = PeeringObject(api)
-    await peering.create()
-    await peering.put("senior", priority=100, lifetime=1e6)
+    await pause(operator, api, "senior", priority=100)
     declare(registry)
     await operator.launch(peering_name="default")
     await wait_until_called(configurations, URL["url"])
@@ -303,10 +288,7 @@ async def test_what_the_dead_have_left_is_replaced_while_paused(
         *, index: bool,
 ) -> None:
     """Nobody else would do that. The indices are filled when it goes on, and that can take forever."""
-    define_peering(operator.cluster)
-    peering = PeeringObject(api)
-    await peering.create()
-    await peering.put("senior", priority=100, lifetime=1e6)
+    await pause(operator, api, "senior", priority=100)
     other = {
         "name": f"check.{NAME}", "clientConfig": {"url": "https://dead/check"}, "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
@@ -356,10 +338,7 @@ async def test_paused_operators_do_not_fight(
         operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel, api: API,
 ) -> None:
     """E.g. a whole deployment that is frozen: the last one is called, and when it is gone, another one."""
-    define_peering(operator.cluster)
-    peering = PeeringObject(api)
-    await peering.create()
-    await peering.put("freezer", priority=1000, lifetime=1e6)
+    peering = await pause(operator, api, "freezer", priority=1000)
     declare(registry)
     await operator.launch(peering_name="default")
     await configurations.wait_webhooks("check")
@@ -410,9 +389,7 @@ async def test_webhooks_removed_by_others_are_restored(
         operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
         *, is_deleted: bool,
 ) -> None:
-    declare(registry)
-    await operator.launch()
-    await configurations.wait_webhooks("check")
+    await publish(operator, registry, configurations)
     if is_deleted:
         await configurations.delete()
     else:
@@ -423,9 +400,7 @@ async def test_webhooks_removed_by_others_are_restored(
 async def test_manual_changes_are_respected(
         operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
 ) -> None:
-    declare(registry)
-    await operator.launch()
-    await configurations.wait_webhooks("check")
+    await publish(operator, registry, configurations)
     webhook, = await configurations.get_webhooks()
     await configurations.merge({"webhooks": [{**webhook, "failurePolicy": "Ignore"}]})
     await asyncio.sleep(1000)
@@ -520,9 +495,7 @@ async def test_failed_removal_does_not_hold_the_exit(
         operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel, logs: Logs,
         status: int,
 ) -> None:
-    declare(registry)
-    await operator.launch()
-    await configurations.wait_webhooks("check")
+    await publish(operator, registry, configurations)
     operator.cluster.faults.inject(status, verb="patch", resource="validatingwebhookconfigurations")
     started = asyncio.get_running_loop().time()
     await operator.stop()

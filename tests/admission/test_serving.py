@@ -12,15 +12,10 @@ import kopf
 from kopf._values.patches import Patch
 from tests.admission.configurations import NAME, URL, Configurations
 from tests.admission.reviewing import make_review
-from tests.behaviour.objects import API, Objects
+from tests.behaviour.objects import Objects
 from tests.behaviour.running import Journal, Logs, Operator
 
 pytestmark = pytest.mark.fastforward
-
-
-@pytest.fixture
-def configurations(api: API) -> Configurations:
-    return Configurations(api)
 
 
 def use(operator: Operator, server: Any, *, managed: str | None = None) -> None:

@@ -13,6 +13,15 @@ from tests.behaviour.running import Journal, Operator
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
 
+def interrupt_creation(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
+    """Declare a handler that does not end until the operator is stopped; the next operator calls it again."""
+    @kopf.on.create("kopfexamples", registry=registry, id="wait")
+    async def wait(**_: Any) -> None:
+        calls.append("wait")
+        if calls.items.count("wait") == 1:
+            await asyncio.Event().wait()
+
+
 async def test_what_was_resumed_before_the_restart_is_resumed_again(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:
@@ -47,12 +56,7 @@ async def test_creation_that_was_interrupted_is_continued_but_resuming_is_not(
     async def resume(**_: Any) -> None:
         calls.append("resume")
 
-    @kopf.on.create("kopfexamples", registry=registry, id="wait")
-    async def wait(**_: Any) -> None:
-        calls.append("wait")
-        if calls.items.count("wait") == 1:
-            await asyncio.Event().wait()
-
+    interrupt_creation(registry, calls)
     await kex.create()
     await operator.start()
     await calls.wait_length(3)
@@ -71,12 +75,7 @@ async def test_a_function_for_both_creation_and_resuming_is_called_once(
     async def both(**_: Any) -> None:
         calls.append("both")
 
-    @kopf.on.create("kopfexamples", registry=registry, id="wait")
-    async def wait(**_: Any) -> None:
-        calls.append("wait")
-        if calls.items.count("wait") == 1:
-            await asyncio.Event().wait()
-
+    interrupt_creation(registry, calls)
     await kex.create()
     await operator.start()
     await calls.wait_length(2)
