@@ -90,7 +90,8 @@ class Controller:
         if is_ready or self._raw_events.has(key) or self._states.is_gone(key):
             self._queue.add(key, urgent=urgent)
         self._queue.set_alarm(key, None if state is None else state.alarm)
-        self._states.drop_if_idle(key)
+        if state is not None and state.is_idle:
+            self._states.drop(key)  # keep nothing of what is idle
 
     def _on_due(self, key: str, when: float) -> None:
         state = self._states.get(key)

@@ -78,11 +78,9 @@ class Memos:
         self._drop_if_unused(key)
 
     def _get(self, key: str) -> Any:
-        try:
-            return self._memos[key]
-        except KeyError:
-            memo = self._memos[key] = copy.copy(self._origins.get(key, self._origin))
-            return memo
+        if key not in self._memos:
+            self._memos[key] = copy.copy(self._origins.get(key, self._origin))
+        return self._memos[key]
 
     def _get_snapshot(self) -> Memo:
         """What the operator's memo is now: one copy for all objects that have appeared since its last change."""
@@ -121,4 +119,6 @@ _ABSENT = object()
 
 def _is_same(memo: Memo, other: Memo) -> bool:
     """Tell if the values are the same ones: those that are only equal can be changed, or not comparable at all."""
-    return len(memo) == len(other) and all(other.get(key, _ABSENT) is value for key, value in [*memo.items()])
+    if len(memo) != len(other):
+        return False
+    return not memo or all(other.get(key, _ABSENT) is value for key, value in [*memo.items()])

@@ -97,8 +97,6 @@ class ObjectStates:
             self.accept(key, gone.successor, now)
         return gone.obj
 
-    def drop_if_idle(self, key: str) -> None:
-        """Keep nothing of what is idle."""
-        state = self._states.get(key)
-        if state is not None and state.is_idle:
-            del self._states[key]
+    def drop(self, key: str) -> None:
+        """Keep the state no more: the object is idle."""
+        del self._states[key]

@@ -8,8 +8,10 @@ do those whose functions have been running in their threads for a while.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import AbstractContextManager
 from types import TracebackType
 
 from kopf._controller.runtime import Runtime
@@ -42,6 +44,7 @@ class Workers:
         self._work = work
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._is_waiting_for_indices = False
+        self._user_code = UserCode(self._exempt)
         runtime.executor.threads.usage.subscribe(self.wake)
 
     def __len__(self) -> int:
@@ -72,10 +75,10 @@ class Workers:
             self._queue.done(key)
             self.wake()
 
-    def in_user_code(self) -> UserCode:
+    def in_user_code(self) -> AbstractContextManager[None]:
         """Let others work while a coroutine of a user waits for something, unless the limit is set explicitly."""
         is_counted = self._runtime.settings.queueing.worker_limit is not None
-        return UserCode(None if is_counted else self._exempt)
+        return contextlib.nullcontext() if is_counted else self._user_code
 
     def _exempt(self, change: int) -> None:
         self._queue.exempt(change)
@@ -103,22 +106,20 @@ class Workers:
 
 
 class UserCode:
-    """A piece of the users' code while it is executed, for those who count."""
+    """The users' code: ``exempt`` is called with 1 when it is entered, and with -1 when it is left, by anybody."""
 
-    __slots__ = ("_count",)
+    __slots__ = ("_exempt",)
 
-    def __init__(self, count: Callable[[int], None] | None) -> None:
-        self._count = count
+    def __init__(self, exempt: Callable[[int], None]) -> None:
+        self._exempt = exempt
 
     def __enter__(self) -> None:
-        if self._count is not None:
-            self._count(1)
+        self._exempt(1)
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._count is not None:
-            self._count(-1)
+        self._exempt(-1)
 
 
 async def _wait(tasks: Collection[asyncio.Task[None]], timeout: float) -> None:

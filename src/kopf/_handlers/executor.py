@@ -8,7 +8,6 @@ the time limit, the logs. What the outcome means for the object is up to the cal
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -22,13 +21,13 @@ from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._handlers.retry_policy import check_limits, judge
 from kopf._handlers.thread_pools import ThreadPools
 from kopf._settings.settings import ExecutionSettings
+from kopf._values.records import FrozenRecord
 
 UserCode = Callable[[], AbstractContextManager[None]]
 """What surrounds the coroutines of users: others can work meanwhile. Threads are accounted for in another way."""
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class Surroundings:
+class Surroundings(FrozenRecord, frozen=True, kw_only=True):
     """What an attempt is surrounded with, besides what all attempts are."""
 
     user_code: UserCode | None = None

@@ -20,7 +20,7 @@ def deliver_result(handler: Handler, outcome: Outcome, patch: Patch, *, logger: 
     except (TypeError, ValueError) as e:
         logger.error("%s has returned a value that cannot be stored in the status as JSON: %s", handler, e)
     else:
-        patch.status[handler.id] = result
+        patch.ensure_stanza("status")[handler.id] = result
 
 
 def _encode(result: Any) -> bytes:

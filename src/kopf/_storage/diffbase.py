@@ -133,7 +133,7 @@ class AnnotationsDiffBaseStorage(DiffBaseStorage):
 
     def store_text(self, text: str, *, body: Body, patch: Patch) -> None:
         """Put the serialised configuration to the patch."""
-        annotations = patch.ensure_annotations()
+        annotations = patch.ensure_stanza("metadata", "annotations")
         for name in self._naming.make_keys(self.key):
             annotations[name] = text + "\n"
         mark_prefix(self.prefix, body=body, patch=patch)

@@ -156,7 +156,7 @@ class AnnotationsProgressStorage(ProgressStorage):
 
     def store(self, *, key: HandlerId, record: ProgressRecord, body: Body, patch: Patch) -> None:
         text = codec.dumps(record if self.verbose else _compact(record))
-        annotations = patch.ensure_annotations()
+        annotations = patch.ensure_stanza("metadata", "annotations")
         for name in self._naming.make_keys(key):
             annotations[name] = text
         mark_prefix(self.prefix, body=body, patch=patch)
@@ -176,7 +176,7 @@ class AnnotationsProgressStorage(ProgressStorage):
         existing = body.object.head.annotations or {}
         for name in names:
             if name in existing:
-                patch.ensure_annotations()[name] = None
+                patch.ensure_stanza("metadata", "annotations")[name] = None
             elif "metadata" in patch:
                 patch.metadata.annotations.pop(name, None)
 
@@ -257,7 +257,8 @@ class StatusProgressStorage(ProgressStorage):
     def could_have(self, keys: tuple[HandlerId, ...], *, obj: KubeObject) -> bool:
         if type(self) is not StatusProgressStorage:
             return True
-        return _could_have(self._field, obj) or _could_have(self._touch_field, obj)
+        place, touch_place = self._field[:2], self._touch_field[:2]
+        return _could_have(place, obj) or (touch_place != place and _could_have(touch_place, obj))
 
     def clear(self, *, essence: BodyEssence) -> BodyEssence:
         return drop_field(drop_field(essence, self.field), self.touch_field)

@@ -46,6 +46,7 @@ class _Envelope(msgspec.Struct):
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _split_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _NO_CONTENT = frozenset({"apiVersion", "kind", "metadata", "status"})
+_WITHOUT_OTHERS = dict.fromkeys(_NO_CONTENT)
 _UNWANTED_METADATA = frozenset({"managedFields"})
 _IDENTIFIERS = frozenset({"uid", "resourceVersion"})
 """They are joined by spaces where many of them are remembered."""
@@ -232,11 +233,7 @@ class KubeObject(Mapping[str, Any]):
         """
         if self._raw is None or other._raw is None:
             return False
-        mine, theirs = self._split()[0], other._split()[0]
-        for key, raw in mine.items():
-            if key not in _NO_CONTENT and theirs.get(key) != raw:
-                return False
-        return mine.keys() - _NO_CONTENT == theirs.keys() - _NO_CONTENT
+        return {**self._split()[0], **_WITHOUT_OTHERS} == {**other._split()[0], **_WITHOUT_OTHERS}
 
     def get_content(self) -> dict[str, Any]:
         """

@@ -146,10 +146,10 @@ class Patch(dict[str, Any]):
         """Changes of the status."""
         return StatusPatch(self, "status")
 
-    def ensure_annotations(self) -> dict[str, Any]:
-        """Get the annotations of the patch to put something there: the plain dict, with no view of it."""
+    def ensure_stanza(self, *path: str) -> dict[str, Any]:
+        """Get a stanza of the patch to put something there: the plain dict, with no view of it."""
         target: dict[str, Any] = self
-        for key in ("metadata", "annotations"):
+        for key in path:
             child = target.get(key)
             if type(child) is not dict:
                 child = target[key] = {} if child is None else thaw(child)

@@ -7,6 +7,7 @@ Nothing is saved here. If the operator exits in the middle, the rest of the hand
 from __future__ import annotations
 
 import asyncio
+import datetime
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -49,8 +50,10 @@ class Execution:
         self._seen = seen
         self._user_code = user_code
 
-    async def execute_pending(self, cause: ChangingCause, pending: Sequence[ChangingHandler]) -> None:
-        """Execute those of the handlers whose time has come, as many as the lifecycle says."""
+    async def execute_pending(
+        self, cause: ChangingCause, pending: Sequence[ChangingHandler], now: datetime.datetime
+    ) -> datetime.datetime:
+        """Execute those of the handlers whose time has come, as many as the lifecycle says; get the time afterwards."""
         if cause.logger.isEnabledFor(logging.DEBUG):
             cause.logger.debug("%s is in progress: %r", TITLES[cause.reason], cause.body)
             if cause.reason is Reason.UPDATE:
@@ -59,7 +62,7 @@ class Execution:
             if self._runtime.pause.is_on:
                 break  # the rest is for later, or for those who do it instead of us
             try:
-                await self._execute(cause, handler, parent=None)
+                now = await self._execute(cause, handler, now, parent=None)
             except asyncio.CancelledError:
                 # The operator exits. What has succeeded by now, is to be saved; the rest is for the next time.
                 if not self._progress.unsaved:
@@ -67,6 +70,7 @@ class Execution:
                 if (task := asyncio.current_task()) is not None:
                     task.uncancel()
                 break
+        return now
 
     def _order(
         self, lifecycle: LifeCycleFn, pending: Sequence[ChangingHandler], cause: ChangingCause
@@ -77,19 +81,26 @@ class Execution:
         return lifecycle(pending, state=self._progress, **cause.kwargs)
 
     async def _execute(
-        self, cause: ChangingCause, handler: ChangingHandler, *, parent: SubhandlingContext | None
-    ) -> None:
-        """Make one attempt of the handler, with its sub-handlers if it has them."""
+        self,
+        cause: ChangingCause,
+        handler: ChangingHandler,
+        now: datetime.datetime,
+        *,
+        parent: SubhandlingContext | None,
+    ) -> datetime.datetime:
+        """Make one attempt of the handler, with its sub-handlers if it has them; get the time afterwards."""
         context = SubhandlingContext(parent=handler, cause=cause, execute=self._execute_subhandlers)
-        attempt = self._progress[handler.id].get_attempt(self._runtime.clock.now())
+        attempt = self._progress[handler.id].get_attempt(now)
         around = Surroundings(user_code=self._user_code, subhandling=context)
         outcome = await self._runtime.executor.execute(handler, cause, attempt, around)
         if isinstance(outcome.exception, UnreadableError):
             cause.body.object.check()  # if it is the object that cannot be decoded, no retry will help
         deliver_result(handler, outcome, cause.patch, logger=cause.logger)
-        self._progress.note(handler, outcome, self._runtime.clock.now(), context.seen, self._seen)
+        now = self._runtime.clock.now()
+        self._progress.note(handler, outcome, now, context.seen, self._seen)
         if parent is not None:
             parent.seen |= context.seen
+        return now
 
     async def _execute_subhandlers(
         self,
@@ -106,9 +117,10 @@ class Execution:
         context.declared.clear()
         context.seen |= dict.fromkeys(handler.id for handler in handlers)
         self._progress.involve(handlers, self._seen)
-        pending = get_pending(handlers, self._progress, self._runtime.clock.now())
+        now = self._runtime.clock.now()
+        pending = get_pending(handlers, self._progress, now)
         for handler in self._order(lifecycle, pending, cause):
-            await self._execute(cause, handler, parent=context)
-        delay = get_delay(handlers, self._progress, self._runtime.clock.now())
+            now = await self._execute(cause, handler, now, parent=context)
+        delay = get_delay(handlers, self._progress, now)
         if delay is not None:
             raise HandlerChildrenRetry("Some sub-handlers are not finished.", delay=delay)

@@ -63,8 +63,7 @@ class Reconciliation:
         now = view.situation.now
         if plan.call:
             execution = Execution(scope.runtime, plan.progress, plan.seen, user_code=scope.user_code)
-            await execution.execute_pending(view.get_cause(plan.reason), plan.call)
-            now = scope.runtime.clock.now()
+            now = await execution.execute_pending(view.get_cause(plan.reason), plan.call, now)
         conclude(plan, view.situation, now)
         if plan.saving is Saving.END:
             writing.report()

@@ -8,7 +8,7 @@ a conflict, a refusal, or a failure of the API) is kept in memory, so that the h
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kopf._controller.changes.decision import Plan, Saving
 from kopf._controller.changes.handler_state import HandlerState
@@ -120,16 +120,20 @@ def has_only_traces(before: KubeObject, after: KubeObject, patch: Patch) -> bool
         (new.finalizers or []) == (old.finalizers or [])
         and (new.annotations or {}) == annotations
         and after.has_same_content(before)
-        and (after.get("status") or {}) == _patch_status(before, patch)
+        and _has_patched_status(before, after, patch)
     )
 
 
-def _patch_status(obj: KubeObject, patch: Patch) -> Mapping[str, Any]:
-    status = obj.get("status") or {}
-    if "status" in patch:
-        status = thaw(status) if status else {}
-        merge(status, patch["status"] or {})
-    return status
+def _has_patched_status(before: KubeObject, after: KubeObject, patch: Patch) -> bool:
+    old, new = before.get("status") or {}, after.get("status") or {}
+    if "status" not in patch:
+        return bool(new == old)
+    wanted = patch["status"] or {}
+    if not old and new == wanted:  # as it usually is: there is nothing to be merged
+        return True
+    expected = thaw(old)
+    merge(expected, wanted)
+    return bool(new == expected)
 
 
 def note_finalizer(plan: Plan, handled: HandledMemory, key: str, *, finalizer: str, logger: Logger) -> None:

@@ -47,6 +47,7 @@ class Writing:
         "_carried",
         "_is_refused",
         "_is_reported",
+        "_latest",
         "_plan",
         "_scope",
         "_view",
@@ -62,6 +63,7 @@ class Writing:
         self._plan = plan
         self._is_reported = view.unsaved is not None and view.unsaved.is_reported
         self._is_refused = False
+        self._latest = view.obj
         self.correction: Unsaved | None = None
         """What is to be saved anew, as the API has not kept the changes by the handlers as they are."""
         is_begun = plan.reason is Reason.CREATE and carried.baseline is None
@@ -140,17 +142,10 @@ class Writing:
         scope, plan, view = self._scope, self._plan, self._view
         if not outgoing and plan.finalizer is None:
             return Result(view.obj, False, plan.requeue_after, resumed=plan.resumed, error=plan.error)
-        latest = view.obj
-
-        def note(request: PatchRequest, obj: KubeObject) -> None:
-            nonlocal latest
-            latest = obj
-            self._note_saved(request)
-
         options = PatchOptions(scope.finalizer, plan.finalizer)
         if "status" in scope.resource.subresources:  # otherwise, it is one request anyway
             is_superseded = Superseding(scope.persistence, scope.candidates.changing, view.obj, outgoing)
-            options = PatchOptions(scope.finalizer, plan.finalizer, is_superseded, note)
+            options = PatchOptions(scope.finalizer, plan.finalizer, is_superseded, self._note_saved)
         self.is_saving = True
         try:
             obj = await patch_object(
@@ -160,7 +155,7 @@ class Writing:
             raise
         except Exception as e:
             self._is_refused = not isinstance(e, _PASSING_ERRORS)
-            raise SavingFailure(latest) from e
+            raise SavingFailure(self._latest) from e
         finally:
             self.is_saving = False
         if plan.finalizer is FinalizerChange.REMOVE:
@@ -171,8 +166,9 @@ class Writing:
         is_changed = obj.head.resourceVersion != view.obj.head.resourceVersion
         return Result(obj, is_changed, plan.requeue_after, resumed=plan.resumed, error=plan.error)
 
-    def _note_saved(self, request: PatchRequest) -> None:
+    def _note_saved(self, request: PatchRequest, obj: KubeObject) -> None:
         """What the users want in the status is there, even if the rest is refused."""
+        self._latest = obj
         if request.subresource == "status" and isinstance(request.changes, dict):
             status = Patch({"status": self._view.patch.pop("status", {})})
             own = self._make_own_changes()
