@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from kopf._handlers.thread_jobs import LoopThreads
 from kopf._handlers.thread_usage import ThreadCall, ThreadUsage
 from kopf._settings.settings import ExecutionSettings
 from kopf._settings.threads import HandlerThreads
@@ -32,6 +33,7 @@ class ThreadPools:
         self._own = settings.executor if isinstance(settings.executor, HandlerThreads) else None
         self._long = HandlerThreads(sys.maxsize, name="kopf-daemon")
         self._is_warned = False
+        self._loop_threads: dict[HandlerThreads, LoopThreads] = {}
         self.usage = ThreadUsage()
         """Who occupies the threads right now."""
 
@@ -46,10 +48,17 @@ class ThreadPools:
         # The context is copied, so that the thread knows what is being handled; see the context variables.
         job = functools.partial(contextvars.copy_context().run, fn)
         call = ThreadCall(name, job, executor, self.usage, is_long=is_long)
+        if isinstance(executor, HandlerThreads):
+            executor = self._get_loop_threads(executor)
         try:
             return await asyncio.get_running_loop().run_in_executor(executor, call)
         finally:
             call.release()
+
+    def _get_loop_threads(self, threads: HandlerThreads) -> LoopThreads:
+        if threads not in self._loop_threads:
+            self._loop_threads[threads] = LoopThreads(threads, asyncio.get_running_loop())
+        return self._loop_threads[threads]
 
     def _choose(self, *, is_long: bool) -> concurrent.futures.Executor:
         executor = self._settings.executor

@@ -14,7 +14,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,6 +24,16 @@ ELASTIC_LIMIT = 100
 
 _IDLE_TIMEOUT = 30.0
 """For how long a thread waits for a next job until it ends, in seconds."""
+
+
+class Job(Protocol):
+    """What is to be done in a thread."""
+
+    def run(self) -> None:
+        """Do it. It must not raise: there is nobody to take it."""
+
+    def cancel(self) -> None:
+        """It will never be done, as there are no more threads."""
 
 
 class HandlerThreads(concurrent.futures.Executor):
@@ -42,7 +52,7 @@ class HandlerThreads(concurrent.futures.Executor):
         """The maximal number of threads; it can be changed at any time."""
         self._name = name
         self._numbers = itertools.count()
-        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()  # much quicker than conditions
+        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()  # much quicker than conditions
         self._lock = threading.Lock()
         # These are changed together: the jobs in the queue that are not taken yet, and the threads that wait for them.
         self._waiting = self._idle = 0
@@ -52,7 +62,11 @@ class HandlerThreads(concurrent.futures.Executor):
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> concurrent.futures.Future[T]:
         """Call the function in a thread, as soon as there is a free one."""
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
-        job = _Job(future, functools.partial(fn, *args, **kwargs))
+        self.start(_FutureJob(future, functools.partial(fn, *args, **kwargs)))
+        return future
+
+    def start(self, job: Job) -> None:
+        """Run the job in a thread, as soon as there is a free one; what comes of it, is up to the job."""
         with self._lock:
             if self._is_shut_down:
                 raise RuntimeError("The executor is shutdown, nothing can be submitted anymore.")
@@ -61,7 +75,6 @@ class HandlerThreads(concurrent.futures.Executor):
                 self._add_thread(job)
             else:
                 self._put(job)
-        return future
 
     def expand(self) -> None:
         """Add one more thread if there are jobs that wait, and if the limit permits."""
@@ -74,7 +87,7 @@ class HandlerThreads(concurrent.futures.Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more jobs, and let the threads end; see :meth:`concurrent.futures.Executor.shutdown`."""
-        cancelled: list[_Job] = []
+        cancelled: list[Job] = []
         with self._lock:
             self._is_shut_down = True
             while cancel_futures and (job := self._take_waiting()) is not None:
@@ -83,16 +96,16 @@ class HandlerThreads(concurrent.futures.Executor):
             for _ in range(self._idle):
                 self._queue.put(None)
         for job in cancelled:
-            job.future.cancel()
+            job.cancel()
         if wait:
             for thread in threads:
                 thread.join()
 
-    def _put(self, job: _Job) -> None:
+    def _put(self, job: Job) -> None:
         self._waiting += 1
         self._queue.put(job)
 
-    def _take_waiting(self) -> _Job | None:
+    def _take_waiting(self) -> Job | None:
         """Take a job if there is any, at once; it is for those who hold the lock."""
         if not self._waiting:
             return None
@@ -106,7 +119,7 @@ class HandlerThreads(concurrent.futures.Executor):
             self._waiting -= 1
         return job
 
-    def _add_thread(self, job: _Job) -> None:
+    def _add_thread(self, job: Job) -> None:
         # Daemonic: the operator waits for the handlers in its own way, and then the process must be free to exit.
         name = f"{self._name}_{next(self._numbers)}"
         first = [job]
@@ -120,14 +133,14 @@ class HandlerThreads(concurrent.futures.Executor):
                 raise
             self._put(job)  # it waits for those threads that are there
 
-    def _work(self, first: list[_Job]) -> None:
-        job: _Job | None = first.pop()  # it is in a list, as threads keep their arguments for as long as they live
+    def _work(self, first: list[Job]) -> None:
+        job: Job | None = first.pop()  # it is in a list, as threads keep their arguments for as long as they live
         while job is not None:
             job.run()
             job = None  # the arguments & the results are not of this thread anymore
             job = self._take()
 
-    def _take(self) -> _Job | None:
+    def _take(self) -> Job | None:
         """Wait for a job; there is none if it is time for the thread to end."""
         with self._lock:
             job = self._take_waiting()
@@ -152,20 +165,23 @@ class HandlerThreads(concurrent.futures.Executor):
             return job
 
 
-class _Job:
+class _FutureJob:
     def __init__(self, future: concurrent.futures.Future[Any], fn: Callable[[], Any]) -> None:
-        self.future = future
+        self._future = future
         self._fn = fn
 
+    def cancel(self) -> None:
+        self._future.cancel()
+
     def run(self) -> None:
-        if not self.future.set_running_or_notify_cancel():
+        if not self._future.set_running_or_notify_cancel():
             return
         try:
             result = self._fn()
         except BaseException as e:
-            self.future.set_exception(e)
+            self._future.set_exception(e)
         else:
-            self.future.set_result(result)
+            self._future.set_result(result)
 
 
 def _get_default_size() -> int:
