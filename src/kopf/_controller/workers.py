@@ -44,7 +44,7 @@ class Workers:
         self._work = work
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._is_waiting_for_indices = False
-        self._user_code = UserCode(self._exempt)
+        self._user_code = UserCode(queue, self.wake)
         runtime.executor.threads.usage.subscribe(self.wake)
 
     def __len__(self) -> int:
@@ -80,11 +80,6 @@ class Workers:
         is_counted = self._runtime.settings.queueing.worker_limit is not None
         return contextlib.nullcontext() if is_counted else self._user_code
 
-    def _exempt(self, change: int) -> None:
-        self._queue.exempt(change)
-        if change > 0:
-            self.wake()
-
     async def stop(self, *, is_saving: Callable[[str], bool]) -> None:
         """
         Wait for the workers in a reasonable time, then cancel them.
@@ -106,20 +101,22 @@ class Workers:
 
 
 class UserCode:
-    """The users' code: ``exempt`` is called with 1 when it is entered, and with -1 when it is left, by anybody."""
+    """The users' code: those who are in there, do not count, so there is room for others, who are woken up."""
 
-    __slots__ = ("_exempt",)
+    __slots__ = ("_queue", "_wake")
 
-    def __init__(self, exempt: Callable[[int], None]) -> None:
-        self._exempt = exempt
+    def __init__(self, queue: WorkQueue[str], wake: Callable[[], None]) -> None:
+        self._queue = queue
+        self._wake = wake
 
     def __enter__(self) -> None:
-        self._exempt(1)
+        self._queue.exempt(1)
+        self._wake()
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._exempt(-1)
+        self._queue.exempt(-1)
 
 
 async def _wait(tasks: Collection[asyncio.Task[None]], timeout: float) -> None:

@@ -1,16 +1,14 @@
-"""
-Attempts and outcomes: what is known of one call of a handler before it, and after it.
-
-They are made for every call; so they are named tuples, which are made several times faster than frozen data classes.
-"""
+"""Attempts and outcomes: what is known of one call of a handler before it, and after it."""
 
 from __future__ import annotations
 
 import datetime
-from typing import Any, NamedTuple
+from typing import Any
+
+from kopf._values.records import FrozenRecord
 
 
-class Attempt(NamedTuple):
+class Attempt(FrozenRecord, frozen=True):
     """How often the handler was tried before, and since when."""
 
     retry: int
@@ -36,7 +34,7 @@ class Attempt(NamedTuple):
 _NO_TIME = datetime.timedelta(0)
 
 
-class Outcome(NamedTuple):
+class Outcome(FrozenRecord, frozen=True):
     """How an attempt has ended."""
 
     final: bool

@@ -34,6 +34,7 @@ class ObjectLogger(logging.LoggerAdapter[logging.Logger]):
     """
 
     k8s_skip = False
+    isEnabledFor = staticmethod(objects_logger.isEnabledFor)  # with no detour: mostly, it is the only thing asked
 
     def __init__(self, *, body: Mapping[str, Any], settings: OperatorSettings) -> None:
         super().__init__(objects_logger, None)

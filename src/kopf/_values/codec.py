@@ -37,15 +37,18 @@ def encode(value: Any) -> bytes:
     Lone surrogates become U+FFFD, as in Kubernetes itself: Python has them in the names of files and in the strings of
     :func:`json.loads`, so they get into messages of errors; UTF-8 has no such characters.
     """
-    return _encode(_encoder, value)
+    try:
+        return _encoder.encode(value)
+    except (UnicodeEncodeError, RecursionError):
+        return _encode_carefully(_encoder, value)
 
 
 def encode_sorted(value: Any) -> bytes:
     """The same, with the keys sorted: equal values give equal bytes."""
-    return _encode(_sorting_encoder, value)
+    return _encode_carefully(_sorting_encoder, value)
 
 
-def _encode(encoder: msgspec.json.Encoder, value: Any) -> bytes:
+def _encode_carefully(encoder: msgspec.json.Encoder, value: Any) -> bytes:
     try:
         try:
             return encoder.encode(value)

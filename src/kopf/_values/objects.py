@@ -219,11 +219,10 @@ class KubeObject(Mapping[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         members, values = self._split()
-        if key in values:
-            return values[key]
-        raw = members[key]
-        value = values[key] = _decode_metadata(raw) if key == "metadata" else codec.decode(raw)
-        return value
+        if key not in values:
+            raw = members[key]
+            values[key] = _decode_metadata(raw) if key == "metadata" else codec.decode(raw)
+        return values[key]
 
     def has_same_content(self, other: KubeObject) -> bool:
         """
@@ -255,9 +254,7 @@ class KubeObject(Mapping[str, Any]):
 
     def get(self, key: str, default: Any = None) -> Any:
         members, values = self._split()
-        if key in values:
-            return values[key]
-        return self[key] if key in members else default
+        return self[key] if key in members else values.get(key, default)
 
     def __contains__(self, key: object) -> bool:
         members, values = self._split()

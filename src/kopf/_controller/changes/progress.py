@@ -189,8 +189,10 @@ class Progress(Mapping[HandlerId, HandlerState]):
     def purge(self, handlers: Iterable[ChangingHandler], patch: Patch) -> None:
         """Remove all that is stored for these handlers, for their sub-handlers, and for all others involved."""
         states = {**self.saved.remembered, **self._states} if self.saved.remembered else self._states
-        subrefs = [key for state in states.values() for key in state.subrefs]
-        self.saved.purge(handlers, {*states, *subrefs}, patch)
+        involved = {*states}
+        for state in states.values():
+            involved.update(state.subrefs)
+        self.saved.purge(handlers, involved, patch)
 
 
 def get_pending(

@@ -72,7 +72,7 @@ class SavedStates:
     def purge(self, handlers: Iterable[ChangingHandler], involved: Collection[HandlerId], patch: Patch) -> None:
         """Remove all that is stored for these handlers, for their sub-handlers, and for all others involved."""
         if self._absent:
-            keys = {key for key in involved if key not in self._absent}
+            keys = {*involved}.difference(self._absent)
         else:
             keys = {*involved}
             for handler in handlers:
