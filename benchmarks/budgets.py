@@ -37,7 +37,7 @@ GRAIN = 0.1
 DIFFERENCES_GRAIN = 0.6
 """The same for the differences of two figures, which have the noise of both."""
 
-_DIFFERENCES = ("further handler", "further patch", "thread")
+_DIFFERENCES = ("further handler", "further patch", "thread", "bare thread")
 
 ATTEMPTS = 6
 ROUNDS = 15

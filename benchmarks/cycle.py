@@ -7,6 +7,9 @@ A cycle begins with a decoded event, and ends when the response to the patch is 
 of the handler, the composed and serialised patch, and the decoding of the response. It is hot: the same code runs for
 dozens of objects in a row. The objects are of a usual size: 1-2 KB. The best of several rounds is taken.
 
+Two figures have a bare counterpart, which is of Python and of this benchmark: a task for each object that does nothing
+but send something (a part of the creation), and the handover of a function to a thread by the event loop alone.
+
 The calibrating loop is a fixed piece of pure Python, timed in the same run. The ratio to it is what can be compared
 between machines, and between runs on a busy machine.
 """
@@ -65,6 +68,7 @@ BUDGETS: Mapping[str, float] = {
 Declare = Callable[[OperatorRegistry], None]
 
 
+_BARE_PAYLOAD = {"metadata": {"uid": "00000000-0000-0000-0000-000000000000"}, "status": {"create": {"done": True}}}
 _NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -165,6 +169,19 @@ class Bench:
         """The same, and then take in what our own patches have made of the objects; give the seconds per event."""
         return (await self._run())[1]
 
+    async def run_bare(self) -> float:
+        """The same with none of our code: a task for each object, which only sends something."""
+        self._api.rewind()
+        gc.collect()
+        started = time.process_time()
+        tasks = [asyncio.create_task(self._api.patch(path, payload=_BARE_PAYLOAD)) for path in self._paths]
+        async with asyncio.timeout(_TIMEOUT):
+            await self._api.is_done.wait()
+        await _settle()
+        spent = time.process_time() - started
+        await asyncio.gather(*tasks)
+        return spent / OBJECTS
+
     async def _run(self) -> tuple[float, float]:
         controller = self._make_controller()
         self._api.rewind()
@@ -238,6 +255,10 @@ def _handle_in_thread(**_: Any) -> Any:
     return {"done": True}
 
 
+async def _handle_in_bare_thread(**_: Any) -> Any:
+    return await asyncio.get_running_loop().run_in_executor(None, _handle_in_thread)
+
+
 def _declare_creation(registry: OperatorRegistry) -> None:
     kopf.on.create(WIDGETS.plural, id="create", registry=registry)(_handle)
 
@@ -253,6 +274,10 @@ def _declare_several(registry: OperatorRegistry) -> None:
 
 def _declare_sync(registry: OperatorRegistry) -> None:
     kopf.on.create(WIDGETS.plural, id="create", registry=registry)(_handle_in_thread)
+
+
+def _declare_bare_sync(registry: OperatorRegistry) -> None:
+    kopf.on.create(WIDGETS.plural, id="create", registry=registry)(_handle_in_bare_thread)
 
 
 async def calibrate() -> float:
@@ -282,16 +307,19 @@ async def measure_cycles(rounds: int = ROUNDS) -> dict[str, float]:
     several = Bench(_declare_several, handled=False, lifecycle=all_at_once)
     chain = Bench(_declare_several, handled=False)
     sync = Bench(_declare_sync, handled=False)
+    bare_sync = Bench(_declare_bare_sync, handled=False)
     actions: dict[str, Callable[[], Awaitable[float]]] = {
         CALIBRATION: calibrate,
+        "bare task": creation.run_bare,
         "creation": creation.run_cycles,
         "echo": creation.run_echoes,
         "update": update.run_cycles,
         "several": several.run_cycles,
         "chain": chain.run_cycles,
         "sync": sync.run_cycles,
+        "bare sync": bare_sync.run_cycles,
     }
-    for bench in (creation, update, several, chain, sync):
+    for bench in (creation, update, several, chain, sync, bare_sync):
         await bench.rehearse()
     gc.collect()
     gc.freeze()  # what is here already, is not to be looked at again & again: it is of the benchmark
@@ -304,6 +332,7 @@ async def measure_cycles(rounds: int = ROUNDS) -> dict[str, float]:
     micros["further handler"] = (micros.pop("several") - micros["creation"]) / (SEVERAL - 1)
     micros["further patch"] = (micros.pop("chain") - micros["creation"]) / (SEVERAL - 1)
     micros["thread"] = micros.pop("sync") - micros["creation"]
+    micros["bare thread"] = micros.pop("bare sync") - micros["creation"]
     return micros
 
 
