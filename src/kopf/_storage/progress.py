@@ -245,8 +245,9 @@ class StatusProgressStorage(ProgressStorage):
             _remove((*self.field, _get_digest_key(key)), body=body, patch=patch)
 
     def purge(self, *, key: HandlerId, body: Body, patch: Patch) -> None:
-        _remove((*self.field, key), body=body, patch=patch)
-        _remove((*self.field, _get_digest_key(key)), body=body, patch=patch)
+        if resolve(body, self.field) is not None or resolve(patch, self.field) is not None:
+            _remove((*self.field, key), body=body, patch=patch)
+            _remove((*self.field, _get_digest_key(key)), body=body, patch=patch)
 
     def touch(self, *, body: Body, patch: Patch, value: str | None) -> None:
         if value is None:

@@ -129,8 +129,8 @@ def _has_patched_status(before: KubeObject, after: KubeObject, patch: Patch) -> 
     if "status" not in patch:
         return bool(new == old)
     wanted = patch["status"] or {}
-    if not old and new == wanted:  # as it usually is: there is nothing to be merged
-        return True
+    if isinstance(old, dict) and old.keys().isdisjoint(wanted) and new == {**old, **wanted}:
+        return True  # as it usually is: there are new fields only, and nothing to be merged
     expected = thaw(old)
     merge(expected, wanted)
     return bool(new == expected)
