@@ -74,13 +74,15 @@ def _iterate(old: Any, new: Any, path: FieldPath) -> Iterator[DiffItem]:
         elif new is None:
             yield DiffItem(DiffOperation.REMOVE, path, old, new)
         elif _are_mappings(old, new):
-            fields = [
-                (value, new.get(key), (*path, key))
-                for key, value in old.items()
-                if not (type(value) is str and value == new.get(key))  # most of the values are the same texts
-            ]
-            fields += [(None, value, (*path, key)) for key, value in new.items() if key not in old]
-            pending += reversed(fields)
+            fields = []
+            for key, value in old.items():
+                other = new.get(key)
+                if type(value) is not str or value != other:  # most of the values are texts that are the same
+                    fields.append((value, other, (*path, key)))
+            if not new.keys() <= old.keys():
+                fields += [(None, value, (*path, key)) for key, value in new.items() if key not in old]
+            fields.reverse()
+            pending += fields
         elif not _is_same(old, new):
             yield DiffItem(DiffOperation.CHANGE, path, old, new)
 
