@@ -63,7 +63,7 @@ class WorkQueue(Generic[K]):
 
     def set_alarm(self, key: K, when: float | None) -> None:
         """Have the callback called for the key at this time, instead of any other time for this key, or never."""
-        if not self.is_closed:
+        if not self.is_closed and (when is not None or key in self._alarms.handles):
             self._alarms.set(key, when)
 
     def is_active(self, key: K) -> bool:

@@ -54,7 +54,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
         """
         self.saved = saved
         self._reason = reason
-        self._purpose = reason.value
+        self._purpose = str(reason)
         self._now = now
         self._states: dict[HandlerId, HandlerState] = {}
         self._handlers: dict[HandlerId, ChangingHandler] = {}
