@@ -103,7 +103,7 @@ if typing.TYPE_CHECKING:
     from kopf._values.fields import FieldPath, FieldSpec
     from kopf._values.ids import HandlerId
     from kopf._values.patches import Patch, PatchFn
-    from kopf._values.reasons import Reason
+    from kopf._values.reasons import Operation, Reason
     from kopf._values.references import (
         ObjectReference,
         OwnerReference,
@@ -113,7 +113,6 @@ if typing.TYPE_CHECKING:
     from kopf._values.resources import Resource
     from kopf._values.reviews import (
         Headers,
-        Operation,
         SSLPeer,
         UserInfo,
         WebhookClientConfig,
@@ -305,11 +304,11 @@ _HOMES = {
     "kopf._values.fields": "FieldPath FieldSpec",
     "kopf._values.ids": "HandlerId",
     "kopf._values.patches": "Patch PatchFn",
-    "kopf._values.reasons": "Reason",
+    "kopf._values.reasons": "Operation Reason",
     "kopf._values.references": "ObjectReference OwnerReference build_object_reference build_owner_reference",
     "kopf._values.resources": "Resource",
     "kopf._values.reviews": (
-        "Headers Operation SSLPeer UserInfo WebhookClientConfig WebhookClientConfigService WebhookFn "
+        "Headers SSLPeer UserInfo WebhookClientConfig WebhookClientConfigService WebhookFn "
         "WebhookServerProtocol"
     ),
     "kopf._values.selectors": "EVERYTHING",

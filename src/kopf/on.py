@@ -48,8 +48,7 @@ from kopf._handlers.registry import OperatorRegistry, get_default_registry
 from kopf._handlers.signatures import check_handlers
 from kopf._values.fields import FieldPath, FieldSpec, parse_field
 from kopf._values.ids import HandlerId, get_callable_id
-from kopf._values.reasons import Activity, Reason, WebhookType
-from kopf._values.reviews import Operation
+from kopf._values.reasons import Activity, Operation, Reason, WebhookType
 from kopf._values.selectors import Marker, ResourceFn, Selector
 
 __all__ = [

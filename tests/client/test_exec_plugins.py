@@ -16,8 +16,8 @@ import psutil
 import pytest
 import yaml
 
-from kopf._client.auth.credentials import ConnectionInfo, LoginError
-from kopf._client.auth.exec_plugins import PluginError, run_plugin
+from kopf._client.auth.credentials import ConnectionInfo, LoginError, PluginError
+from kopf._client.auth.exec_plugins import run_plugin
 from kopf._client.auth.kubeconfig import Kubeconfig, login_with_kubeconfig, make_connection_info
 from tests.client.plugins import V1, V1BETA1, Plugin
 

@@ -9,7 +9,8 @@ import time
 import aiohttp
 import pytest
 
-from kopf._health.health_server import Endpoint, HealthServer, HealthServerError, parse_endpoint
+from kopf._health.endpoints import Endpoint, parse_endpoint
+from kopf._health.health_server import HealthServer, HealthServerError
 
 
 @pytest.mark.parametrize(("url", "expected"), [

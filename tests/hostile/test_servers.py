@@ -310,7 +310,8 @@ def test_unusual_names_are_accepted(name: str) -> None:
 
 EXHAUSTED = """
 import asyncio, logging, os, resource, socket, sys
-from kopf._health.health_server import Endpoint, HealthServer
+from kopf._health.endpoints import Endpoint
+from kopf._health.health_server import HealthServer
 
 class Report:
     is_healthy = True

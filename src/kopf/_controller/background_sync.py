@@ -8,7 +8,6 @@ finalizer. It is several times cheaper than a reconciliation, and there can be m
 from __future__ import annotations
 
 from kopf._client.resources.patching import PatchOptions, patch_object
-from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._controller.changes.decision import Choice, Situation, conclude, decide
 from kopf._controller.changes.detection import Detection
 from kopf._controller.changes.finalizer import Blocking
@@ -47,7 +46,7 @@ async def sync(scope: ReconciliationScope, obj: KubeObject, *, errors: int) -> R
         cause.logger.error("%s. The handler is skipped.", error)
     if background is not None and not plan.is_background_kept:
         if situation.blocking.is_deleted:
-            background.stop_all_of(situation.key, DaemonStoppingReason.RESOURCE_DELETED)
+            background.stop_all_of_deleted(situation.key)
         else:
             background.match(cause, plan.spawning, unknown={handler.id for handler in plan.choice.failures})
     conclude(plan, situation, situation.now)

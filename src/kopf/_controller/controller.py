@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from kopf._client.resources.watch_machine import LISTED, WatchEvent
-from kopf._controller.background.spawning import Background
-from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._controller.changes.scope import ReconciliationScope
 from kopf._controller.handling import StateHandling
 from kopf._controller.object_states import ObjectStates
@@ -26,6 +25,9 @@ from kopf._controller.workers import Workers, get_worker_limit
 from kopf._handlers.registry import HandlersOfResource
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
+
+if TYPE_CHECKING:
+    from kopf._controller.background.spawning import Background
 
 _DAEMONS_EXIT_TIMEOUT = 5.0
 """How long the daemons may take to exit when the operator does, in seconds, until they are cancelled."""
@@ -47,7 +49,7 @@ class Controller:
             call_at=functools.partial(asyncio.get_running_loop().call_at, context=runtime.context),
         )
         self._workers = Workers(runtime, f"worker of {resource!r}", self._queue, self._work)
-        self._background = Background(runtime, resource, on_exit=self._revisit) if handlers.spawning else None
+        self._background = _make_background(runtime, resource, self._revisit) if handlers.spawning else None
         self._states = ObjectStates(runtime, handlers, self._background)
         user_code = self._workers.in_user_code
         scope = ReconciliationScope(runtime, resource, handlers, background=self._background, user_code=user_code)
@@ -141,5 +143,11 @@ class Controller:
         """Let the current handlers finish in a reasonable time, start nothing new, and cancel what is left."""
         self._queue.close()
         if self._background is not None:
-            await self._background.stop(DaemonStoppingReason.OPERATOR_EXITING, _DAEMONS_EXIT_TIMEOUT)
+            await self._background.stop(_DAEMONS_EXIT_TIMEOUT)
         await self._workers.stop(is_saving=self._reconciler.is_saving)
+
+
+def _make_background(runtime: Runtime, resource: Resource, on_exit: Callable[[KubeObject], None]) -> Background:
+    from kopf._controller.background.spawning import Background  # most resources have neither daemons nor timers
+
+    return Background(runtime, resource, on_exit)

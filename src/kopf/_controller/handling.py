@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from kopf._client.resources.patching import PatchConflict
-from kopf._controller.background.spawning import Background
 from kopf._controller.changes.saving import SavingFailure
 from kopf._controller.object_state import ObjectState
 from kopf._controller.reconciler import Reconciler
 from kopf._controller.troubles import Troubles
 from kopf._values.objects import KubeObject
+
+if TYPE_CHECKING:
+    from kopf._controller.background.spawning import Background
 
 
 class StateHandling:

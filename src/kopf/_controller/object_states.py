@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kopf._client.resources.watch_machine import WatchEvent
-from kopf._controller.background.spawning import Background
 from kopf._controller.changes.selection import could_match
 from kopf._controller.object_state import ObjectState, Rules
 from kopf._controller.runtime import Runtime
 from kopf._handlers.registry import HandlersOfResource
 from kopf._settings.settings import iter_delays
 from kopf._values.objects import KubeObject, ObjectMeta
+
+if TYPE_CHECKING:
+    from kopf._controller.background.spawning import Background
 
 
 class Gone:

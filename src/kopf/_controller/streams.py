@@ -12,13 +12,13 @@ import dataclasses
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Collection
+from typing import TYPE_CHECKING
 
 from kopf._client.auth.credentials import LoginError
 from kopf._client.errors import APIForbiddenError
 from kopf._client.resources.targets import Scope, Target
 from kopf._client.resources.watch_machine import LISTED, WatchEvent, WatchMachine
 from kopf._controller.controller import Controller
-from kopf._controller.departures import Departures
 from kopf._controller.index_feeding import feed_indices
 from kopf._controller.informer import RETRYING_INTERVAL, Informer
 from kopf._controller.pushed_selectors import find_common
@@ -27,6 +27,9 @@ from kopf._controller.supervision import keep_running
 from kopf._handlers.registry import HandlersOfResource
 from kopf._values.permissions import format_advice
 from kopf._values.resources import Resource
+
+if TYPE_CHECKING:
+    from kopf._controller.departures import Departures
 
 logger = logging.getLogger(__name__)
 
@@ -155,6 +158,8 @@ class Stream:
         pushed = find_common(service.handlers, service.resource, settings.watching)
         if pushed:
             logger.debug("Of %r %s, the server is to select only %s.", target.resource, target.place, pushed)
+            from kopf._controller.departures import Departures  # it looks at what the server does not select
+
             self._departures = Departures(service.runtime, target, pushed)
             target = dataclasses.replace(target, selectors=pushed.add_to(target.get_selectors(settings)))
         self._informer = Informer(

@@ -6,9 +6,9 @@ They are not handled until they change, and it is said once for each of them. Th
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kopf._client.resources.patching import PatchOptions, patch_object
-from kopf._controller.background.spawning import Background
-from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._controller.changes.finalizer import Blocking
 from kopf._controller.changes.saving import Result, note_removal
 from kopf._controller.handled_memory import HandledMemory
@@ -18,6 +18,9 @@ from kopf._logging.once import Once
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange, Patch
 from kopf._values.resources import Resource
+
+if TYPE_CHECKING:
+    from kopf._controller.background.spawning import Background
 
 
 class UnreadableObjects:
@@ -59,7 +62,7 @@ class UnreadableObjects:
         finalizer = self._runtime.settings.persistence.finalizer
         blocking = Blocking.of(obj, finalizer)
         if background is not None and blocking.is_deleted:
-            background.stop_all_of(obj.head.key, DaemonStoppingReason.RESOURCE_DELETED)
+            background.stop_all_of_deleted(obj.head.key)
         is_accompanied = background is not None and background.is_running(obj.head.key)
         if not blocking.is_deleted or not blocking.is_ours or is_accompanied:
             return Result(obj)

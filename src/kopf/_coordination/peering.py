@@ -10,15 +10,17 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from kopf._client.errors import APIError, APINetworkError
 from kopf._client.resources.targets import Scope
 from kopf._controller.runtime import Runtime
 from kopf._coordination.kinds import find_peering_resource
-from kopf._coordination.membership import Membership
-from kopf._coordination.records import Site
 from kopf._settings.settings import PeeringSettings
 from kopf._values.resources import Resource
+
+if TYPE_CHECKING:
+    from kopf._coordination.membership import Membership
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +31,7 @@ _RESCANNING_INTERVAL = 10.0
 class Peering:
     """All memberships of the operator, and their effect on it. There are none in the standalone mode."""
 
-    def __init__(self, runtime: Runtime, identity: str) -> None:
+    def __init__(self, runtime: Runtime, identity: str | None) -> None:
         self._runtime = runtime
         self._identity = identity
         self._memberships: dict[Scope, Membership] = {}
@@ -52,6 +54,13 @@ class Peering:
         """Bring the memberships in line with the namespaces that are served now."""
         if self._settings.standalone:
             return
+        # Standalone operators have nothing of that in their memory.
+        from kopf._coordination.membership import Membership
+        from kopf._coordination.peers import make_identity
+        from kopf._coordination.records import Site
+
+        if self._identity is None:
+            self._identity = make_identity()
         if self._settings.clusterwide or None in scopes:
             scopes = {None}
         is_starting = not self._memberships

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kopf._handlers.handlers import (
     ChangingHandler,
@@ -25,9 +25,11 @@ from kopf._values.diffs import EMPTY, Diff, diff
 from kopf._values.fields import resolve
 from kopf._values.patches import Patch
 from kopf._values.raw_events import LazyEvent
-from kopf._values.reasons import Activity, Reason, WebhookType
+from kopf._values.reasons import Activity, Operation, Reason, WebhookType
 from kopf._values.resources import Resource
-from kopf._values.reviews import Headers, Operation, SSLPeer
+
+if TYPE_CHECKING:
+    from kopf._values.reviews import Headers, SSLPeer
 
 Kwargs = dict[str, Any]
 

@@ -11,8 +11,7 @@ from kopf._handlers.criteria import MetaFilter, ValueFilter, WhenFilter
 from kopf._handlers.handler_errors import ErrorsMode
 from kopf._values.fields import FieldPath
 from kopf._values.ids import HandlerId
-from kopf._values.reasons import Activity, Reason, WebhookType
-from kopf._values.reviews import Operation
+from kopf._values.reasons import Activity, Operation, Reason, WebhookType
 from kopf._values.selectors import Selector
 
 HandlerFn = Callable[..., Any]

@@ -17,7 +17,7 @@ from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.handler_errors import ErrorsMode
 from kopf._handlers.registry import OperatorRegistry
 from kopf._values.fields import FieldSpec
-from kopf._values.reviews import Operation
+from kopf._values.reasons import Operation
 from kopf._values.similar_names import find_similar_names
 
 

@@ -16,7 +16,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from typing import Any
 
 from kopf._handlers.outcomes import Outcome
-from kopf._health.health_server import Endpoint, HealthServer
+from kopf._health.endpoints import Endpoint
+from kopf._health.health_server import HealthServer
 from kopf._health.liveness import Liveness
 from kopf._health.probes import Prober
 from kopf._health.watchdog import Watchdog
@@ -95,7 +96,7 @@ class Health:
 
 @contextlib.asynccontextmanager
 async def serving_health(
-    endpoint: Endpoint | None,
+    endpoint: Endpoint,
     *,
     liveness: Liveness,
     get_pause_reasons: Callable[[], Collection[str]],
@@ -104,13 +105,10 @@ async def serving_health(
     settings: OperatorSettings,
 ) -> AsyncIterator[None]:
     """
-    Serve the health at the endpoint, if there is any, as long as the block lasts.
+    Serve the health at the endpoint as long as the block lasts.
 
     Raises :class:`HealthServerError` if it cannot be served there.
     """
-    if endpoint is None:
-        yield
-        return
     prober = None if probe is None else Prober(probe, settings.health)
     health = Health(liveness, get_pause_reasons, watchdog, prober, settings)
     try:

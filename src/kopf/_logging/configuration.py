@@ -12,7 +12,6 @@ import logging
 import sys
 from typing import TextIO
 
-from kopf._logging.json_format import DEFAULT_REFKEY, ObjectJsonFormatter
 from kopf._logging.text_format import ObjectTextFormatter
 
 # The libraries whose messages below warnings are about their internals, not about what the operator does.
@@ -97,6 +96,8 @@ def make_formatter(
     trimming = not full_tracebacks
     log_format = parse_log_format(log_format) if isinstance(log_format, str) else log_format
     if log_format is LogFormat.JSON:
+        from kopf._logging.json_format import DEFAULT_REFKEY, ObjectJsonFormatter  # it needs a library
+
         return ObjectJsonFormatter(prefix=bool(log_prefix), refkey=log_refkey or DEFAULT_REFKEY, trimming=trimming)
     fmt = log_format.value if isinstance(log_format, LogFormat) else log_format
     return ObjectTextFormatter(fmt, prefix=log_prefix is None or log_prefix, trimming=trimming)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
-import sysconfig
+import site
 import traceback
 from collections.abc import Generator, Iterator
 from types import TracebackType
@@ -23,8 +23,9 @@ from typing import Any
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
 _FRAMEWORK = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_STDLIB = tuple(os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib"))
-_PACKAGES = tuple(os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("purelib", "platlib"))
+# Not by `sysconfig`: that one loads all that is known of how Python was built.
+_STDLIB = os.path.dirname(os.path.abspath(traceback.__file__)) + os.sep
+_PACKAGES = tuple(os.path.abspath(path) + os.sep for path in site.getsitepackages())
 
 _INDENT = "    "
 _INVOCATION = os.path.join(_FRAMEWORK, "_handlers", "invocation.py")

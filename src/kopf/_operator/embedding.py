@@ -14,11 +14,10 @@ from typing import Any, TypedDict, Unpack
 
 from kopf._client.auth.vault import Vault
 from kopf._controller.memos import Memo
-from kopf._coordination.peers import make_identity
 from kopf._handlers.lifecycles import LifeCycleFn, get_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry, get_default_registry
 from kopf._handlers.signatures import check_registry
-from kopf._health.health_server import parse_endpoint
+from kopf._health.endpoints import parse_endpoint
 from kopf._operator.flags import Flag, release_flag, wait_flag
 from kopf._operator.running import Operator, OperatorSetup
 from kopf._operator.scopes import NamespacePattern, check
@@ -111,7 +110,7 @@ async def operator(
             settings=settings,
             lifecycle=lifecycle if lifecycle is not None else get_default_lifecycle(),
             namespaces=patterns,
-            identity=identity if identity is not None else make_identity(),
+            identity=identity,
             vault=vault,
             memo=memo if memo is not None else Memo(),
             ready_flag=ready_flag,

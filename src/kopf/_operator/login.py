@@ -5,13 +5,10 @@ from __future__ import annotations
 import importlib.util
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
-from kopf._client.auth.credentials import AiohttpSession, ConnectionInfo, Credentials, LoginError
-from kopf._client.auth.exec_plugins import PluginError
-from kopf._client.auth.kubeconfig import AuthProviderError, login_with_kubeconfig
-from kopf._client.auth.piggyback import login_via_async_client, login_via_client, login_via_pykube
+from kopf._client.auth.credentials import AiohttpSession, ConnectionInfo, Credentials, LoginError, PluginError
 from kopf._client.auth.service_account import login_with_service_account
 from kopf._client.auth.vault import Vault
 from kopf._handlers.handler_errors import ErrorsMode, PermanentError, TemporaryError
@@ -27,11 +24,8 @@ The logins as such; what their handlers do goes to ``kopf.activities.authenticat
 who silence them if the logins are frequent: it is not a module of this framework, but of the original one.
 """
 
-_LIBRARIES: Mapping[str, Callable[..., ConnectionInfo | None]] = {
-    "kubernetes": login_via_client,
-    "pykube": login_via_pykube,
-}
-
+_LIBRARIES = ("kubernetes", "pykube")
+"""The client libraries that can be asked synchronously."""
 
 _PLUGIN_BACKOFFS = (1, 5, 15)
 """
@@ -49,8 +43,8 @@ def login_by_default(*, retry: int, **kwargs: Any) -> ConnectionInfo | Awaitable
     the libraries know, and a library is installed, it is asked.
     """
     try:
-        for name, login in _LIBRARIES.items():
-            if name in sys.modules and (info := login(**kwargs)) is not None:
+        for name in _LIBRARIES:
+            if name in sys.modules and (info := _login_via_library(name, kwargs)) is not None:
                 return info
         if "kubernetes_asyncio" in sys.modules:
             return _login_asynchronously(retry, kwargs)
@@ -60,6 +54,8 @@ def login_by_default(*, retry: int, **kwargs: Any) -> ConnectionInfo | Awaitable
 
 
 async def _login_asynchronously(retry: int, kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
+    from kopf._client.auth.piggyback import login_via_async_client
+
     try:
         return await login_via_async_client(**kwargs)
     except LoginError as e:
@@ -73,8 +69,12 @@ def _decide(error: LoginError, retry: int) -> Exception:
 
 
 def _login_natively(kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
+    if (info := login_with_service_account(**kwargs)) is not None:
+        return info
+    from kopf._client.auth.kubeconfig import AuthProviderError, login_with_kubeconfig  # pods have no kubeconfigs
+
     try:
-        return login_with_service_account(**kwargs) or login_with_kubeconfig(**kwargs)
+        return login_with_kubeconfig(**kwargs)
     except AuthProviderError as e:
         try:
             info = _login_via_installed_library(kwargs)
@@ -86,10 +86,16 @@ def _login_natively(kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
 
 
 def _login_via_installed_library(kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
-    for name, login in _LIBRARIES.items():
-        if importlib.util.find_spec(name) is not None and (info := login(**kwargs)) is not None:
+    for name in _LIBRARIES:
+        if importlib.util.find_spec(name) is not None and (info := _login_via_library(name, kwargs)) is not None:
             return info
     return None
+
+
+def _login_via_library(name: str, kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
+    from kopf._client.auth.piggyback import login_via_client, login_via_pykube  # most operators use no library
+
+    return login_via_client(**kwargs) if name == "kubernetes" else login_via_pykube(**kwargs)
 
 
 _DEFAULT_HANDLER = ActivityHandler(

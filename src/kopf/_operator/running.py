@@ -32,8 +32,7 @@ from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._handlers.outcomes import Outcome
 from kopf._handlers.registry import OperatorRegistry
-from kopf._health.health import serving_health
-from kopf._health.health_server import Endpoint
+from kopf._health.endpoints import Endpoint
 from kopf._health.liveness import Liveness
 from kopf._health.watchdog import Watchdog
 from kopf._operator.activities import Activities
@@ -73,8 +72,8 @@ class OperatorSetup:
     lifecycle: LifeCycleFn
     namespaces: Collection[NamespacePattern]
     """Which namespaces it is restricted to; if there are none, it is for the whole cluster."""
-    identity: str
-    """By which name it is known to other operators."""
+    identity: str | None
+    """By which name it is known to other operators; ``None`` if it is to be made up."""
     vault: Vault | None
     """The credentials that it shares with others, which outlive it; ``None`` is for its own ones."""
     memo: Any
@@ -124,6 +123,10 @@ class Operator:
         await self._activities.run(activity, handlers)
 
     def _serve_health(self, watchdog: Watchdog) -> AbstractAsyncContextManager[None]:
+        if self._setup.endpoint is None:
+            return contextlib.nullcontext()
+        from kopf._health.health import serving_health
+
         handlers = self._setup.registry.get_activities(Activity.PROBE)
 
         async def probe() -> Mapping[HandlerId, Outcome]:

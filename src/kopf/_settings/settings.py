@@ -11,11 +11,14 @@ import dataclasses
 import logging
 import warnings
 from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from kopf._settings.threads import HandlerThreads
 from kopf._storage.diffbase import AnnotationsDiffBaseStorage, DiffBaseStorage
 from kopf._storage.progress import ProgressStorage, SmartProgressStorage
-from kopf._values.reviews import WebhookServerProtocol
+
+if TYPE_CHECKING:
+    from kopf._values.reviews import WebhookServerProtocol
 
 Delays = float | Iterable[float]
 """One delay or a re-iterable series of them (possibly infinite)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Literal
 
 
 class Reason(enum.StrEnum):
@@ -22,6 +23,10 @@ class WebhookType(enum.StrEnum):
 
     VALIDATING = "validating"
     MUTATING = "mutating"
+
+
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
+"""What is asked to be done with the object; in the terms of admission."""
 
 
 class Activity(enum.StrEnum):

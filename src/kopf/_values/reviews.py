@@ -19,15 +19,13 @@ import msgspec
 
 from kopf._values import codec
 from kopf._values.objects import KubeObject
+from kopf._values.reasons import Operation
 
 Headers = Mapping[str, str]
 """All HTTP headers of the request with the review."""
 
 SSLPeer = Mapping[str, Any]
 """The client certificate, as in :meth:`ssl.SSLSocket.getpeercert`."""
-
-Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
-"""What is to be done with the object."""
 
 
 class WebhookClientConfigService(TypedDict, total=False):

@@ -29,6 +29,13 @@ class LoginError(OperatorError):
     """The operator cannot log in to the API; the message says why and what can be done."""
 
 
+class PluginError(LoginError):
+    """
+    A plugin of the kubeconfig has been run and has failed. It may succeed next time: plugins ask somebody over the
+    network.
+    """
+
+
 _USERINFO = re.compile(r"(?<=://)[^/\s]*@")
 
 

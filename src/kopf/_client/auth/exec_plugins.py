@@ -22,7 +22,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-from kopf._client.auth.credentials import LoginError
+from kopf._client.auth.credentials import LoginError, PluginError
 from kopf._values import codec
 
 logger = logging.getLogger(__name__)
@@ -37,10 +37,6 @@ _API_GROUP = "client.authentication.k8s.io"
 _API_VERSIONS = (f"{_API_GROUP}/v1", f"{_API_GROUP}/v1beta1")
 _MODES = ("Never", "IfAvailable", "Always")
 _TEXT_LIMIT = 1000
-
-
-class PluginError(LoginError):
-    """The plugin has been run and has failed. It may succeed next time: plugins ask somebody over the network."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,7 +19,6 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from kopf._client.auth.credentials import ConnectionInfo, LoginError, decode_pem
-from kopf._client.auth.exec_plugins import run_plugin
 
 logger = logging.getLogger(__name__)
 
@@ -258,6 +257,8 @@ def _get_credentials(user: Mapping[str, Any], name: str | None, cluster: Mapping
     static = {field: user[field] for field in ("username", "password", "token") if user.get(field)}
     if static or not user.get("exec"):
         return {**static, **certificates}
+    from kopf._client.auth.exec_plugins import run_plugin  # few kubeconfigs have them
+
     dynamic = run_plugin(user["exec"], cluster, user=str(name))
     return dataclasses.asdict(dynamic) if dynamic.certificate_data else {
         "token": dynamic.token, "expiration": dynamic.expiration, **certificates

@@ -96,11 +96,11 @@ class Background:
                 run = companion.runs[handler.id] = _make_run(companion, handler)
                 run.start(delay)
 
-    def stop_all_of(self, uid: str, reason: DaemonStoppingReason) -> None:
-        """Stop all that accompanies the object."""
+    def stop_all_of_deleted(self, uid: str) -> None:
+        """Stop all that accompanies the object, as it is being deleted."""
         companion = self._companions.get(uid)
         if companion is not None:
-            _stop(companion.runs.values(), reason)
+            _stop(companion.runs.values(), DaemonStoppingReason.RESOURCE_DELETED)
 
     def pause(self) -> None:
         """Stop everything; nothing is started then, as the objects are not looked at."""
@@ -128,12 +128,12 @@ class Background:
         if not companion.is_gone:
             self._on_exit(companion.body.object.for_users())
 
-    async def stop(self, reason: DaemonStoppingReason, timeout: float) -> None:
-        """Stop everything, and wait until it has exited or is abandoned; after the timeout (seconds), cancel it."""
+    async def stop(self, timeout: float) -> None:
+        """The operator exits: stop everything, and wait for it; after the timeout (in seconds), cancel what is left."""
         companions = [*self._companions.values(), *self._leaving]
         self._companions.clear()
         for companion in companions:
-            _stop(companion.runs.values(), reason)
+            _stop(companion.runs.values(), DaemonStoppingReason.OPERATOR_EXITING)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 running = [run for companion in companions for run in companion.runs.values()]

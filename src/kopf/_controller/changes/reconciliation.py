@@ -8,7 +8,6 @@ cannot be saved is given back, too, and is the first thing to do in the next pas
 from __future__ import annotations
 
 from kopf._client.resources.patching import PatchSuperseded
-from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._controller.changes.decision import Plan, Saving, conclude, decide
 from kopf._controller.changes.execution import Execution
 from kopf._controller.changes.saving import Carried, Result, Unsaved, note_finalizer
@@ -96,7 +95,7 @@ class Reconciliation:
         if background is None:
             return
         if situation.blocking.is_deleted:
-            background.stop_all_of(situation.key, DaemonStoppingReason.RESOURCE_DELETED)
+            background.stop_all_of_deleted(situation.key)
         else:
             unknown = {handler.id for handler in plan.choice.failures}
             background.match(view.get_cause(plan.reason), plan.spawning, unknown=unknown)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
-from kopf._controller.background.spawning import Background
 from kopf._controller.changes.selection import Candidates
 from kopf._controller.handled_memory import HandledMemory
 from kopf._controller.runtime import Runtime
 from kopf._handlers.registry import HandlersOfResource
 from kopf._storage.snapshots import Snapshots
 from kopf._values.resources import Resource
+
+if TYPE_CHECKING:
+    from kopf._controller.background.spawning import Background
 
 
 class ReconciliationScope:

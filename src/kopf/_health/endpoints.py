@@ -1,0 +1,35 @@
+"""Endpoints: where the health is to be served, as it is said in the command line."""
+
+from __future__ import annotations
+
+import urllib.parse
+from typing import NamedTuple
+
+
+class Endpoint(NamedTuple):
+    """Where to serve."""
+
+    host: str | None
+    """``None`` is for all interfaces."""
+    port: int
+    """0 is for any free one: see the debug logs for which one it is."""
+    path: str
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in (self.host or "") else self.host or "*"
+        return f"http://{host}:{self.port}{self.path}"
+
+
+def parse_endpoint(url: str) -> Endpoint:
+    """Parse ``http://host:port/path``. Raises :class:`ValueError` if it is anything else."""
+    example = "for example: http://0.0.0.0:8080/healthz"
+    try:
+        parts = urllib.parse.urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as e:
+        raise ValueError(f"The liveness endpoint {url!r} is not a URL ({e}); {example}") from e
+    if parts.scheme != "http":
+        raise ValueError(f"The liveness endpoint {url!r} must be of HTTP, {example}")
+    if parts.query or parts.fragment or parts.username or parts.password:
+        raise ValueError(f"The liveness endpoint {url!r} must have only a host, a port, and a path, {example}")
+    return Endpoint(host or None, 80 if port is None else port, urllib.parse.unquote(parts.path) or "/")
