@@ -54,7 +54,8 @@ class Controller:
         user_code = self._workers.in_user_code
         scope = ReconciliationScope(runtime, resource, handlers, background=self._background, user_code=user_code)
         self._reconciler = Reconciler(scope)
-        self._raw_events = RawEvents(runtime, resource, handlers, self._reconciler.unreadable, user_code=user_code)
+        self.raw_events = RawEvents(runtime, resource, handlers, self._reconciler.unreadable, user_code=user_code)
+        """They can be too many, unlike the states: whoever passes the events in, is to wait for room there."""
         self._handling = StateHandling(self._reconciler, Troubles(runtime, resource), self._background)
 
     def accept(self, events: Iterable[WatchEvent]) -> None:
@@ -65,18 +66,14 @@ class Controller:
                 self._accept(event, now)
         self._workers.wake()
 
-    async def wait_for_room(self) -> None:
-        """Wait as long as there are too many raw events that are not handled yet."""
-        await self._raw_events.wait_for_room()
-
     def _accept(self, event: WatchEvent, now: float) -> None:
         is_deleted = event.type == "DELETED"
         if is_deleted and event.object.pruned:
             event = WatchEvent("DELETED", event.object.make_stub())
         key = event.object.head.key
-        is_raw = self._raw_events.accept(key, event)
+        is_raw = self.raw_events.accept(key, event)
         is_of_interest = self._states.accept(key, event, now)
-        if is_deleted and not self._raw_events.has(key) and not self._queue.is_active(key):
+        if is_deleted and not self.raw_events.has(key) and not self._queue.is_active(key):
             self._forget(key)  # at once, as nobody works on it
         if is_raw or is_of_interest:
             self._requeue(key, urgent=event.type is not None)
@@ -89,7 +86,7 @@ class Controller:
         """Something has happened to the object: bring the queue in line."""
         state = self._states.get(key)
         is_ready = state is not None and state.is_ready
-        if is_ready or self._raw_events.has(key) or self._states.is_gone(key):
+        if is_ready or self.raw_events.has(key) or self._states.is_gone(key):
             self._queue.add(key, urgent=urgent)
         self._queue.set_alarm(key, None if state is None else state.alarm)
         if state is not None and state.is_idle:
@@ -115,7 +112,7 @@ class Controller:
         """Do one thing after another for the object as long as there is something to do."""
         is_over = False
         while not is_over:
-            event = await self._raw_events.handle_next(key) if self._raw_events.has(key) else None
+            event = await self.raw_events.handle_next(key) if self.raw_events.has(key) else None
             if self._states.is_gone(key):
                 if event is None or event.type == "DELETED":
                     self._forget(key)

@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from typing import Any
 
 from kopf._client.auth.credentials import LoginError
 from kopf._client.errors import APIForbiddenError, APINotFoundError
@@ -69,9 +70,9 @@ class Informer:
         """Whose objects these are."""
         return self._target.resource
 
-    async def run(self, take: Take) -> None:
+    def run(self, take: Take) -> Coroutine[Any, Any, None]:
         """Pass the events to the consumer, forever. Raises :class:`LoginError`, and the errors that do not go away."""
-        await keep_running(
+        return keep_running(
             f"watcher of {self._target.resource!r}",
             lambda: self._run(take),
             fatal=(LoginError,),

@@ -64,10 +64,13 @@ class RawEvents:
         """Tell if any events of the object wait for their handlers."""
         return key in self._backlog
 
+    @property
+    def is_full(self) -> bool:
+        """Whether there are too many events that are not handled yet, although they could be."""
+        return self._backlog.is_full and self._runtime.index_readiness.is_open
+
     async def wait_for_room(self) -> None:
-        """Wait as long as there are too many events that are not handled yet."""
-        if not self._backlog.is_full or not self._runtime.index_readiness.is_open:
-            return
+        """Wait as long as it is full."""
         ids = ", ".join(sorted(handler.id for handler in self._handlers))
         logger.warning(
             "%d events (%d MiB) of %r wait for their handlers (%s), which are too slow or hang. Until they catch up, "

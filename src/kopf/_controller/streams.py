@@ -223,12 +223,18 @@ class Stream:
         self._on_listed(self._target.scope)
 
     async def _take(self, events: list[WatchEvent]) -> None:
-        if any(event.type is not None for event in events):  # listings expire if they are not taken soon
-            await self._service.controller.wait_for_room()
-        async with self._taking:
-            await self._hand_over(events if self._departures is None else await self._departures.settle(events))
-        if any(event is LISTED for event in events):
-            self._on_listed(self._target.scope)
+        raw_events = self._service.controller.raw_events
+        # Listings expire if they are not taken soon.
+        if raw_events.is_full and any(event.type is not None for event in events):
+            await raw_events.wait_for_room()
+        if self._departures is None:
+            await self._hand_over(events)
+        else:
+            async with self._taking:
+                await self._hand_over(await self._departures.settle(events))
+        for event in events:
+            if event is LISTED:
+                self._on_listed(self._target.scope)
 
     async def _hand_over(self, events: list[WatchEvent]) -> None:
         runtime, handlers = self._service.runtime, self._service.handlers

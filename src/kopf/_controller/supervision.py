@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 from kopf._health.liveness import Liveness
 
@@ -26,37 +27,35 @@ async def keep_running(
     ``fatal`` errors go through at once, all other ones when the task fails again and again. Before that, it is noted
     in the liveness, so that the operator is reported as unhealthy.
     """
+    loop = asyncio.get_running_loop()
+    failures = 0
     try:
-        await _keep_running(name, start, fatal=fatal, liveness=liveness)
+        while True:
+            started = loop.time()
+            try:
+                # All in one coroutine: each one more between the event loop and the work is passed by every event.
+                with _noting_stability(name, liveness):
+                    await start()
+                raise RuntimeError("it has ended, while it must run as long as the operator does")
+            except fatal:
+                raise
+            except Exception as e:
+                failures = 1 if loop.time() - started >= _STABLE_AFTER else failures + 1
+                if failures > len(_BACKOFFS):
+                    raise
+                delay = _BACKOFFS[failures - 1]
+                liveness.note_failure(name, failures, str(e) or type(e).__name__)
+                logger.exception("The %s has failed, and will be restarted in %s seconds: %s", name, delay, e)
+                await asyncio.sleep(delay)
     finally:
         liveness.note_recovery(name)
 
 
-async def _keep_running(
-    name: str, start: Callable[[], Awaitable[None]], *, fatal: tuple[type[Exception], ...], liveness: Liveness
-) -> None:
-    loop = asyncio.get_running_loop()
-    failures = 0
-    while True:
-        started = loop.time()
-        try:
-            await _run_once(name, start, liveness)
-            raise RuntimeError("it has ended, while it must run as long as the operator does")
-        except fatal:
-            raise
-        except Exception as e:
-            failures = 1 if loop.time() - started >= _STABLE_AFTER else failures + 1
-            if failures > len(_BACKOFFS):
-                raise
-            delay = _BACKOFFS[failures - 1]
-            liveness.note_failure(name, failures, str(e) or type(e).__name__)
-            logger.exception("The %s has failed, and will be restarted in %s seconds: %s", name, delay, e)
-            await asyncio.sleep(delay)
-
-
-async def _run_once(name: str, start: Callable[[], Awaitable[None]], liveness: Liveness) -> None:
+@contextlib.contextmanager
+def _noting_stability(name: str, liveness: Liveness) -> Iterator[None]:
+    """Note that the task works well if the block lasts for long."""
     stability = asyncio.get_running_loop().call_later(_STABLE_AFTER, liveness.note_recovery, name)
     try:
-        await start()
+        yield
     finally:
         stability.cancel()

@@ -17,20 +17,28 @@ class PostingLogHandler(logging.Handler):
         super().__init__()
         self._recorder = recorder
 
-    def emit(self, record: logging.LogRecord) -> None:
-        ref = getattr(record, "k8s_ref", None)
-        if ref is None or getattr(record, "k8s_skip", False) or current_recorder.get(None) is not self._recorder:
-            return
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell if the message is to be posted; the handler is not even locked for all the others."""
         settings = self._recorder.settings.posting
-        if settings.enabled and settings.loggers and record.levelno >= settings.level:
-            self._recorder.enqueue(
-                ref,
-                type=get_event_type(record.levelno),
-                reason="Logging",
-                message=record.getMessage(),  # with no tracebacks: they do not fit
-                backoffs=settings.logging_backoffs,
-                is_explicit=False,
-            )
+        return (
+            settings.enabled
+            and settings.loggers
+            and record.levelno >= settings.level
+            and getattr(record, "k8s_ref", None) is not None
+            and not getattr(record, "k8s_skip", False)
+            and current_recorder.get(None) is self._recorder
+            and bool(super().filter(record))
+        )
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._recorder.enqueue(
+            getattr(record, "k8s_ref"),  # noqa: B009  # unknown to the types of the standard library
+            type=get_event_type(record.levelno),
+            reason="Logging",
+            message=record.getMessage(),  # with no tracebacks: they do not fit
+            backoffs=self._recorder.settings.posting.logging_backoffs,
+            is_explicit=False,
+        )
 
 
 def get_event_type(level: int) -> str:

@@ -40,6 +40,17 @@ class ConsoleHandler(logging.StreamHandler[TextIO]):
     def stream(self) -> TextIO:  # type: ignore[override]  # an attribute there; a property for late binding
         return sys.stderr
 
+    def emit(self, record: logging.LogRecord) -> None:
+        """As in the base class, but the stream is looked up only once for a message, not four times."""
+        try:
+            stream = sys.stderr
+            stream.write(self.format(record) + self.terminator)
+            stream.flush()
+        except RecursionError:  # see the base class: bpo-36272
+            raise
+        except Exception:
+            self.handleError(record)
+
 
 def configure(
         debug: bool | None = None,

@@ -14,7 +14,6 @@ vault.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import io
 import logging
 import urllib.parse
@@ -172,8 +171,10 @@ class APIClient:
                 ) as response:
                     if response.status < 300:
                         is_open = True
-                        async with contextlib.aclosing(_read_lines(response)) as batches:
-                            async for lines in batches:
+                        yield []
+                        splitter = LineSplitter()
+                        while chunk := await response.content.readany():
+                            if lines := splitter.feed(chunk):
                                 yield lines
                         return
                     error = _make_error("GET", target, response, await response.read())
@@ -248,15 +249,6 @@ class APIClient:
         # The token can be renewed while the request is underway: then it is not this one that was refused.
         if connection.token == token and not self._vault.renew(connection):
             self._vault.invalidate(connection, error)
-
-
-async def _read_lines(response: aiohttp.ClientResponse) -> AsyncGenerator[list[bytes], None]:
-    """Give an empty batch at once, then the lines as they come."""
-    splitter = LineSplitter()
-    yield []
-    while chunk := await response.content.readany():
-        if lines := splitter.feed(chunk):
-            yield lines
 
 
 def _make_error(method: str, target: str, response: aiohttp.ClientResponse, content: bytes) -> APIError:

@@ -68,7 +68,7 @@ class _Listing(enum.Enum):
     WHOLE = "at once"
 
 
-async def watch_batches(
+def watch_batches(
     api: APIClient,
     settings: OperatorSettings,
     target: Target,
@@ -93,14 +93,7 @@ async def watch_batches(
     :class:`LoginError`: these do not pass by themselves.
     """
     machine = machine if machine is not None else WatchMachine(target.resource)
-    watcher = _Watcher(api, settings, target, machine, on_activity)
-    logger.debug("Starting the watch-stream for %r %s.", target.resource, watcher.scope)
-    try:
-        async with contextlib.aclosing(watcher.run()) as batches:
-            async for events in batches:
-                yield events
-    finally:
-        logger.debug("Stopping the watch-stream for %r %s.", target.resource, watcher.scope)
+    return _Watcher(api, settings, target, machine, on_activity).run()
 
 
 class _Watcher:
@@ -132,19 +125,23 @@ class _Watcher:
 
     async def run(self) -> AsyncGenerator[list[WatchEvent], None]:
         """Do what the state machine needs, step by step."""
-        while True:
-            self._setbacks.begin()
-            is_listing = self._machine.state is not State.WATCHING
-            async with contextlib.aclosing(self._proceed(is_listing)) as batches:
-                try:
-                    async for events in batches:
-                        yield events
-                    is_stream = not is_listing or self._listing is _Listing.STREAMED
-                    delay = self._setbacks.accept_end() if is_stream else 0.0
-                except _TEMPORARY_ERRORS as exc:
-                    delay = self._accept_failure(exc)
-            if delay > 0:
-                await asyncio.sleep(delay)
+        logger.debug("Starting the watch-stream for %r %s.", self._target.resource, self.scope)
+        try:
+            while True:
+                self._setbacks.begin()
+                is_listing = self._machine.state is not State.WATCHING
+                async with contextlib.aclosing(self._proceed(is_listing)) as batches:
+                    try:
+                        async for events in batches:
+                            yield events
+                        is_stream = not is_listing or self._listing is _Listing.STREAMED
+                        delay = self._setbacks.accept_end() if is_stream else 0.0
+                    except _TEMPORARY_ERRORS as exc:
+                        delay = self._accept_failure(exc)
+                if delay > 0:
+                    await asyncio.sleep(delay)
+        finally:
+            logger.debug("Stopping the watch-stream for %r %s.", self._target.resource, self.scope)
 
     def _proceed(self, is_listing: bool) -> AsyncGenerator[list[WatchEvent], None]:
         if not is_listing:
