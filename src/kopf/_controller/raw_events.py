@@ -8,7 +8,7 @@ import logging
 from kopf._client.errors import APIConflictError
 from kopf._client.resources.patching import PatchConflict, patch_object
 from kopf._client.resources.watch_machine import WatchEvent
-from kopf._controller.changes.selection import could_match
+from kopf._controller.changes.selection import could_match, is_filtered
 from kopf._controller.event_backlog import EventBacklog
 from kopf._controller.runtime import Runtime
 from kopf._controller.troubles import API_ERRORS
@@ -49,6 +49,8 @@ class RawEvents:
         self._runtime = runtime
         self._resource = resource
         self._handlers = handlers.watching
+        self._unfiltered = () if any(map(is_filtered, self._handlers)) else tuple(deduplicate(self._handlers))
+        """The handlers of every event; none if it depends on the objects which ones they are."""
         self._unreadable = unreadable
         self._user_code = user_code
         self._backlog = EventBacklog()
@@ -116,7 +118,9 @@ class RawEvents:
             patch=patch,
             event=LazyEvent(event.type, obj),
         )
-        for handler in deduplicate(handler for handler in self._handlers if _matches(handler, cause)):
+        # One by one: the filters of a handler see what the previous handlers have done.
+        matching = self._unfiltered or deduplicate(handler for handler in self._handlers if _matches(handler, cause))
+        for handler in matching:
             await _call(self._runtime, handler, cause, self._user_code)
         if patch and event.type != "DELETED":
             await self._deliver(key, event.object, patch, cause.logger)

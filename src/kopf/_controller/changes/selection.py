@@ -23,7 +23,7 @@ class Candidates:
         self.changing = handlers.changing
         self.spawning = handlers.spawning
         self.ids = tuple(dict.fromkeys(handler.id for handler in handlers.changing))
-        self.is_filtered = any(map(_is_filtered, (*handlers.changing, *handlers.spawning)))
+        self.is_filtered = any(map(is_filtered, (*handlers.changing, *handlers.spawning)))
         """Whether the objects matter for the selection, or the handlers are for all of them."""
         self._choices: dict[tuple[Reason, bool], Choice] = {}
 
@@ -166,7 +166,8 @@ def _select_specific(handlers: Sequence[ChangingHandler], reason: Reason) -> lis
     )
 
 
-def _is_filtered(handler: ResourceHandler) -> bool:
+def is_filtered(handler: ResourceHandler) -> bool:
+    """Tell if it depends on the object whether the handler is for it."""
     return bool(handler.labels or handler.annotations or handler.field) or handler.when is not None
 
 
