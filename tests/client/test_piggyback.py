@@ -36,11 +36,15 @@ DATA = base64.b64encode(PEM).decode()
 
 
 @pytest.fixture(autouse=True)
-def _no_config(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No kubeconfig and no service account: the tests can be running in a pod."""
+def _no_config(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No kubeconfig and no service account: the tests can be running in a pod. Nothing of the logins remains either."""
     for name in ("KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
         monkeypatch.delenv(name, raising=False)
     set_kubeconfig(monkeypatch, tmp_path / "absent")
+    yield
+    for name in ("kubernetes.client", "kubernetes_asyncio.client"):
+        if name in sys.modules:
+            importlib.import_module(name).Configuration.set_default(None)
 
 
 def set_kubeconfig(monkeypatch: pytest.MonkeyPatch, path: pathlib.Path) -> None:
