@@ -1,0 +1,91 @@
+"""
+The floor of a handled object: what any operator on ``aiohttp`` has to do, and nothing else.
+
+It watches the objects of the benchmark; for each new one, it logs two lines, as the framework does, and saves the last
+handled configuration by a patch. No retries, no filters, no memory of what was done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import importlib.util
+import logging
+import os
+import pathlib
+import ssl
+
+import aiohttp
+import msgspec
+import yaml
+
+from benchmarks.loading import API, LAST_HANDLED, Metadata
+
+logging.basicConfig(level=logging.INFO, format="[%(asctime)s] %(name)-20.20s [%(levelname)-8.8s] %(message)s")
+logger = logging.getLogger("bare")
+
+
+class Widget(msgspec.Struct):
+    """Only the metadata are decoded."""
+
+    metadata: Metadata
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class Event(msgspec.Struct):
+    """One line of the stream."""
+
+    type: str
+    object: Widget
+
+
+async def handle(session: aiohttp.ClientSession, widget: Widget) -> None:
+    """Log as if it were handled, and save that."""
+    name = widget.metadata.name
+    logger.info("[default/%s] Handler 'create_fn' succeeded.", name)
+    logger.info("[default/%s] Creation is processed: 1 succeeded; 0 failed.", name)
+    patch = {"metadata": {"annotations": {LAST_HANDLED: bytes(widget.spec).decode()}}}
+    headers = {"Content-Type": "application/merge-patch+json"}
+    path = f"{API}/namespaces/default/widgets/{name}"
+    async with session.patch(path, data=msgspec.json.encode(patch), headers=headers) as response:
+        await response.read()
+
+
+async def follow(session: aiohttp.ClientSession) -> None:
+    """Watch, forever."""
+    decoder = msgspec.json.Decoder(Event)
+    tasks: set[asyncio.Task[None]] = set()
+    rest = b""
+    async with session.get(f"{API}/widgets?watch=true", timeout=aiohttp.ClientTimeout()) as response:
+        while chunk := await response.content.readany():
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                event = decoder.decode(line)
+                if event.type == "ADDED":
+                    task = asyncio.create_task(handle(session, event.object))
+                    tasks.add(task)
+                    task.add_done_callback(tasks.discard)
+
+
+async def main(kubeconfig: str) -> None:
+    """Connect as the kubeconfig says."""
+    config = yaml.safe_load(kubeconfig)
+    place, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    authority = base64.b64decode(place["certificate-authority-data"]).decode()
+    connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cadata=authority), limit=0)
+    headers = {"Authorization": f"Bearer {user['token']}"}
+    jar = aiohttp.DummyCookieJar()
+    async with aiohttp.ClientSession(
+        place["server"], connector=connector, headers=headers, cookie_jar=jar, raise_for_status=True
+    ) as session:
+        await follow(session)
+
+
+if __name__ == "__main__":
+    text = pathlib.Path(os.environ["KUBECONFIG"]).read_text()
+    if importlib.util.find_spec("uvloop") is not None:
+        import uvloop
+
+        uvloop.run(main(text))
+    else:
+        asyncio.run(main(text))
