@@ -5,6 +5,7 @@ How many of every kind: ``KOPF_HOSTILE_INPUTS``, a few by default, 10,000 in `ma
 """
 from __future__ import annotations
 
+import functools
 import json
 import os
 from typing import Any, TypeVar
@@ -57,9 +58,15 @@ def documents(draw: st.DrawFn) -> str:
     return text
 
 
-def crafted_texts() -> st.SearchStrategy[str]:
-    """Values of annotations: any text that can be stored."""
-    return documents().map(lambda text: text.encode("utf-8", "replace").decode("utf-8", "replace"))
+@functools.cache
+def get_documents() -> tuple[str, ...]:
+    """The documents for all kinds of inputs: in the large size, it takes minutes to generate them."""
+    return tuple(examples(documents(), seed=1))
+
+
+def get_crafted_texts() -> list[str]:
+    """Values of annotations: any text that can be stored, with many of them in one cluster."""
+    return [text[:5000].encode("utf-8", "replace").decode("utf-8", "replace") for text in get_documents()]
 
 
 def examples(strategy: st.SearchStrategy[T], *, seed: int, count: int = COUNT) -> list[T]:

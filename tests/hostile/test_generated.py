@@ -28,7 +28,7 @@ from tests.behaviour.objects import API, Objects
 from tests.behaviour.peerings import PeeringObject, define_peering
 from tests.behaviour.running import Journal, Logs, Operator
 from tests.client.plugins import V1
-from tests.hostile.inputs import COUNT, documents, examples, values
+from tests.hostile.inputs import COUNT, documents, examples, get_documents, values
 from tests.hostile.oracle import SECRET, Oracle
 from tests.hostile.spoiling import SpoilingProxy, custom, find_objects
 
@@ -51,10 +51,10 @@ def oracle(
     return Oracle(operator, kex, logs, calls)
 
 
-def make_texts(*, seed: int, decode: Callable[[bytes], object] = msgspec.json.decode) -> list[bytes]:
+def make_texts(decode: Callable[[bytes], object] = msgspec.json.decode) -> list[bytes]:
     """Generated documents as they can come from a server: it can send anything, but only what can be decoded so."""
     texts: list[bytes] = []
-    for text in examples(documents(), seed=seed):
+    for text in get_documents():
         try:
             decode(_encode(text))
         except (ValueError, RecursionError):
@@ -64,7 +64,7 @@ def make_texts(*, seed: int, decode: Callable[[bytes], object] = msgspec.json.de
 
 
 async def test_objects(operator: Operator, proxy: SpoilingProxy, kex: Objects, oracle: Oracle) -> None:
-    proxy.texts = make_texts(seed=2, decode=json.loads)  # it takes ``NaN`` and large numbers, too
+    proxy.texts = make_texts(json.loads)  # it takes ``NaN`` and large numbers, too
     await operator.start()
     await oracle.begin()
     for number in range(COUNT):
@@ -95,7 +95,7 @@ async def test_lists(operator: Operator, proxy: SpoilingProxy, kex: Objects, ora
             for number in itertools.islice(marks, 250):
                 content["items"].append(_ITEMS[number % len(_ITEMS)](custom(number % COUNT)))
 
-    proxy.texts, proxy.rewrite = make_texts(seed=13), rewrite
+    proxy.texts, proxy.rewrite = make_texts(), rewrite
     await operator.start()
     await oracle.begin()
     while (number := next(marks)) < COUNT:
@@ -105,7 +105,7 @@ async def test_lists(operator: Operator, proxy: SpoilingProxy, kex: Objects, ora
 
 async def test_watch_lines(operator: Operator, proxy: SpoilingProxy, kex: Objects, oracle: Oracle) -> None:
     """Generated objects instead of those that were created, and generated metadata in them."""
-    proxy.texts = make_texts(seed=14)
+    proxy.texts = make_texts()
 
     def rewrite(content: Any) -> None:
         obj = content.get("object") if isinstance(content, dict) else None
@@ -126,7 +126,7 @@ async def test_watch_lines(operator: Operator, proxy: SpoilingProxy, kex: Object
 
 async def test_peers(operator: Operator, proxy: SpoilingProxy, api: API, oracle: Oracle) -> None:
     """Generated records of peers, all but those that are proper ones: these have their say in who works."""
-    records = [text for text in make_texts(seed=15) if _is_improper_record(text)]
+    records = [text for text in make_texts() if _is_improper_record(text)]
     proxy.texts = [*records]
     marks = itertools.count()
 
@@ -169,7 +169,7 @@ def _is_improper_record(text: bytes) -> bool:
                                    '{"type":"ADDED","object":{"metadata":{"name":"x","uid":%s}}}',
                                    '{"type":"ADDED","object":{"metadata":{"name":"x"},"spec":%s}}'])
 def test_lines_of_streams(shape: str) -> None:
-    for text in examples(documents(), seed=3):
+    for text in get_documents():
         try:
             obj = KubeObject.from_json(parse_line(_encode(shape % text)).object)
             dict(obj)
@@ -192,7 +192,7 @@ def test_unclosed_documents(text: str) -> None:
     '{"metadata":{"shardInfo":%s},"items":[%s]}', '{"items":%s,"metadata":{}}',
 ])
 def test_listings(shape: str) -> None:
-    for text in examples(documents(), seed=4):
+    for text in get_documents():
         try:
             _, items = parse_list(_encode(shape.replace("%s", text)))
         except msgspec.DecodeError:  # the listing is repeated
@@ -201,7 +201,7 @@ def test_listings(shape: str) -> None:
 
 
 def test_the_neighbours_of_deep_objects_are_listed() -> None:
-    for text in examples(documents(), seed=5):
+    for text in get_documents():
         try:
             msgspec.json.decode(_encode(text))
         except RecursionError:
@@ -218,7 +218,7 @@ def test_the_neighbours_of_deep_objects_are_listed() -> None:
 
 @pytest.mark.parametrize("status", [302, 404, 410, 503])
 def test_errors_of_servers(status: int) -> None:
-    for text in examples(documents(), seed=6):
+    for text in get_documents():
         for body in (text, f'{{"kind":"Status","details":{text},"code":{text},"reason":{text}}}'):
             assert len(str(make_error(status=status, method="GET", path="/", headers={}, body=_encode(body)))) < 100_000
 
@@ -248,7 +248,7 @@ def test_kubeconfigs(tmp_path: pathlib.Path) -> None:
     }) | values()
     said: list[str] = []
     texts = [yaml.safe_dump(config) for config in examples(configs, seed=8)]
-    for text in [*texts, *examples(documents(), seed=9)]:
+    for text in [*texts, *get_documents()]:
         path.write_bytes(_encode(f"{text}\n# {SECRET}"))
         try:
             config = read_kubeconfigs([str(path)])
@@ -267,7 +267,7 @@ def test_outputs_of_plugins() -> None:
         json.dumps({"kind": "ExecCredential", "apiVersion": V1, "status": status, "secret": SECRET})
         for status in examples(statuses, seed=10)
     ]
-    for text in [*outputs, *(f"{text}{SECRET}" for text in examples(documents(), seed=11))]:
+    for text in [*outputs, *(f"{text}{SECRET}" for text in get_documents())]:
         try:
             credentials = parse_plugin(_encode(text), api_version=V1, what="The plugin")
         except LoginError as error:
@@ -280,7 +280,7 @@ def test_outputs_of_plugins() -> None:
 
 
 def test_the_inputs_are_generated() -> None:
-    texts = examples(documents(), seed=12)
+    texts = get_documents()
     assert len(texts) == COUNT
     assert len(set(texts)) > COUNT * 0.5
-    assert texts == examples(documents(), seed=12)
+    assert examples(documents(), seed=12, count=30) == examples(documents(), seed=12, count=30)
