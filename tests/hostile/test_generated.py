@@ -23,6 +23,7 @@ from kopf._client.errors import make_error
 from kopf._client.resources.listing import parse_list
 from kopf._client.resources.stream_lines import parse_line
 from kopf._coordination.peers import Peer, Peers
+from kopf._values import nesting
 from kopf._values.objects import KubeObject
 from tests.behaviour.objects import API, Objects
 from tests.behaviour.peerings import PeeringObject, define_peering
@@ -203,17 +204,15 @@ def test_listings(shape: str) -> None:
 def test_the_neighbours_of_deep_objects_are_listed() -> None:
     for text in get_documents():
         try:
-            msgspec.json.decode(_encode(text))
-        except RecursionError:
-            pass
-        except ValueError:
+            msgspec.json.decode(nesting.prune(_encode(text), 32))
+        except ValueError:  # e.g. the brackets are not balanced
             continue
         item = '{"metadata":{"name":"%s","annotations":{"a":"]}\\\\\\""}},"spec":{"a":%s}}'
         found = [item % ("a", 1), item % ("b", text), item % ("c", "[" * 20_000 + "]" * 20_000)]
         content = f'{{"metadata":{{"resourceVersion":"1"}},"items":[{",".join(found)}]}}'
         listing, items = parse_list(_encode(content))
         assert listing.metadata.resourceVersion == "1"
-        assert [KubeObject.from_json(raw).head.name for raw in items] == ["a", "b", "c"]
+        assert [KubeObject.salvage(raw).head.name for raw in items] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("status", [302, 404, 410, 503])

@@ -91,13 +91,23 @@ def parse_list(content: bytes) -> tuple[_List, list[bytes]]:
     return listing, [bytes(raw) for raw in listing.items or ()]
 
 
+_MAX_NAME = 253
+"""
+How long a name can be, in characters. Source: Kubernetes documentation, "Object Names and IDs".
+
+With much longer ones, the URL of the object would be too long for the server.
+"""
+
+
 def take_item(
     resource: Resource, raw: bytes | msgspec.Raw, *, api_version: str | None = None, kind: str | None = None
 ) -> KubeObject:
-    """Wrap an object of the resource; raises what :meth:`KubeObject.salvage` does, also if there is no namespace."""
+    """Wrap an object of the resource; raises what :meth:`KubeObject.salvage` does, also if it cannot be addressed."""
     obj = KubeObject.salvage(raw, api_version=api_version, kind=kind)
     if resource.namespaced and not obj.head.namespace:
         raise msgspec.ValidationError("there is no namespace")
+    if len(obj.head.name) > _MAX_NAME:
+        raise msgspec.ValidationError("the name is too long")
     return obj
 
 
