@@ -110,7 +110,9 @@ class Controller:
 
     async def _work(self, key: str) -> None:
         """Do one thing after another for the object as long as there is something to do."""
-        is_over = False
+        is_over = self._queue.is_held  # since the key was given to the worker, which begins only now
+        if is_over:
+            self._queue.add(key)
         while not is_over:
             event = await self.raw_events.handle_next(key) if self.raw_events.has(key) else None
             if self._states.is_gone(key):
