@@ -28,6 +28,8 @@ _Ts = TypeVarTuple("_Ts")
 # How long the kernel may take to carry bytes over the loopback: the price of every jump. It is usually done within the
 # send call; if not, because the machine is busy, the kernel needs the processor, which is given up by sleeping at all.
 LOOPBACK_GRACE = 0.0001
+# The same on a busy machine, where even the sleep takes longer than that.
+BUSY_GRACE = 0.002
 
 
 class FastForwardLoop(asyncio.SelectorEventLoop):
@@ -109,6 +111,8 @@ class _FastForwardSelector(selectors.DefaultSelector):
         events = self._select(0)
         if not events and len(self.get_map()) > 1:
             time.sleep(min(timeout, LOOPBACK_GRACE))
+            if time.monotonic() - since > 5 * LOOPBACK_GRACE:
+                time.sleep(BUSY_GRACE)
             events = self._select(0)
         if not events:
             self._loop.skip(max(0.0, timeout - (time.monotonic() - since)))
