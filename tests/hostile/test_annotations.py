@@ -93,5 +93,6 @@ async def test_generated_annotations(operator: Operator, kex: Objects, logs: Log
     async with asyncio.timeout(5 + len(crafted) / 20):
         await kex.wait_handled("other")
         for number in range(len(crafted)):
-            await kex.wait(_is_settled, f"crafted-{number}")
+            while not _is_settled(await kex.get(f"crafted-{number}")):
+                await asyncio.sleep(0.1)
     assert len(logs.get_messages(level=logging.WARNING)) <= 2 * len(crafted)

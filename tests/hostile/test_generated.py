@@ -93,7 +93,7 @@ async def test_lists(operator: Operator, proxy: SpoilingProxy, kex: Objects, ora
 
     def rewrite(content: Any) -> None:
         if content.get("kind") == "KopfExampleList":
-            for number in itertools.islice(marks, 250):
+            for number in itertools.islice(marks, 100):
                 content["items"].append(_ITEMS[number % len(_ITEMS)](custom(number % COUNT)))
 
     proxy.texts, proxy.rewrite = make_texts(), rewrite
