@@ -14,6 +14,7 @@ from tests.differential.lives import (
     settle,
     start,
     stop,
+    until,
 )
 
 ALL = """
@@ -168,7 +169,7 @@ CASES = [
         @kopf.on.create(*E)
         def create_fn(**kw):
             pass
-        """, (create(), settle(), stop(), start(), saved("slow"), stop(), start(), settle())),
+        """, (create(), settle(), stop(), start(), until("slow"), stop(), start(), settle())),
     Case("create-in-downtime", EACH, (start(), stop(), create(), start(), settle())),
     Case("update-twice", EACH, (create(), settle(), edit(field=2), settle(), edit(field=1), settle())),
     Case("update-labels", EACH, (create(), settle(), label(a="b"), settle(), label(a="c"), settle(), label(a=None), settle())),
