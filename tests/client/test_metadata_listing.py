@@ -68,7 +68,7 @@ async def test_whole_objects_that_are_nested_too_deeply(
 ) -> None:
     """Servers can ignore what is accepted."""
     text = json.dumps(listing(10, obj("a", 1, spec="deep"), obj("b", 1), token="next"))
-    content = text.replace('"deep"', "[" * 5000 + "]" * 5000).encode()
+    content = text.replace('"deep"', "[" * 20_000 + "]" * 20_000).encode()
     server.on(f"GET {PATH}", *[stream(content), reply(listing(10, obj("c", 1)))] * 2)
     assert await collect(api, settings) == [["a", "b"], ["c"]]
     assert await collect(api, settings, "something") == [["a", "b"]]

@@ -344,7 +344,7 @@ async def test_garbage_is_refused_quietly(served: Served, garbage: bytes, caplog
     reader, writer = await served.open()
     writer.write(garbage)
     writer.write_eof()
-    assert await read_status(reader) in (0, 400)
+    assert await read_status(reader) in (0, 400, 415)  # parsers differ in what makes sense as a path
     writer.close()
     assert (await send(served.config))[0] == 200
     assert "Traceback" not in caplog.text

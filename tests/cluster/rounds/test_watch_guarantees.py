@@ -71,9 +71,10 @@ async def test_nothing_is_lost_or_repeated_or_reordered() -> None:
     _check_states(truth, [State(final.version, {k: v for k, v in final.objects.items() if k != LAST}),
                           *(state for watcher in stateful for state in watcher.states)])
     if EVENTS >= 20_000:  # it has tested what it is for; with less events, that is a matter of luck
-        assert min(watcher.connections for watcher in watchers) > 10
-        assert min(diligent.bookmarks, by_field.bookmarks) > 10
+        assert min(watcher.connections for watcher in watchers) > EVENTS / 10_000
         assert min(forgetful.repeated, by_label.repeated) > EVENTS / 100
+    if EVENTS >= 100_000:  # they come every second or so
+        assert min(diligent.bookmarks, by_field.bookmarks) > 10
 
 
 @pytest.mark.timeout(300)
