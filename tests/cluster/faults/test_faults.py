@@ -207,6 +207,8 @@ def test_faults_from_another_thread() -> None:
                 event = await expired.next()
                 assert event is not None
                 assert event["type"] == "ERROR"
+        # The loop ends here, but TLS connections need some time to say goodbye: see "Graceful shutdown" of aiohttp.
+        await asyncio.sleep(0.25)
 
     with LocalCluster(bare=True) as cluster:
         asyncio.run(attempt(cluster))
