@@ -91,11 +91,12 @@ def parse_list(content: bytes) -> tuple[_List, list[bytes]]:
     return listing, [bytes(raw) for raw in listing.items or ()]
 
 
-_MAX_NAME = 253
+_MAX_NAME = 1024
 """
-How long a name can be, in characters. Source: Kubernetes documentation, "Object Names and IDs".
+How long a name can be, in characters; with much longer ones, the URL of the object would be too long for the server.
 
-With much longer ones, the URL of the object would be too long for the server.
+It is four times more than most kinds permit: those whose names are only segments of paths, as of RBAC, have no limit.
+Source: Kubernetes documentation, "Object Names and IDs".
 """
 
 
