@@ -76,7 +76,7 @@ class FixedClock(Clock):
     """A clock that is asked as always, but says the same: so that the patches are the same in every round."""
 
     def now(self) -> datetime.datetime:
-        super().now()
+        datetime.datetime.fromtimestamp(self._loop.time() + self._offset, tz=datetime.UTC)
         return _NOW
 
 

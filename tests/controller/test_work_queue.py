@@ -60,7 +60,7 @@ class Bench:
         self.clock = FakeClock()
         self.due: list[tuple[str, float]] = []
         self.queue = WorkQueue[str](
-            get_limit=lambda: self.limit,
+            has_room=lambda active, exempt: active < self.limit,
             on_due=lambda key, when: self.due.append((key, when)),
             call_at=self.clock.call_at,
         )
@@ -155,9 +155,9 @@ def test_no_more_are_taken_at_once_than_permitted(limit: int, exempt: int, taken
     for key in "abc":
         bench.queue.add(key)
     assert bench.take_all() == taken
-    bench.queue.exempt(exempt)
+    bench.queue.exempt += exempt
     assert bench.take_all() == "abc"[limit:limit + exempt]
-    bench.queue.exempt(-exempt)
+    bench.queue.exempt -= exempt
     bench.limit += 1
     expected = "abc"[limit + exempt:limit + 1]
     assert bench.take_all() == expected
@@ -167,10 +167,10 @@ def test_exemptions_add_up() -> None:
     bench = Bench(1)
     for key in "abcd":
         bench.queue.add(key)
-    bench.queue.exempt(1)
-    bench.queue.exempt(1)
+    bench.queue.exempt += 1
+    bench.queue.exempt += 1
     assert bench.take_all() == "abc"
-    bench.queue.exempt(-1)
+    bench.queue.exempt -= 1
     bench.queue.done("a")
     assert bench.take_all() == ""
     bench.queue.done("b")
@@ -231,7 +231,7 @@ def test_an_alarm_can_be_set_again_when_it_goes_off() -> None:
         due.append(when)
         queue.set_alarm(key, when + 1)
 
-    queue = WorkQueue[str](get_limit=lambda: 1, on_due=repeat, call_at=clock.call_at)
+    queue = WorkQueue[str](has_room=lambda active, exempt: active < 1, on_due=repeat, call_at=clock.call_at)
     queue.set_alarm("a", 1.0)
     for _ in range(3):
         clock.advance(1)
@@ -361,7 +361,7 @@ class Model:
 
     def exempt_one_more(self, is_entering: bool) -> None:
         change = 1 if is_entering and self.exempt < len(self.active) else -1 if self.exempt else 0
-        self.queue.exempt(change)
+        self.queue.exempt += change
         self.exempt += change
 
     def hold(self) -> None:

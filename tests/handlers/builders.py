@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from kopf._handlers.causes import ChangingCause, ResourceCause, WatchingCause
+from kopf._handlers.causes import Change, ChangingCause, ResourceCause, WatchingCause
 from kopf._handlers.handlers import ActivityHandler, ChangingHandler, Handler, WatchingHandler
 from kopf._values.bodies import Body
 from kopf._values.diffs import diff
@@ -58,7 +58,7 @@ def make_changing_cause(
     """Make a cause; the new state is the spec, unless it is given."""
     after = {"spec": dict(body.get("spec") or {})} if new is None else new
     essences: Any = {"old": old, "new": after, "diff": diff(old, after)}
-    return ChangingCause(**_complete(body, fields), reason=reason, **essences)
+    return ChangingCause(**_complete(body, fields), reason=reason, get_change=lambda: Change(**essences))
 
 
 def _complete(body: Mapping[str, Any], fields: dict[str, Any]) -> dict[str, Any]:

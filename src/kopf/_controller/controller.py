@@ -21,7 +21,7 @@ from kopf._controller.reconciler import Reconciler
 from kopf._controller.runtime import Runtime
 from kopf._controller.troubles import Troubles
 from kopf._controller.work_queue import WorkQueue
-from kopf._controller.workers import Workers, get_worker_limit
+from kopf._controller.workers import Workers, has_room
 from kopf._handlers.registry import HandlersOfResource
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
@@ -43,7 +43,7 @@ class Controller:
 
     def __init__(self, runtime: Runtime, resource: Resource, handlers: HandlersOfResource) -> None:
         self._queue = WorkQueue[str](
-            get_limit=functools.partial(get_worker_limit, runtime),
+            has_room=functools.partial(has_room, runtime),
             on_due=self._on_due,
             # Not in the contexts of the workers: they would be kept in memory for as long as the objects wait.
             call_at=functools.partial(asyncio.get_running_loop().call_at, context=runtime.context),
@@ -51,7 +51,7 @@ class Controller:
         self._workers = Workers(runtime, f"worker of {resource!r}", self._queue, self._work)
         self._background = _make_background(runtime, resource, self._revisit) if handlers.spawning else None
         self._states = ObjectStates(runtime, handlers, self._background)
-        user_code = self._workers.in_user_code
+        user_code = self._workers.user_code
         scope = ReconciliationScope(runtime, resource, handlers, background=self._background, user_code=user_code)
         self._reconciler = Reconciler(scope)
         self.raw_events = RawEvents(runtime, resource, handlers, self._reconciler.unreadable, user_code=user_code)
@@ -73,23 +73,23 @@ class Controller:
         key = event.object.head.key
         is_raw = self.raw_events.accept(key, event)
         is_of_interest = self._states.accept(key, event, now)
-        if is_deleted and not self.raw_events.has(key) and not self._queue.is_active(key):
+        if is_deleted and key not in self.raw_events.waiting and not self._queue.is_active(key):
             self._forget(key)  # at once, as nobody works on it
         if is_raw or is_of_interest:
             self._requeue(key, urgent=event.type is not None)
 
     def _forget(self, key: str) -> None:
-        while self._states.is_gone(key):
+        while key in self._states.gone:
             self._handling.forget(key, self._states.forget(key, asyncio.get_running_loop().time()))
 
     def _requeue(self, key: str, *, urgent: bool = True) -> None:
         """Something has happened to the object: bring the queue in line."""
         state = self._states.get(key)
         is_ready = state is not None and state.is_ready
-        if is_ready or self.raw_events.has(key) or self._states.is_gone(key):
+        if is_ready or key in self.raw_events.waiting or key in self._states.gone:
             self._queue.add(key, urgent=urgent)
         self._queue.set_alarm(key, None if state is None else state.alarm)
-        if state is not None and state.is_idle:
+        if state is not None and not is_ready and state.is_idle:
             self._states.drop(key)  # keep nothing of what is idle
 
     def _on_due(self, key: str, when: float) -> None:
@@ -114,8 +114,8 @@ class Controller:
         if is_over:
             self._queue.add(key)
         while not is_over:
-            event = await self.raw_events.handle_next(key) if self.raw_events.has(key) else None
-            if self._states.is_gone(key):
+            event = await self.raw_events.handle_next(key) if key in self.raw_events.waiting else None
+            if key in self._states.gone:
                 if event is None or event.type == "DELETED":
                     self._forget(key)
             elif event is None and (state := self._states.get(key)) is not None and state.is_ready:

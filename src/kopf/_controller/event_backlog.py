@@ -24,6 +24,8 @@ class EventBacklog:
 
     def __init__(self) -> None:
         self._events: dict[str, deque[WatchEvent]] = {}
+        self.keys = self._events.keys()
+        """The keys of the objects that have events here."""
         self._count = 0
         self.size = 0
         """How much memory the events take, in bytes of JSON."""
@@ -31,9 +33,6 @@ class EventBacklog:
 
     def __len__(self) -> int:
         return self._count
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._events
 
     def put(self, key: str, event: WatchEvent) -> None:
         """Let the event wait after all others of that object."""

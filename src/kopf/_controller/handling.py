@@ -28,25 +28,26 @@ class StateHandling:
         """Handle what is pending. All errors are reported, and lead to a delay."""
         before = state.on_start()
         try:
-            result = await self._reconciler.look_at(before, state.memory)
+            result = await self._reconciler.look_at(key, before, state.memory)
         except SavingFailure as e:
             if e.obj is not before:
-                self._follow(state, before, e.obj)
+                self._follow(state, before, e.obj, asyncio.get_running_loop().time())
             self._postpone(key, state, e.obj, e.__cause__ or e)
         except Exception as e:
             self._postpone(key, state, before, e)
         else:
+            now = asyncio.get_running_loop().time()
             if result.changed and result.obj is not None:
-                self._follow(state, before, result.obj)
-            state.on_result(result, asyncio.get_running_loop().time())
+                self._follow(state, before, result.obj, now)
+            state.on_result(result, now)
             if result.error is None:
                 self._troubles.forget(key)
             elif result.obj is not None and state.pending is None:
                 self._postpone(key, state, result.obj, result.error)
 
-    def _follow(self, state: ObjectState, before: KubeObject, after: KubeObject) -> None:
+    def _follow(self, state: ObjectState, before: KubeObject, after: KubeObject, now: float) -> None:
         """We have changed the object. Unless something even newer has come, that is what it is now."""
-        is_latest = state.on_response(before, after, asyncio.get_running_loop().time())
+        is_latest = state.on_response(before, after, now)
         if is_latest and self._background is not None:
             self._background.refresh(after)
 

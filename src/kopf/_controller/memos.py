@@ -60,7 +60,7 @@ class Memos:
     def recall(self, key: str) -> Any:
         """Get the memo of the object that is being handled: the same one as long as the object exists."""
         self._handled.add(key)
-        memo = self._get(key)
+        memo = self._memos[key] if key in self._memos else self._make(key)
         if self._is_droppable and key not in self._origins:
             self._origins[key] = self._get_snapshot()
         return memo
@@ -68,7 +68,7 @@ class Memos:
     def borrow(self, key: str) -> Any:
         """The same, but for those who look at the object aside of its handling; to be given back afterwards."""
         self._borrowed[key] += 1
-        return self._get(key)
+        return self._memos[key] if key in self._memos else self._make(key)
 
     def give_back(self, key: str) -> None:
         """Tell that the memo is not used by the borrower anymore."""
@@ -77,15 +77,15 @@ class Memos:
             del self._borrowed[key]
         self._drop_if_unused(key)
 
-    def _get(self, key: str) -> Any:
-        if key not in self._memos:
-            self._memos[key] = copy.copy(self._origins.get(key, self._origin))
-        return self._memos[key]
+    def _make(self, key: str) -> Any:
+        origin = self._origins.get(key, self._origin)
+        memo = self._memos[key] = Memo(origin) if self._is_droppable else copy.copy(origin)
+        return memo
 
     def _get_snapshot(self) -> Memo:
         """What the operator's memo is now: one copy for all objects that have appeared since its last change."""
         if self._snapshot is None or not _is_same(self._snapshot, self._origin):
-            self._snapshot = copy.copy(self._origin)
+            self._snapshot = Memo(self._origin)
         snapshot: Memo = self._snapshot
         return snapshot
 
@@ -96,14 +96,15 @@ class Memos:
     def release(self, key: str) -> None:
         """The object is not handled at the moment: idle objects keep nothing of their own, if nothing was put there."""
         self._handled.discard(key)
-        self._drop_if_unused(key)
+        if key in self._memos:
+            self._drop_if_unused(key)
 
     def _drop_if_unused(self, key: str) -> None:
-        if key in self._pinned or key in self._handled or key in self._borrowed or not self._is_droppable:
+        if not self._is_droppable or key in self._pinned or key in self._handled or key in self._borrowed:
             return
-        memo = self._memos.get(key)
+        memo, origin = self._memos.get(key), self._origins.get(key, self._origin)
         # If it is needed again, it is made of what the operator's memo was at the first time, not of what it is then.
-        if memo is not None and _is_same(memo, self._origins.get(key, self._origin)):
+        if memo is not None and ((not memo and not origin) or _is_same(memo, origin)):
             del self._memos[key]
 
     def forget(self, key: str) -> None:
@@ -119,6 +120,4 @@ _ABSENT = object()
 
 def _is_same(memo: Memo, other: Memo) -> bool:
     """Tell if the values are the same ones: those that are only equal can be changed, or not comparable at all."""
-    if len(memo) != len(other):
-        return False
-    return not memo or all(other.get(key, _ABSENT) is value for key, value in [*memo.items()])
+    return len(memo) == len(other) and all(other.get(key, _ABSENT) is value for key, value in [*memo.items()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from kopf._client.resources.watch_machine import WatchEvent
@@ -42,14 +43,14 @@ class ObjectStates:
         self._handlers = handlers
         self._background = background
         self._states: dict[str, ObjectState] = {}
+        self.get: Callable[[str], ObjectState | None] = self._states.get
+        """The state of the object, if it is not idle."""
         self._gone: dict[str, Gone] = {}
+        self.gone: Collection[str] = self._gone.keys()
+        """The keys of the objects that exist no more, and are to be forgotten."""
 
     def __len__(self) -> int:
         return len(self._states) + len(self._gone)
-
-    def get(self, key: str) -> ObjectState | None:
-        """The state of the object, if it is not idle."""
-        return self._states.get(key)
 
     def obtain(self, key: str) -> ObjectState | None:
         """The same, or a new one if it is idle; ``None`` if the object exists no more."""
@@ -89,10 +90,6 @@ class ObjectStates:
     def _add(self, key: str) -> ObjectState:
         state = self._states[key] = ObjectState(self._rules)
         return state
-
-    def is_gone(self, key: str) -> bool:
-        """Tell if the object exists no more, and is to be forgotten."""
-        return key in self._gone
 
     def forget(self, key: str, now: float) -> KubeObject:
         """Forget the object that is gone, and get its last state; take in what has come later, if anything."""

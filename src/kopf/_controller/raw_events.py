@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 
 from kopf._client.errors import APIConflictError
 from kopf._client.resources.patching import PatchConflict, patch_object
@@ -54,17 +55,15 @@ class RawEvents:
         self._unreadable = unreadable
         self._user_code = user_code
         self._backlog = EventBacklog()
+        self.waiting: Collection[str] = self._backlog.keys
+        """The keys of the objects whose events wait for their handlers."""
 
     def accept(self, key: str, event: WatchEvent) -> bool:
         """Take the event in if any handlers could be for it; tell if so."""
-        if not could_match(self._handlers, event.object.head):
+        if not self._handlers or not could_match(self._handlers, event.object.head):
             return False
         self._backlog.put(key, event)
         return True
-
-    def has(self, key: str) -> bool:
-        """Tell if any events of the object wait for their handlers."""
-        return key in self._backlog
 
     @property
     def is_full(self) -> bool:
@@ -136,7 +135,7 @@ class RawEvents:
                 if delay is None:
                     raise
                 logger.debug("The object has changed meanwhile; its fresh state will be patched: %s", str(e))
-                with self._user_code():
+                with self._user_code:
                     await asyncio.sleep(delay)
             else:
                 return

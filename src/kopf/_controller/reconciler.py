@@ -29,7 +29,7 @@ class Reconciler:
         self._running: dict[str, Reconciliation] = {}
         self.unreadable = UnreadableObjects(scope.runtime, scope.resource)
 
-    async def look_at(self, obj: KubeObject, memory: Memory) -> Result:
+    async def look_at(self, key: str, obj: KubeObject, memory: Memory) -> Result:
         """
         Do what is to be done for the object in this state. Raises the errors of the API and of the framework.
 
@@ -39,18 +39,17 @@ class Reconciler:
         if not problem:
             try:
                 if scope.background is None or scope.candidates.changing:
-                    result = await self._reconcile(obj, memory)
+                    result = await self._reconcile(key, obj, memory)
                 else:
                     result = await sync(scope, obj, errors=memory.errors)
             except UnreadableError as e:  # it was not decoded until somebody has looked
                 problem = str(e)
             else:
-                self.unreadable.forget(obj.head.key)
+                self.unreadable.forget(key)
                 return result
         return await self.unreadable.set_aside(obj, problem, background=scope.background, handled=scope.handled)
 
-    async def _reconcile(self, obj: KubeObject, memory: Memory) -> Result:
-        key = obj.head.key
+    async def _reconcile(self, key: str, obj: KubeObject, memory: Memory) -> Result:
         # A copy: what comes on the stream meanwhile belongs to the next look.
         reconciliation = self._running[key] = Reconciliation(self._scope, obj, replace(memory))
         memory.saved = None

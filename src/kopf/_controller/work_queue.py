@@ -8,7 +8,7 @@ done. A key is never with two workers at once: if it is added meanwhile, the sam
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from typing import Any, Generic, Protocol, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -35,15 +35,21 @@ class WorkQueue(Generic[K]):
     """
     The keys that wait for a worker: the urgent ones first, each kind in the order of its addition.
 
-    ``get_limit`` tells how many keys can be worked on at once. ``on_due`` is called with the key and the planned time
-    when a time set by :meth:`set_alarm` has come; ``call_at`` is the one of the event loop.
+    ``has_room`` tells whether there can be one more worker besides so many, and so many exempt ones. ``on_due`` is
+    called with the key and the planned time when a time set by :meth:`set_alarm` has come; ``call_at`` is the one of
+    the event loop.
     """
 
-    def __init__(self, *, get_limit: Callable[[], int], on_due: Callable[[K, float], None], call_at: CallAt) -> None:
-        self._get_limit = get_limit
-        self._waiting = _Lanes[K]()
+    def __init__(
+        self, *, has_room: Callable[[int, int], bool], on_due: Callable[[K, float], None], call_at: CallAt
+    ) -> None:
+        self._has_room = has_room
+        self._lanes = _Lanes[K]()
+        self.waiting: Collection[K] = self._lanes.entries
+        """The keys that wait for a worker."""
         self._active: dict[K, bool] = {}  # with the marks of those that were added again meanwhile
-        self._exempt = 0
+        self.exempt = 0
+        """How many of the keys that are worked on do not count."""
         self._alarms = _Alarms[K](on_due, call_at)
         self.is_held = False
         """Whether nothing is given to workers for now, or for ever."""
@@ -52,14 +58,14 @@ class WorkQueue(Generic[K]):
 
     def __len__(self) -> int:
         """How many keys are in the queue: waiting for a worker, for a time, or being worked on."""
-        return len({*self._waiting.entries, *self._active, *self._alarms.handles})
+        return len({*self.waiting, *self._active, *self._alarms.handles})
 
     def add(self, key: K, *, urgent: bool = True) -> None:
         """Have the key worked on as soon as possible. If it waits already, it can only become more urgent."""
         if key in self._active:
             self._active[key] = True
         elif not self.is_closed:
-            self._waiting.add(key, urgent=urgent)
+            self._lanes.add(key, urgent=urgent)
 
     def set_alarm(self, key: K, when: float | None) -> None:
         """Have the callback called for the key at this time, instead of any other time for this key, or never."""
@@ -72,9 +78,9 @@ class WorkQueue(Generic[K]):
 
     def take(self) -> K | None:
         """Take the next key to work on; ``None`` if there is none, or no more can be worked on now."""
-        if self.is_held or not self._waiting.entries or len(self._active) - self._exempt >= self._get_limit():
+        if self.is_held or not self.waiting or not self._has_room(len(self._active) - self.exempt, self.exempt):
             return None
-        key = self._waiting.pop()
+        key = self._lanes.pop()
         self._active[key] = False
         return key
 
@@ -90,10 +96,6 @@ class WorkQueue(Generic[K]):
         if self._active.pop(key):
             self.add(key)
 
-    def exempt(self, change: int) -> None:
-        """Do not count so many more (or less, if negative) of the keys that are worked on."""
-        self._exempt += change
-
     def hold(self) -> None:
         """Give nothing to workers until released. Everything else goes on: the keys are added, the alarms go off."""
         self.is_held = True
@@ -105,7 +107,7 @@ class WorkQueue(Generic[K]):
     def close(self) -> None:
         """Forget everything that waits, for good. What is being worked on is to be done as usually."""
         self.is_held = self.is_closed = True
-        self._waiting.clear()
+        self._lanes.clear()
         self._alarms.clear()
 
 

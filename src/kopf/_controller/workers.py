@@ -8,7 +8,6 @@ do those whose functions have been running in their threads for a while.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractContextManager
@@ -26,10 +25,12 @@ _SAVING_EXIT_TIMEOUT = 5.0
 """How long it may take to save what the handlers have done when the operator exits, in seconds."""
 
 
-def get_worker_limit(runtime: Runtime) -> int:
-    """How many objects of a resource can be handled at once right now."""
+def has_room(runtime: Runtime, active: int, in_user_code: int) -> bool:
+    """Tell if one more object of a resource can be handled right now, besides so many."""
     limit = runtime.settings.queueing.worker_limit
-    return _SOFT_LIMIT + runtime.executor.threads.extra_slots if limit is None else limit
+    if limit is not None:
+        return active + in_user_code < limit
+    return active < _SOFT_LIMIT or active < _SOFT_LIMIT + runtime.executor.threads.extra_slots
 
 
 class Workers:
@@ -44,7 +45,8 @@ class Workers:
         self._work = work
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._is_waiting_for_indices = False
-        self._user_code = UserCode(queue, self.wake)
+        self.user_code = UserCode(queue, self.wake)
+        """For the time when a coroutine of a user is executed."""
         runtime.executor.threads.usage.subscribe(self.wake)
 
     def __len__(self) -> int:
@@ -52,14 +54,17 @@ class Workers:
 
     def wake(self) -> None:
         """Start as many workers as there are keys to work on, and as allowed."""
+        if not self._queue.waiting:
+            return
         if not self._runtime.index_readiness.is_open:
             if not self._is_waiting_for_indices:
                 self._is_waiting_for_indices = True
                 self._runtime.index_readiness.call_when_open(self._go_on)
             return
-        while (key := self._queue.take()) is not None:
+        loop = asyncio.get_running_loop()
+        while self._queue.waiting and (key := self._queue.take()) is not None:
             context = self._runtime.context.copy()
-            self._tasks[key] = asyncio.create_task(self._run(key), name=self._name, context=context)
+            self._tasks[key] = loop.create_task(self._run(key), name=self._name, context=context)
 
     def _go_on(self) -> None:
         self._is_waiting_for_indices = False
@@ -74,11 +79,6 @@ class Workers:
             del self._tasks[key]
             self._queue.done(key)
             self.wake()
-
-    def in_user_code(self) -> AbstractContextManager[None]:
-        """Let others work while a coroutine of a user waits for something, unless the limit is set explicitly."""
-        is_counted = self._runtime.settings.queueing.worker_limit is not None
-        return contextlib.nullcontext() if is_counted else self._user_code
 
     async def stop(self, *, is_saving: Callable[[str], bool]) -> None:
         """
@@ -100,8 +100,12 @@ class Workers:
         await _wait(self._tasks.values(), timeout)
 
 
-class UserCode:
-    """The users' code: those who are in there, do not count, so there is room for others, who are woken up."""
+class UserCode(AbstractContextManager[None]):
+    """
+    The users' code: those who wait there for something, make room for others, unless the limit is set explicitly.
+
+    There is one for all of them: they can be in there at the same time.
+    """
 
     __slots__ = ("_queue", "_wake")
 
@@ -110,13 +114,14 @@ class UserCode:
         self._wake = wake
 
     def __enter__(self) -> None:
-        self._queue.exempt(1)
-        self._wake()
+        self._queue.exempt += 1
+        if self._queue.waiting:
+            self._wake()
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._queue.exempt(-1)
+        self._queue.exempt -= 1
 
 
 async def _wait(tasks: Collection[asyncio.Task[None]], timeout: float) -> None:

@@ -6,9 +6,11 @@ The kwargs that are common for all handlers of a cause are made once, when they 
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from kopf._handlers.handlers import (
     ChangingHandler,
@@ -21,11 +23,12 @@ from kopf._handlers.handlers import (
 from kopf._logging.loggers import Logger
 from kopf._settings.settings import OperatorSettings
 from kopf._values.bodies import Body, BodyEssence
-from kopf._values.diffs import EMPTY, Diff, diff
+from kopf._values.diffs import Diff, diff
 from kopf._values.fields import resolve
 from kopf._values.patches import Patch
 from kopf._values.raw_events import LazyEvent
 from kopf._values.reasons import Activity, Operation, Reason, WebhookType
+from kopf._values.records import FrozenRecord, Record
 from kopf._values.resources import Resource
 
 if TYPE_CHECKING:
@@ -34,14 +37,13 @@ if TYPE_CHECKING:
 Kwargs = dict[str, Any]
 
 
-@dataclasses.dataclass(kw_only=True)
-class Cause:
+class Cause(Record, kw_only=True, eq=False):
     """What every handler gets."""
 
     logger: Logger
     memo: Any
     indices: Mapping[str, Any]
-    _kwargs: Kwargs | None = dataclasses.field(default=None, init=False, repr=False)
+    _kwargs: Kwargs | None = None
 
     @property
     def kwargs(self) -> Kwargs:
@@ -62,9 +64,12 @@ class Cause:
         """The kwargs for the callbacks of the handler's filters: they see the whole change, not of one field."""
         return self.kwargs_for(handler)
 
+    def kwargs_read_by(self, handler: Handler) -> Kwargs:
+        """The kwargs for the handler, where those can be absent that its function does not look at."""
+        return self.kwargs_for(handler)
 
-@dataclasses.dataclass(kw_only=True)
-class ActivityCause(Cause):
+
+class ActivityCause(Cause, kw_only=True, eq=False):
     """Something happens to the operator."""
 
     activity: Activity
@@ -74,8 +79,7 @@ class ActivityCause(Cause):
         return {**super()._make_kwargs(), "activity": self.activity, "settings": self.settings}
 
 
-@dataclasses.dataclass(kw_only=True)
-class ResourceCause(Cause):
+class ResourceCause(Cause, kw_only=True, eq=False):
     """Something happens to an object."""
 
     resource: Resource
@@ -83,28 +87,28 @@ class ResourceCause(Cause):
     patch: Patch
 
     def _make_kwargs(self) -> Kwargs:
-        body = self.body
-        head = body.object.head
-        meta = body.metadata
-        return {
-            "logger": self.logger,
-            "memo": self.memo,
-            "resource": self.resource,
-            "patch": self.patch,
-            "body": body,
-            "spec": body.spec,
-            "meta": meta,
-            "status": body.status,
-            "uid": head.uid,
-            "name": head.name,
-            "namespace": head.namespace,
-            "labels": meta.labels,
-            "annotations": meta.annotations,
-        }
+        return {name: get(self) for name, get in _KWARGS_OF_OBJECT.items()}
 
 
-@dataclasses.dataclass(kw_only=True)
-class BackgroundCause(ResourceCause):
+_KWARGS_OF_OBJECT: Mapping[str, Callable[[Any], Any]] = {
+    "logger": attrgetter("logger"),
+    "memo": attrgetter("memo"),
+    "resource": attrgetter("resource"),
+    "patch": attrgetter("patch"),
+    "body": attrgetter("body"),
+    "spec": attrgetter("body.spec"),
+    "meta": attrgetter("body.metadata"),
+    "status": attrgetter("body.status"),
+    "uid": attrgetter("body.object.head.uid"),
+    "name": attrgetter("body.object.head.name"),
+    "namespace": attrgetter("body.object.head.namespace"),
+    "labels": attrgetter("body.metadata.labels"),
+    "annotations": attrgetter("body.metadata.annotations"),
+}
+"""How to get them of the cause."""
+
+
+class BackgroundCause(ResourceCause, kw_only=True, eq=False):
     """It is time for a daemon or a timer of an object."""
 
     stopped: object
@@ -114,8 +118,7 @@ class BackgroundCause(ResourceCause):
         return {**super()._make_kwargs(), "stopped": self.stopped}
 
 
-@dataclasses.dataclass(kw_only=True)
-class WatchingCause(ResourceCause):
+class WatchingCause(ResourceCause, kw_only=True, eq=False):
     """A raw event has arrived."""
 
     event: LazyEvent
@@ -130,28 +133,62 @@ class WatchingCause(ResourceCause):
         return kwargs
 
 
-@dataclasses.dataclass(kw_only=True)
-class ChangingCause(ResourceCause):
+class Change(FrozenRecord, frozen=True):
+    """The last handled state of an object, its current state, and what is different."""
+
+    old: BodyEssence | None
+    new: BodyEssence | None
+    diff: Diff
+
+
+class ChangingCause(ResourceCause, kw_only=True, eq=False):
     """The object was created, essentially changed, marked for deletion, or seen for the first time."""
 
     reason: Reason
     initial: bool = False
     """Whether the object existed before the operator started, and its resuming is not handled yet."""
-    old: BodyEssence | None = None
-    new: BodyEssence | None = None
-    diff: Diff = EMPTY
+    get_change: Callable[[], Change]
+    """How to get what has changed: it is decoded when somebody looks at it, and then kept."""
+    _change: Change | None = None
+
+    @property
+    def change(self) -> Change:
+        """What has changed."""
+        if self._change is None:
+            self._change = self.get_change()
+        return self._change
+
+    @property
+    def old(self) -> BodyEssence | None:
+        """The last handled state of the object; ``None`` if it was never handled."""
+        return self.change.old
+
+    @property
+    def new(self) -> BodyEssence | None:
+        """The current state of the object."""
+        return self.change.new
+
+    @property
+    def diff(self) -> Diff:
+        """What is different."""
+        return self.change.diff
 
     def _make_kwargs(self) -> Kwargs:
-        kwargs = super()._make_kwargs()
-        kwargs["reason"] = self.reason
-        kwargs["old"] = self.old
-        kwargs["new"] = self.new
-        kwargs["diff"] = self.diff
+        return {name: get(self) for name, get in _KWARGS_OF_CHANGE.items()}
+
+    def kwargs_read_by(self, handler: Handler) -> Kwargs:
+        reads = handler.reads
+        if reads is None or not reads.isdisjoint(self.indices):
+            return self.kwargs_for(handler)
+        kwargs = {name: get(self) for name in reads if (get := _KWARGS_OF_CHANGE.get(name)) is not None}
+        kwargs["param"] = handler.param
+        if not reads.isdisjoint(_KWARGS_OF_FIELD):
+            _narrow_to_field(kwargs, handler, self)
         return kwargs
 
     def kwargs_for(self, handler: Handler) -> Kwargs:
         kwargs = self.kwargs_for_filters(handler)
-        if isinstance(handler, ChangingHandler) and (handler.field or handler.scope):
+        if isinstance(handler, ChangingHandler):
             _narrow_to_field(kwargs, handler, self)
         return kwargs
 
@@ -161,8 +198,19 @@ class ChangingCause(ResourceCause):
         return {"param": handler.param, **self.kwargs}
 
 
-@dataclasses.dataclass(kw_only=True)
-class WebhookCause(ResourceCause):
+_KWARGS_OF_FIELD: Mapping[str, Callable[[Any], Any]] = {
+    "old": attrgetter("old"),
+    "new": attrgetter("new"),
+    "diff": attrgetter("diff"),
+}
+_KWARGS_OF_CHANGE: Mapping[str, Callable[[Any], Any]] = {
+    **_KWARGS_OF_OBJECT,
+    "reason": attrgetter("reason"),
+    **_KWARGS_OF_FIELD,
+}
+
+
+class WebhookCause(ResourceCause, kw_only=True, eq=False):
     """The object is going to be changed, and it is asked if it may be."""
 
     name: str | None
@@ -177,7 +225,7 @@ class WebhookCause(ResourceCause):
     warnings: list[str]
     old: Body | None
     new: Body | None
-    discarded: Patch = dataclasses.field(default_factory=Patch)
+    discarded: Patch = msgspec.field(default_factory=Patch)
     """What the handlers that only validate have put to their ``patch``: they cannot change anything."""
 
     def _make_kwargs(self) -> Kwargs:

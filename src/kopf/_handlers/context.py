@@ -6,16 +6,18 @@ It is kept in context variables, so it is known in the threads of synchronous ha
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Protocol
+
+import msgspec
 
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._values.bodies import Body
 from kopf._values.ids import HandlerId
+from kopf._values.records import Record
 
 current_body: ContextVar[Body] = ContextVar("current_body")
 """The object being handled."""
@@ -34,17 +36,16 @@ class SubhandlingFn(Protocol):
     ) -> None: ...
 
 
-@dataclasses.dataclass(slots=True)
-class SubhandlingContext:
+class SubhandlingContext(Record):
     """What the currently executed handler needs to declare and to execute its sub-handlers."""
 
     parent: ChangingHandler
     cause: ChangingCause
     execute: SubhandlingFn
     """Executes the sub-handlers, given this context."""
-    declared: list[ChangingHandler] = dataclasses.field(default_factory=list)
+    declared: list[ChangingHandler] = msgspec.field(default_factory=list)
     """The sub-handlers that are declared but not executed yet."""
-    seen: dict[HandlerId, None] = dataclasses.field(default_factory=dict)
+    seen: dict[HandlerId, None] = msgspec.field(default_factory=dict)
     """All sub-handlers that were executed or considered, in this order, those of the sub-handlers included."""
 
 

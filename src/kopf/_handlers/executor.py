@@ -8,7 +8,7 @@ the time limit, the logs. What the outcome means for the object is up to the cal
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -23,7 +23,7 @@ from kopf._handlers.thread_pools import ThreadPools
 from kopf._settings.settings import ExecutionSettings
 from kopf._values.records import FrozenRecord
 
-UserCode = Callable[[], AbstractContextManager[None]]
+UserCode = AbstractContextManager[None]
 """What surrounds the coroutines of users: others can work meanwhile. Threads are accounted for in another way."""
 
 
@@ -60,7 +60,7 @@ class HandlerExecutor:
         try:
             if handler.timeout is not None or handler.retries is not None:
                 check_limits(handler, attempt)
-            if not around.is_quiet:
+            if not around.is_quiet and logger.isEnabledFor(logging.DEBUG):
                 logger.debug("%s is invoked.", handler)
             kwargs = _make_kwargs(handler, cause, attempt)
             if handler.timeout is None or not handler.is_async:  # threads cannot be interrupted
@@ -76,7 +76,7 @@ class HandlerExecutor:
             exc_info = e if judgement.has_traceback else None
             logger.log(judgement.level, judgement.message, handler, *judgement.details, exc_info=exc_info)
             return judgement.outcome
-        if not around.is_quiet:
+        if not around.is_quiet and logger.isEnabledFor(logging.INFO):
             logger.info("%s succeeded.", handler)
         return Outcome(True, None, result)
 
@@ -88,7 +88,7 @@ class HandlerExecutor:
             if around.user_code is None or not handler.is_async:
                 result = await invoke(handler, kwargs, threads=self.threads)
             else:
-                with around.user_code():
+                with around.user_code:
                     result = await invoke(handler, kwargs, threads=self.threads)
             if subhandling is not None and subhandling.declared:
                 await subhandling.execute(subhandling, subhandling.declared)
@@ -108,7 +108,7 @@ class HandlerExecutor:
 
 
 def _make_kwargs(handler: Handler, cause: Cause, attempt: Attempt) -> Kwargs:
-    kwargs = cause.kwargs_for(handler)
+    kwargs = cause.kwargs_read_by(handler)
     kwargs.setdefault("retry", attempt.retry)  # the indices have precedence over all kwargs
     kwargs.setdefault("started", attempt.started)
     kwargs.setdefault("runtime", attempt.runtime)

@@ -9,6 +9,7 @@ from typing import Any
 
 from kopf._handlers.criteria import MetaFilter, ValueFilter, WhenFilter
 from kopf._handlers.handler_errors import ErrorsMode
+from kopf._handlers.reading import list_read_arguments
 from kopf._values.fields import FieldPath
 from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity, Operation, Reason, WebhookType
@@ -45,12 +46,15 @@ class Handler:
     retries: int | None = None
     backoff: float | None = None
     is_async: bool = dataclasses.field(init=False)
+    reads: frozenset[str] | None = dataclasses.field(init=False, repr=False)
+    """The arguments that its function can look at; ``None`` for all of them."""
     identity: tuple[int, int, str] = dataclasses.field(init=False, repr=False)
     """What is considered the same handler: the same function (a method of the same instance) under the same id."""
 
     def __post_init__(self) -> None:
         identity = id(getattr(self.fn, "__func__", self.fn)), id(getattr(self.fn, "__self__", None)), self.id
         object.__setattr__(self, "is_async", is_async(self.fn))
+        object.__setattr__(self, "reads", list_read_arguments(self.fn))
         object.__setattr__(self, "identity", identity)
 
     def __str__(self) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import concurrent.futures
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kopf._handlers.handlers import DaemonHandler, Handler, IndexingHandler
@@ -26,19 +26,16 @@ async def invoke(handler: Handler, kwargs: Mapping[str, Any], *, threads: Thread
     Those few exceptions that do not get through as errors of a function, are raised as :class:`RuntimeError`.
     """
     if handler.is_async:
-        return await _wait(handler.fn(**kwargs))
-    if isinstance(handler, IndexingHandler):
+        result = handler.fn(**kwargs)
+    elif isinstance(handler, IndexingHandler):
         result = _call(handler.fn, kwargs)
     else:
         fn = functools.partial(_call, handler.fn, kwargs)
         result = await threads.call(handler.id, fn, is_long=isinstance(handler, DaemonHandler))
-    return await _wait(result) if inspect.isawaitable(result) else result
-
-
-async def _wait(awaitable: Awaitable[Any]) -> Any:
-    """Wait for a coroutine of the users."""
+    if not handler.is_async and not inspect.isawaitable(result):
+        return result
     try:
-        return await awaitable
+        return await result
     except asyncio.CancelledError as e:
         task = asyncio.current_task()
         if task is not None and task.cancelling():

@@ -35,9 +35,12 @@ class ObjectLogger(logging.LoggerAdapter[logging.Logger]):
 
     k8s_skip = False
     isEnabledFor = staticmethod(objects_logger.isEnabledFor)  # with no detour: mostly, it is the only thing asked
+    # What the base class would set for each of them anew:
+    logger = objects_logger
+    extra = None
+    merge_extra = False
 
     def __init__(self, *, body: Mapping[str, Any], settings: OperatorSettings) -> None:
-        super().__init__(objects_logger, None)
         self._body = body
         self._settings = settings
         self._extra: dict[str, Any] | None = None

@@ -78,8 +78,10 @@ def _check(essence: object) -> None:
     if not isinstance(essence, dict):
         raise ValueError(f"expected an object, got {type(essence).__name__}")
     metadata = essence.get("metadata", {})
-    if not isinstance(metadata, dict) or not all(
-        isinstance(metadata.get(key) or {}, dict) for key in ("labels", "annotations")
+    if (
+        not isinstance(metadata, dict)
+        or not isinstance(metadata.get("labels") or {}, dict)
+        or not isinstance(metadata.get("annotations") or {}, dict)
     ):
         raise ValueError("the metadata, labels, or annotations are not objects")
 
@@ -106,7 +108,8 @@ class AnnotationsDiffBaseStorage(DiffBaseStorage):
         self.prefix = prefix
         self.key = key
         self._naming = AnnotationNaming(prefix=prefix, v1=v1)
-        self._parse = _Parser()
+        self.parse_text = _Parser()
+        """Reads the serialised configuration of an object; ``None`` if it is malformed."""
 
     def build(self, *, body: Body, extra_fields: Iterable[FieldSpec] | None = None) -> BodyEssence:
         essence = super().build(body=body, extra_fields=extra_fields)
@@ -114,7 +117,7 @@ class AnnotationsDiffBaseStorage(DiffBaseStorage):
 
     def fetch(self, *, body: Body) -> BodyEssence | None:
         text = self.fetch_text(body.object.head.annotations or {})
-        return None if text is None else self._parse(text, body)
+        return None if text is None else self.parse_text(text, body)
 
     def store(self, *, body: Body, patch: Patch, essence: BodyEssence) -> None:
         self.store_text(codec.dumps(essence), body=body, patch=patch)

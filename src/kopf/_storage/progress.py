@@ -367,3 +367,6 @@ class SmartProgressStorage(MultiProgressStorage):
             super().touch(body=body, patch=patch, value=value)
         else:
             self._annotations.touch(body=body, patch=patch, value=value)
+
+    def flush(self) -> None:
+        """Nothing is cached here."""

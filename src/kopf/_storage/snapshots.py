@@ -36,14 +36,11 @@ class Snapshots:
         self._plain: AnnotationsDiffBaseStorage | None = None
         if type(diffbase) is AnnotationsDiffBaseStorage and progress.own_prefix is not None:
             self._plain = None if diffbase.ignored_fields or extra_fields else diffbase
+        self.is_plain = self._plain is not None
+        """Whether all that is persisted is known to be in annotations, by the storages of the framework."""
         self._own_prefix = progress.own_prefix or ""
         self._is_own = functools.lru_cache(maxsize=10_000)(self._find_out_if_own)
         self._names = self._plain.annotation_names if self._plain is not None else ()
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether all that is persisted is known to be in annotations, by the storages of the framework."""
-        return self._plain is not None
 
     def take(self, obj: KubeObject) -> bytes:
         """Serialise the essence of the object."""
@@ -83,13 +80,14 @@ class Snapshots:
                 return False, None
             if text.rstrip("\n").encode() == snapshot:
                 return True, None
-        return False, self._fetch(obj)
-
-    def _fetch(self, obj: KubeObject) -> BodyEssence | None:
-        essence = self._diffbase.fetch(body=Body(obj))
+            essence = self._plain.parse_text(text, body=Body(obj))
+            if essence is None or ("status" not in essence and "annotations" not in essence.get("metadata", {})):
+                return False, essence  # there is nothing to be cleared
+        else:
+            essence = self._diffbase.fetch(body=Body(obj))
         if essence is None:
-            return None
-        return self._progress.clear(essence=self._diffbase.clean(essence))
+            return False, None
+        return False, self._progress.clear(essence=self._diffbase.clean(essence))
 
     def store(self, snapshot: bytes, *, body: Body, patch: Patch) -> None:
         """Put the snapshot to the patch (or elsewhere) as the last handled one."""

@@ -55,6 +55,9 @@ class Diff(tuple[DiffItem, ...]):
 
 
 EMPTY = Diff()
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+_NO_MAPPINGS = _SCALARS | {list, tuple}
+_PLAIN = frozenset({dict, list})
 
 
 def diff(old: Any, new: Any) -> Diff:
@@ -77,7 +80,7 @@ def _iterate(old: Any, new: Any, path: FieldPath) -> Iterator[DiffItem]:
             fields = []
             for key, value in old.items():
                 other = new.get(key)
-                if type(value) is not str or value != other:  # most of the values are texts that are the same
+                if type(value) is not type(other) or not _is_surely_same(value, other):
                     fields.append((value, other, (*path, key)))
             if not new.keys() <= old.keys():
                 fields += [(None, value, (*path, key)) for key, value in new.items() if key not in old]
@@ -88,14 +91,15 @@ def _iterate(old: Any, new: Any, path: FieldPath) -> Iterator[DiffItem]:
 
 
 def _are_mappings(old: Any, new: Any) -> bool:
-    # The former is a much faster check, and mostly, there is nothing else.
+    if type(old) in _NO_MAPPINGS:  # these are much faster checks, and mostly, there is nothing else
+        return False
     return type(old) is type(new) is dict or (isinstance(old, Mapping) and isinstance(new, Mapping))
 
 
 def _is_same(old: Any, new: Any) -> bool:
     """Compare as JSON does, on all levels of lists and of dicts in them: in Python, ``1 == True``."""
-    if type(old) is type(new) is list and _is_serialised_same(old, new):
-        return True
+    if type(old) is type(new) and type(old) in _SCALARS:
+        return bool(old == new)
     pending = [(old, new)]
     while pending:
         old, new = pending.pop()
@@ -112,9 +116,15 @@ def _is_same(old: Any, new: Any) -> bool:
     return True
 
 
-def _is_serialised_same(old: Any, new: Any) -> bool:
-    """Tell if both have the same JSON: mostly, nothing has changed, and this is much faster than value by value."""
+def _is_surely_same(old: Any, new: Any) -> bool:
+    """
+    Tell if the values of the same type are the same, as fast as possible: mostly, they are. If in doubt, it says no.
+
+    Of containers that are equal in Python, it is the JSON that tells. It is much faster than value by value.
+    """
     try:
-        return codec.encode(old) == codec.encode(new)
-    except (TypeError, ValueError):  # not JSON, or too deep
+        if type(old) in _SCALARS:
+            return bool(old == new)
+        return type(old) in _PLAIN and old == new and codec.encode(old) == codec.encode(new)
+    except (TypeError, ValueError, RecursionError):  # not JSON, or too deep
         return False

@@ -29,7 +29,7 @@ def resolve(source: Any, path: Iterable[str], default: Any = None) -> Any:
     """Get the value at the path, or the default if it is not there (``None`` means absent in Kubernetes)."""
     value = source
     for key in path:
-        if type(value) is not dict and not isinstance(value, Mapping):  # the former is a much faster check
+        if type(value) is not dict and (value is None or not isinstance(value, Mapping)):  # the former are much faster
             return default
         value = value.get(key)
     return default if value is None else value

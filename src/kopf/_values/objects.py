@@ -47,6 +47,7 @@ _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _split_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _NO_CONTENT = frozenset({"apiVersion", "kind", "metadata", "status"})
 _WITHOUT_OTHERS = dict.fromkeys(_NO_CONTENT)
+_NOTHING: Mapping[str, str] = {}
 _UNWANTED_METADATA = frozenset({"managedFields"})
 _IDENTIFIERS = frozenset({"uid", "resourceVersion"})
 """They are joined by spaces where many of them are remembered."""
@@ -71,7 +72,7 @@ class KubeObject(Mapping[str, Any]):
     Large because it is a mapping, and only it knows what is decoded already.
     """
 
-    __slots__ = ("_members", "_raw", "_values", "api_version", "head", "kind", "pruned")
+    __slots__ = ("_added", "_members", "_raw", "_values", "api_version", "head", "kind", "pruned")
 
     head: ObjectMeta
     api_version: str | None
@@ -84,9 +85,12 @@ class KubeObject(Mapping[str, Any]):
         kind: str | None,
         raw: bytes | msgspec.Raw | None,
         *,
+        added: Mapping[str, str] = _NOTHING,
         pruned: str = "",
     ) -> None:
+        """``added`` is what the raw object lacks."""
         self.pruned = pruned
+        self._added = added
         self.head = head
         self.api_version = api_version
         self.kind = kind
@@ -110,9 +114,11 @@ class KubeObject(Mapping[str, Any]):
             raw = nesting.prune(bytes(raw), _PRUNED_DEPTH)
             envelope = _decode_envelope(raw)
             pruned = TOO_DEEP
-        return cls(
-            envelope.metadata, envelope.apiVersion or api_version, envelope.kind or kind, raw, pruned=pruned
-        )
+        added = _NOTHING
+        if not envelope.apiVersion or not envelope.kind:
+            added = _list_absent(envelope, api_version, kind)
+        api_version, kind = envelope.apiVersion or api_version, envelope.kind or kind
+        return cls(envelope.metadata, api_version, kind, raw, added=added, pruned=pruned)
 
     @classmethod
     def salvage(
@@ -170,10 +176,10 @@ class KubeObject(Mapping[str, Any]):
         It decodes the values anew. So, when the users modify them (nested lists & dicts are plain mutable objects), we
         do not take it for what the server has said.
         """
-        view = KubeObject(self.head, self.api_version, self.kind, self._raw, pruned=self.pruned)
+        view = KubeObject(self.head, self.api_version, self.kind, self._raw, added=self._added, pruned=self.pruned)
         if self._raw is not None and self._members is not None:
             view._members = self._members  # they are never changed
-            view._values = self._get_known_values()
+            view._values = {**self._added}
         if self._raw is None:
             view._values = thaw(self._values)
             view._members = {}
@@ -204,24 +210,15 @@ class KubeObject(Mapping[str, Any]):
         members, values = self._members, self._values
         if members is None or values is None:
             members = self._members = _split(self._raw or b"{}")
-            values = self._values = self._get_known_values()
+            values = self._values = {**self._added}
             for key in values:
                 members.pop(key, None)
         return members, values
 
-    def _get_known_values(self) -> dict[str, Any]:
-        values = {}
-        if self.api_version is not None:
-            values["apiVersion"] = self.api_version
-        if self.kind is not None:
-            values["kind"] = self.kind
-        return values
-
     def __getitem__(self, key: str) -> Any:
         members, values = self._split()
         if key not in values:
-            raw = members[key]
-            values[key] = _decode_metadata(raw) if key == "metadata" else codec.decode(raw)
+            values[key] = _decode_member(key, members[key])
         return values[key]
 
     def has_same_content(self, other: KubeObject) -> bool:
@@ -244,17 +241,31 @@ class KubeObject(Mapping[str, Any]):
         source = values if self._raw is None else members
         return {key: value for key, value in source.items() if key not in _NO_CONTENT}
 
+    def decode_content(self) -> None:
+        """
+        Decode all stanzas but the metadata & status, to be looked at afterwards.
+
+        Raises :class:`UnreadableError` if that is impossible.
+        """
+        members, values = self._split()
+        for key in members:
+            if key not in _NO_CONTENT and key not in values:
+                values[key] = codec.decode(members[key])
+
     def could_have(self, stanza: str, key: str) -> bool:
         """Tell if the key could be in the stanza, which is not decoded for that. If in doubt, it is yes."""
-        members, values = self._split()
         if self._raw is None:
-            return stanza in values
-        raw = members.get(stanza)
+            return stanza in (self._values or ())
+        raw = (self._members or self._split()[0]).get(stanza)
         return raw is not None and key.encode() in bytes(raw)
 
     def get(self, key: str, default: Any = None) -> Any:
         members, values = self._split()
-        return self[key] if key in members else values.get(key, default)
+        if key not in values:
+            if key not in members:
+                return default
+            values[key] = _decode_member(key, members[key])
+        return values[key]
 
     def __contains__(self, key: object) -> bool:
         members, values = self._split()
@@ -262,7 +273,7 @@ class KubeObject(Mapping[str, Any]):
 
     def __iter__(self) -> Iterator[str]:
         members, values = self._split()
-        return iter({**values, **members})
+        return iter({**self._added, **members, **values})  # in this order, whatever was decoded first
 
     def __len__(self) -> int:
         members, values = self._split()
@@ -270,6 +281,12 @@ class KubeObject(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return repr(dict(self))
+
+
+def _list_absent(envelope: _Envelope, api_version: str | None, kind: str | None) -> dict[str, str]:
+    """Take what the object does not say of itself, but what is known from elsewhere."""
+    known = {"apiVersion": envelope.apiVersion or api_version, "kind": envelope.kind or kind}
+    return {key: value for key, value in known.items() if value is not None}
 
 
 def _is_proper(key: str, value: object) -> bool:
@@ -318,6 +335,8 @@ def _split(raw: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
         raise codec.UnreadableError(str(e)) from e
 
 
-def _decode_metadata(raw: msgspec.Raw) -> dict[str, Any]:
+def _decode_member(name: str, raw: msgspec.Raw) -> Any:
+    if name != "metadata":
+        return codec.decode(raw)
     members = _split(raw)
     return {key: codec.decode(value) for key, value in members.items() if key not in _UNWANTED_METADATA}

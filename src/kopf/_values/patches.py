@@ -118,8 +118,8 @@ class Patch(dict[str, Any]):
         body: Mapping[str, Any] | None = None,
         fns: Iterable[PatchFn] = (),
     ) -> None:
-        if src:
-            super().__init__(src)
+        if src is not None:
+            dict.__init__(self, src)
         self._original = body
         self.fns: list[PatchFn] = list(fns) if fns else []
 
@@ -248,20 +248,24 @@ def compose(
 
 
 def _compose_merge(patch: Patch, status_subresource: bool) -> list[PatchRequest]:
-    if not patch:
-        return []
-    main = {key: value for key, value in patch.items() if value != {}}
-    if isinstance(metadata := main.get("metadata"), Mapping):
+    main: dict[str, Any] = {**patch}
+    metadata = main.get("metadata")
+    if type(metadata) is dict or isinstance(metadata, Mapping):
         # Labels & annotations that were put to the patch and then taken back leave empty stanzas there.
-        main["metadata"] = {key: value for key, value in metadata.items() if value != {}}
-        if not main["metadata"]:
-            del main["metadata"]
+        main["metadata"] = _drop_empty(metadata if type(metadata) is dict else {**metadata})
+    main = _drop_empty(main)
     requests: list[PatchRequest] = []
     if status_subresource and "status" in main:
         requests.append(PatchRequest("status", MERGE_PATCH, {"status": main.pop("status")}))
     if main:
         requests.append(PatchRequest(None, MERGE_PATCH, main))
     return requests
+
+
+def _drop_empty(stanza: dict[str, Any]) -> dict[str, Any]:
+    if {} not in stanza.values():
+        return stanza
+    return {key: value for key, value in stanza.items() if value != {}}
 
 
 def _compare(original: dict[str, Any], changed: dict[str, Any], status_subresource: bool) -> list[PatchRequest]:

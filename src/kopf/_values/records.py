@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import msgspec
-
-R = TypeVar("R", bound=msgspec.Struct)
 
 
 class Record(msgspec.Struct):
@@ -17,6 +13,5 @@ class FrozenRecord(msgspec.Struct, frozen=True):
     """The same for those that are not to be changed once they are made; the descendants repeat ``frozen=True``."""
 
 
-def replace(record: R, /, **changes: object) -> R:
-    """Make another record with some fields changed."""
-    return msgspec.structs.replace(record, **changes)
+replace = msgspec.structs.replace
+"""Make another record with some fields changed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 import urllib.parse
 from collections.abc import Mapping
@@ -53,6 +54,10 @@ class Resource:
         """The full name as kubectl knows it, e.g. ``kopfexamples.kopf.dev``."""
         return f"{self.plural}.{self.group}".rstrip(".")
 
+    @functools.cached_property
+    def _base_url(self) -> str:
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
     def get_url(
         self,
         *,
@@ -73,7 +78,7 @@ class Resource:
             raise ValueError(f"A subresource of {self!r} needs the name of an object.")
         if self.namespaced and name is not None and namespace is None:
             raise ValueError(f"An object of the namespaced {self!r} needs its namespace.")
-        url = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        url = self._base_url
         if self.namespaced and namespace is not None:
             url = f"{url}/namespaces/{_quote(namespace)}/{self.plural}"
         else:

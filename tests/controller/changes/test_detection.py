@@ -4,6 +4,7 @@ import json
 import types
 from typing import Any
 
+import msgspec
 import pytest
 
 from kopf._controller.changes.detection import detect
@@ -39,7 +40,7 @@ def find(
     persistence = persistence or PersistenceSettings()
     snapshots = Snapshots(persistence.diffbase_storage, persistence.progress_storage, extra_fields)
     detection = detect(body.object, snapshots, finalizer=persistence.finalizer, initial=initial)
-    return types.SimpleNamespace(reason=detection.reason, **detection.get_change()._asdict())
+    return types.SimpleNamespace(reason=detection.reason, **msgspec.structs.asdict(detection.get_change()))
 
 
 @pytest.mark.parametrize("initial", [True, False])

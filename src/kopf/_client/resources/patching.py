@@ -116,7 +116,8 @@ async def _send(
     logger: AnyLogger,
 ) -> KubeObject | None:
     for request in requests:
-        _log(request, logger)
+        if logger.isEnabledFor(logging.DEBUG):
+            _log(request, logger)
         path = resource.get_url(namespace=obj.head.namespace, name=obj.head.name, subresource=request.subresource)
         try:
             response = await api.patch(
@@ -140,6 +141,5 @@ async def _send(
 
 
 def _log(request: PatchRequest, logger: AnyLogger) -> None:
-    if logger.isEnabledFor(logging.DEBUG):
-        kind = "JSON-patching" if isinstance(request.changes, list) else "Merge-patching"
-        logger.debug("%s the %s with: %r", kind, request.subresource or "resource", request.changes)
+    kind = "JSON-patching" if isinstance(request.changes, list) else "Merge-patching"
+    logger.debug("%s the %s with: %r", kind, request.subresource or "resource", request.changes)

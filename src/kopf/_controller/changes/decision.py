@@ -159,7 +159,7 @@ def decide(situation: Situation, choose: Callable[[Reason], Choice]) -> Plan:
     reason = detection.reason
     choice = choose(reason)
     seen = SeenStates(reason, detection.snapshot, whole=situation.digest)
-    overtaken = [*find_overtaken(choice.accompanying, saved, seen)]
+    overtaken = () if saved.is_blank else tuple(find_overtaken(choice.accompanying, saved, seen))
     if overtaken and reason is Reason.NOOP:
         reason = Reason.UPDATE
         choice = choose(reason)
@@ -170,7 +170,8 @@ def decide(situation: Situation, choose: Callable[[Reason], Choice]) -> Plan:
         plan.saving = Saving.NOTHING
         plan.resumed = True
         return plan
-    _judge_failures(plan, situation)
+    if choice.relevant_failures:
+        _judge_failures(plan, situation)
     called = choice.called
     if overtaken:
         called = [*called, *(item for item in overtaken if item not in called)]
@@ -187,15 +188,13 @@ def decide(situation: Situation, choose: Callable[[Reason], Choice]) -> Plan:
             return plan
     progress.involve(called, seen)
     if situation.unsaved is None:  # otherwise, save first what was done before
-        plan.call = get_pending(called, progress, situation.now)
+        plan.call = get_pending(called, progress.states, situation.now)
     return plan
 
 
 def _judge_failures(plan: Plan, situation: Situation) -> None:
     """At first, the object is to be looked at again. If the filters keep failing, their handlers are not for it."""
     failures = plan.choice.relevant_failures
-    if not failures:
-        return
     if plan.reason is Reason.DELETE or situation.errors < MAX_FILTER_FAILURES:  # nothing is deleted due to failures
         plan.error = failures[0]
     else:
@@ -234,7 +233,7 @@ def conclude(plan: Plan, situation: Situation, now: datetime.datetime) -> None:
         plan.resumed = True
         return
     is_deleted = situation.blocking.is_deleted
-    plan.requeue_after = get_delay(plan.called, plan.progress, now)
+    plan.requeue_after = get_delay(plan.called, plan.progress.states, now)
     if plan.error is None and plan.requeue_after is None and not (is_deleted and _is_accompanied(situation)):
         plan.saving = Saving.END
         plan.resumed = True

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from kopf._handlers.causes import Change
 from kopf._storage.snapshots import Snapshots
 from kopf._values import codec
 from kopf._values.bodies import BodyEssence
@@ -14,14 +13,6 @@ from kopf._values.records import FrozenRecord
 
 NOTHING = b"null"
 """The snapshot of an object of which nothing is to be known."""
-
-
-class Change(NamedTuple):
-    """The last handled state of an object, its current state, and what is different."""
-
-    old: BodyEssence | None
-    new: BodyEssence | None
-    diff: Diff
 
 
 class Detection(FrozenRecord, frozen=True):
@@ -65,7 +56,7 @@ def detect(obj: KubeObject, snapshots: Snapshots, *, finalizer: str, initial: bo
         return Detection(Reason.DELETE, snapshot, last, is_same)
     if last is None and not is_same:
         return Detection(Reason.CREATE, snapshot)
-    if not is_same and codec.encode(last) != snapshot:
+    if not is_same:
         new = codec.decode(snapshot)
         if changes := diff(last, new):
             return Detection(Reason.UPDATE, snapshot, last, change=Change(last, new, changes))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from kopf._controller.changes.progress import Progress, get_delay, get_pending
@@ -43,7 +43,7 @@ class Execution:
         progress: Progress,
         seen: SeenStates,
         *,
-        user_code: Callable[[], AbstractContextManager[None]],
+        user_code: AbstractContextManager[None],
     ) -> None:
         self._runtime = runtime
         self._progress = progress
@@ -76,7 +76,7 @@ class Execution:
         self, lifecycle: LifeCycleFn, pending: Sequence[ChangingHandler], cause: ChangingCause
     ) -> Sequence[ChangingHandler]:
         """Let the lifecycle choose; those of the framework have no choice if there is only one."""
-        if not pending or (len(pending) == 1 and lifecycle in STOCK_LIFECYCLES):
+        if len(pending) < 2 and (not pending or lifecycle in STOCK_LIFECYCLES):
             return pending
         return lifecycle(pending, state=self._progress, **cause.kwargs)
 

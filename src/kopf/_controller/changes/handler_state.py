@@ -78,7 +78,7 @@ class HandlerState(FrozenRecord, frozen=True):
             failure=failed,
             message=None if outcome.exception is None else str(outcome.exception) or type(outcome.exception).__name__,
             digest=self.digest,
-            subrefs=tuple(dict.fromkeys([*self.subrefs, *subrefs])),
+            subrefs=tuple(dict.fromkeys([*self.subrefs, *subrefs])) if subrefs else self.subrefs,
         )
 
     def as_record(self) -> ProgressRecord:

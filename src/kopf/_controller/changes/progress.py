@@ -36,7 +36,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
     Large because it is a mapping, for the lifecycles, and all changes of the states are made here.
     """
 
-    __slots__ = ("_called", "_changed", "_handlers", "_noted", "_now", "_purpose", "_reason", "_states", "saved")
+    __slots__ = ("_called", "_changed", "_handlers", "_noted", "_now", "_purpose", "_reason", "saved", "states")
 
     def __init__(
         self,
@@ -56,20 +56,21 @@ class Progress(Mapping[HandlerId, HandlerState]):
         self._reason = reason
         self._purpose = str(reason)
         self._now = now
-        self._states: dict[HandlerId, HandlerState] = {}
+        self.states: dict[HandlerId, HandlerState] = {}
+        """The content of the mapping."""
         self._handlers: dict[HandlerId, ChangingHandler] = {}
         self._changed = set(unsaved)
         self._called = called
         self._noted: dict[HandlerId, tuple[ChangingHandler, SeenStates]] = {}
 
     def __getitem__(self, key: HandlerId) -> HandlerState:
-        return self._states[key]
+        return self.states[key]
 
     def __iter__(self) -> Iterator[HandlerId]:
-        return iter(self._states)
+        return iter(self.states)
 
     def __len__(self) -> int:
-        return len(self._states)
+        return len(self.states)
 
     @property
     def unsaved(self) -> Mapping[HandlerId, HandlerState]:
@@ -77,18 +78,18 @@ class Progress(Mapping[HandlerId, HandlerState]):
         if not self._changed:
             return {}
         self._digest()
-        states = {**self.saved.remembered, **self._states}
+        states = {**self.saved.remembered, **self.states}
         return {key: states[key] for key in sorted(self._changed)}
 
     def recall(self, key: HandlerId) -> HandlerState | None:
         """What is known of the handler, whatever it was called for; ``None`` if it was not called."""
-        return self._states.get(key) or self.saved.recall(key)
+        return self.states.get(key) or self.saved.recall(key)
 
     def copy(self) -> Progress:
         """Get another one to be changed separately."""
         self._digest()
         result = copy.copy(self)
-        result._states = dict(self._states)
+        result.states = dict(self.states)
         result._changed = set(self._changed)
         result._noted = {}
         return result
@@ -99,15 +100,16 @@ class Progress(Mapping[HandlerId, HandlerState]):
 
     def involve(self, handlers: Iterable[ChangingHandler], seen: SeenStates) -> None:
         """Restore the states of these handlers, or begin anew for those that were not tried for this reason yet."""
+        is_begun = bool(self.states) or not self.saved.is_blank
         for handler in handlers:
             key = handler.id
-            previous = self.recall(key)
+            previous = self.recall(key) if is_begun else None
             state = None if previous is None else self._continue(previous, handler, seen)
             if state is None:
                 # The sub-handlers are remembered, so that nothing of theirs is left on the object in the end.
                 subrefs = previous.subrefs if previous is not None else ()
                 state = HandlerState(started=self._now, purpose=self._purpose, subrefs=subrefs)
-            self._states[key] = state
+            self.states[key] = state
             self._handlers[key] = handler
 
     def _continue(self, state: HandlerState, handler: ChangingHandler, seen: SeenStates) -> HandlerState | None:
@@ -149,7 +151,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
         That state is only digested if it is to be saved: mostly, it is not.
         """
         key = handler.id
-        self._states[key] = self._states[key].with_outcome(outcome, now, subrefs)
+        self.states[key] = self.states[key].with_outcome(outcome, now, subrefs)
         self._changed.add(key)
         if self._called is not None:
             self._called.add(key)
@@ -158,8 +160,8 @@ class Progress(Mapping[HandlerId, HandlerState]):
 
     def _digest(self) -> None:
         for key, (handler, seen) in self._noted.items():
-            state = self._states[key]
-            self._states[key] = replace(state, digest=seen.get_noted(handler, is_final=state.finished))
+            state = self.states[key]
+            self.states[key] = replace(state, digest=seen.get_noted(handler, is_final=state.finished))
         self._noted.clear()
 
     def account_for(self, before: SeenStates, after: SeenStates) -> None:
@@ -170,16 +172,16 @@ class Progress(Mapping[HandlerId, HandlerState]):
         """
         self._digest()
         for handler in self._handlers.values():
-            if self._states[handler.id].digest is not None:
+            if self.states[handler.id].digest is not None:
                 self._replace_digest(handler.id, before.get_seen(handler), after.get_seen(handler))
         if self._reason is Reason.CREATE:
-            for key in [key for state in self._states.values() for key in state.subrefs if key not in self._handlers]:
+            for key in [key for state in self.states.values() for key in state.subrefs if key not in self._handlers]:
                 self._replace_digest(key, before.get_whole(), after.get_whole())
 
     def _replace_digest(self, key: HandlerId, before: str | None, after: str | None) -> None:
         state = self.recall(key)
         if state is not None and state.digest is not None and state.digest == before != after:
-            self._states[key] = replace(state, digest=after)
+            self.states[key] = replace(state, digest=after)
             self._changed.add(key)
 
     def store(self, patch: Patch) -> None:
@@ -188,10 +190,11 @@ class Progress(Mapping[HandlerId, HandlerState]):
 
     def purge(self, handlers: Iterable[ChangingHandler], patch: Patch) -> None:
         """Remove all that is stored for these handlers, for their sub-handlers, and for all others involved."""
-        states = {**self.saved.remembered, **self._states} if self.saved.remembered else self._states
+        states = {**self.saved.remembered, **self.states} if self.saved.remembered else self.states
         involved = {*states}
         for state in states.values():
-            involved.update(state.subrefs)
+            if state.subrefs:
+                involved.update(state.subrefs)
         self.saved.purge(handlers, involved, patch)
 
 
@@ -211,8 +214,12 @@ def get_delay(
     handlers: Iterable[ChangingHandler], states: Mapping[HandlerId, HandlerState], now: datetime.datetime
 ) -> float | None:
     """How many seconds are left until the next attempt of any of the handlers; ``None`` if all are done."""
-    delays = [state.get_delay(now) for handler in handlers if not (state := states[handler.id]).finished]
-    return min(delays) if delays else None
+    delay: float | None = None
+    for handler in handlers:
+        state = states[handler.id]
+        if not (state.success or state.failure):
+            delay = state.get_delay(now) if delay is None else min(delay, state.get_delay(now))
+    return delay
 
 
 def count(handlers: Iterable[ChangingHandler], states: Mapping[HandlerId, HandlerState]) -> Counts:
@@ -232,8 +239,6 @@ def find_overtaken(
     E.g., a field was changed and then changed back before all handlers were done: there is no difference to the last
     handled state, but those which have already seen the change are to see that it is undone.
     """
-    if saved.is_blank:
-        return
     if seen.reason not in (Reason.UPDATE, Reason.NOOP):
         return
     for handler in handlers:

@@ -68,27 +68,23 @@ class Reconciliation:
             writing.report()
         note_finalizer(plan, scope.handled, view.situation.key, finalizer=scope.finalizer, logger=view.logger)
         try:
-            return await self._save(view, plan, writing)
+            match plan.saving:
+                case Saving.END:
+                    return await writing.finish()
+                case Saving.PROGRESS:
+                    return await writing.save_progress()
+                case Saving.FINALIZER:
+                    return await writing.save(Patch())
         except PatchSuperseded as e:
             view.logger.info(
                 "The object was handled by somebody else meanwhile, e.g. by another operator. What was done here is "
                 "not saved; going on from its fresh state."
             )
             return Result(e.obj, changed=True)
-
-    async def _save(self, view: View, plan: Plan, writing: Writing) -> Result:
-        match plan.saving:
-            case Saving.NOTHING:
-                if plan.choice.accompanying:
-                    view.logger.debug("Deletion, but we are done with it, and we do not care.")
-                    view.logger.debug("Handling cycle is finished, waiting for new changes.")
-                return Result(self._obj, resumed=True)
-            case Saving.FINALIZER:
-                return await writing.save(Patch())
-            case Saving.PROGRESS:
-                return await writing.save_progress()
-            case Saving.END:
-                return await writing.finish()
+        if plan.choice.accompanying:
+            view.logger.debug("Deletion, but we are done with it, and we do not care.")
+            view.logger.debug("Handling cycle is finished, waiting for new changes.")
+        return Result(self._obj, resumed=True)
 
     def _sync_background(self, view: View, plan: Plan) -> None:
         background, situation = self._scope.background, view.situation

@@ -23,7 +23,7 @@ from kopf._values.reasons import Reason
 class SavedStates:
     """The states of the handlers of one object as of the beginning of a cycle."""
 
-    __slots__ = ("_absent", "_body", "_now", "_storage", "remembered")
+    __slots__ = ("_absent", "_body", "_now", "_storage", "is_absent", "is_blank", "remembered")
 
     def __init__(
         self,
@@ -41,8 +41,11 @@ class SavedStates:
         self._now = now
         self.remembered = remembered
         """What is known better than it is on the object."""
-        is_absent = obj is not None and not storage.could_have(keys, obj=obj)
-        self._absent: Collection[HandlerId] = keys if is_absent else ()
+        self.is_absent = obj is not None and not storage.could_have(keys, obj=obj)
+        """Whether there is nothing of the declared handlers on the object for sure."""
+        self._absent: Collection[HandlerId] = keys if self.is_absent else ()
+        self.is_blank = self.is_absent and not remembered
+        """Whether nothing is known of the declared handlers: neither on the object nor in memory."""
 
     def recall(self, key: HandlerId) -> HandlerState | None:
         """What is known of the handler, whatever it was called for; ``None`` if it was not called."""
@@ -52,26 +55,17 @@ class SavedStates:
             return None
         return HandlerState.from_record(record, now=self._now)
 
-    @property
-    def is_blank(self) -> bool:
-        """Whether nothing is known of the declared handlers: neither on the object nor in memory."""
-        return bool(self._absent) and not self.remembered
-
-    @property
-    def is_absent(self) -> bool:
-        """Whether there is nothing of the declared handlers on the object for sure."""
-        return bool(self._absent)
-
     def store(self, states: Mapping[HandlerId, HandlerState], patch: Patch) -> None:
         """Put the states to the patch."""
         self._absent = ()
+        self.is_absent = self.is_blank = False
         for key, state in states.items():
             self._storage.store(key=key, record=state.as_record(), body=self._body, patch=patch)
         self._storage.flush()
 
     def purge(self, handlers: Iterable[ChangingHandler], involved: Collection[HandlerId], patch: Patch) -> None:
         """Remove all that is stored for these handlers, for their sub-handlers, and for all others involved."""
-        if self._absent:
+        if self.is_absent:
             keys = {*involved}.difference(self._absent)
         else:
             keys = {*involved}
@@ -94,7 +88,7 @@ class SavedStates:
 
         It does not count anymore; and the operators of older versions would begin anew if they find both.
         """
-        for handler in handlers if not self._absent else ():
+        for handler in handlers if not self.is_absent else ():
             record = self._fetch(handler)
             if record is not None and handler.id not in involved and record.get("purpose") != reason.value:
                 for key in (handler.id, *parse_ids(record.get("subrefs"))):

@@ -111,14 +111,13 @@ def has_only_traces(before: KubeObject, after: KubeObject, patch: Patch) -> bool
     always.
     """
     old, new = before.head, after.head
-    if new.deletionTimestamp is not None or (new.labels or {}) != (old.labels or {}):
+    if new.deletionTimestamp is not None or new.labels != old.labels or new.finalizers != old.finalizers:
         return False
     annotations = {**(old.annotations or {}), **patch.get("metadata", {}).get("annotations", {})}
     if None in annotations.values():
         annotations = {key: value for key, value in annotations.items() if value is not None}
     return (
-        (new.finalizers or []) == (old.finalizers or [])
-        and (new.annotations or {}) == annotations
+        (new.annotations or {}) == annotations
         and after.has_same_content(before)
         and _has_patched_status(before, after, patch)
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,9 @@ from kopf._values.resources import Resource
 
 if TYPE_CHECKING:
     from kopf._controller.background.spawning import Background
+
+
+_NO_USER_CODE = contextlib.nullcontext()
 
 
 class ReconciliationScope:
@@ -33,7 +35,7 @@ class ReconciliationScope:
         *,
         background: Background | None = None,
         handled: HandledMemory | None = None,
-        user_code: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+        user_code: AbstractContextManager[None] = _NO_USER_CODE,
     ) -> None:
         persistence = runtime.settings.persistence
         self.runtime = runtime

@@ -111,8 +111,9 @@ class View:
         return self._cause
 
     def _make_cause(self, reason: Reason) -> ChangingCause:
+        if self.situation.detection.change is None:
+            self.body.object.decode_content()  # fail now if it cannot be decoded, and not in the middle of everything
         runtime = self._scope.runtime
-        change = self.situation.detection.get_change()
         return ChangingCause(
             logger=self.logger,
             memo=runtime.memos.recall(self.obj.head.key),
@@ -122,9 +123,7 @@ class View:
             patch=self.patch,
             reason=reason,
             initial=self._carried.initial,
-            old=change.old,
-            new=change.new,
-            diff=change.diff,
+            get_change=self.situation.detection.get_change,
         )
 
     def find_baseline(self, plan: Plan) -> bytes:

@@ -32,6 +32,8 @@ from kopf._values.records import replace
 _PASSING_ERRORS = (APIServerError, APITooManyRequestsError, APINetworkError)
 """The next attempts can succeed with the same changes; with all other errors, they can only in another state."""
 
+_STATUS = frozenset({"status"})
+
 _MAX_REFUSALS = 3
 """How many times in a row the last changes of a deleted object can be refused, until it is released without them."""
 
@@ -131,7 +133,7 @@ class Writing:
             scope.handled.remember(view.situation.key, make_fingerprint(handled))
         is_same = handled == view.situation.detection.snapshot
         is_settled = result.changed and is_same and self._has_only_our_traces(result.obj, outgoing)
-        if is_settled or not result.changed:
+        if (is_settled or not result.changed) and view.logger.isEnabledFor(logging.DEBUG):
             view.logger.debug("Handling cycle is finished, waiting for new changes.")
         if not is_settled and result.obj is not None:
             self._check_status(result.obj, outgoing)
@@ -142,7 +144,7 @@ class Writing:
         scope, plan, view = self._scope, self._plan, self._view
         if not outgoing and plan.finalizer is None:
             return Result(view.obj, False, plan.requeue_after, resumed=plan.resumed, error=plan.error)
-        options = PatchOptions(scope.finalizer, plan.finalizer)
+        options = None if plan.finalizer is None else PatchOptions(scope.finalizer, plan.finalizer)
         if "status" in scope.resource.subresources:  # otherwise, it is one request anyway
             is_superseded = Superseding(scope.persistence, scope.candidates.changing, view.obj, outgoing)
             options = PatchOptions(scope.finalizer, plan.finalizer, is_superseded, self._note_saved)
@@ -214,7 +216,7 @@ class Writing:
 
     def _has_only_our_traces(self, obj: KubeObject | None, outgoing: Patch) -> bool:
         patch = self._view.patch
-        if obj is None or patch.fns or patch.keys() - {"status"} or self._scope.snapshots.extra_fields:
+        if obj is None or patch.fns or not patch.keys() <= _STATUS or self._scope.snapshots.extra_fields:
             return False
         return has_only_traces(self._view.obj, obj, outgoing)
 
