@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
+import platform
 import signal
 import subprocess
 import sys
@@ -24,6 +26,8 @@ def login_fn(**_):
 @kopf.on.event("kopfexamples")
 async def event_fn(name, logger, **_):
     pathlib.Path("modules.json").write_text(json.dumps(sorted(sys.modules)))
+    if sys.platform == "linux":
+        pathlib.Path("maps.txt").write_text(pathlib.Path("/proc/self/maps").read_text())
     logger.info("The modules are reported.")
 """
 
@@ -41,10 +45,31 @@ UNNEEDED = [
     "difflib", "getpass", "importlib.metadata", "logging.config", "sysconfig", "unittest", "zipfile",
 ]
 
+#: What is there because of the libraries that it stands on, whoever imports them.
+LIBRARIES = """
+import contextlib, json, sys
+import asyncio, dataclasses, logging, ssl
+import aiohttp, click, msgspec
+with contextlib.suppress(ImportError):
+    import uvloop
+print(json.dumps(sorted(sys.modules)))
+"""
 
-def run(code: str, *, cwd: pathlib.Path) -> str:
-    command = [sys.executable, "-P", "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30, cwd=cwd).stdout
+#: What is there beside that, with all that is under these names: whatever is added here costs memory to every operator.
+OWN_NEEDS = [
+    "kopf", "reporter",
+    "runpy",  # not for the installed command, but for `python -m kopf`
+    "queue", "_queue",  # the threads of handlers
+    "faulthandler",  # where the threads are, if the operator is stopped by force
+    "ctypes", "_ctypes",  # to give the freed memory back, see `kopf.cli.memory`
+    "encodings.idna", "stringprep",  # the name of the server for TLS
+    "yaml",  # the kubeconfigs; not in pods
+]
+
+
+def run(code: str, *, cwd: pathlib.Path, **env: str) -> str:
+    command, env = [sys.executable, "-P", "-c", code], {**os.environ, **env}
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30, cwd=cwd, env=env).stdout
 
 
 def find_loaded(unneeded: list[str], loaded: list[str]) -> list[str]:
@@ -67,6 +92,35 @@ def test_running_operators_have_only_what_they_use(
     loaded = json.loads((tmp_path / "modules.json").read_text())
     assert "kopf._controller.controller" in loaded
     assert find_loaded(UNNEEDED, loaded) == []
+    by_libraries = json.loads(run(LIBRARIES, cwd=tmp_path))
+    assert [name for name in loaded if name not in by_libraries and find_loaded([*OWN_NEEDS], [name]) == []] == []
+    if sys.platform == "linux":
+        assert "/libc" in (tmp_path / "maps.txt").read_text()
+        assert "/libstdc++" not in (tmp_path / "maps.txt").read_text()
+
+
+def test_users_can_have_the_lists_in_cpp(tmp_path: pathlib.Path) -> None:
+    """The variable is theirs if it is set; otherwise, programs that are started by the operator do not get it."""
+    code = """
+import os, sys
+from kopf.cli import main
+main(["run", "--help"], standalone_mode=False)
+print([os.environ.get("FROZENLIST_NO_EXTENSIONS"), "frozenlist._frozenlist" in sys.modules])
+"""
+    assert run(code, cwd=tmp_path).endswith("[None, False]\n")
+    assert run(code, cwd=tmp_path, FROZENLIST_NO_EXTENSIONS="").endswith("['', True]\n")
+    assert run(code, cwd=tmp_path, FROZENLIST_NO_EXTENSIONS="1").endswith("['1', False]\n")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the allocator is of Linux")
+@pytest.mark.parametrize(("env", "needed"), [
+    ({}, platform.libc_ver()[0] == "glibc"), ({"MALLOC_MMAP_THRESHOLD_": "131072"}, False),
+])
+def test_the_allocator_is_told_nothing_if_the_user_has_told_it(
+        tmp_path: pathlib.Path, env: dict[str, str], needed: bool,
+) -> None:
+    code = "import sys, kopf.cli.memory as memory; memory.give_back_freed_memory(); print('ctypes' in sys.modules)"
+    assert run(code, cwd=tmp_path, **env) == f"{needed}\n"
 
 
 @pytest.mark.parametrize("option", ["--version", "--help"])

@@ -43,7 +43,10 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Get a command by its name; ``None`` if there is no such command."""
         if cmd_name in _COMMANDS and cmd_name not in self.commands:
-            self.add_command(getattr(importlib.import_module(_COMMANDS[cmd_name][0]), cmd_name))
+            from kopf.cli.memory import sparing_cpp_library
+
+            with sparing_cpp_library():
+                self.add_command(getattr(importlib.import_module(_COMMANDS[cmd_name][0]), cmd_name))
         return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

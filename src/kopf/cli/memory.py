@@ -1,5 +1,5 @@
 """
-Memory: what is freed in the process of the operator is given back to the system.
+Memory: what is not needed is not loaded, and what is freed is given back to the system.
 
 The C library of most Linux systems (glibc) takes big blocks from the system one by one, and gives them back when they
 are freed; but once one is freed, it takes all others of that size from its heap, which ends up full of holes. The TLS
@@ -9,9 +9,10 @@ needed only for moments. With the threshold set explicitly, it stays as it is.
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 
 _M_MMAP_THRESHOLD = -3
 """As in ``malloc.h``."""
@@ -19,11 +20,41 @@ _M_MMAP_THRESHOLD = -3
 _THRESHOLD = 128 * 1024
 """Which blocks are big, in bytes: the initial value of glibc."""
 
+_PURE_LISTS = "FROZENLIST_NO_EXTENSIONS"
+"""The variable by which ``frozenlist`` is told to be in pure Python."""
+
 
 def give_back_freed_memory() -> None:
     """Keep the threshold of big blocks as it is at the start; unless the user has decided on it, or it is not glibc."""
     is_decided = "MALLOC_MMAP_THRESHOLD_" in os.environ or "mmap_threshold" in os.environ.get("GLIBC_TUNABLES", "")
-    if sys.platform == "linux" and not is_decided:
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-        if mallopt is not None:
-            mallopt(_M_MMAP_THRESHOLD, _THRESHOLD)
+    if not is_decided and _has_glibc():
+        import ctypes  # 0.4 MiB, which are only for this
+
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _THRESHOLD)
+
+
+def _has_glibc() -> bool:
+    """Tell it by the name that only glibc knows: Alpine's musl has no ``mallopt`` and needs none."""
+    try:
+        return sys.platform == "linux" and bool(os.confstr("CS_GNU_LIBC_VERSION"))
+    except (OSError, ValueError):
+        return False
+
+
+@contextlib.contextmanager
+def sparing_cpp_library() -> Iterator[None]:
+    """
+    Import the HTTP library without the run-time library of C++, which is 1 MiB.
+
+    Of all that is imported, only ``frozenlist`` is written in C++: the lists of callbacks in ``aiohttp``, which are
+    nearly always empty, and are as good in pure Python. If the user has set the variable, even to nothing, it remains;
+    otherwise, it is not there afterwards, so that no other program that is started by the operator gets it.
+    """
+    if _PURE_LISTS in os.environ:
+        yield
+        return
+    os.environ[_PURE_LISTS] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[_PURE_LISTS]
