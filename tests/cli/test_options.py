@@ -82,9 +82,11 @@ def test_help(command: list[str]) -> None:
     assert result.stdout.startswith(f"Usage: {' '.join(['kopf', *command])} [OPTIONS]")
 
 
-@pytest.mark.parametrize("name", sorted(main.commands))
+@pytest.mark.parametrize("name", ["run", "freeze", "resume", "release", "dev", "cluster"])
 def test_every_option_is_documented(name: str) -> None:
-    params = [param for param in main.commands[name].params if isinstance(param, click.Option) and not param.hidden]
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    params = [param for param in command.params if isinstance(param, click.Option) and not param.hidden]
     assert params
     names = {name for param in params for name in [*param.opts, *param.secondary_opts] if name.startswith("--")}
     assert {option for option in names if option not in DOCS} == set()

@@ -16,6 +16,7 @@ import threading
 import urllib.request
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -29,6 +30,12 @@ from tests.cli.conftest import EXAMPLE, Starter
 OBJ = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": "obj1"}, "spec": {"duration": "1m"}}
 
 HANDLERS = str(EXAMPLE / "handlers.py")
+
+
+def get_run() -> click.Command:
+    command = main.get_command(click.Context(main), "run")
+    assert command is not None
+    return command
 
 
 def test_operator_handles_objects_until_stopped(start: Starter, cluster: LocalCluster) -> None:
@@ -190,8 +197,7 @@ def test_every_option_has_a_variable(
         monkeypatch: pytest.MonkeyPatch, name: str, value: str, expected: dict[str, Any],
 ) -> None:
     monkeypatch.setenv(name, value)
-    command = main.commands["run"]
-    context = command.make_context("run", [], auto_envvar_prefix="KOPF_RUN")
+    context = get_run().make_context("run", [], auto_envvar_prefix="KOPF_RUN")
     [(key, parsed)] = expected.items()
     assert context.params[key] == parsed
 
@@ -210,7 +216,7 @@ def test_every_option_has_a_variable(
     ([], {"log_prefix": None, "standalone": None, "priority": None, "dev": False, "clusterwide": False}),
 ], ids=str)
 def test_options_as_known_to_users(args: list[str], expected: dict[str, Any]) -> None:
-    params = main.commands["run"].make_context("run", [*args]).params
+    params = get_run().make_context("run", [*args]).params
     assert {key: params[key] for key in expected} == expected
 
 
