@@ -64,19 +64,18 @@ class HandlerState(FrozenRecord, frozen=True):
 
     def with_outcome(self, outcome: Outcome, now: datetime.datetime, subrefs: Iterable[HandlerId]) -> HandlerState:
         """Note how the attempt has ended."""
-        failed = outcome.final and outcome.exception is not None
-        is_reentry = isinstance(outcome.exception, HandlerChildrenRetry)
+        error = outcome.exception
         delay = None if outcome.final else outcome.delay
         return HandlerState(
-            started=self.started,
+            self.started,
             stopped=now if outcome.final else None,
             delayed=now + datetime.timedelta(seconds=delay) if delay else None,
             purpose=self.purpose,
             retries=self.retries + 1,
-            reentries=self.reentries + is_reentry,
-            success=outcome.final and not failed,
-            failure=failed,
-            message=None if outcome.exception is None else str(outcome.exception) or type(outcome.exception).__name__,
+            reentries=self.reentries + isinstance(error, HandlerChildrenRetry),
+            success=outcome.final and error is None,
+            failure=outcome.final and error is not None,
+            message=None if error is None else str(error) or type(error).__name__,
             digest=self.digest,
             subrefs=tuple(dict.fromkeys([*self.subrefs, *subrefs])) if subrefs else self.subrefs,
         )
