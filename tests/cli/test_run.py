@@ -290,6 +290,31 @@ def test_big_blocks_are_given_back_when_freed_unless_the_user_has_decided(
         process.wait_for(f"They are from the system: {outcome}.")
 
 
+@pytest.mark.parametrize(("code", "outcome"), [
+    ("pass", "rarely, without what was there"),
+    ("gc.set_threshold(701)", "as decided"), ("gc.disable()", "as decided"), ("gc.freeze()", "as decided"),
+])
+def test_garbage_is_looked_for_rarely_unless_the_user_has_decided(
+        start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path, code: str, outcome: str,
+) -> None:
+    (tmp_path / "handlers.py").write_text(textwrap.dedent(f"""
+        import gc, kopf
+
+        gc.unfreeze()
+        {code}
+        decided = gc.isenabled(), gc.get_threshold()
+
+        @kopf.on.startup()
+        async def startup_fn(logger, **_):
+            if (gc.isenabled(), gc.get_threshold()) == decided:
+                logger.info("It is as decided.")
+            elif gc.get_threshold()[0] > decided[1][0] and gc.get_freeze_count() > 10_000:
+                logger.info("It is rarely, without what was there.")
+    """))
+    with start("run", "handlers.py", kubeconfig=cluster.kubeconfig) as process:
+        process.wait_for(f"It is {outcome}.")
+
+
 def test_controls_for_those_who_call_it_from_python(
         cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, registry: OperatorRegistry,
 ) -> None:

@@ -22,6 +22,7 @@ from kopf._operator.scopes import check
 from kopf._settings.settings import OperatorSettings
 from kopf._values.errors import OperatorError
 from kopf.cli.event_loops import LoopFactory, find_loop_factory
+from kopf.cli.garbage import collect_rarely
 from kopf.cli.loading import LoadingError, explain_declarations, list_sources, load
 from kopf.cli.memory import give_back_freed_memory
 from kopf.cli.options import DEBUG_KEY, CLIControls, logging_options
@@ -184,6 +185,7 @@ def _run(
 def _run_in_own_loop(coro: Coroutine[Any, Any, None], loop_factory: LoopFactory | None, debug: bool) -> None:
     """Run it in a new event loop, as :func:`asyncio.run` does, but do not wait forever for tasks that never end."""
     give_back_freed_memory()
+    collect_rarely()
     runner = asyncio.Runner(loop_factory=loop_factory, debug=debug)
     try:
         runner.run(coro)
