@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from kopf._handlers.handlers import (
     ChangingHandler,
     Handler,
@@ -28,7 +26,7 @@ from kopf._values.fields import resolve
 from kopf._values.patches import Patch
 from kopf._values.raw_events import LazyEvent
 from kopf._values.reasons import Activity, Operation, Reason, WebhookType
-from kopf._values.records import FrozenRecord, Record
+from kopf._values.records import FrozenRecord, Record, field
 from kopf._values.resources import Resource
 
 if TYPE_CHECKING:
@@ -225,7 +223,7 @@ class WebhookCause(ResourceCause, kw_only=True, eq=False):
     warnings: list[str]
     old: Body | None
     new: Body | None
-    discarded: Patch = msgspec.field(default_factory=Patch)
+    discarded: Patch = field(default_factory=Patch)
     """What the handlers that only validate have put to their ``patch``: they cannot change anything."""
 
     def _make_kwargs(self) -> Kwargs:
@@ -259,8 +257,8 @@ class WebhookCause(ResourceCause, kw_only=True, eq=False):
 
 def _narrow_to_field(kwargs: Kwargs, handler: Handler, cause: ChangingCause | WebhookCause) -> None:
     """The handlers of a field see the change of that field, not of the whole object."""
-    field = handler.field if isinstance(handler, ResourceHandler) else ()
-    if field := field or (handler.scope if isinstance(handler, ChangingHandler) else ()):
-        old, new = resolve(cause.old, field), resolve(cause.new, field)
+    path = handler.field if isinstance(handler, ResourceHandler) else ()
+    if path := path or (handler.scope if isinstance(handler, ChangingHandler) else ()):
+        old, new = resolve(cause.old, path), resolve(cause.new, path)
         kwargs.update({"old": old, "new": new, "diff": diff(old, new)})
         kwargs.update(cause.indices)

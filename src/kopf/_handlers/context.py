@@ -10,14 +10,12 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Protocol
 
-import msgspec
-
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._values.bodies import Body
 from kopf._values.ids import HandlerId
-from kopf._values.records import Record
+from kopf._values.records import Record, field
 
 current_body: ContextVar[Body] = ContextVar("current_body")
 """The object being handled."""
@@ -43,9 +41,9 @@ class SubhandlingContext(Record):
     cause: ChangingCause
     execute: SubhandlingFn
     """Executes the sub-handlers, given this context."""
-    declared: list[ChangingHandler] = msgspec.field(default_factory=list)
+    declared: list[ChangingHandler] = field(default_factory=list)
     """The sub-handlers that are declared but not executed yet."""
-    seen: dict[HandlerId, None] = msgspec.field(default_factory=dict)
+    seen: dict[HandlerId, None] = field(default_factory=dict)
     """All sub-handlers that were executed or considered, in this order, those of the sub-handlers included."""
 
 

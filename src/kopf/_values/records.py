@@ -15,3 +15,6 @@ class FrozenRecord(msgspec.Struct, frozen=True):
 
 replace = msgspec.structs.replace
 """Make another record with some fields changed."""
+
+field = msgspec.field
+"""Describe a field whose default is made anew for each record: ``field(default_factory=list)``."""
