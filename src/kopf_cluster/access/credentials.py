@@ -10,6 +10,7 @@ import base64
 import dataclasses
 import datetime
 import ipaddress
+import json
 import os
 import pathlib
 import secrets
@@ -19,7 +20,6 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import msgspec
-import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -27,7 +27,26 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _VALIDITY: Final = datetime.timedelta(days=365)
 _CLOCK_SKEW: Final = datetime.timedelta(hours=1)
-_CONTEXT: Final = "local"
+# As a text, since the encoders of YAML need longer for it than everything else of the credentials together.
+_KUBECONFIG: Final = """\
+apiVersion: v1
+kind: Config
+current-context: local
+clusters:
+- name: local
+  cluster:
+    server: {url}
+    certificate-authority-data: {ca}
+users:
+- name: local
+  user: {user}
+contexts:
+- name: local
+  context:
+    cluster: local
+    user: local
+    namespace: default
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,16 +76,8 @@ class Credentials:
     def make_kubeconfig(self, url: str, client: ClientCertificate | None = None) -> str:
         """Make the kubeconfig with everything embedded: of the administrator, or of who has the certificate."""
         user = {"token": self.token} if client is None else {
-            "client-certificate-data": base64.b64encode(client.certificate).decode(),
-            "client-key-data": base64.b64encode(client.key).decode()}
-        cluster = {"server": url, "certificate-authority-data": base64.b64encode(self.ca).decode()}
-        return yaml.safe_dump({
-            "apiVersion": "v1", "kind": "Config", "current-context": _CONTEXT,
-            "clusters": [{"name": _CONTEXT, "cluster": cluster}],
-            "users": [{"name": _CONTEXT, "user": user}],
-            "contexts": [{"name": _CONTEXT, "context": {"cluster": _CONTEXT, "user": _CONTEXT,
-                                                        "namespace": "default"}}],
-        }, sort_keys=False)
+            "client-certificate-data": _encode(client.certificate), "client-key-data": _encode(client.key)}
+        return _KUBECONFIG.format(url=url, ca=_encode(self.ca), user=json.dumps(user))
 
 
 class ClientCertificate(NamedTuple):
@@ -138,6 +149,10 @@ def load_credentials(directory: pathlib.Path) -> Credentials | None:
 
 def save_credentials(directory: pathlib.Path, credentials: Credentials) -> None:
     write_privately(directory / "credentials.json", msgspec.json.encode(credentials).decode())
+
+
+def _encode(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
 def _encode_key(key: ec.EllipticCurvePrivateKey) -> bytes:

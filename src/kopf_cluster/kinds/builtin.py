@@ -6,9 +6,10 @@ Names, verbs, and subresources come from ``data/``, types and defaults from `str
 from __future__ import annotations
 
 import base64
+import functools
 import re
 import zoneinfo
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from .. import codec, jsonpaths, statuses
@@ -57,11 +58,10 @@ _NAMESPACE_FINALIZER: Final = "kubernetes"
 _TOO_DEEP: Final = "json: exceeded max depth"
 
 
-def read_kinds() -> Iterator[Kind]:
-    """Give all built-in kinds that are served by default: those of stable versions."""
-    for resource in resources.read_resources():
-        if not resource.is_preview:
-            yield _make_kind(resource)
+@functools.cache
+def read_kinds() -> tuple[Kind, ...]:
+    """Give all built-in kinds that are served by default: those of stable versions; all clusters share them."""
+    return tuple(_make_kind(resource) for resource in resources.read_resources() if not resource.is_preview)
 
 
 def _make_kind(resource: Resource) -> Kind:
