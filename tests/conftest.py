@@ -65,8 +65,10 @@ def pytest_asyncio_loop_factories(
 
     It is chosen once for all parameters of a test, so the lagging tests are fast-forwarded with no lag, too.
     """
-    if item.get_closest_marker("fastforward") is not None or is_lagging(item):
-        return {"fastforward": FastForwardLoop}
+    marker = item.get_closest_marker("fastforward")
+    if marker is not None or is_lagging(item):
+        is_fast = marker is None or "exit" not in marker.args
+        return {"fastforward": lambda: FastForwardLoop(is_fast=is_fast)}
     return {"asyncio": asyncio.SelectorEventLoop}
 
 

@@ -12,15 +12,18 @@ this loop. While such a job runs, the time is the real time: nobody knows when t
 The loop knows only its own work. Data that comes from outside of it (another process, a thread started by
 hand) is not foreseen, so keep the client and the server on the same loop: ``async with LocalCluster()``.
 
-Use it as ``@pytest.mark.fastforward`` on an async test; a fixture of such a test runs on the same loop.
+Use it as ``@pytest.mark.fastforward`` on an async test; a fixture of such a test runs on the same loop. With external
+programs or other threads in the test, use ``@pytest.mark.fastforward("exit")``: the time is the real one, except for
+when the operator is stopped, so that only its exit waits for nothing.
 """
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import selectors
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVarTuple
 
 _Ts = TypeVarTuple("_Ts")
@@ -35,7 +38,9 @@ BUSY_GRACE = 0.002
 class FastForwardLoop(asyncio.SelectorEventLoop):
     """An event loop whose time jumps to the next timer when there is nothing else to wait for."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_fast: bool = True) -> None:
+        self.is_fast = is_fast
+        """Whether it jumps now; until then, it is a regular loop."""
         self._ahead = 0.0  # by how many seconds our time is ahead of the monotonic clock
         self._jobs: set[_Job] = set()
         self._is_ending = False
@@ -71,6 +76,20 @@ class FastForwardLoop(asyncio.SelectorEventLoop):
         self._is_ending = False
 
 
+@contextlib.contextmanager
+def fast_forwarding() -> Iterator[None]:
+    """Let the current event loop jump, if it is able to."""
+    loop = asyncio.get_running_loop()
+    if not isinstance(loop, FastForwardLoop):
+        yield
+        return
+    before, loop.is_fast = loop.is_fast, True
+    try:
+        yield
+    finally:
+        loop.is_fast = before
+
+
 class _Job:
     """
     A function in an executor: over when both its thread has left it and its outcome has arrived.
@@ -103,7 +122,7 @@ class _FastForwardSelector(selectors.DefaultSelector):
         self._loop = loop
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is None or timeout <= 0 or self._loop.is_working():
+        if timeout is None or timeout <= 0 or not self._loop.is_fast or self._loop.is_working():
             return self._select(timeout)
 
         # The loop's own wake-up pipe is always there; with nothing else, there is nothing to come.

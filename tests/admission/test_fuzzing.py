@@ -17,6 +17,8 @@ import kopf
 from tests.admission.reviewing import make_object, make_review
 from tests.behaviour.running import Logs, Operator
 
+pytestmark = pytest.mark.fastforward("exit")
+
 REVIEWS_PER_SEED = 300
 LABELS = {"l": "v"}
 JSON = {"Content-Type": "application/json"}

@@ -15,6 +15,8 @@ from tests.admission.configurations import MUTATING, NAME, VALIDATING, Configura
 from tests.behaviour.objects import API, Obj
 from tests.behaviour.running import Journal, Operator
 
+pytestmark = pytest.mark.fastforward("exit")
+
 
 @dataclasses.dataclass
 class Outcome:

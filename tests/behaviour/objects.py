@@ -31,7 +31,8 @@ JSON_PATCH = "application/json-patch+json"
 
 def get_patience() -> float:
     """How long to wait for a condition, in seconds of the loop's time: a lot of it passes on fast-forwarded loops."""
-    return 6 * 3600.0 if isinstance(asyncio.get_running_loop(), FastForwardLoop) else 30.0
+    loop = asyncio.get_running_loop()
+    return 6 * 3600.0 if isinstance(loop, FastForwardLoop) and loop.is_fast else 30.0
 
 
 class Refused(Exception):

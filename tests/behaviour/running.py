@@ -10,6 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import kopf
 from kopf_cluster import LocalCluster
 from tests.behaviour.objects import get_patience
+from tests.fastforward import fast_forwarding
 
 T = TypeVar("T")
 Fn = TypeVar("Fn", bound=Callable[..., Any])
@@ -174,7 +175,8 @@ class Operator:
     async def stop(self) -> None:
         """Stop, and wait until it has exited; its error is raised."""
         self._stop_flag.set()
-        await self.wait()
+        with fast_forwarding():
+            await self.wait()
 
     async def cancel(self) -> None:
         """Stop by cancelling the task."""

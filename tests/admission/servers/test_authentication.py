@@ -17,6 +17,8 @@ from tests.admission.servers.serving import connect, find_free_port, make_review
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.running import Journal, Operator
 
+pytestmark = pytest.mark.fastforward("exit")
+
 TOOLS_MISSING = "{} is not installed, but this test drives the real one"
 SUBJECT = ((("commonName", "Example Common Name"),), (("emailAddress", "example@kopf.dev"),))
 

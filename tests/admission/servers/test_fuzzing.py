@@ -13,6 +13,8 @@ import kopf
 from tests.admission.servers.serving import connect, find_free_port, make_review, wait_until_served
 from tests.behaviour.running import Operator
 
+pytestmark = pytest.mark.fastforward("exit")
+
 SCALARS = [None, True, False, 0, -1, 1.5, 10**30, "", "x", "CREATE", "\x00", "é", [], {}, [1], {"a": 1}, "*", "/", "~1"]
 
 JSON = {"Content-Type": "application/json"}

@@ -17,6 +17,8 @@ from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import Refused, connect
 from tests.behaviour.running import Operator
 
+pytestmark = pytest.mark.fastforward("exit")
+
 DOCS = pathlib.Path(__file__).parents[3] / "docs" / "webhook-servers.md"
 CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/my-operator.example.com"
 OBJECTS = "/apis/kopf.dev/v1/namespaces/default/kopfexamples"

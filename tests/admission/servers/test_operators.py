@@ -17,6 +17,8 @@ from tests.admission.servers.serving import TIMEOUT, ImpatientServer, find_free_
 from tests.behaviour.objects import API, Refused
 from tests.behaviour.running import Journal, Operator
 
+pytestmark = pytest.mark.fastforward("exit")
+
 OBJECTS = "/apis/kopf.dev/v1/namespaces/default/kopfexamples"
 CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/auto.kopf.dev"
 
