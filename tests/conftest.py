@@ -159,11 +159,12 @@ def _describe_socket(key: tuple[int, int]) -> str:
 
 
 @pytest.fixture
-def kubectl() -> str:
+def kubectl(monkeypatch: pytest.MonkeyPatch) -> str:
     """The path of the real ``kubectl``; the test is skipped, and the summary tells so, if there is none."""
     path = shutil.which("kubectl")
     if path is None:
         pytest.skip(KUBECTL_MISSING)
+    monkeypatch.setenv("GOGC", "off")  # collecting the garbage takes a fifth of what such short processes take
     return path
 
 

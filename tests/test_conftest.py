@@ -11,6 +11,8 @@ import pytest
 ROOT = pathlib.Path(__file__).parent.parent
 
 CONFTEST = """
+import tests.conftest
+tests.conftest.GRACE_SECONDS = 0.1
 from tests.conftest import *
 from tests.conftest import _no_leaked_tasks, _no_leaks, _task_watch
 """
@@ -26,7 +28,7 @@ async def test_leaked_task():
     _keep.append(asyncio.create_task(forgotten(), name='the-task'))
 
 def test_leaked_thread():
-    threading.Thread(target=threading.Event().wait, args=(3,), name='the-thread').start()
+    threading.Thread(target=threading.Event().wait, args=(1,), name='the-thread').start()
 
 def test_leaked_socket():
     sock = socket.socket()

@@ -39,6 +39,7 @@ async def test_hanging_handshakes_do_not_hold_the_exit(
         await launching
 
 
+@pytest.mark.fastforward
 async def test_silent_servers_do_not_hold_the_exit(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
 ) -> None:

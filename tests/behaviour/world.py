@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
@@ -19,7 +18,7 @@ from kopf._controller.controller import Controller
 from kopf_cluster import LocalCluster
 from kopf_cluster.writes.patches import merge_patch
 from tests.behaviour.conftest import make_crd
-from tests.behaviour.objects import Obj, Objects, Refused, connect, watch
+from tests.behaviour.objects import Obj, Objects, Refused, connect, make_connector, watch
 from tests.behaviour.peerings import PeeringObject, define_peering
 from tests.behaviour.plans import Call, Life, Plan
 from tests.fastforward import FastForwardLoop
@@ -130,8 +129,8 @@ class World:
             await self._task
 
     def _make_session(self) -> aiohttp.ClientSession:
-        connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cadata=self.cluster.ca_data.decode()))
-        return aiohttp.ClientSession(headers={"Authorization": f"Bearer {self.cluster.token}"}, connector=connector)
+        headers = {"Authorization": f"Bearer {self.cluster.token}"}
+        return aiohttp.ClientSession(headers=headers, connector=make_connector(self.cluster))
 
     @property
     def is_running(self) -> bool:

@@ -26,7 +26,7 @@ class Kubectl:
         self._path = path
         self._directory = directory
         self._env = {"PATH": os.environ["PATH"], "KUBECONFIG": str(cluster.kubeconfig), "HOME": str(directory),
-                     "KUBE_EDITOR": "sed -i s/busybox/nginx/"}
+                     "KUBE_EDITOR": "sed -i s/busybox/nginx/", "GOGC": os.environ["GOGC"]}
 
     def start(self, *args: str) -> subprocess.Popen[str]:
         return subprocess.Popen([self._path, *args], env=self._env, cwd=self._directory, text=True,

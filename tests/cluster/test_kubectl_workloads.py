@@ -19,7 +19,8 @@ class Kubectl:
     def __init__(self, path: str, cluster: LocalCluster, home: pathlib.Path) -> None:
         super().__init__()
         self._path = path
-        self._env = {"PATH": os.environ["PATH"], "KUBECONFIG": str(cluster.kubeconfig), "HOME": str(home)}
+        self._env = {"PATH": os.environ["PATH"], "KUBECONFIG": str(cluster.kubeconfig), "HOME": str(home),
+                     "GOGC": os.environ["GOGC"]}
 
     def __call__(self, *args: str) -> str:
         done = subprocess.run([self._path, *args], env=self._env, text=True, capture_output=True, timeout=TIMEOUT,

@@ -85,7 +85,7 @@ class Console:
         self._kubectl = kubectl
         self._directory = directory
         self._env = {"PATH": os.environ["PATH"], "HOME": str(directory), "KUBECONFIG": str(kubeconfig),
-                     "KUBECACHEDIR": str(directory / ".cache"), "NO_COLOR": "1"}
+                     "KUBECACHEDIR": str(directory / ".cache"), "NO_COLOR": "1", "GOGC": os.environ["GOGC"]}
         self._background: dict[str, tuple[subprocess.Popen[bytes], pathlib.Path]] = {}
 
     @contextlib.contextmanager
