@@ -87,7 +87,7 @@ def test_the_key_is_encrypted_with_the_password() -> None:
     serialization.load_pem_private_key(key, password=b"secret")
     with pytest.raises(TypeError):
         serialization.load_pem_private_key(key, password=None)
-    with pytest.raises(ValueError, match="password"):
+    with pytest.raises(ValueError, match="password|deserialize"):  # one of 256 wrong ones decrypts it, to garbage
         serialization.load_pem_private_key(key, password=b"wrong")
 
 
