@@ -88,14 +88,11 @@ CASES = [
     Case("kwargs-param", """
         @kopf.on.create(*E, param={'a': 1})
         @kopf.on.update(*E, param=2)
-        def fn(**kw):
-            see(kw)
+        def fn(**kw): see(kw)
         @kopf.on.event(*E, param='event')
-        def event_fn(**kw):
-            see(kw)
+        def event_fn(**kw): see(kw)
         @kopf.daemon(*E, param='daemon')
-        async def daemon_fn(**kw):
-            see(kw)
+        async def daemon_fn(**kw): see(kw)
         """),
     Case("kwargs-resource", """
         @kopf.on.create(*E)
@@ -181,24 +178,20 @@ CASES = [
         """, (create("late"), settle(), annotate("late", a="b"), settle(), delete("late"), settle()), given=(create(),)),
     Case("event-with-changes", """
         @kopf.on.event(*E)
-        def event_fn(**kw):
-            see(kw)
+        def event_fn(**kw): see(kw)
         @kopf.on.create(*E)
         @kopf.on.update(*E)
         @kopf.on.delete(*E)
-        def change_fn(**kw):
-            see(kw)
+        def change_fn(**kw): see(kw)
         """),
     Case("event-of-other-kinds", """
         @kopf.on.event('configmaps', labels={'mine': 'yes'})
-        async def fn(**kw):
-            see(kw)
+        async def fn(**kw): see(kw)
         """, (create(kind="configmap", spec={}, labels={"mine": "yes"}, extra={"data": {"a": "b"}}), settle(),
               delete(kind="configmap"), settle()), kinds=("configmap",), watches="configmaps"),
     Case("event-nothing-is-stored", """
         @kopf.on.event(*E)
-        def fn(**kw):
-            see(kw)
+        def fn(**kw): see(kw)
         """),
     Case("kwargs-retry-and-runtime", """
         @kopf.on.create(*E)
@@ -212,15 +205,13 @@ CASES = [
             count('names') > 1 or note(' '.join(sorted(kw)))
             return True
         @kopf.on.create(*E, when=check)
-        def fn(**kw):
-            see(kw)
+        def fn(**kw): see(kw)
         """, (create(), settle())),
     Case("kwargs-in-value-filters", """
         def check(value, **kw):
             count('names') > 1 or note(' '.join(sorted(kw)))
             return True
         @kopf.on.create(*E, labels={'a': check})
-        def fn(**kw):
-            see(kw)
+        def fn(**kw): see(kw)
         """, (create(), settle())),
 ]

@@ -44,8 +44,7 @@ CASES = [
         @kopf.on.create(*E)
         @kopf.on.update(*E)
         @kopf.on.delete(*E)
-        def change_fn(**kw):
-            see(kw)
+        def change_fn(**kw): see(kw)
         """, LIFE),
     Case("daemon-beside-deletion", DAEMON + """
 @kopf.on.delete(*E)
@@ -217,15 +216,13 @@ def delete_fn(**kw):
         """, (create(), until("tick", 2), settle())),
     Case("timer-filtered", """
         @kopf.timer(*E, interval=30, labels={'mine': 'yes'})
-        def tick(**kw):
-            see(kw)
+        def tick(**kw): see(kw)
         """, (create(), settle(), label(mine="yes"), until("tick"), settle(), label(mine=None), settle(), label(mine="yes"),
               until("tick", 2), settle(), delete(), settle())),
     Case("timer-and-others", ticking("interval=30") + """
 @kopf.on.create(*E)
 @kopf.on.update(*E)
-def change_fn(**kw):
-    see(kw)
+def change_fn(**kw): see(kw)
 """, (create(), until("tick"), settle(), edit(field=2), settle(), stop(), start(), until("tick"), settle())),
     Case("daemon-held-by-a-slow-one", """
         @kopf.daemon(*E)

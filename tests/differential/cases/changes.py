@@ -22,8 +22,7 @@ ALL = """
 @kopf.on.update(*E)
 @kopf.on.delete(*E)
 @kopf.on.resume(*E)
-def fn(**kw):
-    see(kw)
+def fn(**kw): see(kw)
 """
 EACH = """
 @kopf.on.create(*E)
@@ -37,12 +36,10 @@ def update_fn(**kw):
     return kw['spec'].get('field')
 
 @kopf.on.resume(*E)
-def resume_fn(**kw):
-    see(kw)
+def resume_fn(**kw): see(kw)
 
 @kopf.on.delete(*E)
-def delete_fn(**kw):
-    see(kw)
+def delete_fn(**kw): see(kw)
 """
 HOLDING = """
 @kopf.on.create(*E)
@@ -87,8 +84,7 @@ CASES = [
     Case("all-causes-each", EACH),
     Case("update", """
         @kopf.on.update(*E)
-        def fn(**kw):
-            see(kw)
+        def fn(**kw): see(kw)
         """),
     Case("delete", """
         @kopf.on.delete(*E)
@@ -98,16 +94,13 @@ CASES = [
         """),
     Case("delete-optional", """
         @kopf.on.delete(*E, optional=True)
-        def fn(**kw):
-            see(kw)
+        def fn(**kw): see(kw)
         """),
     Case("delete-optional-and-mandatory", """
         @kopf.on.delete(*E, optional=True)
-        def optional(**kw):
-            see(kw)
+        def optional(**kw): see(kw)
         @kopf.on.delete(*E)
-        def mandatory(**kw):
-            see(kw)
+        def mandatory(**kw): see(kw)
         """),
     Case("delete-with-foreign-finalizer", EACH, (
         create(finalizers=["example.com/f"]), settle(), delete(), settle(), edit(field=3), settle(),
@@ -122,8 +115,7 @@ CASES = [
     Case("resume", EACH, (create(), settle(), stop(), start(), settle(), edit(field=2), settle(), stop(), start(), settle())),
     Case("resume-only", """
         @kopf.on.resume(*E)
-        def fn(**kw):
-            see(kw)
+        def fn(**kw): see(kw)
         """, (create(), settle(), stop(), start(), settle(), delete(), settle())),
     Case("resume-given", """
         @kopf.on.resume(*E)
@@ -137,14 +129,11 @@ CASES = [
     Case("resume-one-function-changed-in-downtime", ALL, (create(), settle(), stop(), edit(field=7), start(), settle())),
     Case("resume-deleted", """
         @kopf.on.resume(*E)
-        def usual(**kw):
-            see(kw)
+        def usual(**kw): see(kw)
         @kopf.on.resume(*E, deleted=True)
-        def also_deleted(**kw):
-            see(kw)
+        def also_deleted(**kw): see(kw)
         @kopf.on.delete(*E)
-        def delete_fn(**kw):
-            see(kw)
+        def delete_fn(**kw): see(kw)
         """, (create(), settle(), stop(), delete(), start(), settle())),
     Case("resume-retried", """
         @kopf.on.resume(*E)
@@ -159,8 +148,7 @@ CASES = [
         """, (create(), settle(), stop(), start(), settle())),
     Case("resume-interrupted", """
         @kopf.on.resume(*E)
-        def quick(**kw):
-            see(kw)
+        def quick(**kw): see(kw)
         @kopf.on.resume(*E)
         def slow(retry, **kw):
             see({**kw, 'retry': retry})
@@ -222,8 +210,7 @@ CASES = [
         create(), settle(), stop(), start(file="next.py"), settle(), edit(field=2), settle(), delete(), settle()),
         files={"next.py": """
             @kopf.on.update(*E)
-            def update_fn(**kw):
-                see(kw)
+            def update_fn(**kw): see(kw)
             """}),
     Case("wide", """
         @kopf.on.create('kopfwideexamples')
@@ -250,8 +237,7 @@ CASES = [
         @kopf.on.create('configmaps', labels={'mine': 'yes'})
         @kopf.on.update('configmaps', labels={'mine': 'yes'})
         @kopf.on.delete('configmaps', labels={'mine': 'yes'})
-        def fn(**kw):
-            see(kw)
+        def fn(**kw): see(kw)
         """, (create(kind="configmap", spec={}, extra={"data": {"a": "b"}}, labels={"mine": "yes"}), settle(),
               patch({"data": {"a": "c"}}, kind="configmap"), settle(), delete(kind="configmap"), settle()),
          kinds=("configmap",), watches="configmaps"),

@@ -95,8 +95,7 @@ CASES = [
             see(kw)
             raise kopf.PermanentError('no')
         @kopf.on.update(*E)
-        def update_fn(**kw):
-            see(kw)
+        def update_fn(**kw): see(kw)
         """, (create(), settle(), edit(field=2), settle(), stop(), start(), settle())),
     Case("errors-retries-across-restarts", failing("raise kopf.TemporaryError('x', delay=3)", "retries=3"), (
         create(), until("fn"), stop(), start(), settle())),
@@ -136,7 +135,6 @@ CASES = [
             see(kw)
             patch.metadata.labels['wrong'] = 'not a label!'
         @kopf.on.create(*E)
-        def second(**kw):
-            see(kw)
+        def second(**kw): see(kw)
         """, (create(), until("first"))),
 ]

@@ -20,19 +20,15 @@ CASES = [
               edit(a={"b": 1}), settle(), edit(a=None), settle(), edit(a=5), settle())),
     Case("field-of-scalar", """
         @kopf.on.field(*E, field='spec.field.deeper')
-        def fn(**kw):
-            see(kw)
+        def fn(**kw): see(kw)
         """, (create(), settle(), edit(field=2), settle(), edit(field={"deeper": 1}), settle())),
     Case("field-and-update", """
         @kopf.on.field(*E, field='spec.field')
-        def field_fn(**kw):
-            see(kw)
+        def field_fn(**kw): see(kw)
         @kopf.on.update(*E)
-        def update_fn(**kw):
-            see(kw)
+        def update_fn(**kw): see(kw)
         @kopf.on.create(*E)
-        def create_fn(**kw):
-            see(kw)
+        def create_fn(**kw): see(kw)
         """, (create(), settle(), edit(field=2), settle(), edit(other=1), settle())),
     Case("field-one-function-with-all", """
         @kopf.on.field(*E, field='spec.field')
@@ -53,13 +49,11 @@ CASES = [
         """, (create(), settle(), edit(field=2), settle())),
     Case("field-changed-in-downtime", """
         @kopf.on.field(*E, field='spec.field')
-        def fn(**kw):
-            see(kw)
+        def fn(**kw): see(kw)
         """, (create(), settle(), stop(), edit(field=5, other=3), start(), settle())),
     Case("field-of-another-stanza", """
         @kopf.on.field(*E, field='data.key')
-        def fn(**kw):
-            see(kw)
+        def fn(**kw): see(kw)
         """, (create(extra={"data": {"key": 1}}), settle(), patch({"data": {"key": 2}}), settle())),
     Case("id-given", """
         @kopf.on.create(*E, id='some-id')
@@ -176,13 +170,11 @@ CASES = [
     Case("one-function-twice", """
         @kopf.on.create(*E, param=1)
         @kopf.on.create(*E, param=2)
-        def fn(**kw):
-            see(kw)
+        def fn(**kw): see(kw)
         """, (create(), settle())),
     Case("one-function-by-two-selectors", """
         @kopf.on.create('kopfexamples')
         @kopf.on.create('kopf.dev', 'v1', 'kopfexamples')
-        def fn(**kw):
-            see(kw)
+        def fn(**kw): see(kw)
         """, (create(), settle())),
 ]

@@ -94,25 +94,21 @@ CASES = [
     Case("filter-fields-as-lists", """
         @kopf.on.update(*E, field=['spec', 'field'])
         @kopf.on.field(*E, field=('metadata', 'labels', 'a.b/c'))
-        def fn(**kw):
-            see(kw)
+        def fn(**kw): see(kw)
         """, (create(), settle(), edit(field=2), settle(), label(**{"a.b/c": "d"}), settle())),
     Case("filter-field-of-labels", declare("on.field(*E, field='metadata.labels')", "on.field(*E, field='metadata.labels.a')"),
          LABELLED[:-2]),
     Case("filter-field-of-status", """
         @kopf.on.field(*E, field='status.x')
-        def fn(**kw):
-            see(kw)
+        def fn(**kw): see(kw)
         """, (create(extra={"status": {"x": 1}}), settle(), Step("patch", {
             "kind": "kex", "name": "obj", "body": {"status": {"x": 2}}, "namespace": "default", "sub": ""}), settle(),
             edit(field=3), settle())),
     Case("filter-overlapping-fields-of-status", """
         @kopf.on.field(*E, field='status')
-        def whole(**kw):
-            see(kw)
+        def whole(**kw): see(kw)
         @kopf.on.field(*E, field='status.deep.one')
-        def deep(**kw):
-            see(kw)
+        def deep(**kw): see(kw)
         """, (create(extra={"status": {"deep": {"one": 1}}}), settle(), Step("patch", {
             "kind": "kex", "name": "obj", "body": {"status": {"deep": {"one": 2}}}, "namespace": "default", "sub": ""}), settle(),
             Step("patch", {
@@ -122,8 +118,7 @@ CASES = [
         def remember(memo, spec, **_):
             memo.seen = spec.get('field')
         @kopf.on.update(*E, when=lambda memo, **_: memo.get('seen') == 2)
-        def fn(**kw):
-            see(kw)
+        def fn(**kw): see(kw)
         """, (create(), settle(), edit(field=2), settle(), edit(field=3), settle())),
     Case("stealth", declare("on.create(*E, labels={'mine': 'yes'})", "on.delete(*E, labels={'mine': 'yes'})"), (
         create(), settle(), edit(field=2), settle(), label(mine="yes"), settle(), label(mine=None), settle(),
@@ -142,11 +137,9 @@ CASES = [
         settle()), kinds=("secret",), watches="secrets"),
     Case("stealth-ends-with-the-label", """
         @kopf.on.create(*E, labels={'mine': 'yes'})
-        def create_fn(**kw):
-            see(kw)
+        def create_fn(**kw): see(kw)
         @kopf.on.update(*E, labels={'mine': 'yes'})
-        def update_fn(**kw):
-            see(kw)
+        def update_fn(**kw): see(kw)
         @kopf.daemon(*E, labels={'mine': 'yes'})
         async def daemon_fn(stopped, **kw):
             note('begin')

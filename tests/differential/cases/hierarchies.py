@@ -107,8 +107,7 @@ for kw in [{}, {'forced': True}, {'namespace': 'given'}, {'namespace': 'given', 
             kopf.adopt(child)
             patch.spec['seen'] = 'yes'
         @kopf.on.update(*E)
-        def update_fn(**kw):
-            see(kw)
+        def update_fn(**kw): see(kw)
         """, (create(spec={"template": {"metadata": {"labels": {"x": "y"}}}}), settle(), Step("stop", {}), Step("start", {
             "args": [], "file": "operator.py"}), settle())),
 ]

@@ -31,20 +31,15 @@ def selecting(*args: str, kind: str = "create") -> str:
 CASES = [
     Case("startup", """
         @kopf.on.startup()
-        def first(**kw):
-            see(kw)
+        def first(**kw): see(kw)
         @kopf.on.startup()
-        async def second(**kw):
-            see(kw)
+        async def second(**kw): see(kw)
         @kopf.on.cleanup()
-        def cleanup(**kw):
-            see(kw)
+        def cleanup(**kw): see(kw)
         @kopf.on.cleanup()
-        async def cleanup_async(**kw):
-            see(kw)
+        async def cleanup_async(**kw): see(kw)
         @kopf.on.create(*E)
-        def fn(**kw):
-            see(kw)
+        def fn(**kw): see(kw)
         """, (create(), settle())),
     Case("probe", """
         @kopf.on.probe()
@@ -54,8 +49,7 @@ CASES = [
         async def number_fn(**kw):
             return 5
         @kopf.on.create(*E)
-        def fn(**kw):
-            see(kw)
+        def fn(**kw): see(kw)
         """, (probe(), probe("/healthz"), create(), settle()), args=("--standalone", "-A", "--liveness=http://127.0.0.1:{port}/healthz")),
     Case("probe-without-handlers", f"@kopf.on.create(*E)\n{SEE}", (probe(),),
          args=("--standalone", "-A", "--liveness=http://127.0.0.1:{port}/healthz")),
@@ -74,8 +68,7 @@ def startup_fn(**kw):
     see(kw)
     raise kopf.PermanentError('no')
 @kopf.on.cleanup()
-def cleanup_fn(**kw):
-    see(kw)
+def cleanup_fn(**kw): see(kw)
 @kopf.on.create(*E)
 {SEE}""", (launch(), leave())),
     Case("startup-retried", f"""
@@ -108,8 +101,7 @@ def first(**kw):
     see(kw)
     raise kopf.PermanentError('no')
 @kopf.on.cleanup()
-def second(**kw):
-    see(kw)
+def second(**kw): see(kw)
 @kopf.on.create(*E)
 {SEE}""", (create(), settle())),
     Case("cleanup-retried", f"""

@@ -79,8 +79,7 @@ CASES = [
             see(kw)
             patch.spec['own'] = 1
         @kopf.on.update(*E)
-        def update_fn(**kw):
-            see(kw)
+        def update_fn(**kw): see(kw)
         """, ONCE),
     Case("patch-own-spec-of-two", """
         @kopf.on.create(*E)
@@ -88,23 +87,19 @@ CASES = [
             see(kw)
             patch.spec['own'] = 1
         @kopf.on.create(*E)
-        def second(**kw):
-            see(kw)
+        def second(**kw): see(kw)
         @kopf.on.update(*E)
-        def update_fn(**kw):
-            see(kw)
+        def update_fn(**kw): see(kw)
         """, ONCE),
     Case("patch-own-spec-by-the-last-of-two", """
         @kopf.on.create(*E)
-        def first(**kw):
-            see(kw)
+        def first(**kw): see(kw)
         @kopf.on.create(*E)
         def second(patch, **kw):
             see(kw)
             patch.spec['own'] = 1
         @kopf.on.update(*E)
-        def update_fn(**kw):
-            see(kw)
+        def update_fn(**kw): see(kw)
         """, ONCE),
     Case("patch-own-labels-in-update", """
         @kopf.on.update(*E)
@@ -150,8 +145,7 @@ CASES = [
             see(kw)
             patch.fns.append(lambda body: body['spec'].setdefault('list', []).append('a'))
         @kopf.on.update(*E)
-        def update_fn(**kw):
-            see(kw)
+        def update_fn(**kw): see(kw)
         """, ONCE),
     Case("patch-finalizers", """
         @kopf.on.create(*E)

@@ -21,8 +21,7 @@ def second(**kw):
 
 @kopf.on.create(*E)
 @kopf.on.update(*E)
-def third(**kw):
-    see(kw)
+def third(**kw): see(kw)
 """
 LIFE = (create(), settle(), edit(field=2), settle(), stop(), start(), settle(), edit(field=3), settle(), delete(), settle())
 POSTING = """
@@ -80,8 +79,7 @@ def configure(settings, **_):
             settings.persistence.diffbase_storage = Storage()
         @kopf.on.create(*E)
         @kopf.on.update(*E)
-        def fn(**kw):
-            see(kw)
+        def fn(**kw): see(kw)
         """, (create(spec={"field": 1, "ignored": 1}), settle(), edit(ignored=2), settle(), edit(field=2), settle())),
     Case("posting-of-logs", POSTING + "    raise kopf.PermanentError('over')\n", (create(), settle()), events=True),
     Case("posting-of-cycles", HANDLERS, (create(), settle(), edit(field=2), settle(), delete(), settle()), events=True),

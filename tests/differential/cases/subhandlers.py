@@ -109,8 +109,7 @@ CASES = [
                 see(kw)
                 return 'b'
         @kopf.on.create(*E)
-        def another(**kw):
-            see(kw)
+        def another(**kw): see(kw)
         """, ONCE),
     Case("sub-with-retries-of-the-parent", """
         @kopf.on.create(*E, retries=2)
@@ -148,14 +147,11 @@ CASES = [
         @kopf.on.update(*E)
         def parent(**kw):
             @kopf.subhandler(id='labelled', labels={'mine': 'yes'})
-            def labelled(**kw):
-                see(kw)
+            def labelled(**kw): see(kw)
             @kopf.subhandler(id='when', when=lambda spec, **_: spec['field'] == 2)
-            def when(**kw):
-                see(kw)
+            def when(**kw): see(kw)
             @kopf.subhandler(id='all')
-            def all(**kw):
-                see(kw)
+            def all(**kw): see(kw)
         """, (create(labels={"mine": "yes"}), create("another"), settle(), edit(field=2), edit("another", field=2), settle())),
     Case("sub-of-fields", """
         @kopf.on.field(*E, field='spec.items')
@@ -200,14 +196,11 @@ CASES = [
     Case("order-of-declaration", """
         @kopf.on.create(*E)
         @kopf.on.resume(*E)
-        def c(**kw):
-            see(kw)
+        def c(**kw): see(kw)
         @kopf.on.create(*E)
-        def a(**kw):
-            see(kw)
+        def a(**kw): see(kw)
         @kopf.on.resume(*E)
         @kopf.on.create(*E)
-        def b(**kw):
-            see(kw)
+        def b(**kw): see(kw)
         """, (create(), settle(), stop(), start(), settle())),
 ]
