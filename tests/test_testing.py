@@ -127,9 +127,7 @@ def test_errors_of_the_import_are_raised_as_they_are(
     ("@kopf.on.create('kopfexamples')\ndef fn(spce, **_):\n    pass\n", r"handlers.py:2: fn\(\) requires 'spce'"),
     ("@kopf.timer('kopfexamples', interval='10s')\ndef fn(**_):\n    pass\n", r"handlers.py:2: interval= must be"),
 ], ids=["function", "option"])
-def test_declarations_that_cannot_work_are_raised_as_they_are(
-        tmp_path: pathlib.Path, code: str, message: str,
-) -> None:
+def test_declarations_that_cannot_work_are_raised_as_they_are(tmp_path: pathlib.Path, code: str, message: str) -> None:
     path = tmp_path / "handlers.py"
     path.write_text(f"import kopf\n{code}")
     previous = kopf.get_default_registry()

@@ -20,11 +20,11 @@ decorators = pytest.mark.parametrize(("decorator", "type"), [
 
 
 async def publish(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations,
-        decorator: Decorator = kopf.on.validate, resource: Any = "kopfexamples", **options: Any,
+        operator: Operator, configurations: Configurations, decorator: Decorator = kopf.on.validate,
+        resource: Any = "kopfexamples", **options: Any,
 ) -> Obj:
     """Declare a handler, start the operator, and get the only webhook of it."""
-    @decorator(resource, registry=registry, **{"id": "check", **options})
+    @decorator(resource, **{"id": "check", **options})
     def check(**_: Any) -> None: ...
 
     await operator.launch()
@@ -37,10 +37,9 @@ async def publish(
 
 @decorators
 async def test_defaults(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
-        decorator: Any, type: str,
+        operator: Operator, configurations: Configurations, tunnel: Tunnel, decorator: Any, type: str,
 ) -> None:
-    webhook = await publish(operator, registry, configurations, decorator)
+    webhook = await publish(operator, configurations, decorator)
     webhook.pop("reinvocationPolicy", None)
     assert webhook == {
         "name": f"check.{NAME}",
@@ -75,10 +74,10 @@ async def test_defaults(
         "clientConfig": {"url": "https://127.0.0.1:1/root/check/spec.field", "caBundle": "YWJj"}}),
 ], ids=describe)
 async def test_options(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
-        decorator: Any, type: str, options: Any, fields: Obj,
+        operator: Operator, configurations: Configurations, tunnel: Tunnel, decorator: Any, type: str, options: Any,
+        fields: Obj,
 ) -> None:
-    webhook = await publish(operator, registry, configurations, decorator, **options)
+    webhook = await publish(operator, configurations, decorator, **options)
     assert {key: webhook[key] for key in fields} == fields
 
 
@@ -89,46 +88,40 @@ async def test_options(
     ({"subresource": "*"}, ["*"], ["kopfexamples/*"]),
 ], ids=describe)
 async def test_rules(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
-        options: Any, operations: list[str], resources: list[str],
+        operator: Operator, configurations: Configurations, tunnel: Tunnel, options: Any, operations: list[str],
+        resources: list[str],
 ) -> None:
-    webhook = await publish(operator, registry, configurations, **options)
+    webhook = await publish(operator, configurations, **options)
     assert webhook["rules"] == [{
         "apiGroups": ["kopf.dev"], "apiVersions": ["v1"], "resources": resources,
         "operations": operations, "scope": "*",
     }]
 
 
-async def test_many_resources(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
-) -> None:
-    webhook = await publish(operator, registry, configurations, resource=kopf.EVERYTHING, group="kopf.dev")
+async def test_many_resources(operator: Operator, configurations: Configurations, tunnel: Tunnel) -> None:
+    webhook = await publish(operator, configurations, resource=kopf.EVERYTHING, group="kopf.dev")
     assert webhook["rules"] == [{
         "apiGroups": ["kopf.dev"], "apiVersions": ["v1"], "resources": ["kopfexamples", "kopfstatusexamples"],
         "operations": ["*"], "scope": "*",
     }]
 
 
-async def test_match_conditions(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
-) -> None:
-    webhook = await publish(operator, registry, configurations, annotations={"a": "v"}, field="spec.field")
+async def test_match_conditions(operator: Operator, configurations: Configurations, tunnel: Tunnel) -> None:
+    webhook = await publish(operator, configurations, annotations={"a": "v"}, field="spec.field")
     assert [condition["name"] for condition in webhook["matchConditions"]] == ["filter-1", "filter-2"]
 
 
-async def test_one_webhook_for_each_handler(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
-) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, operation="CREATE", id="same")
-    @kopf.on.validate("kopfexamples", registry=registry, operation="DELETE", id="same")
+async def test_one_webhook_for_each_handler(operator: Operator, configurations: Configurations, tunnel: Tunnel) -> None:
+    @kopf.on.validate("kopfexamples", operation="CREATE", id="same")
+    @kopf.on.validate("kopfexamples", operation="DELETE", id="same")
     def same(**_: Any) -> None: ...
 
-    @kopf.on.validate("kopfexamples", registry=registry, id="both")
-    @kopf.on.mutate("kopfexamples", registry=registry, id="both")
+    @kopf.on.validate("kopfexamples", id="both")
+    @kopf.on.mutate("kopfexamples", id="both")
     def both(**_: Any) -> None: ...
 
-    @kopf.on.validate("kopfexamples", registry=registry, id="bo_th")
-    @kopf.on.validate("kopfexamples", registry=registry, id="bo-th")
+    @kopf.on.validate("kopfexamples", id="bo_th")
+    @kopf.on.validate("kopfexamples", id="bo-th")
     def similar(**_: Any) -> None: ...
 
     await operator.launch()
@@ -148,11 +141,10 @@ async def test_one_webhook_for_each_handler(
      {"service": {"namespace": "ns", "name": "svc", "path": "/root/check", "port": 8443}}),
 ], ids=describe)
 async def test_client_configs(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations,
-        client_config: kopf.WebhookClientConfig, expected: Obj,
+        operator: Operator, configurations: Configurations, client_config: kopf.WebhookClientConfig, expected: Obj,
 ) -> None:
     operator.configure = Tunnel(client_config).configure
-    webhook = await publish(operator, registry, configurations)
+    webhook = await publish(operator, configurations)
     actual = webhook["clientConfig"]
     if "service" in expected:
         actual["service"].setdefault("port", 443)  # the default of the API
@@ -161,10 +153,9 @@ async def test_client_configs(
 
 @pytest.mark.parametrize("namespaces", [["b", "a"], ["a", "b*"], []], ids=describe)
 async def test_namespaces(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
-        namespaces: list[str],
+        operator: Operator, configurations: Configurations, tunnel: Tunnel, namespaces: list[str],
 ) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, id="check")
+    @kopf.on.validate("kopfexamples", id="check")
     def check(**_: Any) -> None: ...
 
     await operator.launch(namespaces=namespaces, clusterwide=not namespaces)
@@ -173,11 +164,10 @@ async def test_namespaces(
 
 
 async def test_resources_that_appear_later(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
-        api: API,
+        operator: Operator, configurations: Configurations, tunnel: Tunnel, api: API,
 ) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, id="first")
-    @kopf.on.validate("latecomers", registry=registry, id="second")
+    @kopf.on.validate("kopfexamples", id="first")
+    @kopf.on.validate("latecomers", id="second")
     def check(**_: Any) -> None: ...
 
     await operator.launch()
@@ -189,10 +179,8 @@ async def test_resources_that_appear_later(
     await configurations.wait_webhooks("first")
 
 
-async def test_the_owner_is_noted(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
-) -> None:
-    await publish(operator, registry, configurations)
+async def test_the_owner_is_noted(operator: Operator, configurations: Configurations, tunnel: Tunnel) -> None:
+    await publish(operator, configurations)
     obj = await configurations.get()
     assert obj is not None
     assert obj["metadata"]["annotations"][OWNER]

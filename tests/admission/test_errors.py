@@ -20,11 +20,8 @@ ARBITRARY = Exception("arbitrary")
 HIDDEN = {"message": "Webhook 'fail' has failed; see the log of the operator.", "code": 500}
 
 
-def declare(
-        registry: kopf.OperatorRegistry, id: str, error: Exception, decorator: Decorator = kopf.on.validate,
-        **options: Any,
-) -> None:
-    @decorator("kopfexamples", id=id, registry=registry, **options)
+def declare(id: str, error: Exception, decorator: Decorator = kopf.on.validate, **options: Any) -> None:
+    @decorator("kopfexamples", id=id, **options)
     def fail(**_: Any) -> None:
         raise error
 
@@ -42,10 +39,8 @@ def declare(
     (ExceptionGroup("group", [ValueError()]), HIDDEN),
 ], ids=repr)
 @pytest.mark.parametrize("decorator", [kopf.on.validate, kopf.on.mutate])
-async def test_all_errors_deny(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, error: Exception, status: Any, decorator: Any,
-) -> None:
-    declare(registry, "fail", error, decorator)
+async def test_all_errors_deny(reviewer: Reviewer, error: Exception, status: Any, decorator: Any) -> None:
+    declare("fail", error, decorator)
     assert await reviewer.review(webhook="fail") == {"allowed": False, "status": status}
 
 
@@ -53,13 +48,13 @@ async def test_all_errors_deny(
 @pytest.mark.parametrize(("value", "type"), [(5, "int"), ("x", "str"), ([1], "list"), (True, "bool")])
 @pytest.mark.parametrize("place", ["handler", "filter"])
 async def test_stanzas_that_are_no_objects_are_the_fault_of_who_sent_them(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, logs: Logs, field: str, value: Any, type: str, place: str,
+        reviewer: Reviewer, logs: Logs, field: str, value: Any, type: str, place: str,
 ) -> None:
     def look(**kwargs: Any) -> bool:
         return kwargs[field].get("x") is None
 
     kopf.on.validate(
-        "kopfexamples", id="check", registry=registry, when=look if place == "filter" else None,
+        "kopfexamples", id="check", when=look if place == "filter" else None,
     )(look if place == "handler" else lambda **_: None)
     response = await reviewer.review(new={**make_object(), field: value})
     assert response == {
@@ -67,25 +62,21 @@ async def test_stanzas_that_are_no_objects_are_the_fault_of_who_sent_them(
     assert not [record for record in logs.records if record.exc_info]
 
 
-async def test_stanzas_that_are_no_objects_do_not_matter_to_those_who_do_not_look(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer,
-) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry)
+async def test_stanzas_that_are_no_objects_do_not_matter_to_those_who_do_not_look(reviewer: Reviewer) -> None:
+    @kopf.on.validate("kopfexamples")
     def check(body: kopf.Body, **_: Any) -> None:
         assert body["spec"] == 5
 
     assert await reviewer.review(new={**make_object(), "spec": 5}) == {"allowed": True}
 
 
-async def test_arbitrary_errors_are_shown_on_demand(
-        operator: Operator, registry: kopf.OperatorRegistry, reviewer: Reviewer,
-) -> None:
+async def test_arbitrary_errors_are_shown_on_demand(operator: Operator, reviewer: Reviewer) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
         reviewer.configure(settings)
         settings.admission.show_errors = True
 
     operator.configure = configure
-    declare(registry, "fail", ARBITRARY)
+    declare("fail", ARBITRARY)
     assert (await reviewer.review())["status"]["message"] == "arbitrary"
 
 
@@ -96,54 +87,46 @@ async def test_arbitrary_errors_are_shown_on_demand(
     ([TEMPORARY, ARBITRARY], "temporary"),
     ([ARBITRARY], "Webhook 'fail0' has failed; see the log of the operator."),
 ], ids=lambda arg: arg if isinstance(arg, str) else "")
-async def test_priorities(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, errors: list[Exception], message: str, order: int,
-) -> None:
+async def test_priorities(reviewer: Reviewer, errors: list[Exception], message: str, order: int) -> None:
     for index, error in enumerate(errors[::order]):
-        declare(registry, f"fail{index}", error)
+        declare(f"fail{index}", error)
     response = await reviewer.review()
     assert response["status"]["message"] == message
 
 
-async def test_of_equal_errors_the_first_one_is_reported(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer,
-) -> None:
+async def test_of_equal_errors_the_first_one_is_reported(reviewer: Reviewer) -> None:
     for name in ("b", "a", "c"):
-        declare(registry, name, kopf.AdmissionError(name))
+        declare(name, kopf.AdmissionError(name))
     assert (await reviewer.review())["status"]["message"] == "b"
 
 
-async def test_denied_changes_are_not_patched(registry: kopf.OperatorRegistry, reviewer: Reviewer) -> None:
-    @kopf.on.mutate("kopfexamples", registry=registry)
+async def test_denied_changes_are_not_patched(reviewer: Reviewer) -> None:
+    @kopf.on.mutate("kopfexamples")
     def fill(patch: kopf.Patch, **_: Any) -> None:
         patch.spec["x"] = 1
 
-    declare(registry, "fail", ADMISSION)
+    declare("fail", ADMISSION)
     assert await reviewer.review() == {"allowed": False, "status": {"message": "admission", "code": 499}}
 
 
 @pytest.mark.parametrize("error", [ADMISSION, PERMANENT, TEMPORARY, ARBITRARY], ids=repr)
-async def test_ignored_failures(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, error: Exception,
-) -> None:
-    declare(registry, "fail", error, ignore_failures=True)
+async def test_ignored_failures(reviewer: Reviewer, error: Exception) -> None:
+    declare("fail", error, ignore_failures=True)
     text = "see the log of the operator." if error is ARBITRARY else str(error)
     warning = f"Webhook 'fail' has failed, which is ignored: {text}"
     assert await reviewer.review(webhook="fail") == {"allowed": True, "warnings": [warning]}
 
 
-async def test_only_the_own_failures_are_ignored(registry: kopf.OperatorRegistry, reviewer: Reviewer) -> None:
-    declare(registry, "ignored", ADMISSION, ignore_failures=True)
-    declare(registry, "other", ARBITRARY)
+async def test_only_the_own_failures_are_ignored(reviewer: Reviewer) -> None:
+    declare("ignored", ADMISSION, ignore_failures=True)
+    declare("other", ARBITRARY)
     response = await reviewer.review()
     assert not response["allowed"]
     assert response["status"]["message"] == "Webhook 'other' has failed; see the log of the operator."
 
 
 @pytest.mark.parametrize("option", ["labels", "annotations", "when", "value"])
-async def test_failing_filters_deny(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, logs: Logs, option: str,
-) -> None:
+async def test_failing_filters_deny(reviewer: Reviewer, logs: Logs, option: str) -> None:
     def fail(*_: Any, **__: Any) -> bool:
         raise ValueError("the filter is broken")
 
@@ -152,7 +135,7 @@ async def test_failing_filters_deny(
         "when": {"when": fail}, "value": {"field": "spec.field", "value": fail},
     }
     options: Any = filters[option]
-    kopf.on.validate("kopfexamples", registry=registry, id="check", **options)(lambda **_: None)
+    kopf.on.validate("kopfexamples", id="check", **options)(lambda **_: None)
     response = await reviewer.review()
     message = response["status"].pop("message")
     assert re.fullmatch(r"Webhook 'check.*' has failed; see the log of the operator\.", message)
@@ -160,10 +143,8 @@ async def test_failing_filters_deny(
     assert len(logs.find("Webhook 'check.*' cannot be filtered: .*the filter is broken")) == 1
 
 
-async def test_arbitrary_errors_are_logged_with_tracebacks(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, logs: Logs,
-) -> None:
-    declare(registry, "fail", ARBITRARY)
+async def test_arbitrary_errors_are_logged_with_tracebacks(reviewer: Reviewer, logs: Logs) -> None:
+    declare("fail", ARBITRARY)
     await reviewer.review()
     record, = logs.find("Webhook 'fail' failed with an exception and will stop now: arbitrary")
     assert record.exc_info

@@ -7,21 +7,18 @@ import pytest
 
 import kopf
 from tests.admission.reviewing import Reviewer, describe, make_object
-from tests.behaviour.running import Decorator, Journal
+from tests.behaviour.running import Calls, Decorator
 
 pytestmark = pytest.mark.fastforward
 
 
-def declare(
-        registry: kopf.OperatorRegistry, calls: Journal[Any], id: str = "check",
-        decorator: Decorator = kopf.on.validate, **options: Any,
-) -> None:
-    @decorator("kopfexamples", id=id, registry=registry, **options)
+def declare(calls: Calls, id: str = "check", decorator: Decorator = kopf.on.validate, **options: Any) -> None:
+    @decorator("kopfexamples", id=id, **options)
     def check(**_: Any) -> None:
         calls.append(id)
 
 
-async def is_called(reviewer: Reviewer, calls: Journal[Any], *args: Any, **kwargs: Any) -> bool:
+async def is_called(reviewer: Reviewer, calls: Calls, *args: Any, **kwargs: Any) -> bool:
     """Tell if the handler is called for the review; it is admitted anyway."""
     calls.items.clear()
     assert await reviewer.review(*args, **kwargs) == {"allowed": True}
@@ -43,10 +40,9 @@ async def is_called(reviewer: Reviewer, calls: Journal[Any], *args: Any, **kwarg
 ], ids=describe)
 @pytest.mark.parametrize("webhook", ["check", None])
 async def test_operations(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
-        options: Any, expected: set[str], webhook: str | None,
+        reviewer: Reviewer, calls: Calls, options: Any, expected: set[str], webhook: str | None,
 ) -> None:
-    declare(registry, calls, **options)
+    declare(calls, **options)
     called = {
         operation for operation in ("CREATE", "UPDATE", "DELETE", "CONNECT")
         if await is_called(reviewer, calls, operation, webhook=webhook)
@@ -58,10 +54,9 @@ async def test_operations(
     (None, {None}), ("status", {"status"}), ("scale", {"scale"}), ("*", {None, "status", "scale"}),
 ])
 async def test_subresources(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
-        subresource: str | None, expected: set[str | None],
+        reviewer: Reviewer, calls: Calls, subresource: str | None, expected: set[str | None],
 ) -> None:
-    declare(registry, calls, subresource=subresource)
+    declare(calls, subresource=subresource)
     called = {
         name for name in (None, "status", "scale")
         if await is_called(reviewer, calls, "UPDATE", subResource=name, webhook="check")
@@ -76,12 +71,9 @@ async def test_subresources(
     (kopf.ABSENT, [None]),
     (lambda value, **_: value != "value", [None, "", "other"]),
 ], ids=["value", "PRESENT", "ABSENT", "callback"])
-async def test_metadata(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
-        stanza: Any, expected: Any, values: list[str | None],
-) -> None:
+async def test_metadata(reviewer: Reviewer, calls: Calls, stanza: Any, expected: Any, values: list[str | None]) -> None:
     filters: dict[str, Any] = {stanza: {"key": expected}}
-    declare(registry, calls, **filters)
+    declare(calls, **filters)
     called = []
     for value in (None, "", "value", "other"):
         obj = make_object(**{stanza: {} if value is None else {"key": value}})
@@ -98,10 +90,8 @@ async def test_metadata(
     ({"value": 1}, [1]),
     ({"value": lambda value, **_: value != "value"}, [None, "other", 1]),
 ], ids=["no value", "value", "PRESENT", "ABSENT", "number", "callback"])
-async def test_fields(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], options: Any, values: list[Any],
-) -> None:
-    declare(registry, calls, field="spec.field", **options)
+async def test_fields(reviewer: Reviewer, calls: Calls, options: Any, values: list[Any]) -> None:
+    declare(calls, field="spec.field", **options)
     called = []
     for value in (None, "value", "other", 1):
         obj = make_object({} if value is None else {"field": value})
@@ -110,12 +100,12 @@ async def test_fields(
     assert called == values
 
 
-async def test_callbacks(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
+async def test_callbacks(reviewer: Reviewer, calls: Calls) -> None:
     """They get the same kwargs as the handlers."""
     def when(userinfo: kopf.UserInfo, operation: str, warnings: list[str], **_: Any) -> bool:
         return userinfo["username"] == "me" and operation == "CREATE" and not warnings
 
-    declare(registry, calls, when=when)
+    declare(calls, when=when)
     assert not await is_called(reviewer, calls)
     assert await is_called(reviewer, calls, userInfo={"username": "me"})
     assert not await is_called(reviewer, calls, "UPDATE", userInfo={"username": "me"})
@@ -123,9 +113,9 @@ async def test_callbacks(registry: kopf.OperatorRegistry, reviewer: Reviewer, ca
 
 @pytest.mark.parametrize(("operation", "is_new"), [("CREATE", True), ("UPDATE", True), ("DELETE", False)])
 async def test_filters_look_at_the_new_object_if_there_is_one(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], operation: str, *, is_new: bool,
+        reviewer: Reviewer, calls: Calls, operation: str, *, is_new: bool,
 ) -> None:
-    declare(registry, calls, labels={"l": "v"})
+    declare(calls, labels={"l": "v"})
     labelled, other = make_object(labels={"l": "v"}), make_object()
     new, old = (None if operation == "DELETE" else labelled), (None if operation == "CREATE" else other)
     assert await is_called(reviewer, calls, operation, new, old) is is_new
@@ -133,12 +123,10 @@ async def test_filters_look_at_the_new_object_if_there_is_one(
     assert await is_called(reviewer, calls, operation, new, old) is not is_new
 
 
-async def test_only_the_requested_handler_is_called(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
-) -> None:
+async def test_only_the_requested_handler_is_called(reviewer: Reviewer, calls: Calls) -> None:
     for id in ("a", "b", "c/d"):
-        declare(registry, calls, id)
-    declare(registry, calls, "fields", field="spec.field")
+        declare(calls, id)
+    declare(calls, "fields", field="spec.field")
     for webhook in ("a", "b", "c/d"):
         calls.items.clear()
         assert await reviewer.review(webhook=webhook) == {"allowed": True}
@@ -148,22 +136,18 @@ async def test_only_the_requested_handler_is_called(
     assert calls == ["fields"]
 
 
-async def test_all_handlers_are_called_if_none_is_requested(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
-) -> None:
-    declare(registry, calls, "a")
-    declare(registry, calls, "b", kopf.on.mutate)
-    declare(registry, calls, "c", operation="DELETE")
+async def test_all_handlers_are_called_if_none_is_requested(reviewer: Reviewer, calls: Calls) -> None:
+    declare(calls, "a")
+    declare(calls, "b", kopf.on.mutate)
+    declare(calls, "c", operation="DELETE")
     assert await reviewer.review() == {"allowed": True}
     assert sorted(calls) == ["a", "b"]
 
 
-async def test_several_decorators_on_one_function(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
-) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, operation="CREATE", param="create", id="check")
-    @kopf.on.validate("kopfexamples", registry=registry, operation="DELETE", param="delete", id="check")
-    @kopf.on.validate("kopfexamples", registry=registry, labels={"l": "v"}, param="labelled", id="check")
+async def test_several_decorators_on_one_function(reviewer: Reviewer, calls: Calls) -> None:
+    @kopf.on.validate("kopfexamples", operation="CREATE", param="create", id="check")
+    @kopf.on.validate("kopfexamples", operation="DELETE", param="delete", id="check")
+    @kopf.on.validate("kopfexamples", labels={"l": "v"}, param="labelled", id="check")
     def check(param: str, **_: Any) -> None:
         calls.append(param)
 
@@ -177,11 +161,9 @@ async def test_several_decorators_on_one_function(
     assert len(calls) == 1
 
 
-async def test_both_types_on_one_function(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
-) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, param="validate", id="fn")
-    @kopf.on.mutate("kopfexamples", registry=registry, param="mutate", id="fn")
+async def test_both_types_on_one_function(reviewer: Reviewer, calls: Calls) -> None:
+    @kopf.on.validate("kopfexamples", param="validate", id="fn")
+    @kopf.on.mutate("kopfexamples", param="mutate", id="fn")
     def fn(param: str, **_: Any) -> None:
         calls.append(param)
 
@@ -190,7 +172,7 @@ async def test_both_types_on_one_function(
     assert calls == ["validate", "mutate"]
 
 
-async def test_the_default_registry(reviewer: Reviewer, calls: Journal[Any], as_users_run_it: None) -> None:
+async def test_the_default_registry(reviewer: Reviewer, calls: Calls, as_users_run_it: None) -> None:
     @kopf.on.validate("kopf.dev", "v1", "kopfexamples", id="check")
     def check(**_: Any) -> None:
         calls.append("called")

@@ -75,17 +75,17 @@ class Fuzzer:
         return body[:position] + noise + body[position + self._random.randrange(10):]
 
 
-def declare(registry: kopf.OperatorRegistry) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, subresource="*", id="check")
+def declare() -> None:
+    @kopf.on.validate("kopfexamples", subresource="*", id="check")
     def check(body: kopf.Body, meta: kopf.Meta, diff: kopf.Diff, warnings: list[str], **_: Any) -> None:
         warnings.append(f"{len(body)} {meta.get('name')!r} {len(diff)}"[:100])
 
-    @kopf.on.mutate("kopfexamples", registry=registry, annotations={"a": kopf.ABSENT}, id="fill")
+    @kopf.on.mutate("kopfexamples", annotations={"a": kopf.ABSENT}, id="fill")
     async def fill(patch: kopf.Patch, **_: Any) -> None:
         patch.spec["x"] = {"y": 1}
         patch.fns.append(lambda body: body.update(more=[]))
 
-    @kopf.on.validate("kopfexamples", registry=registry, labels=LABELS, field="spec.field", id="filtered")
+    @kopf.on.validate("kopfexamples", labels=LABELS, field="spec.field", id="filtered")
     def filtered(**_: Any) -> None:
         raise kopf.AdmissionError("no!", code=400)
 
@@ -107,11 +107,11 @@ class Address:
 
 
 @pytest.fixture
-async def url(operator: Operator, registry: kopf.OperatorRegistry) -> str:
+async def url(operator: Operator) -> str:
     """The address of the running operator."""
     address = Address()
     operator.configure = address.configure
-    declare(registry)
+    declare()
     await operator.launch()
     async with asyncio.timeout(50):
         return await address.url

@@ -13,7 +13,7 @@ import pytest
 import kopf
 from tests.admission.configurations import MUTATING, NAME, VALIDATING, Configurations
 from tests.behaviour.objects import API, Obj
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Calls, Operator
 
 pytestmark = pytest.mark.fastforward("exit")
 
@@ -73,18 +73,18 @@ def denied(name: str, message: str) -> str:
     return f'Error from server: {place}: admission webhook "{name}.{NAME}" denied the request: {message}\n'
 
 
-async def test_validation(registry: kopf.OperatorRegistry, start: Any, run: Kubectl) -> None:
+async def test_validation(start: Any, run: Kubectl) -> None:
     """The handlers of the documentation: each has an endpoint of its own."""
-    @kopf.on.validate("kopfexamples", registry=registry, id="say_hello")
+    @kopf.on.validate("kopfexamples", id="say_hello")
     def say_hello(warnings: list[str], **_: Any) -> None:
         warnings.append("Checked by the operator.")
 
-    @kopf.on.validate("kopfexamples", registry=registry, id="check_numbers")
+    @kopf.on.validate("kopfexamples", id="check_numbers")
     def check_numbers(spec: kopf.Spec, **_: Any) -> None:
         if not isinstance(spec.get("numbers", []), list):
             raise kopf.AdmissionError("The numbers must be in a list.")
 
-    @kopf.on.validate("kopfexamples", registry=registry, id="numbers_range")
+    @kopf.on.validate("kopfexamples", id="numbers_range")
     def numbers_range(spec: kopf.Spec, **_: Any) -> None:
         numbers = spec.get("numbers", [])
         if isinstance(numbers, list) and not all(0 <= float(number) <= 100 for number in numbers):
@@ -104,13 +104,13 @@ async def test_validation(registry: kopf.OperatorRegistry, start: Any, run: Kube
     assert outcome.output == "kopfexample.kopf.dev/good\n"
 
 
-async def test_mutation(registry: kopf.OperatorRegistry, start: Any, run: Kubectl) -> None:
-    @kopf.on.mutate("kopfexamples", registry=registry)
+async def test_mutation(start: Any, run: Kubectl) -> None:
+    @kopf.on.mutate("kopfexamples")
     def default_numbers(spec: kopf.Spec, patch: kopf.Patch, **_: Any) -> None:
         if "numbers" not in spec:
             patch.spec["numbers"] = [1, 2, 3]
 
-    @kopf.on.mutate("kopfexamples", registry=registry)
+    @kopf.on.mutate("kopfexamples")
     def convert_numbers(spec: kopf.Spec, patch: kopf.Patch, **_: Any) -> None:
         if isinstance(spec.get("numbers"), list):
             patch.spec["numbers"] = [float(number) for number in spec["numbers"]]
@@ -131,10 +131,8 @@ async def test_mutation(registry: kopf.OperatorRegistry, start: Any, run: Kubect
     (kopf.PermanentError("It is bad."), "It is bad."), (kopf.TemporaryError("Not yet."), "Not yet."),
     (ValueError("It is wrong."), "Webhook 'validate1' has failed; see the log of the operator."),
 ], ids=repr)
-async def test_other_errors(
-        registry: kopf.OperatorRegistry, start: Any, run: Kubectl, error: Exception, message: str,
-) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, id="validate1")
+async def test_other_errors(start: Any, run: Kubectl, error: Exception, message: str) -> None:
+    @kopf.on.validate("kopfexamples", id="validate1")
     def validate1(**_: Any) -> None:
         raise error
 
@@ -144,8 +142,8 @@ async def test_other_errors(
     assert denied("validate1", message) in outcome.errors
 
 
-async def test_dry_runs(registry: kopf.OperatorRegistry, start: Any, run: Kubectl, calls: Journal[Any]) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, side_effects=True, id="check")
+async def test_dry_runs(start: Any, run: Kubectl, calls: Calls) -> None:
+    @kopf.on.validate("kopfexamples", side_effects=True, id="check")
     def check(dryrun: bool, userinfo: kopf.UserInfo, **_: Any) -> None:
         calls.append(dryrun)
 
@@ -156,11 +154,9 @@ async def test_dry_runs(registry: kopf.OperatorRegistry, start: Any, run: Kubect
     assert calls == [True, False]
 
 
-async def test_operations_and_subresources(
-        registry: kopf.OperatorRegistry, start: Any, run: Kubectl, calls: Journal[Any], operator: Operator,
-) -> None:
+async def test_operations_and_subresources(start: Any, run: Kubectl, calls: Calls, operator: Operator) -> None:
     def declare(id: str, **options: Any) -> None:
-        @kopf.on.validate("kopfstatusexamples", registry=registry, id=id, **options)
+        @kopf.on.validate("kopfstatusexamples", id=id, **options)
         def check(operation: str, subresource: str | None, **_: Any) -> None:
             calls.append((id, operation, subresource))
 
@@ -189,11 +185,11 @@ async def test_operations_and_subresources(
 
 
 async def test_filters_on_the_server_and_in_the_operator(
-        registry: kopf.OperatorRegistry, start: Any, run: Kubectl, calls: Journal[Any], operator: Operator,
+        start: Any, run: Kubectl, calls: Calls, operator: Operator,
 ) -> None:
     """What the API server can decide, does not reach the operator at all; the callbacks do."""
     def declare(id: str, **options: Any) -> None:
-        @kopf.on.validate("kopfexamples", registry=registry, id=id, **options)
+        @kopf.on.validate("kopfexamples", id=id, **options)
         def check(name: str, **_: Any) -> None:
             calls.append((id, name))
 
@@ -218,8 +214,8 @@ async def test_filters_on_the_server_and_in_the_operator(
     }
 
 
-async def test_users(registry: kopf.OperatorRegistry, start: Any, run: Kubectl, calls: Journal[Any]) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, id="check")
+async def test_users(start: Any, run: Kubectl, calls: Calls) -> None:
+    @kopf.on.validate("kopfexamples", id="check")
     def check(userinfo: kopf.UserInfo, headers: kopf.Headers, **_: Any) -> None:
         calls.append((userinfo["username"], sorted(set(userinfo["groups"]) & {"devs"})))
         assert "Content-Type" in headers
@@ -229,11 +225,9 @@ async def test_users(registry: kopf.OperatorRegistry, start: Any, run: Kubectl, 
     assert calls == [("alice", ["devs"])]
 
 
-async def test_namespaces(
-        registry: kopf.OperatorRegistry, start: Any, run: Kubectl, calls: Journal[Any],
-) -> None:
+async def test_namespaces(start: Any, run: Kubectl, calls: Calls) -> None:
     """The namespaces of the operator restrict what it handles, not what it admits."""
-    @kopf.on.validate("kopfexamples", registry=registry, id="check")
+    @kopf.on.validate("kopfexamples", id="check")
     def check(namespace: str, **_: Any) -> None:
         calls.append(namespace)
         raise kopf.AdmissionError("It is bad.")
@@ -245,8 +239,8 @@ async def test_namespaces(
     assert calls == ["other", "default"]
 
 
-async def test_ignored_failures(registry: kopf.OperatorRegistry, start: Any, run: Kubectl) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, ignore_failures=True, id="check")
+async def test_ignored_failures(start: Any, run: Kubectl) -> None:
+    @kopf.on.validate("kopfexamples", ignore_failures=True, id="check")
     def check(**_: Any) -> None:
         raise kopf.AdmissionError("It is bad.")
 
@@ -257,12 +251,12 @@ async def test_ignored_failures(registry: kopf.OperatorRegistry, start: Any, run
 
 
 async def test_persistent_webhooks_block_when_the_operator_is_down(
-        registry: kopf.OperatorRegistry, start: Any, run: Kubectl, operator: Operator,
+        start: Any, run: Kubectl, operator: Operator,
 ) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, persistent=True, operation="CREATE", id="blocking")
+    @kopf.on.validate("kopfexamples", persistent=True, operation="CREATE", id="blocking")
     def blocking(**_: Any) -> None: ...
 
-    @kopf.on.validate("kopfexamples", registry=registry, operation="UPDATE")
+    @kopf.on.validate("kopfexamples", operation="UPDATE")
     def temporary(**_: Any) -> None: ...
 
     await start()

@@ -10,7 +10,7 @@ import kopf
 from kopf._handlers.signatures import get_callbacks_kwargs, get_kwargs
 from tests.admission.reviewing import OBJECT, Reviewer, make_object
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Decorator, Journal, Operator
+from tests.behaviour.running import Calls, Decorator, Operator
 
 pytestmark = pytest.mark.fastforward
 
@@ -21,13 +21,13 @@ KWARGS = {
 }
 
 
-def declare(registry: kopf.OperatorRegistry, calls: Journal[Any], **options: Any) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, **options)
+def declare(calls: Calls, **options: Any) -> None:
+    @kopf.on.validate("kopfexamples", **options)
     def check(**kwargs: Any) -> None:
         calls.append(kwargs)
 
 
-async def ask(reviewer: Reviewer, calls: Journal[Any], *args: Any, **kwargs: Any) -> Any:
+async def ask(reviewer: Reviewer, calls: Calls, *args: Any, **kwargs: Any) -> Any:
     """Ask for a review, and get the kwargs of the only call."""
     assert (await reviewer.review(*args, **kwargs))["allowed"]
     assert len(calls) == 1
@@ -35,9 +35,7 @@ async def ask(reviewer: Reviewer, calls: Journal[Any], *args: Any, **kwargs: Any
 
 
 @pytest.mark.parametrize("decorator", [kopf.on.validate, kopf.on.mutate])
-async def test_names(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], decorator: Decorator,
-) -> None:
+async def test_names(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Calls, decorator: Decorator) -> None:
     @decorator("kopfexamples", registry=registry)
     def check(**kwargs: Any) -> None:
         calls.append(kwargs)
@@ -46,9 +44,7 @@ async def test_names(
     assert get_kwargs(registry.webhooks[0], []) == KWARGS
 
 
-async def test_names_for_callbacks(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
-) -> None:
+async def test_names_for_callbacks(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Calls) -> None:
     def when(**kwargs: Any) -> bool:
         calls.append(frozenset(kwargs))
         return True
@@ -58,8 +54,8 @@ async def test_names_for_callbacks(
     assert calls == [get_callbacks_kwargs(registry.webhooks[0], [])]
 
 
-async def test_the_object(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
-    declare(registry, calls, param=123)
+async def test_the_object(reviewer: Reviewer, calls: Calls) -> None:
+    declare(calls, param=123)
     obj = make_object({"x": 1}, {"y": 2}, labels={"l": "v"}, annotations={"a": "b"})
     kwargs = await ask(reviewer, calls, "CREATE", obj)
     assert kwargs["body"] == obj
@@ -76,42 +72,40 @@ async def test_the_object(registry: kopf.OperatorRegistry, reviewer: Reviewer, c
     assert kwargs["started"].tzinfo is not None
 
 
-async def test_managed_fields_are_not_shown(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
-) -> None:
-    declare(registry, calls)
+async def test_managed_fields_are_not_shown(reviewer: Reviewer, calls: Calls) -> None:
+    declare(calls)
     kwargs = await ask(
         reviewer, calls, "UPDATE", make_object(managedFields=[{"time": "now"}]), make_object(managedFields=[]))
     assert kwargs["body"] == kwargs["old"] == kwargs["new"] == OBJECT
     assert kwargs["diff"] == ()
 
 
-async def test_creation(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
-    declare(registry, calls)
+async def test_creation(reviewer: Reviewer, calls: Calls) -> None:
+    declare(calls)
     kwargs = await ask(reviewer, calls, "CREATE")
     assert (kwargs["operation"], kwargs["old"], kwargs["new"]) == ("CREATE", None, OBJECT)
     assert kwargs["body"] == OBJECT
     assert kwargs["diff"] == (("add", (), None, OBJECT),)
 
 
-async def test_update(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
-    declare(registry, calls)
+async def test_update(reviewer: Reviewer, calls: Calls) -> None:
+    declare(calls)
     new = make_object({"field": "new"})
     kwargs = await ask(reviewer, calls, "UPDATE", new)
     assert (kwargs["operation"], kwargs["old"], kwargs["new"], kwargs["body"]) == ("UPDATE", OBJECT, new, new)
     assert kwargs["diff"] == (("change", ("spec", "field"), "value", "new"),)
 
 
-async def test_deletion(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
-    declare(registry, calls)
+async def test_deletion(reviewer: Reviewer, calls: Calls) -> None:
+    declare(calls)
     kwargs = await ask(reviewer, calls, "DELETE")
     assert (kwargs["operation"], kwargs["old"], kwargs["new"], kwargs["body"]) == ("DELETE", OBJECT, None, OBJECT)
     assert kwargs["diff"] == (("remove", (), OBJECT, None),)
 
 
-async def test_connection(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
+async def test_connection(reviewer: Reviewer, calls: Calls) -> None:
     """There are options of the connection instead of the object, or there is nothing."""
-    declare(registry, calls, subresource="*")
+    declare(calls, subresource="*")
     options = {"apiVersion": "v1", "kind": "PodExecOptions", "command": ["sh"]}
     for new in (options, None):
         calls.items.clear()
@@ -121,67 +115,63 @@ async def test_connection(registry: kopf.OperatorRegistry, reviewer: Reviewer, c
         assert (kwargs["name"], kwargs["namespace"], kwargs["subresource"]) == ("obj", "default", "exec")
 
 
-async def test_fields(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
-    declare(registry, calls, field="spec.field")
+async def test_fields(reviewer: Reviewer, calls: Calls) -> None:
+    declare(calls, field="spec.field")
     kwargs = await ask(reviewer, calls, "UPDATE", make_object({"field": "new", "other": 1}))
     assert (kwargs["old"], kwargs["new"]) == ("value", "new")
     assert kwargs["diff"] == (("change", (), "value", "new"),)
 
 
-async def test_generated_names(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
-    declare(registry, calls)
+async def test_generated_names(reviewer: Reviewer, calls: Calls) -> None:
+    declare(calls)
     obj = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"generateName": "x-"}}
     kwargs = await ask(reviewer, calls, "CREATE", obj, name=...)
     assert (kwargs["name"], kwargs["namespace"], kwargs["uid"]) == (None, "default", "")
 
 
 @pytest.mark.parametrize(("raw", "value"), [(True, True), (False, False), (None, False), (..., False)])
-async def test_dryrun(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], raw: Any, *, value: bool,
-) -> None:
-    declare(registry, calls)
+async def test_dryrun(reviewer: Reviewer, calls: Calls, raw: Any, *, value: bool) -> None:
+    declare(calls)
     assert (await ask(reviewer, calls, dryRun=raw))["dryrun"] is value
 
 
 @pytest.mark.parametrize(("raw", "value"), [("status", "status"), ("scale", "scale"), ("", None), (..., None)])
-async def test_subresource(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], raw: Any, value: str | None,
-) -> None:
-    declare(registry, calls, subresource="*")
+async def test_subresource(reviewer: Reviewer, calls: Calls, raw: Any, value: str | None) -> None:
+    declare(calls, subresource="*")
     assert (await ask(reviewer, calls, subResource=raw))["subresource"] == value
 
 
-async def test_userinfo(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
-    declare(registry, calls)
+async def test_userinfo(reviewer: Reviewer, calls: Calls) -> None:
+    declare(calls)
     info = {"username": "me", "uid": "u", "groups": ["a", "b"], "extra": {"scopes": ["x"]}}
     assert (await ask(reviewer, calls, userInfo=info))["userinfo"] == info
 
 
-async def test_credentials(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
-    declare(registry, calls)
+async def test_credentials(reviewer: Reviewer, calls: Calls) -> None:
+    declare(calls)
     headers = {"Authorization": "Bearer xyz", "Host": "localhost"}
     sslpeer = {"subject": ((("commonName", "Example Common Name"),),)}
     kwargs = await ask(reviewer, calls, headers=headers, sslpeer=sslpeer)
     assert (kwargs["headers"], kwargs["sslpeer"]) == (headers, sslpeer)
 
 
-async def test_no_credentials(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
-    declare(registry, calls)
+async def test_no_credentials(reviewer: Reviewer, calls: Calls) -> None:
+    declare(calls)
     kwargs = await ask(reviewer, calls)
     assert (kwargs["headers"], kwargs["sslpeer"]) == ({}, None)
 
 
-async def test_warnings(registry: kopf.OperatorRegistry, reviewer: Reviewer) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, id="first")
+async def test_warnings(reviewer: Reviewer) -> None:
+    @kopf.on.validate("kopfexamples", id="first")
     def first(warnings: list[Any], **_: Any) -> None:
         warnings.append("one")
         warnings.append(2)
 
-    @kopf.on.mutate("kopfexamples", registry=registry, id="second")
+    @kopf.on.mutate("kopfexamples", id="second")
     def second(warnings: list[str], **_: Any) -> None:
         warnings.append("three")
 
-    @kopf.on.validate("kopfexamples", registry=registry)
+    @kopf.on.validate("kopfexamples")
     def third(warnings: list[str], **_: Any) -> None:
         warnings.append("four")
         raise kopf.AdmissionError("no!")
@@ -193,34 +183,30 @@ async def test_warnings(registry: kopf.OperatorRegistry, reviewer: Reviewer) -> 
     assert sorted(response["warnings"]) == ["2", "four", "one", "three"]
 
 
-async def test_results_are_ignored(registry: kopf.OperatorRegistry, reviewer: Reviewer) -> None:
-    @kopf.on.mutate("kopfexamples", registry=registry)
+async def test_results_are_ignored(reviewer: Reviewer) -> None:
+    @kopf.on.mutate("kopfexamples")
     def fn(**_: Any) -> object:
         return object()
 
     assert await reviewer.review() == {"allowed": True}
 
 
-async def test_indices(
-        operator: Operator, registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], kex: Objects,
-) -> None:
+async def test_indices(operator: Operator, reviewer: Reviewer, calls: Calls, kex: Objects) -> None:
     """The indices are there, and they have precedence over all kwargs."""
-    @kopf.index("kopfexamples", registry=registry)
-    @kopf.index("kopfexamples", registry=registry, id="patch")
+    @kopf.index("kopfexamples")
+    @kopf.index("kopfexamples", id="patch")
     def by_field(name: str, spec: kopf.Spec, **_: Any) -> dict[str, str]:
         return {spec["field"]: name}
 
-    declare(registry, calls)
+    declare(calls)
     await kex.create("other")
     kwargs = await ask(reviewer, calls)
     assert {key: [*values] for key, values in kwargs["by_field"].items()} == {"value": ["other"]}
     assert {key: [*values] for key, values in kwargs["patch"].items()} == {"value": ["other"]}
 
 
-async def test_memos_of_creation_are_discarded(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
-) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry)
+async def test_memos_of_creation_are_discarded(reviewer: Reviewer, calls: Calls) -> None:
+    @kopf.on.validate("kopfexamples")
     def check(memo: kopf.Memo, **_: Any) -> None:
         calls.append(dict(memo))
         memo.seen = True
@@ -234,17 +220,17 @@ async def test_memos_of_creation_are_discarded(
 
 
 async def test_memos_of_existing_objects_are_shared_with_other_handlers(
-        operator: Operator, registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], kex: Objects,
+        operator: Operator, reviewer: Reviewer, calls: Calls, kex: Objects,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     def create(memo: kopf.Memo, **_: Any) -> None:
         memo.created = True
 
-    @kopf.on.update("kopfexamples", registry=registry, id="update")
+    @kopf.on.update("kopfexamples", id="update")
     def update(memo: kopf.Memo, **_: Any) -> None:
         calls.append(("update", dict(memo)))
 
-    @kopf.on.validate("kopfexamples", registry=registry)
+    @kopf.on.validate("kopfexamples")
     def check(memo: kopf.Memo, operation: str, **_: Any) -> None:
         calls.append((operation, dict(memo)))
         memo[operation] = True
@@ -262,10 +248,8 @@ async def test_memos_of_existing_objects_are_shared_with_other_handlers(
     ]
 
 
-async def test_memos_of_objects_that_are_not_handled_live_until_the_deletion(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
-) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry)
+async def test_memos_of_objects_that_are_not_handled_live_until_the_deletion(reviewer: Reviewer, calls: Calls) -> None:
+    @kopf.on.validate("kopfexamples")
     def check(memo: kopf.Memo, **_: Any) -> None:
         memo.times = memo.get("times", 0) + 1
         calls.append(memo.times)
@@ -277,10 +261,8 @@ async def test_memos_of_objects_that_are_not_handled_live_until_the_deletion(
     assert calls == [1, 2, 3, 1, 2, 3]
 
 
-async def test_memos_survive_denied_deletions(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
-) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, operation="DELETE")
+async def test_memos_survive_denied_deletions(reviewer: Reviewer, calls: Calls) -> None:
+    @kopf.on.validate("kopfexamples", operation="DELETE")
     def check(memo: kopf.Memo, **_: Any) -> None:
         memo.times = memo.get("times", 0) + 1
         calls.append(memo.times)

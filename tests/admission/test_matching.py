@@ -107,9 +107,7 @@ def test_annotations(filters: dict[str, Any], new: Any, old: Any) -> None:
     assert meets(handler, new, old) == is_matching(handler, old if new is None else new)
 
 
-@given(
-    path=st.lists(keys, max_size=2), value=st.none() | metadata_filters, new=bodies, old=bodies,
-)
+@given(path=st.lists(keys, max_size=2), value=st.none() | metadata_filters, new=bodies, old=bodies)
 @settings(max_examples=300, deadline=None)
 def test_fields(path: list[str], value: Any, new: Any, old: Any) -> None:
     handler = declare(field=("spec", *path), value=value)

@@ -18,8 +18,8 @@ from tests.values.test_patches import apply
 pytestmark = pytest.mark.fastforward
 
 
-def declare(registry: kopf.OperatorRegistry, changes: Any) -> None:
-    @kopf.on.mutate("kopfexamples", registry=registry, id="fn")
+def declare(changes: Any) -> None:
+    @kopf.on.mutate("kopfexamples", id="fn")
     def fn(patch: kopf.Patch, **_: Any) -> None:
         changes(patch)
 
@@ -70,9 +70,9 @@ CASES: dict[str, tuple[dict[str, Any], Any, list[dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_patches(registry: kopf.OperatorRegistry, reviewer: Reviewer, name: str) -> None:
+async def test_patches(reviewer: Reviewer, name: str) -> None:
     spec, changes, operations = CASES[name]
-    declare(registry, changes)
+    declare(changes)
     obj = make_object(spec)
     response = await reviewer.review("CREATE", obj, webhook="fn")
     assert (read_patch(response) if "patch" in response else []) == operations
@@ -81,26 +81,24 @@ async def test_patches(registry: kopf.OperatorRegistry, reviewer: Reviewer, name
     assert apply_response(response, obj) == patch.apply_to(obj)
 
 
-async def test_no_patch(registry: kopf.OperatorRegistry, reviewer: Reviewer) -> None:
-    declare(registry, lambda patch: None)
+async def test_no_patch(reviewer: Reviewer) -> None:
+    declare(lambda patch: None)
     assert await reviewer.review() == {"allowed": True}
 
 
-async def test_updates_are_relative_to_the_new_object(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer,
-) -> None:
-    declare(registry, lambda patch: patch.spec.update(field="fixed"))
+async def test_updates_are_relative_to_the_new_object(reviewer: Reviewer) -> None:
+    declare(lambda patch: patch.spec.update(field="fixed"))
     assert await reviewer.review("UPDATE", make_object({"field": "fixed"})) == {"allowed": True}
     response = await reviewer.review("UPDATE", make_object({}), make_object({"field": "fixed"}))
     assert read_patch(response) == [{"op": "add", "path": "/spec/field", "value": "fixed"}]
 
 
-async def test_several_handlers_patch_together(registry: kopf.OperatorRegistry, reviewer: Reviewer) -> None:
-    @kopf.on.mutate("kopfexamples", registry=registry, id="first")
+async def test_several_handlers_patch_together(reviewer: Reviewer) -> None:
+    @kopf.on.mutate("kopfexamples", id="first")
     def first(patch: kopf.Patch, **_: Any) -> None:
         patch.spec["a"] = 1
 
-    @kopf.on.mutate("kopfexamples", registry=registry)
+    @kopf.on.mutate("kopfexamples")
     def second(patch: kopf.Patch, **_: Any) -> None:
         patch.spec["b"] = 2
 
@@ -110,22 +108,18 @@ async def test_several_handlers_patch_together(registry: kopf.OperatorRegistry, 
 
 
 @pytest.mark.parametrize("operation", ["DELETE", "CONNECT"])
-async def test_there_is_nothing_to_patch_without_an_object(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, logs: Logs, operation: str,
-) -> None:
-    declare(registry, lambda patch: patch.spec.update(field="new"))
+async def test_there_is_nothing_to_patch_without_an_object(reviewer: Reviewer, logs: Logs, operation: str) -> None:
+    declare(lambda patch: patch.spec.update(field="new"))
     assert await reviewer.review(operation) == {"allowed": True}
     assert len(logs.find(f"The patch is ignored: there is nothing to patch in {operation} requests.")) == 1
 
 
-async def test_validating_handlers_do_not_patch(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, logs: Logs,
-) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, id="check")
+async def test_validating_handlers_do_not_patch(reviewer: Reviewer, logs: Logs) -> None:
+    @kopf.on.validate("kopfexamples", id="check")
     def check(patch: kopf.Patch, **_: Any) -> None:
         patch.spec["field"] = "bad"
 
-    declare(registry, lambda patch: patch.spec.update(field="good"))
+    declare(lambda patch: patch.spec.update(field="good"))
     assert await reviewer.review(webhook="check") == {"allowed": True}
     assert len(logs.find("The patch of a validating handler is ignored: only mutating handlers can patch.")) == 1
     assert read_patch(await reviewer.review()) == [{"op": "replace", "path": "/spec/field", "value": "good"}]
@@ -140,10 +134,8 @@ def _fail(body: Any) -> None:
     (lambda patch: patch.spec.update(field=object()), "The patch cannot be made: .*object.*"),
     (lambda patch: patch.update({1: 2}), "The patch cannot be made: .*"),
 ], ids=["function", "value", "key"])
-async def test_impossible_patches_deny(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, logs: Logs, changes: Any, message: str,
-) -> None:
-    declare(registry, changes)
+async def test_impossible_patches_deny(reviewer: Reviewer, logs: Logs, changes: Any, message: str) -> None:
+    declare(changes)
     response = await reviewer.review()
     assert not response["allowed"]
     assert response["status"]["code"] == 500
@@ -166,7 +158,7 @@ def test_applying_the_answer_is_the_same_as_merging_the_patch(obj: dict[str, Any
     assert thaw(body) == source
 
 
-async def test_dry_runs_are_patched_too(registry: kopf.OperatorRegistry, reviewer: Reviewer) -> None:
-    declare(registry, lambda patch: patch.spec.update(field="new"))
+async def test_dry_runs_are_patched_too(reviewer: Reviewer) -> None:
+    declare(lambda patch: patch.spec.update(field="new"))
     assert read_patch(await reviewer.review(dryRun=True))
     assert OBJECT["spec"] == {"field": "value"}

@@ -10,23 +10,19 @@ import kopf
 from tests.admission.configurations import MUTATING, NAME, OWNER, URL, VALIDATING, Configurations, Tunnel
 from tests.behaviour.objects import API, Objects
 from tests.behaviour.peerings import PeeringObject, define_peering
-from tests.behaviour.running import Decorator, Journal, Logs, Operator
+from tests.behaviour.running import Calls, Decorator, Journal, Logs, Operator
 
 pytestmark = pytest.mark.fastforward
 
 
-def declare(
-        registry: kopf.OperatorRegistry, id: str = "check", decorator: Decorator = kopf.on.validate, **options: Any,
-) -> None:
-    @decorator("kopfexamples", id=id, registry=registry, **options)
+def declare(id: str = "check", decorator: Decorator = kopf.on.validate, **options: Any) -> None:
+    @decorator("kopfexamples", id=id, **options)
     def check(**_: Any) -> None: ...
 
 
-async def publish(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, **options: Any,
-) -> None:
+async def publish(operator: Operator, configurations: Configurations, **options: Any) -> None:
     """Launch the operator with one webhook, and wait until the API servers would call it."""
-    declare(registry, **options)
+    declare(**options)
     await operator.launch()
     await configurations.wait_webhooks("check")
 
@@ -54,10 +50,10 @@ async def wait_until_called(configurations: Configurations, url: str | None) -> 
 
 
 async def test_configurations_are_created(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel, logs: Logs,
+        operator: Operator, configurations: Configurations, tunnel: Tunnel, logs: Logs,
 ) -> None:
-    declare(registry, "check", kopf.on.validate)
-    declare(registry, "fill", kopf.on.mutate)
+    declare("check", kopf.on.validate)
+    declare("fill", kopf.on.mutate)
     await operator.launch()
     await configurations.wait_webhooks("check", type=VALIDATING)
     await configurations.wait_webhooks("fill", type=MUTATING)
@@ -66,14 +62,14 @@ async def test_configurations_are_created(
 
 
 async def test_existing_configurations_are_overwritten(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+        operator: Operator, configurations: Configurations, tunnel: Tunnel,
 ) -> None:
     other = {
         "name": f"other.{NAME}", "clientConfig": {"url": "https://other"}, "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
     }
     old = await configurations.create(webhooks=[other], annotations={"a": "b"}, labels={"l": "v"})
-    await publish(operator, registry, configurations)
+    await publish(operator, configurations)
     obj = await configurations.get()
     assert obj is not None
     assert obj["metadata"]["uid"] == old["metadata"]["uid"]
@@ -82,7 +78,7 @@ async def test_existing_configurations_are_overwritten(
 
 
 async def test_outdated_webhooks_of_other_types_are_removed(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+        operator: Operator, configurations: Configurations, tunnel: Tunnel,
 ) -> None:
     """E.g. persistent ones of an earlier version of the operator."""
     other = {
@@ -90,30 +86,28 @@ async def test_outdated_webhooks_of_other_types_are_removed(
         "admissionReviewVersions": ["v1"],
     }
     await configurations.create(MUTATING, webhooks=[other])
-    await publish(operator, registry, configurations)
+    await publish(operator, configurations)
     await configurations.wait_webhooks(type=MUTATING)
 
 
 async def test_outdated_webhooks_are_removed_with_the_last_handler(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+        operator: Operator, configurations: Configurations, tunnel: Tunnel,
 ) -> None:
-    await publish(operator, registry, configurations, persistent=True)
+    await publish(operator, configurations, persistent=True)
     await operator.stop()
     assert len(await configurations.get_webhooks()) == 1
-    registry.webhooks.clear()
+    kopf.get_default_registry().webhooks.clear()
     await operator.launch()
     await configurations.wait_webhooks()
 
 
-async def test_nothing_is_managed_by_default(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations,
-) -> None:
+async def test_nothing_is_managed_by_default(operator: Operator, configurations: Configurations) -> None:
     tunnel = Tunnel()
 
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.admission.server = tunnel
 
-    declare(registry)
+    declare()
     operator.configure = configure
     await operator.launch()
     await asyncio.sleep(10)
@@ -123,10 +117,8 @@ async def test_nothing_is_managed_by_default(
     assert await configurations.get() is None
 
 
-async def test_changes_of_the_address(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
-) -> None:
-    await publish(operator, registry, configurations)
+async def test_changes_of_the_address(operator: Operator, configurations: Configurations, tunnel: Tunnel) -> None:
+    await publish(operator, configurations)
     tunnel.send({"url": "https://other", "caBundle": "eHl6"})
     await configurations.wait(lambda obj: obj and obj["webhooks"][0]["clientConfig"]["url"] == "https://other/check")
     webhook, = await configurations.get_webhooks()
@@ -134,17 +126,15 @@ async def test_changes_of_the_address(
 
 
 async def test_nothing_is_written_if_nothing_has_changed(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+        operator: Operator, configurations: Configurations, tunnel: Tunnel,
 ) -> None:
-    await publish(operator, registry, configurations)
+    await publish(operator, configurations)
     tunnel.send({**URL})
     await asyncio.sleep(1000)
     assert configurations.count_writes() == 1
 
 
-async def test_not_before_the_server_is_ready(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations,
-) -> None:
+async def test_not_before_the_server_is_ready(operator: Operator, configurations: Configurations) -> None:
     is_ready = False
 
     async def server(fn: kopf.WebhookFn) -> Any:
@@ -158,7 +148,7 @@ async def test_not_before_the_server_is_ready(
         settings.admission.server = server
         settings.admission.managed = NAME
 
-    declare(registry)
+    declare()
     operator.configure = configure
     await operator.launch()
     await configurations.wait(lambda obj: obj)
@@ -166,15 +156,14 @@ async def test_not_before_the_server_is_ready(
 
 
 async def test_not_before_the_indices_are_filled(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
-        kex: Objects, calls: Journal[str],
+        operator: Operator, configurations: Configurations, tunnel: Tunnel, kex: Objects, calls: Journal[str],
 ) -> None:
-    @kopf.index("kopfexamples", registry=registry)
+    @kopf.index("kopfexamples")
     async def index(**_: Any) -> None:
         await asyncio.sleep(10)
         calls.append("indexed")
 
-    declare(registry)
+    declare()
     await kex.create()
     await operator.launch()
     await configurations.wait_webhooks("check")
@@ -182,11 +171,11 @@ async def test_not_before_the_indices_are_filled(
 
 
 async def test_webhooks_are_removed_on_exit_except_for_persistent_ones(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+        operator: Operator, configurations: Configurations, tunnel: Tunnel,
 ) -> None:
     for decorator in (kopf.on.validate, kopf.on.mutate):
-        declare(registry, "temporary", decorator)
-        declare(registry, "permanent", decorator, persistent=True)
+        declare("temporary", decorator)
+        declare("permanent", decorator, persistent=True)
     await operator.launch()
     await configurations.wait_webhooks("temporary", "permanent")
     await configurations.wait_webhooks("temporary", "permanent", type=MUTATING)
@@ -199,17 +188,17 @@ async def test_webhooks_are_removed_on_exit_except_for_persistent_ones(
 
 
 async def test_nothing_is_written_on_exit_if_all_are_persistent(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+        operator: Operator, configurations: Configurations, tunnel: Tunnel,
 ) -> None:
-    await publish(operator, registry, configurations, persistent=True)
+    await publish(operator, configurations, persistent=True)
     await operator.stop()
     assert configurations.count_writes() == 1
 
 
 async def test_webhooks_are_removed_when_the_operator_fails(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+        operator: Operator, configurations: Configurations, tunnel: Tunnel,
 ) -> None:
-    await publish(operator, registry, configurations)
+    await publish(operator, configurations)
     tunnel.send(ValueError("broken"))
     with pytest.raises(ValueError, match="broken"):
         await operator.wait()
@@ -217,7 +206,7 @@ async def test_webhooks_are_removed_when_the_operator_fails(
 
 
 async def test_the_server_is_closed_after_the_webhooks_are_removed(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, calls: Journal[Any],
+        operator: Operator, configurations: Configurations, calls: Calls,
 ) -> None:
     async def server(fn: kopf.WebhookFn) -> Any:
         try:
@@ -230,7 +219,7 @@ async def test_the_server_is_closed_after_the_webhooks_are_removed(
         settings.admission.server = server
         settings.admission.managed = NAME
 
-    declare(registry)
+    declare()
     operator.configure = configure
     await operator.launch()
     await configurations.wait_webhooks("check")
@@ -241,11 +230,9 @@ async def test_the_server_is_closed_after_the_webhooks_are_removed(
 # --- several operators with the same configurations ---
 
 
-async def test_rolling_out(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
-) -> None:
+async def test_rolling_out(operator: Operator, configurations: Configurations, tunnel: Tunnel) -> None:
     """The new replica takes over; the old one leaves the webhooks of it alone on exit."""
-    await publish(operator, registry, configurations)
+    await publish(operator, configurations)
     replica = make_replica(operator, {"url": "https://replica"})
     await replica.launch()
     await wait_until_called(configurations, "https://replica")
@@ -256,11 +243,9 @@ async def test_rolling_out(
     assert await configurations.get_webhooks() == []
 
 
-async def test_scaling_down(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
-) -> None:
+async def test_scaling_down(operator: Operator, configurations: Configurations, tunnel: Tunnel) -> None:
     """The owner exits, e.g. it was started on a laptop for a while; the remaining replica takes over."""
-    await publish(operator, registry, configurations)
+    await publish(operator, configurations)
     replica = make_replica(operator, {"url": "https://replica"})
     await replica.launch()
     await wait_until_called(configurations, "https://replica")
@@ -269,11 +254,11 @@ async def test_scaling_down(
 
 
 async def test_paused_operators_publish(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel, api: API,
+        operator: Operator, configurations: Configurations, tunnel: Tunnel, api: API,
 ) -> None:
     """E.g. in favour of another operator that has no webhooks; even if it is paused from the start."""
     await pause(operator, api, "senior", priority=100)
-    declare(registry)
+    declare()
     await operator.launch(peering_name="default")
     await wait_until_called(configurations, URL["url"])
     tunnel.send({"url": "https://elsewhere"})
@@ -284,8 +269,7 @@ async def test_paused_operators_publish(
 
 @pytest.mark.parametrize("index", [False, True])
 async def test_what_the_dead_have_left_is_replaced_while_paused(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel, api: API,
-        *, index: bool,
+        operator: Operator, configurations: Configurations, tunnel: Tunnel, api: API, *, index: bool,
 ) -> None:
     """Nobody else would do that. The indices are filled when it goes on, and that can take forever."""
     await pause(operator, api, "senior", priority=100)
@@ -294,20 +278,20 @@ async def test_what_the_dead_have_left_is_replaced_while_paused(
         "admissionReviewVersions": ["v1"],
     }
     await configurations.create(webhooks=[other], annotations={OWNER: "dead"})
-    declare(registry)
+    declare()
     if index:
-        kopf.index("kopfexamples", id="idx", registry=registry)(lambda **_: None)
+        kopf.index("kopfexamples", id="idx")(lambda **_: None)
     await operator.launch(peering_name="default")
     await wait_until_called(configurations, URL["url"])
 
 
 async def test_those_who_work_have_the_priority_over_the_paused(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel, api: API,
+        operator: Operator, configurations: Configurations, tunnel: Tunnel, api: API,
 ) -> None:
     """Whenever the paused ones publish, the one that works takes over, once; when it is gone, they do."""
     define_peering(operator.cluster)
     await PeeringObject(api).create()
-    declare(registry)
+    declare()
     await operator.launch(peering_name="default")
     await configurations.wait_webhooks("check")
     replica = make_replica(operator, {"url": "https://replica"})
@@ -335,11 +319,11 @@ async def test_those_who_work_have_the_priority_over_the_paused(
 
 
 async def test_paused_operators_do_not_fight(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel, api: API,
+        operator: Operator, configurations: Configurations, tunnel: Tunnel, api: API,
 ) -> None:
     """E.g. a whole deployment that is frozen: the last one is called, and when it is gone, another one."""
     peering = await pause(operator, api, "freezer", priority=1000)
-    declare(registry)
+    declare()
     await operator.launch(peering_name="default")
     await configurations.wait_webhooks("check")
     replicas = [make_replica(operator, {"url": f"https://replica{n}"}) for n in (1, 2)]
@@ -354,10 +338,8 @@ async def test_paused_operators_do_not_fight(
     await wait_until_called(configurations, URL["url"])
 
 
-async def test_replicas_do_not_fight(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
-) -> None:
-    declare(registry)
+async def test_replicas_do_not_fight(operator: Operator, configurations: Configurations, tunnel: Tunnel) -> None:
+    declare()
     await operator.launch()
     replicas = [make_replica(operator, {"url": f"https://replica{n}"}) for n in range(3)]
     for replica in replicas:
@@ -371,10 +353,8 @@ async def test_replicas_do_not_fight(
     assert await configurations.get_webhooks() == []
 
 
-async def test_simultaneous_start(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
-) -> None:
-    declare(registry)
+async def test_simultaneous_start(operator: Operator, configurations: Configurations, tunnel: Tunnel) -> None:
+    declare()
     replicas = [operator, *(make_replica(operator) for _ in range(4))]
     await asyncio.gather(*(replica.launch() for replica in replicas))
     await configurations.wait_webhooks("check")
@@ -386,10 +366,9 @@ async def test_simultaneous_start(
 
 @pytest.mark.parametrize("is_deleted", [False, True])
 async def test_webhooks_removed_by_others_are_restored(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
-        *, is_deleted: bool,
+        operator: Operator, configurations: Configurations, tunnel: Tunnel, *, is_deleted: bool,
 ) -> None:
-    await publish(operator, registry, configurations)
+    await publish(operator, configurations)
     if is_deleted:
         await configurations.delete()
     else:
@@ -397,10 +376,8 @@ async def test_webhooks_removed_by_others_are_restored(
     await configurations.wait_webhooks("check")
 
 
-async def test_manual_changes_are_respected(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
-) -> None:
-    await publish(operator, registry, configurations)
+async def test_manual_changes_are_respected(operator: Operator, configurations: Configurations, tunnel: Tunnel) -> None:
+    await publish(operator, configurations)
     webhook, = await configurations.get_webhooks()
     await configurations.merge({"webhooks": [{**webhook, "failurePolicy": "Ignore"}]})
     await asyncio.sleep(1000)
@@ -411,18 +388,16 @@ async def test_manual_changes_are_respected(
 # --- trouble ---
 
 
-async def test_denied_management(
-        operator: Operator, registry: kopf.OperatorRegistry, tunnel: Tunnel, logs: Logs,
-) -> None:
-    declare(registry)
+async def test_denied_management(operator: Operator, tunnel: Tunnel, logs: Logs) -> None:
+    declare()
     operator.cluster.faults.inject(403, verb="patch", resource="validatingwebhookconfigurations")
     await operator.launch()
     with pytest.raises(Exception, match="permit the verbs 'create' & 'patch' on 'validatingwebhookconfigurations"):
         await operator.wait()
 
 
-async def test_denied_creation(operator: Operator, registry: kopf.OperatorRegistry, tunnel: Tunnel) -> None:
-    declare(registry)
+async def test_denied_creation(operator: Operator, tunnel: Tunnel) -> None:
+    declare()
     operator.cluster.faults.inject(403, verb="create", resource="validatingwebhookconfigurations")
     await operator.launch()
     with pytest.raises(Exception, match="permit the verbs 'create' & 'patch'"):
@@ -430,9 +405,9 @@ async def test_denied_creation(operator: Operator, registry: kopf.OperatorRegist
 
 
 async def test_unused_types_need_no_permissions(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
+        operator: Operator, configurations: Configurations, tunnel: Tunnel,
 ) -> None:
-    declare(registry)
+    declare()
     operator.cluster.faults.inject(403, resource="mutatingwebhookconfigurations")
     await operator.launch()
     await configurations.wait_webhooks("check")
@@ -441,10 +416,10 @@ async def test_unused_types_need_no_permissions(
 
 
 async def test_documented_permissions_are_sufficient(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel, logs: Logs,
+        operator: Operator, configurations: Configurations, tunnel: Tunnel, logs: Logs,
 ) -> None:
     """Only `create` & `patch`. Then, it will not be noticed if somebody removes the webhooks."""
-    declare(registry)
+    declare()
     for verb in ("get", "list", "watch", "update", "delete"):
         operator.cluster.faults.inject(403, verb=verb, resource="validatingwebhookconfigurations")
     await operator.launch()
@@ -458,20 +433,20 @@ async def test_documented_permissions_are_sufficient(
 
 
 @pytest.mark.parametrize("managed", ["short", "Not a name!", "", "Upper.Case", "a..b"])
-async def test_bad_names(operator: Operator, registry: kopf.OperatorRegistry, tunnel: Tunnel, managed: str) -> None:
+async def test_bad_names(operator: Operator, tunnel: Tunnel, managed: str) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
         tunnel.configure(settings)
         settings.admission.managed = managed
 
-    declare(registry)
+    declare()
     operator.configure = configure
     await operator.launch()
     with pytest.raises(ValueError, match="settings.admission.managed must be a lowercase domain name"):
         await operator.wait()
 
 
-async def test_refused_content(operator: Operator, registry: kopf.OperatorRegistry, tunnel: Tunnel) -> None:
-    declare(registry)
+async def test_refused_content(operator: Operator, tunnel: Tunnel) -> None:
+    declare()
     operator.cluster.faults.inject(422, verb="patch", resource="validatingwebhookconfigurations")
     await operator.launch()
     with pytest.raises(Exception, match="is not accepted; check the name in settings.admission.managed"):
@@ -480,11 +455,10 @@ async def test_refused_content(operator: Operator, registry: kopf.OperatorRegist
 
 @pytest.mark.parametrize("status", [409, 429, 500, 503])
 async def test_temporary_errors_are_survived(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel, logs: Logs,
-        status: int,
+        operator: Operator, configurations: Configurations, tunnel: Tunnel, logs: Logs, status: int,
 ) -> None:
     logs.expected.append("publisher of the validating webhook configuration has failed")
-    declare(registry)
+    declare()
     operator.cluster.faults.inject(status, verb="patch", resource="validatingwebhookconfigurations", times=3)
     await operator.launch()
     await configurations.wait_webhooks("check")
@@ -492,10 +466,9 @@ async def test_temporary_errors_are_survived(
 
 @pytest.mark.parametrize("status", [403, 500])
 async def test_failed_removal_does_not_hold_the_exit(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel, logs: Logs,
-        status: int,
+        operator: Operator, configurations: Configurations, tunnel: Tunnel, logs: Logs, status: int,
 ) -> None:
-    await publish(operator, registry, configurations)
+    await publish(operator, configurations)
     operator.cluster.faults.inject(status, verb="patch", resource="validatingwebhookconfigurations")
     started = asyncio.get_running_loop().time()
     await operator.stop()
@@ -504,10 +477,8 @@ async def test_failed_removal_does_not_hold_the_exit(
     assert f"kubectl delete validatingwebhookconfigurations {NAME}" in record.getMessage()
 
 
-async def test_removal_of_what_is_gone(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, tunnel: Tunnel,
-) -> None:
-    declare(registry)
+async def test_removal_of_what_is_gone(operator: Operator, configurations: Configurations, tunnel: Tunnel) -> None:
+    declare()
     operator.cluster.faults.inject(403, verb="list", resource="validatingwebhookconfigurations")
     await operator.launch()
     await configurations.wait_webhooks("check")

@@ -56,9 +56,7 @@ async def wait_more(reviewed: list[bool], count: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_restarts(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, kex: Objects,
-) -> None:
+async def test_restarts(operator: Operator, registry: kopf.OperatorRegistry, api: API, kex: Objects) -> None:
     declare(registry)
     operator.configure = configure
     await operator.launch()
@@ -70,9 +68,7 @@ async def test_restarts(
         await wait_more(reviewed, 20)
 
 
-async def test_rolling_out(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, kex: Objects,
-) -> None:
+async def test_rolling_out(operator: Operator, registry: kopf.OperatorRegistry, api: API, kex: Objects) -> None:
     """With no gap: all objects are reviewed, either by the old operator or by the new one."""
     declare(registry)
     operator.configure = configure

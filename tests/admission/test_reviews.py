@@ -8,49 +8,40 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._values.reviews import (
-    MalformedReviewError,
-    ReviewError,
-    UnknownResourceError,
-    UnknownWebhookError,
-)
+from kopf._values.reviews import MalformedReviewError, ReviewError, UnknownResourceError, UnknownWebhookError
 from tests.admission.reviewing import OBJECT, Reviewer, make_object, make_review, read_patch
 from tests.behaviour.objects import API, Objects, get_patience
 from tests.behaviour.peerings import PeeringObject, define_peering
-from tests.behaviour.running import Journal, Logs, Operator, now
+from tests.behaviour.running import Calls, Logs, Operator, now
 
 pytestmark = pytest.mark.fastforward
 
 
-def declare(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, id="check")
+def declare(calls: Calls) -> None:
+    @kopf.on.validate("kopfexamples", id="check")
     def check(operation: str, **_: Any) -> None:
         calls.append(operation)
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
-async def test_versions(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], version: str) -> None:
-    declare(registry, calls)
+async def test_versions(reviewer: Reviewer, calls: Calls, version: str) -> None:
+    declare(calls)
     response = await reviewer.review(version=version, webhook="check")
     assert response == {"allowed": True}
     assert calls == ["CREATE"]
 
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE", "CONNECT"])
-async def test_operations(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], operation: str,
-) -> None:
-    declare(registry, calls)
+async def test_operations(reviewer: Reviewer, calls: Calls, operation: str) -> None:
+    declare(calls)
     response = await reviewer.review(operation, webhook="check")
     assert response == {"allowed": True}
     assert calls == [operation]
 
 
 @pytest.mark.parametrize("absent", ["object", "oldObject", "dryRun", "options", "userInfo", "kind", "requestKind"])
-async def test_optional_fields(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], absent: str,
-) -> None:
-    declare(registry, calls)
+async def test_optional_fields(reviewer: Reviewer, calls: Calls, absent: str) -> None:
+    declare(calls)
     for value in (None, ...):
         fields: dict[str, Any] = {absent: value}
         review = make_review("CONNECT", **fields)
@@ -77,10 +68,8 @@ MALFORMED: list[Any] = [
 ]
 
 
-async def test_malformed_reviews(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
-) -> None:
-    declare(registry, calls)
+async def test_malformed_reviews(reviewer: Reviewer, calls: Calls) -> None:
+    declare(calls)
     for review in MALFORMED:
         with pytest.raises(MalformedReviewError) as caught:
             await reviewer.ask(review, webhook="check")
@@ -90,8 +79,8 @@ async def test_malformed_reviews(
     assert await reviewer.review() == {"allowed": True}
 
 
-async def test_unknown_webhooks(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
-    declare(registry, calls)
+async def test_unknown_webhooks(reviewer: Reviewer, calls: Calls) -> None:
+    declare(calls)
     with pytest.raises(UnknownWebhookError, match="There is no admission handler 'other'") as caught:
         await reviewer.review(webhook="other")
     assert caught.value.status == 404
@@ -99,9 +88,9 @@ async def test_unknown_webhooks(registry: kopf.OperatorRegistry, reviewer: Revie
     assert calls == []
 
 
-async def test_refusals_are_short(registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any]) -> None:
+async def test_refusals_are_short(reviewer: Reviewer, calls: Calls) -> None:
     """They go to the logs, and anybody can send anything."""
-    declare(registry, calls)
+    declare(calls)
     with pytest.raises(UnknownWebhookError) as caught_webhook:
         await reviewer.review(webhook="x" * 10_000)
     with pytest.raises(UnknownResourceError) as caught_resource:
@@ -113,10 +102,8 @@ async def test_refusals_are_short(registry: kopf.OperatorRegistry, reviewer: Rev
 @pytest.mark.parametrize("change", [
     {"group": "unknown.dev"}, {"version": "v2"}, {"resource": "unknowns"}, {"resource": "kopfstatusexamples"},
 ], ids=str)
-async def test_unknown_resources(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], change: dict[str, str],
-) -> None:
-    declare(registry, calls)
+async def test_unknown_resources(reviewer: Reviewer, calls: Calls, change: dict[str, str]) -> None:
+    declare(calls)
     resource = {**make_review()["request"]["resource"], **change}
     with pytest.raises(UnknownResourceError, match="no admission handlers for the resource") as caught:
         await reviewer.review(resource=resource, webhook="check")
@@ -124,8 +111,8 @@ async def test_unknown_resources(
     assert calls == []
 
 
-async def test_the_object_is_not_changed(registry: kopf.OperatorRegistry, reviewer: Reviewer) -> None:
-    @kopf.on.mutate("kopfexamples", registry=registry)
+async def test_the_object_is_not_changed(reviewer: Reviewer) -> None:
+    @kopf.on.mutate("kopfexamples")
     def fill(patch: kopf.Patch, **_: Any) -> None:
         patch.spec["other"] = {"x": 1}
         patch.fns.append(lambda body: body["spec"].update(field="changed"))
@@ -137,14 +124,14 @@ async def test_the_object_is_not_changed(registry: kopf.OperatorRegistry, review
 
 
 async def test_the_reviews_wait_until_the_indices_are_filled(
-        operator: Operator, registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], kex: Any,
+        operator: Operator, reviewer: Reviewer, calls: Calls, kex: Any,
 ) -> None:
-    @kopf.index("kopfexamples", registry=registry)
+    @kopf.index("kopfexamples")
     async def by_name(name: str, **_: Any) -> dict[str, int]:
         await asyncio.sleep(5)
         return {name: 1}
 
-    @kopf.on.validate("kopfexamples", registry=registry, id="check")
+    @kopf.on.validate("kopfexamples", id="check")
     def check(by_name: kopf.Index[str, int], **_: Any) -> None:
         calls.append(sorted(by_name))
 
@@ -155,26 +142,24 @@ async def test_the_reviews_wait_until_the_indices_are_filled(
     assert calls == [["a", "b"]]
 
 
-async def test_handlers_are_called_in_parallel(registry: kopf.OperatorRegistry, reviewer: Reviewer) -> None:
+async def test_handlers_are_called_in_parallel(reviewer: Reviewer) -> None:
     barrier = asyncio.Barrier(2)
 
-    @kopf.on.validate("kopfexamples", registry=registry)
+    @kopf.on.validate("kopfexamples")
     async def first(**_: Any) -> None:
         await barrier.wait()
 
-    @kopf.on.mutate("kopfexamples", registry=registry)
+    @kopf.on.mutate("kopfexamples")
     async def second(**_: Any) -> None:
         await barrier.wait()
 
     assert await reviewer.review() == {"allowed": True}
 
 
-async def test_synchronous_handlers_do_not_block_the_loop(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer,
-) -> None:
+async def test_synchronous_handlers_do_not_block_the_loop(reviewer: Reviewer) -> None:
     loop = asyncio.get_running_loop()
 
-    @kopf.on.validate("kopfexamples", registry=registry, id="check")
+    @kopf.on.validate("kopfexamples", id="check")
     def check(**_: Any) -> None:
         future = asyncio.run_coroutine_threadsafe(asyncio.sleep(0, "alive"), loop)
         assert future.result(timeout=10) == "alive"
@@ -184,9 +169,9 @@ async def test_synchronous_handlers_do_not_block_the_loop(
 
 @pytest.mark.parametrize("is_ignored", [False, True])
 async def test_slow_handlers_are_cancelled_when_nobody_waits_for_them(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any], *, is_ignored: bool,
+        reviewer: Reviewer, calls: Calls, *, is_ignored: bool,
 ) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, ignore_failures=is_ignored, id="check")
+    @kopf.on.validate("kopfexamples", ignore_failures=is_ignored, id="check")
     async def check(**_: Any) -> None:
         try:
             await asyncio.Event().wait()
@@ -204,11 +189,9 @@ async def test_slow_handlers_are_cancelled_when_nobody_waits_for_them(
     assert calls == ["cancelled"]
 
 
-async def test_handlers_are_cancelled_with_the_call(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
-) -> None:
+async def test_handlers_are_cancelled_with_the_call(reviewer: Reviewer, calls: Calls) -> None:
     for id in ("a", "b"):
-        @kopf.on.validate("kopfexamples", registry=registry, id=id)
+        @kopf.on.validate("kopfexamples", id=id)
         async def check(**_: Any) -> None:
             calls.append("started")
             try:
@@ -225,10 +208,8 @@ async def test_handlers_are_cancelled_with_the_call(
     assert list(calls) == ["started", "started", "ended", "ended"]
 
 
-async def test_own_timeouts_of_handlers_are_their_errors(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer,
-) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, id="check")
+async def test_own_timeouts_of_handlers_are_their_errors(reviewer: Reviewer) -> None:
+    @kopf.on.validate("kopfexamples", id="check")
     async def check(**_: Any) -> None:
         async with asyncio.timeout(1):
             await asyncio.Event().wait()
@@ -238,11 +219,11 @@ async def test_own_timeouts_of_handlers_are_their_errors(
         "message": "Webhook 'check' has failed; see the log of the operator.", "code": 500}}
 
 
-async def test_log_lines(registry: kopf.OperatorRegistry, reviewer: Reviewer, logs: Logs) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, id="good")
+async def test_log_lines(reviewer: Reviewer, logs: Logs) -> None:
+    @kopf.on.validate("kopfexamples", id="good")
     def good(**_: Any) -> None: ...
 
-    @kopf.on.validate("kopfexamples", registry=registry, id="bad")
+    @kopf.on.validate("kopfexamples", id="bad")
     def bad(**_: Any) -> None:
         raise kopf.AdmissionError("no!")
 
@@ -255,15 +236,13 @@ async def test_log_lines(registry: kopf.OperatorRegistry, reviewer: Reviewer, lo
     ]
 
 
-async def test_nothing_is_posted_as_events(
-        operator: Operator, registry: kopf.OperatorRegistry, reviewer: Reviewer, api: Any,
-) -> None:
+async def test_nothing_is_posted_as_events(operator: Operator, reviewer: Reviewer, api: Any) -> None:
     """A review has no side effects, and the object may never exist."""
     def configure(settings: kopf.OperatorSettings) -> None:
         reviewer.configure(settings)
         settings.posting.enabled = True
 
-    @kopf.on.validate("kopfexamples", registry=registry, id="check")
+    @kopf.on.validate("kopfexamples", id="check")
     def check(logger: kopf.Logger, **_: Any) -> None:
         logger.error("hello")
         raise kopf.AdmissionError("no!")
@@ -275,23 +254,19 @@ async def test_nothing_is_posted_as_events(
     assert await api.list_events() == []
 
 
-async def test_namespaces_that_are_not_served(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, calls: Journal[Any],
-) -> None:
-    declare(registry, calls)
+async def test_namespaces_that_are_not_served(reviewer: Reviewer, calls: Calls) -> None:
+    declare(calls)
     await reviewer.start(namespaces=["default"], clusterwide=False)
     assert await reviewer.review(new={**OBJECT, "metadata": {"name": "a", "namespace": "other"}}, namespace="other") \
         == {"allowed": True}
     assert calls == ["CREATE"]
 
 
-async def test_reviews_of_paused_operators(
-        registry: kopf.OperatorRegistry, reviewer: Reviewer, operator: Operator, api: API, kex: Objects,
-) -> None:
+async def test_reviews_of_paused_operators(reviewer: Reviewer, operator: Operator, api: API, kex: Objects) -> None:
     """They do not wait for the indices: nobody knows when those are filled. When it goes on, they do."""
-    kopf.index("kopfexamples", id="idx", registry=registry)(lambda name, **_: {name: name})
+    kopf.index("kopfexamples", id="idx")(lambda name, **_: {name: name})
 
-    @kopf.on.validate("kopfexamples", registry=registry)
+    @kopf.on.validate("kopfexamples")
     def check(idx: kopf.Index[str, str], warnings: list[str], **_: Any) -> None:
         warnings.extend(idx)
 

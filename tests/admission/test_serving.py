@@ -13,7 +13,7 @@ from kopf._values.patches import Patch
 from tests.admission.configurations import NAME, URL, Configurations
 from tests.admission.reviewing import make_review
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Journal, Logs, Operator
 
 pytestmark = pytest.mark.fastforward
 
@@ -25,13 +25,13 @@ def use(operator: Operator, server: Any, *, managed: str | None = None) -> None:
     operator.configure = configure
 
 
-def declare(registry: kopf.OperatorRegistry, **options: Any) -> None:
-    @kopf.on.validate("kopfexamples", id="check", registry=registry, **options)
+def declare(**options: Any) -> None:
+    @kopf.on.validate("kopfexamples", id="check", **options)
     def check(**_: Any) -> None: ...
 
 
-async def test_no_server_is_an_error_at_startup(operator: Operator, registry: kopf.OperatorRegistry) -> None:
-    declare(registry)
+async def test_no_server_is_an_error_at_startup(operator: Operator) -> None:
+    declare()
     await operator.launch()
     with pytest.raises(Exception, match=r"admission handlers \(check\), but no webhook server or tunnel.*"
                                         r"settings.admission.server"):
@@ -39,15 +39,13 @@ async def test_no_server_is_an_error_at_startup(operator: Operator, registry: ko
     assert not operator.cluster.counters
 
 
-async def test_no_server_is_needed_without_handlers(operator: Operator, registry: kopf.OperatorRegistry) -> None:
+async def test_no_server_is_needed_without_handlers(operator: Operator) -> None:
     await operator.launch()
     await asyncio.sleep(10)
     assert operator.is_running
 
 
-async def test_servers_are_not_run_without_handlers(
-        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[str],
-) -> None:
+async def test_servers_are_not_run_without_handlers(operator: Operator, calls: Journal[str]) -> None:
     async def server(fn: kopf.WebhookFn) -> AsyncIterator[kopf.WebhookClientConfig]:
         calls.append("called")
         yield URL
@@ -59,27 +57,23 @@ async def test_servers_are_not_run_without_handlers(
     assert calls == []
 
 
-async def test_servers_set_in_startup_handlers(
-        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[Any],
-) -> None:
+async def test_servers_set_in_startup_handlers(operator: Operator, calls: Calls) -> None:
     async def server(fn: kopf.WebhookFn) -> AsyncIterator[kopf.WebhookClientConfig]:
         yield URL
         calls.append(await fn(make_review()))
         await asyncio.Event().wait()
 
-    @kopf.on.startup(registry=registry)
+    @kopf.on.startup()
     def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
         settings.admission.server = server
 
-    declare(registry)
+    declare()
     await operator.launch()
     await calls.wait_length(1)
     assert calls.items[0]["response"]["allowed"]
 
 
-async def test_configurable_servers(
-        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[Any],
-) -> None:
+async def test_configurable_servers(operator: Operator, calls: Calls) -> None:
     class MyTunnel:
         def __init__(self, name: str) -> None:
             self.name = name
@@ -89,42 +83,40 @@ async def test_configurable_servers(
             yield URL
             await asyncio.Event().wait()
 
-    declare(registry)
+    declare()
     use(operator, MyTunnel("mine"))
     await operator.launch()
     await calls.wait_length(1)
     assert calls == ["mine"]
 
 
-async def test_exited_servers_stop_the_operator(operator: Operator, registry: kopf.OperatorRegistry) -> None:
+async def test_exited_servers_stop_the_operator(operator: Operator) -> None:
     async def server(fn: kopf.WebhookFn) -> AsyncIterator[kopf.WebhookClientConfig]:
         yield URL
         await asyncio.sleep(10)
 
-    declare(registry)
+    declare()
     use(operator, server)
     await operator.launch()
     with pytest.raises(Exception, match="The webhook server or tunnel <function .*server.*> has exited"):
         await operator.wait()
 
 
-async def test_failed_servers_stop_the_operator(operator: Operator, registry: kopf.OperatorRegistry) -> None:
+async def test_failed_servers_stop_the_operator(operator: Operator) -> None:
     async def server(fn: kopf.WebhookFn) -> AsyncIterator[kopf.WebhookClientConfig]:
         await asyncio.sleep(1)
         if URL:
             raise OSError("the port is occupied")
         yield URL
 
-    declare(registry)
+    declare()
     use(operator, server)
     await operator.launch()
     with pytest.raises(OSError, match="the port is occupied"):
         await operator.wait()
 
 
-async def test_servers_are_closed_on_exit(
-        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[str],
-) -> None:
+async def test_servers_are_closed_on_exit(operator: Operator, calls: Journal[str]) -> None:
     async def server(fn: kopf.WebhookFn) -> AsyncIterator[kopf.WebhookClientConfig]:
         calls.append("started")
         try:
@@ -134,7 +126,7 @@ async def test_servers_are_closed_on_exit(
             await asyncio.sleep(1)
             calls.append("closed")
 
-    declare(registry)
+    declare()
     use(operator, server)
     await operator.launch()
     await calls.wait_length(1)
@@ -168,10 +160,8 @@ class ManagedServer:
             self._calls.append(f"{self._name} closed")
 
 
-async def test_context_managers(
-        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[str],
-) -> None:
-    declare(registry)
+async def test_context_managers(operator: Operator, calls: Journal[str]) -> None:
+    declare()
     use(operator, ManagedServer(calls, "it"))
     await operator.launch()
     await calls.wait_length(2)
@@ -179,10 +169,8 @@ async def test_context_managers(
     assert calls == ["it entered", "it called", "it closed", "it exited"]
 
 
-async def test_context_managers_as_factories(
-        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[str],
-) -> None:
-    declare(registry)
+async def test_context_managers_as_factories(operator: Operator, calls: Journal[str]) -> None:
+    declare()
     use(operator, ManagedServer(calls, "it", ManagedServer(calls, "substitute")))
     await operator.launch()
     await calls.wait_length(2)
@@ -191,10 +179,10 @@ async def test_context_managers_as_factories(
 
 
 async def test_reviews_are_answered_until_the_end(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations, calls: Journal[Any],
+        operator: Operator, configurations: Configurations, calls: Calls,
 ) -> None:
     """Those in progress, and those that come a moment after the webhooks are removed: nothing is known at once."""
-    @kopf.on.validate("kopfexamples", registry=registry, id="check")
+    @kopf.on.validate("kopfexamples", id="check")
     async def check(**_: Any) -> None:
         await asyncio.sleep(0.3)
 
@@ -215,7 +203,7 @@ async def test_reviews_are_answered_until_the_end(
 
 
 async def test_own_changes_are_reviewed_while_the_operator_exits(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """The handlers that finish during the exit can still change the objects that are reviewed by persistent ones."""
     fn: asyncio.Future[kopf.WebhookFn] = asyncio.get_running_loop().create_future()
@@ -228,14 +216,14 @@ async def test_own_changes_are_reviewed_while_the_operator_exits(
         finally:
             calls.append("closed")
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def create(patch: Patch, **_: Any) -> None:
         calls.append("handling")
         await asyncio.sleep(1)
         assert (await (await fn)(make_review()))["response"]["allowed"]
         calls.append("handled")
 
-    declare(registry)
+    declare()
     use(operator, server)
     await operator.start()
     await kex.create()
@@ -244,15 +232,13 @@ async def test_own_changes_are_reviewed_while_the_operator_exits(
     assert calls == ["handling", "handled", "closed"]
 
 
-async def test_the_address_is_logged(
-        operator: Operator, registry: kopf.OperatorRegistry, logs: Logs,
-) -> None:
+async def test_the_address_is_logged(operator: Operator, logs: Logs) -> None:
     async def server(fn: kopf.WebhookFn) -> AsyncIterator[kopf.WebhookClientConfig]:
         yield {"service": {"namespace": "ns", "name": "svc"}, "caBundle": "c2VjcmV0"}
         yield URL
         await asyncio.Event().wait()
 
-    declare(registry)
+    declare()
     use(operator, server)
     await operator.launch()
     await logs.wait("The webhook server is ready: service ns/svc")

@@ -1,8 +1,8 @@
 """
 Behaviour tests: a real operator, a real API, and real HTTP between them, in one event loop.
 
->>> async def test_it(operator, registry, kex):
-...     @kopf.on.create('kopfexamples', registry=registry)
+>>> async def test_it(operator, kex):
+...     @kopf.on.create('kopfexamples')
 ...     def create_fn(**_): ...
 ...     await operator.start()
 ...     await kex.create()
@@ -26,7 +26,7 @@ import pytest
 import kopf
 from kopf_cluster import LocalCluster
 from tests.behaviour.objects import API, Objects, connect, watch
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 from tests.conftest import is_lagging
 
 Load = Callable[[str], types.ModuleType]
@@ -138,16 +138,16 @@ async def operator(
 
 
 @pytest.fixture
-async def calls() -> Journal[Any]:
+async def calls() -> Calls:
     """What the handlers of the test note down when they are called."""
-    return Journal()
+    return Calls()
 
 
 @pytest.fixture(autouse=True)
-def _default_registry() -> Iterator[None]:
-    """Nothing that a test declares with no registry is seen by others."""
+def _default_registry(registry: kopf.OperatorRegistry) -> Iterator[None]:
+    """What a test declares with no registry, goes to the registry of this test, and is not seen by others."""
     previous = kopf.get_default_registry()
-    kopf.set_default_registry(kopf.OperatorRegistry())
+    kopf.set_default_registry(registry)
     yield
     kopf.set_default_registry(previous)
 
@@ -172,6 +172,7 @@ def load(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Load:
 def as_users_run_it(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the operator with the default registry, and with the default login by the kubeconfig."""
     operator.registry = None
+    kopf.set_default_registry(kopf.OperatorRegistry())
     # The login depends on whether a client library is imported, so it matters what other tests have imported.
     for name in ("kubernetes", "kubernetes_asyncio", "pykube"):
         monkeypatch.delitem(sys.modules, name, raising=False)

@@ -165,9 +165,7 @@ class Objects:
         """All states of the object that were ever seen, the last one before its disappearance included."""
         return [obj for _, obj in self.get_events(name)]
 
-    async def wait(
-            self, condition: Callable[[Obj], object], name: str = "obj", *, uid: str | None = None,
-    ) -> Obj:
+    async def wait(self, condition: Callable[[Obj], object], name: str = "obj", *, uid: str | None = None) -> Obj:
         """Wait until the object (this very one, if the uid is known) exists so that the condition is true for it."""
         def check() -> Obj | None:
             type_, obj = (self.get_events(name) or [("DELETED", {})])[-1]

@@ -5,7 +5,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import kopf
 from kopf_cluster import LocalCluster
@@ -66,6 +66,10 @@ class Journal(Generic[T]):
     async def wait_length(self, length: int) -> None:
         """Wait until at least that many things have happened."""
         await self.wait(lambda items: len(items) >= length)
+
+
+Calls: TypeAlias = Journal[Any]
+"""What the handlers of a test note down when they are called."""
 
 
 class Logs(logging.Handler):

@@ -12,7 +12,7 @@ import yaml
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 
 @pytest.fixture
@@ -28,10 +28,8 @@ def mute(operator: Operator, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyP
         yield server
 
 
-async def test_hanging_handshakes_do_not_hold_the_exit(
-        operator: Operator, registry: kopf.OperatorRegistry, mute: socket.socket,
-) -> None:
-    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+async def test_hanging_handshakes_do_not_hold_the_exit(operator: Operator, mute: socket.socket) -> None:
+    kopf.on.event("kopfexamples")(lambda **_: None)
     launching = asyncio.create_task(operator.launch())
     connection, _ = await asyncio.get_running_loop().sock_accept(mute)
     with connection:
@@ -40,10 +38,8 @@ async def test_hanging_handshakes_do_not_hold_the_exit(
 
 
 @pytest.mark.fastforward
-async def test_silent_servers_do_not_hold_the_exit(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+async def test_silent_servers_do_not_hold_the_exit(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples")
     async def fn(**_: Any) -> None:
         operator.cluster.faults.pause()
         calls.append("called")
@@ -56,7 +52,7 @@ async def test_silent_servers_do_not_hold_the_exit(
 
 
 async def test_hanging_logins_do_not_hold_the_exit(
-        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[Any],
+        operator: Operator, registry: kopf.OperatorRegistry, calls: Calls,
 ) -> None:
     registry = kopf.OperatorRegistry()
     operator.registry = registry
@@ -74,7 +70,7 @@ async def test_hanging_logins_do_not_hold_the_exit(
 
 
 async def test_credentials_are_renewed_until_the_very_end(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     """The last handlers save what they have done, even if the token has expired by then."""
     go = asyncio.Event()
@@ -82,7 +78,7 @@ async def test_credentials_are_renewed_until_the_very_end(
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.queueing.exit_timeout = 30
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def fn(**_: Any) -> None:
         calls.append("called")
         await go.wait()

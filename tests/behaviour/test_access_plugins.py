@@ -11,12 +11,12 @@ import yaml
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 from tests.client.plugins import Plugin
 
 
 @pytest.fixture
-def registry(calls: Journal[Any]) -> kopf.OperatorRegistry:
+def registry(calls: Calls) -> kopf.OperatorRegistry:
     """With no login handlers, so with the default login."""
     registry = kopf.OperatorRegistry()
 
@@ -60,7 +60,7 @@ async def test_it_works_with_nothing_configured(operator: Operator, plugin: Plug
 
 @pytest.mark.fastforward
 async def test_expired_tokens_are_renewed_with_nothing_lost(
-        operator: Operator, plugin: Plugin, kex: Objects, calls: Journal[Any], logs: Logs,
+        operator: Operator, plugin: Plugin, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     plugin.bring(token=operator.cluster.token, expirationTimestamp=in_seconds(900))
     await operator.start()
@@ -74,7 +74,7 @@ async def test_expired_tokens_are_renewed_with_nothing_lost(
 
 
 async def test_refused_tokens_are_renewed_at_once(
-        operator: Operator, plugin: Plugin, kex: Objects, calls: Journal[Any],
+        operator: Operator, plugin: Plugin, kex: Objects, calls: Calls,
 ) -> None:
     await operator.start()
     operator.cluster.faults.expire_token()
@@ -98,9 +98,7 @@ async def test_the_loop_is_free_while_the_plugin_runs(operator: Operator, plugin
 
 
 @pytest.mark.fastforward
-async def test_failures_that_pass_are_waited_out(
-        operator: Operator, plugin: Plugin, kex: Objects, logs: Logs,
-) -> None:
+async def test_failures_that_pass_are_waited_out(operator: Operator, plugin: Plugin, kex: Objects, logs: Logs) -> None:
     plugin.behave(stderr="the network is down", code=1)
     launching = asyncio.create_task(operator.start())
     await logs.wait(".*failed temporarily: .*with the exit code 1, saying: the network is down.*", times=2)
@@ -150,10 +148,8 @@ async def test_what_cannot_work_is_said_at_once(
     assert plugin.calls == []
 
 
-async def test_login_handlers_can_use_it_too(
-        operator: Operator, plugin: Plugin, kex: Objects, registry: kopf.OperatorRegistry, logs: Logs,
-) -> None:
-    @kopf.on.login(registry=registry, id="login")
+async def test_login_handlers_can_use_it_too(operator: Operator, plugin: Plugin, kex: Objects, logs: Logs) -> None:
+    @kopf.on.login(id="login")
     def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
         return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
 

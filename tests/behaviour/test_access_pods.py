@@ -15,7 +15,7 @@ from kopf._client.auth import service_account
 from kopf_cluster import LocalCluster
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ async def pod(
 
 
 @pytest.fixture
-def registry(calls: Journal[Any]) -> kopf.OperatorRegistry:
+def registry(calls: Calls) -> kopf.OperatorRegistry:
     """With no login handlers, so with the default login."""
     registry = kopf.OperatorRegistry()
 
@@ -100,7 +100,7 @@ async def test_it_works_with_nothing_configured(operator: Operator, pod: Pod, ke
 
 @pytest.mark.fastforward
 async def test_renewed_tokens_are_used_in_time(
-        operator: Operator, pod: Pod, kex: Objects, calls: Journal[Any], logs: Logs,
+        operator: Operator, pod: Pod, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     """Tokens live for an hour, and are renewed after 80% of it: nothing is ever refused, and nobody logs in again."""
     await operator.start()

@@ -46,9 +46,7 @@ def kubeconfig(operator: Operator, tmp_path: pathlib.Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("cls", [HttpProxy, SocksProxy])
-async def test_proxies_of_the_kubeconfig(
-        operator: Operator, kex: Objects, kubeconfig: Any, cls: type[Proxy],
-) -> None:
+async def test_proxies_of_the_kubeconfig(operator: Operator, kex: Objects, kubeconfig: Any, cls: type[Proxy]) -> None:
     proxy = cls()
     async with proxy.serve():
         kubeconfig(proxy_url=proxy.url)

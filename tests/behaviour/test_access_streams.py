@@ -8,17 +8,17 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Journal, Logs, Operator
 
 
 @pytest.fixture(autouse=True)
-def _handlers(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.delete("kopfexamples", registry=registry, optional=True)
+def _handlers(calls: Calls) -> None:
+    @kopf.on.create("kopfexamples")
+    @kopf.on.delete("kopfexamples", optional=True)
     async def fn(name: str, reason: kopf.Reason, **_: Any) -> None:
         calls.append((name, reason.value))
 
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples")
     async def event_fn(name: str, type: str, **_: Any) -> None:
         if type == "DELETED":
             calls.append((name, "gone"))
@@ -36,7 +36,7 @@ async def test_silent_streams_are_replaced(operator: Operator, kex: Objects, log
 
 
 @pytest.mark.fastforward
-async def test_lost_history_is_overcome(operator: Operator, kex: Objects, calls: Journal[Any]) -> None:
+async def test_lost_history_is_overcome(operator: Operator, kex: Objects, calls: Calls) -> None:
     """What has vanished while nobody was watching, is noticed too."""
     await operator.start()
     await kex.create_and_wait("old")
@@ -55,9 +55,7 @@ async def test_objects_of_megabytes(operator: Operator, kex: Objects) -> None:
 
 @pytest.mark.fastforward
 @pytest.mark.parametrize("status", [403, 429, 500, 503])
-async def test_upgrades_of_the_control_plane(
-        operator: Operator, kex: Objects, logs: Logs, status: int,
-) -> None:
+async def test_upgrades_of_the_control_plane(operator: Operator, kex: Objects, logs: Logs, status: int) -> None:
     """While it is starting, it says all kinds of things; even that nothing is permitted."""
     faults, all_streams = operator.cluster.faults, r"/v1/kopfexamples$"
     logs.expected.append(f"{status} ")
@@ -72,9 +70,7 @@ async def test_upgrades_of_the_control_plane(
 
 
 @pytest.mark.fastforward
-async def test_a_watcher_that_fails_again_and_again_ends_the_operator(
-        operator: Operator, logs: Logs,
-) -> None:
+async def test_a_watcher_that_fails_again_and_again_ends_the_operator(operator: Operator, logs: Logs) -> None:
     """An operator that does not watch must not look alive."""
     await operator.start()
     logs.expected.append("has failed, and will be restarted")
@@ -95,12 +91,12 @@ async def test_a_watcher_that_fails_for_a_while_is_restarted(operator: Operator,
 
 
 async def test_logins_do_not_disturb_what_is_in_flight(
-        operator: Operator, kex: Objects, registry: kopf.OperatorRegistry, calls: Journal[Any], logs: Logs,
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     """Several handlers at once are refused, as the token is not valid anymore; the streams are not interrupted."""
     started, go = Journal[str](), asyncio.Event()
 
-    @kopf.on.create("kopfexamples", registry=registry, id="slow")
+    @kopf.on.create("kopfexamples", id="slow")
     async def slow(name: str, **_: Any) -> None:
         started.append(name)
         await go.wait()
@@ -121,9 +117,7 @@ async def test_logins_do_not_disturb_what_is_in_flight(
 
 
 @pytest.mark.fastforward
-async def test_hanging_extensions_hold_nobody_else(
-        operator: Operator, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_hanging_extensions_hold_nobody_else(operator: Operator, kex: Objects, calls: Calls) -> None:
     """Some of the API groups are served by others than the API server, and these are down from time to time."""
     operator.registry = registry = kopf.OperatorRegistry()
     kopf.on.login(registry=registry)(kopf.login_with_kubeconfig)
@@ -151,11 +145,11 @@ async def test_hanging_extensions_hold_nobody_else(
 
 @pytest.mark.fastforward
 async def test_filtered_handlers_see_the_deletions_that_nobody_has_watched(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     seen: list[tuple[str | None, str]] = []
 
-    @kopf.on.event("kopfexamples", registry=registry, labels={"l": "v"}, annotations={"a": kopf.PRESENT})
+    @kopf.on.event("kopfexamples", labels={"l": "v"}, annotations={"a": kopf.PRESENT})
     async def filtered_fn(type: str | None, name: str, **_: Any) -> None:
         seen.append((type, name))
 

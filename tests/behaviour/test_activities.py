@@ -9,10 +9,10 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 
-async def test_the_order_of_everything(operator: Operator, kex: Objects, calls: Journal[Any]) -> None:
+async def test_the_order_of_everything(operator: Operator, kex: Objects, calls: Calls) -> None:
     registry = operator.registry = kopf.OperatorRegistry()
 
     @kopf.on.startup(registry=registry)
@@ -47,36 +47,32 @@ async def test_the_order_of_everything(operator: Operator, kex: Objects, calls: 
     assert calls == ["startup 1", "startup 2", "login", "create", "cleanup 1", "cleanup 2"]
 
 
-async def test_nothing_is_requested_before_the_startup_is_over(
-        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[Any],
-) -> None:
-    @kopf.on.startup(registry=registry)
+async def test_nothing_is_requested_before_the_startup_is_over(operator: Operator, calls: Calls) -> None:
+    @kopf.on.startup()
     async def startup_fn(**_: Any) -> None:
         calls.append(dict(operator.cluster.counters))
 
-    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    kopf.on.event("kopfexamples")(lambda **_: None)
     operator.cluster.reset_counters()
     await operator.start()
     assert calls == [{}]
     assert operator.cluster.counters
 
 
-async def test_a_failed_startup_is_the_error_of_the_operator(
-        operator: Operator, registry: kopf.OperatorRegistry, logs: Logs, calls: Journal[Any],
-) -> None:
-    @kopf.on.startup(registry=registry, id="good")
+async def test_a_failed_startup_is_the_error_of_the_operator(operator: Operator, logs: Logs, calls: Calls) -> None:
+    @kopf.on.startup(id="good")
     async def good(**_: Any) -> None:
         calls.append("good")
 
-    @kopf.on.startup(registry=registry, id="bad")
+    @kopf.on.startup(id="bad")
     async def bad(**_: Any) -> None:
         raise kopf.PermanentError("it is broken")
 
-    @kopf.on.cleanup(registry=registry, id="cleanup")
+    @kopf.on.cleanup(id="cleanup")
     async def cleanup(**_: Any) -> None:
         calls.append("cleanup")
 
-    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    kopf.on.event("kopfexamples")(lambda **_: None)
     operator.cluster.reset_counters()
     await operator.launch()
     with pytest.raises(Exception, match="'bad'.*it is broken"):
@@ -87,18 +83,16 @@ async def test_a_failed_startup_is_the_error_of_the_operator(
 
 
 @pytest.mark.fastforward
-async def test_startup_handlers_are_retried(
-        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[Any],
-) -> None:
+async def test_startup_handlers_are_retried(operator: Operator, calls: Calls) -> None:
     loop = asyncio.get_running_loop()
 
-    @kopf.on.startup(registry=registry, id="arbitrary")
+    @kopf.on.startup(id="arbitrary")
     async def arbitrary(retry: int, **_: Any) -> None:
         calls.append(("arbitrary", retry, round(loop.time() - started)))
         if retry < 2:
             raise ValueError("boom")
 
-    @kopf.on.startup(registry=registry, id="temporary")
+    @kopf.on.startup(id="temporary")
     async def temporary(retry: int, **_: Any) -> None:
         calls.append(("temporary", retry))
         if retry < 2:
@@ -116,10 +110,9 @@ async def test_startup_handlers_are_retried(
     ({"retries": 3}, 3), ({"errors": kopf.ErrorsMode.PERMANENT}, 1), ({"timeout": 100}, 2),
 ], ids=str)
 async def test_limits_of_startup_handlers(
-        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[Any],
-        options: dict[str, Any], attempts: int,
+        operator: Operator, calls: Calls, options: dict[str, Any], attempts: int,
 ) -> None:
-    @kopf.on.startup(registry=registry, **options, id="bad")
+    @kopf.on.startup(**options, id="bad")
     async def bad(**_: Any) -> None:
         calls.append("called")
         raise ValueError("boom")
@@ -130,8 +123,8 @@ async def test_limits_of_startup_handlers(
     assert len(calls) == attempts
 
 
-async def test_ignored_errors_of_startup_handlers(operator: Operator, registry: kopf.OperatorRegistry) -> None:
-    @kopf.on.startup(registry=registry, errors=kopf.ErrorsMode.IGNORED, id="bad")
+async def test_ignored_errors_of_startup_handlers(operator: Operator) -> None:
+    @kopf.on.startup(errors=kopf.ErrorsMode.IGNORED, id="bad")
     async def bad(**_: Any) -> None:
         raise ValueError("boom")
 
@@ -139,17 +132,15 @@ async def test_ignored_errors_of_startup_handlers(operator: Operator, registry: 
     await operator.stop()
 
 
-async def test_settings_of_startup_handlers_are_in_effect(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
-) -> None:
-    @kopf.on.startup(registry=registry)
+async def test_settings_of_startup_handlers_are_in_effect(operator: Operator, kex: Objects) -> None:
+    @kopf.on.startup()
     async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
         settings.persistence.finalizer = "example.com/mine"
         settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix="example.com", key="last")
         settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix="example.com")
 
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
+    @kopf.on.delete("kopfexamples")
     async def fn(**_: Any) -> None:
         pass
 
@@ -162,10 +153,8 @@ async def test_settings_of_startup_handlers_are_in_effect(
 
 
 @pytest.mark.parametrize("way", ["stop", "cancel"])
-async def test_cleanup_happens_however_it_ends(
-        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[Any], way: str,
-) -> None:
-    @kopf.on.cleanup(registry=registry)
+async def test_cleanup_happens_however_it_ends(operator: Operator, calls: Calls, way: str) -> None:
+    @kopf.on.cleanup()
     async def cleanup_fn(**_: Any) -> None:
         calls.append("entered")
         await asyncio.sleep(0.01)
@@ -179,9 +168,7 @@ async def test_cleanup_happens_however_it_ends(
     assert calls == ["entered", "left"]
 
 
-async def test_cleanup_happens_after_a_fatal_failure(
-        operator: Operator, calls: Journal[Any], logs: Logs,
-) -> None:
+async def test_cleanup_happens_after_a_fatal_failure(operator: Operator, calls: Calls, logs: Logs) -> None:
     registry = operator.registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry, id="login")
@@ -200,20 +187,18 @@ async def test_cleanup_happens_after_a_fatal_failure(
 
 
 @pytest.mark.fastforward
-async def test_failures_of_cleanup_are_retried_and_reported(
-        operator: Operator, registry: kopf.OperatorRegistry, logs: Logs, calls: Journal[Any],
-) -> None:
-    @kopf.on.cleanup(registry=registry, id="retried")
+async def test_failures_of_cleanup_are_retried_and_reported(operator: Operator, logs: Logs, calls: Calls) -> None:
+    @kopf.on.cleanup(id="retried")
     async def retried(retry: int, **_: Any) -> None:
         calls.append(("retried", retry))
         if retry < 2:
             raise kopf.TemporaryError("not yet", delay=5)
 
-    @kopf.on.cleanup(registry=registry, id="bad")
+    @kopf.on.cleanup(id="bad")
     async def bad(**_: Any) -> None:
         raise kopf.PermanentError("never")
 
-    @kopf.on.cleanup(registry=registry, id="good")
+    @kopf.on.cleanup(id="good")
     async def good(**_: Any) -> None:
         calls.append("good")
 
@@ -224,27 +209,25 @@ async def test_failures_of_cleanup_are_retried_and_reported(
     assert logs.find("Activity 'bad' failed permanently: never")
 
 
-async def test_background_threads_from_startup_to_cleanup(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_background_threads_from_startup_to_cleanup(operator: Operator, kex: Objects, calls: Calls) -> None:
     import queue
 
     def work(jobs: queue.Queue[Any]) -> None:
         while (item := jobs.get()) is not None:
             calls.append(item)
 
-    @kopf.on.startup(registry=registry)
+    @kopf.on.startup()
     def start(memo: kopf.Memo, **_: Any) -> None:
         memo.jobs = queue.Queue()
         memo.thread = threading.Thread(target=work, args=(memo.jobs,))
         memo.thread.start()
 
-    @kopf.on.cleanup(registry=registry, id="stop")
+    @kopf.on.cleanup(id="stop")
     def stop(memo: kopf.Memo, **_: Any) -> None:
         memo["jobs"].put(None)
         memo["thread"].join()
 
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples")
     def pinged(memo: kopf.Memo, namespace: str, name: str, **_: Any) -> None:
         if not memo.get("is_seen"):
             memo.jobs.put(f"{namespace}/{name}")

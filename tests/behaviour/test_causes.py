@@ -7,26 +7,26 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_essence
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Calls, Operator
 
 
 @pytest.fixture(autouse=True)
-def _handlers(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
+def _handlers(calls: Calls) -> None:
     """One handler of each kind, named by its kind."""
     for decorator in (kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume):
-        @decorator("kopfexamples", id=decorator.__name__, registry=registry, param=decorator.__name__)
+        @decorator("kopfexamples", id=decorator.__name__, param=decorator.__name__)
         def fn(param: str, reason: kopf.Reason, **_: Any) -> None:
             calls.append((param, str(reason.value)))
 
 
-async def test_new_objects_are_created(operator: Operator, kex: Objects, calls: Journal[Any]) -> None:
+async def test_new_objects_are_created(operator: Operator, kex: Objects, calls: Calls) -> None:
     await operator.start()
     await kex.create_and_wait()
     assert calls == [("create", "create")]
 
 
 async def test_existing_objects_never_handled_before_are_created_and_resumed(
-        operator: Operator, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     await kex.create()
     await operator.start()
@@ -34,9 +34,7 @@ async def test_existing_objects_never_handled_before_are_created_and_resumed(
     assert calls == [("create", "create"), ("resume", "create")]
 
 
-async def test_existing_objects_handled_before_are_resumed(
-        operator: Operator, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_existing_objects_handled_before_are_resumed(operator: Operator, kex: Objects, calls: Calls) -> None:
     await operator.start()
     await kex.create_and_wait()
     calls.items.clear()
@@ -45,7 +43,7 @@ async def test_existing_objects_handled_before_are_resumed(
     assert calls == [("resume", "resume")]
 
 
-async def test_changed_objects_are_updated(operator: Operator, kex: Objects, calls: Journal[Any]) -> None:
+async def test_changed_objects_are_updated(operator: Operator, kex: Objects, calls: Calls) -> None:
     await operator.start()
     await kex.create_and_wait()
     await kex.merge({"spec": {"field": "new"}})
@@ -55,7 +53,7 @@ async def test_changed_objects_are_updated(operator: Operator, kex: Objects, cal
 
 @pytest.mark.parametrize("stanza", ["labels", "annotations"])
 async def test_labels_and_annotations_are_essential(
-        operator: Operator, kex: Objects, calls: Journal[Any], stanza: str,
+        operator: Operator, kex: Objects, calls: Calls, stanza: str,
 ) -> None:
     await operator.start()
     await kex.create_and_wait()
@@ -70,7 +68,7 @@ async def test_labels_and_annotations_are_essential(
     {"metadata": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}}},
 ], ids=["status", "finalizers", "kubectl"])
 async def test_other_changes_are_not_updates(
-        operator: Operator, kex: Objects, calls: Journal[Any], patch: dict[str, Any],
+        operator: Operator, kex: Objects, calls: Calls, patch: dict[str, Any],
 ) -> None:
     await operator.start()
     await kex.create_and_wait()
@@ -81,7 +79,7 @@ async def test_other_changes_are_not_updates(
 
 
 async def test_deleted_objects_are_handled_before_they_disappear(
-        operator: Operator, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     await operator.start()
     await kex.create_and_wait()
@@ -90,7 +88,7 @@ async def test_deleted_objects_are_handled_before_they_disappear(
 
 
 async def test_objects_deleted_before_the_start_are_deleted_and_not_resumed(
-        operator: Operator, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     await operator.start()
     await kex.create_and_wait()
@@ -103,9 +101,9 @@ async def test_objects_deleted_before_the_start_are_deleted_and_not_resumed(
 
 
 async def test_resuming_is_possible_for_deleted_objects_on_demand(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.resume("kopfexamples", registry=registry, deleted=True)
+    @kopf.on.resume("kopfexamples", deleted=True)
     def fn(reason: kopf.Reason, **_: Any) -> None:
         calls.append(("resume deleted", str(reason.value)))
 
@@ -121,7 +119,7 @@ async def test_resuming_is_possible_for_deleted_objects_on_demand(
 
 
 async def test_objects_created_and_deleted_while_the_operator_runs_are_never_resumed(
-        operator: Operator, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     await operator.start()
     await kex.create_and_wait()
@@ -132,9 +130,7 @@ async def test_objects_created_and_deleted_while_the_operator_runs_are_never_res
     assert [name for name, _ in calls] == ["create", "update", "delete"]
 
 
-async def test_resuming_happens_once_in_the_life_of_an_operator(
-        operator: Operator, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_resuming_happens_once_in_the_life_of_an_operator(operator: Operator, kex: Objects, calls: Calls) -> None:
     await kex.create()
     await operator.start()
     await kex.wait_handled()
@@ -147,7 +143,7 @@ async def test_resuming_happens_once_in_the_life_of_an_operator(
 
 
 async def test_changes_back_and_forth_before_the_handling_are_no_change(
-        operator: Operator, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     await operator.start()
     await kex.create_and_wait()

@@ -7,7 +7,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_essence, get_progress, has_progress, is_handled
-from tests.behaviour.running import Decorator, Journal, Operator, now
+from tests.behaviour.running import Calls, Decorator, Operator, now
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
@@ -19,16 +19,16 @@ async def change_once(kex: Objects, patch: Any, done: list[bool]) -> None:
 
 
 async def test_a_change_that_is_undone_is_undone_for_those_who_have_seen_it(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     done: list[bool] = []
 
-    @kopf.on.update("kopfexamples", registry=registry, id="first")
+    @kopf.on.update("kopfexamples", id="first")
     async def first(spec: kopf.Spec, **_: Any) -> None:
         calls.append(("first", spec["field"]))
         await change_once(kex, {"spec": {"field": "value"}}, done)
 
-    @kopf.on.update("kopfexamples", registry=registry, id="second")
+    @kopf.on.update("kopfexamples", id="second")
     async def second(spec: kopf.Spec, **_: Any) -> None:
         calls.append(("second", spec["field"]))
 
@@ -43,17 +43,15 @@ async def test_a_change_that_is_undone_is_undone_for_those_who_have_seen_it(
     assert [value for id, value in calls if id == "second"] in ([], ["value"])
 
 
-async def test_a_change_on_top_of_a_change_is_seen_by_all(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_a_change_on_top_of_a_change_is_seen_by_all(operator: Operator, kex: Objects, calls: Calls) -> None:
     done: list[bool] = []
 
-    @kopf.on.update("kopfexamples", registry=registry, id="first")
+    @kopf.on.update("kopfexamples", id="first")
     async def first(spec: kopf.Spec, old: Any, **_: Any) -> None:
         calls.append(("first", old["spec"]["field"], spec["field"]))
         await change_once(kex, {"spec": {"field": "newest"}}, done)
 
-    @kopf.on.update("kopfexamples", registry=registry, id="second")
+    @kopf.on.update("kopfexamples", id="second")
     async def second(spec: kopf.Spec, old: Any, **_: Any) -> None:
         calls.append(("second", old["spec"]["field"], spec["field"]))
 
@@ -66,16 +64,16 @@ async def test_a_change_on_top_of_a_change_is_seen_by_all(
 
 
 async def test_changes_of_other_fields_do_not_repeat_the_handlers_of_fields(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     done: list[bool] = []
 
-    @kopf.on.update("kopfexamples", registry=registry, field="spec.field", id="first")
+    @kopf.on.update("kopfexamples", field="spec.field", id="first")
     async def first(new: Any, **_: Any) -> None:
         calls.append(("first", new))
         await change_once(kex, {"spec": {"other": "thing"}}, done)
 
-    @kopf.on.update("kopfexamples", registry=registry, field="spec.field", id="second")
+    @kopf.on.update("kopfexamples", field="spec.field", id="second")
     async def second(new: Any, **_: Any) -> None:
         calls.append(("second", new))
 
@@ -86,19 +84,17 @@ async def test_changes_of_other_fields_do_not_repeat_the_handlers_of_fields(
     assert calls == [("first", "new"), ("second", "new")]
 
 
-async def test_changes_during_the_creation_are_updates_after_it(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="first")
+async def test_changes_during_the_creation_are_updates_after_it(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="first")
     async def first(spec: kopf.Spec, **_: Any) -> None:
         calls.append(("first", spec["field"]))
         await kex.merge({"spec": {"field": "new"}})
 
-    @kopf.on.create("kopfexamples", registry=registry, id="second")
+    @kopf.on.create("kopfexamples", id="second")
     async def second(**_: Any) -> None:
         calls.append(("second",))
 
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples")
     async def update_fn(old: Any, new: Any, **_: Any) -> None:
         calls.append(("updated", old["spec"]["field"], new["spec"]["field"]))
 
@@ -108,15 +104,13 @@ async def test_changes_during_the_creation_are_updates_after_it(
     assert calls == [("first", "value"), ("second",), ("updated", "value", "new")]
 
 
-async def test_own_patches_do_not_repeat_the_handler(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.update("kopfexamples", registry=registry, id="first")
+async def test_own_patches_do_not_repeat_the_handler(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.update("kopfexamples", id="first")
     async def first(patch: kopf.Patch, **_: Any) -> None:
         calls.append("first")
         patch.metadata.labels["seen"] = "yes"
 
-    @kopf.on.update("kopfexamples", registry=registry, id="second")
+    @kopf.on.update("kopfexamples", id="second")
     async def second(**_: Any) -> None:
         calls.append("second")
 
@@ -129,7 +123,7 @@ async def test_own_patches_do_not_repeat_the_handler(
 
 @pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.update], ids=["create", "update"])
 async def test_own_patches_do_not_repeat_the_handler_ahead_of_its_schedule(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], decorator: Any,
+        operator: Operator, kex: Objects, calls: Calls, decorator: Any,
 ) -> None:
     async def fn(patch: kopf.Patch, retry: int, **_: Any) -> None:
         calls.append((retry, round(now() - started)))
@@ -137,7 +131,7 @@ async def test_own_patches_do_not_repeat_the_handler_ahead_of_its_schedule(
         if len(calls) < 50:
             raise kopf.TemporaryError("not yet", delay=100)
 
-    decorator("kopfexamples", registry=registry, retries=4)(fn)
+    decorator("kopfexamples", retries=4)(fn)
     await operator.start()
     started = now()
     await kex.create()
@@ -152,17 +146,17 @@ async def test_own_patches_do_not_repeat_the_handler_ahead_of_its_schedule(
 
 @pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.update], ids=["create", "update"])
 async def test_changes_by_others_do_not_cut_the_delays_of_retries(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], decorator: Decorator,
+        operator: Operator, kex: Objects, calls: Calls, decorator: Decorator,
 ) -> None:
     """The next attempt will see the fresh state anyway; and it was asked to wait."""
-    @decorator("kopfexamples", registry=registry, id="fn")
+    @decorator("kopfexamples", id="fn")
     async def fn(spec: kopf.Spec, retry: int, **_: Any) -> None:
         calls.append((retry, spec.get("other"), round(now() - started)))
         if retry < 2:
             raise kopf.TemporaryError("not yet", delay=100)
 
     if decorator is kopf.on.update:
-        @kopf.on.create("kopfexamples", registry=registry)
+        @kopf.on.create("kopfexamples")
         async def create_fn(**_: Any) -> None: ...
 
     await operator.start()

@@ -145,15 +145,13 @@ def check_journal(victim: Victim, recorded: list[set[Pair]]) -> None:
 
 
 @pytest.mark.timeout(180)
-async def test_a_failing_api(
-        api: API, operator: Operator, registry: kopf.OperatorRegistry, logs: Logs,
-) -> None:
+async def test_a_failing_api(api: API, operator: Operator, logs: Logs) -> None:
     count = OBJECTS_OF_FAILING_API
     calls: Counter[Pair] = Counter()
     done = asyncio.Event()
 
     for id in ("first", "second"):
-        @kopf.on.create("kopf.dev", "kopfexamples", registry=registry, id=id, param=id)
+        @kopf.on.create("kopf.dev", "kopfexamples", id=id, param=id)
         async def fn(name: str, param: str, **_: Any) -> str:
             calls[name, param] += 1
             if len(calls) == 2 * count:

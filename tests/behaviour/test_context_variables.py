@@ -9,17 +9,15 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Calls, Operator
 
 pytestmark = pytest.mark.fastforward
 
 variable: contextvars.ContextVar[str | None] = contextvars.ContextVar("variable", default=None)
 
 
-async def test_runs_of_a_timer(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=1)
+async def test_runs_of_a_timer(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.timer("kopfexamples", interval=1)
     async def timer_fn(**_: Any) -> None:
         calls.append(variable.get())
         variable.set("of a previous run")
@@ -30,10 +28,8 @@ async def test_runs_of_a_timer(
     assert set(calls) == {None}
 
 
-async def test_handlers_of_objects_that_wait_for_each_other(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+async def test_handlers_of_objects_that_wait_for_each_other(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples")
     async def create_fn(name: str, **_: Any) -> None:
         calls.append(variable.get())
         variable.set(name)
@@ -50,14 +46,12 @@ async def test_handlers_of_objects_that_wait_for_each_other(
     assert set(calls) == {None}
 
 
-async def test_daemons_and_handlers_of_the_object(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.event("kopfexamples", registry=registry)
+async def test_daemons_and_handlers_of_the_object(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.event("kopfexamples")
     async def event_fn(**_: Any) -> None:
         variable.set("of the event")
 
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples")
     async def daemon_fn(**_: Any) -> None:
         calls.append(variable.get())
 
@@ -67,10 +61,8 @@ async def test_daemons_and_handlers_of_the_object(
     assert calls == [None]
 
 
-async def test_those_of_whoever_runs_the_operator_are_seen(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+async def test_those_of_whoever_runs_the_operator_are_seen(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples")
     async def create_fn(**_: Any) -> None:
         calls.append(variable.get())
 

@@ -10,15 +10,13 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 Decorator = Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]
 
 
-async def test_they_are_started_for_every_created_object(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+async def test_they_are_started_for_every_created_object(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.daemon("kopfexamples")
     async def fn(name: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append(name)
         await stopped.wait()
@@ -34,9 +32,9 @@ async def test_they_are_started_for_every_created_object(
 
 
 async def test_they_are_started_for_existing_objects_when_the_operator_starts_and_restarts(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples")
     async def fn(name: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append(name)
         await stopped.wait()
@@ -50,14 +48,14 @@ async def test_they_are_started_for_existing_objects_when_the_operator_starts_an
 
 
 async def test_async_daemons_run_in_the_loop_and_sync_ones_in_threads(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples")
     async def async_fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append(("async", threading.current_thread() is main))
         await stopped.wait()
 
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples")
     def sync_fn(stopped: kopf.SyncDaemonStopperChecker, **_: Any) -> None:
         calls.append(("sync", threading.current_thread() is main))
         stopped.wait()
@@ -69,10 +67,8 @@ async def test_async_daemons_run_in_the_loop_and_sync_ones_in_threads(
     assert sorted(calls) == [("async", True), ("sync", False)]
 
 
-async def test_a_pre_scaled_executor_holds_many_sync_daemons(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+async def test_a_pre_scaled_executor_holds_many_sync_daemons(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.daemon("kopfexamples")
     def fn(name: str, stopped: kopf.SyncDaemonStopperChecker, **_: Any) -> None:
         calls.append(name)
         stopped.wait()
@@ -89,18 +85,18 @@ async def test_a_pre_scaled_executor_holds_many_sync_daemons(
 
 
 async def test_several_daemons_of_one_object_run_together_with_its_handlers(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """They do not hold the handlers of changes, and the object is handled as usual."""
     for id in ("a", "b"):
-        @kopf.daemon("kopfexamples", registry=registry, id=id, param=id)
+        @kopf.daemon("kopfexamples", id=id, param=id)
         async def daemon_fn(param: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
             calls.append(param)
             await stopped.wait()
             calls.append(f"-{param}")
 
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
+    @kopf.on.update("kopfexamples")
     def fn(reason: kopf.Reason, **_: Any) -> None:
         calls.append(reason.value)
 
@@ -117,9 +113,9 @@ async def test_several_daemons_of_one_object_run_together_with_its_handlers(
 @pytest.mark.parametrize("delay", [30, 7200.0, lambda **_: 30, lambda spec, **_: spec["delay"]],
                          ids=["int", "float", "callable", "callable-of-kwargs"])
 async def test_the_initial_delay_postpones_the_start(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], delay: Any,
+        operator: Operator, kex: Objects, calls: Calls, delay: Any,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, initial_delay=delay)
+    @kopf.daemon("kopfexamples", initial_delay=delay)
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append(asyncio.get_running_loop().time())
         await stopped.wait()
@@ -137,11 +133,9 @@ async def test_the_initial_delay_postpones_the_start(
 
 
 @pytest.mark.fastforward
-async def test_deletion_during_the_initial_delay(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_deletion_during_the_initial_delay(operator: Operator, kex: Objects, calls: Calls) -> None:
     """The daemon is never called, and the object does not wait for it."""
-    @kopf.daemon("kopfexamples", registry=registry, initial_delay=3600)
+    @kopf.daemon("kopfexamples", initial_delay=3600)
     async def fn(**_: Any) -> None:
         calls.append("called")
 
@@ -157,7 +151,7 @@ async def test_deletion_during_the_initial_delay(
 
 
 async def test_a_failing_callable_of_the_initial_delay_does_not_lose_the_daemon(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
     def get_delay(**_: Any) -> float:
         calls.append("asked")
@@ -165,7 +159,7 @@ async def test_a_failing_callable_of_the_initial_delay_does_not_lose_the_daemon(
             raise Exception("something is wrong for once")
         return 0
 
-    @kopf.daemon("kopfexamples", registry=registry, initial_delay=get_delay)
+    @kopf.daemon("kopfexamples", initial_delay=get_delay)
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("called")
         await stopped.wait()
@@ -180,9 +174,7 @@ async def test_a_failing_callable_of_the_initial_delay_does_not_lose_the_daemon(
 
 
 @pytest.mark.parametrize("stanza", ["spec", "status", "labels", "annotations", "meta", "body"])
-async def test_kwargs_are_live_views(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], stanza: str,
-) -> None:
+async def test_kwargs_are_live_views(operator: Operator, kex: Objects, calls: Calls, stanza: str) -> None:
     """The parts that did not exist when the daemon has started, are seen as well when they appear."""
     read: dict[str, Any] = {
         "spec": lambda kwargs: kwargs["spec"].get("live"),
@@ -193,7 +185,7 @@ async def test_kwargs_are_live_views(
         "body": lambda kwargs: kwargs["body"].get("status", {}).get("live"),
     }
 
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **kwargs: Any) -> None:
         previous: object = ()
         while not stopped:
@@ -212,10 +204,8 @@ async def test_kwargs_are_live_views(
     assert calls == [None, "1", "2", None]
 
 
-async def test_live_views_from_threads(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+async def test_live_views_from_threads(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.daemon("kopfexamples")
     def fn(stopped: kopf.SyncDaemonStopperChecker, spec: kopf.Spec, **_: Any) -> None:
         while not stopped:
             if not len(calls) or calls[-1] != spec["field"]:
@@ -231,10 +221,8 @@ async def test_live_views_from_threads(
 
 
 @pytest.mark.parametrize("decorator", [kopf.daemon, kopf.timer], ids=["daemon", "timer"])
-async def test_kwargs(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], decorator: Decorator,
-) -> None:
-    @decorator("kopfexamples", registry=registry, param="some param")
+async def test_kwargs(operator: Operator, kex: Objects, calls: Calls, decorator: Decorator) -> None:
+    @decorator("kopfexamples", param="some param")
     async def fn(**kwargs: Any) -> None:
         calls.append(kwargs)
 

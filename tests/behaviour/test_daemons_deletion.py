@@ -13,7 +13,7 @@ import kopf
 from kopf._controller.background.runs import BackgroundRun, Companion
 from kopf._controller.object_state import ObjectState
 from tests.behaviour.objects import FINALIZER, Objects, get_annotations, get_finalizers
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Calls, Operator
 
 pytestmark = pytest.mark.lagging
 
@@ -28,10 +28,8 @@ def count_leftovers() -> dict[str, int]:
     return {cls.__name__: sum(isinstance(obj, cls) for obj in objects) for cls in classes}
 
 
-async def test_the_finalizer_is_put_before_the_daemon_starts(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+async def test_the_finalizer_is_put_before_the_daemon_starts(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.daemon("kopfexamples")
     async def fn(meta: kopf.Meta, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append([*meta["finalizers"]])
         await stopped.wait()
@@ -42,10 +40,8 @@ async def test_the_finalizer_is_put_before_the_daemon_starts(
     assert calls == [[FINALIZER]]
 
 
-async def test_nothing_but_the_finalizer_is_put_on_the_object(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+async def test_nothing_but_the_finalizer_is_put_on_the_object(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.daemon("kopfexamples")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("called")
         await stopped.wait()
@@ -62,10 +58,9 @@ async def test_nothing_but_the_finalizer_is_put_on_the_object(
 @pytest.mark.fastforward
 @pytest.mark.parametrize(("daemon_time", "handler_time"), [(0, 0), (100, 0), (0, 100), (100, 100)])
 async def test_deletion_handlers_and_daemons_are_both_awaited_and_happen_once(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-        daemon_time: float, handler_time: float,
+        operator: Operator, kex: Objects, calls: Calls, daemon_time: float, handler_time: float,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, id="daemon_fn")
+    @kopf.daemon("kopfexamples", id="daemon_fn")
     async def daemon_fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("daemon started")
         await stopped.wait()
@@ -73,7 +68,7 @@ async def test_deletion_handlers_and_daemons_are_both_awaited_and_happen_once(
         calls.append("daemon exited")
 
     for id in ("first", "second"):
-        @kopf.on.delete("kopfexamples", registry=registry, id=id, param=id)
+        @kopf.on.delete("kopfexamples", id=id, param=id)
         async def delete_fn(param: str, retry: int, **_: Any) -> None:
             await asyncio.sleep(handler_time)
             calls.append(f"{param} {retry}")
@@ -89,16 +84,16 @@ async def test_deletion_handlers_and_daemons_are_both_awaited_and_happen_once(
 
 
 async def test_results_of_deletion_and_of_daemons_on_blocked_objects(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """Both are stored before our finalizer is removed, and no other one is touched."""
-    @kopf.daemon("kopfexamples", registry=registry, id="daemon_fn")
+    @kopf.daemon("kopfexamples", id="daemon_fn")
     async def daemon_fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> str:
         calls.append("started")
         await stopped.wait()
         return "exited"
 
-    @kopf.on.delete("kopfexamples", registry=registry, id="delete_fn")
+    @kopf.on.delete("kopfexamples", id="delete_fn")
     async def delete_fn(**_: Any) -> str:
         calls.append("deleted")
         return "done"
@@ -115,10 +110,8 @@ async def test_results_of_deletion_and_of_daemons_on_blocked_objects(
     assert calls == ["started", "deleted"]
 
 
-async def test_timers_in_the_middle_of_a_run_are_awaited(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=0.001)
+async def test_timers_in_the_middle_of_a_run_are_awaited(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.timer("kopfexamples", interval=0.001)
     async def fn(**_: Any) -> None:
         calls.append("started")
         await allowed.wait()
@@ -136,26 +129,24 @@ async def test_timers_in_the_middle_of_a_run_are_awaited(
     await kex.wait_gone()
 
 
-async def test_the_memory_of_gone_objects_is_freed(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_the_memory_of_gone_objects_is_freed(operator: Operator, kex: Objects, calls: Calls) -> None:
     class Value:
         """Something that a weak reference can be made to."""
 
-    @kopf.daemon("kopfexamples", registry=registry, id="daemon_fn")
+    @kopf.daemon("kopfexamples", id="daemon_fn")
     async def daemon_fn(memo: kopf.Memo, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         memo.value = Value()
         calls.append(weakref.ref(memo.value))
         await stopped.wait()
 
-    @kopf.timer("kopfexamples", registry=registry, interval=0.01)
+    @kopf.timer("kopfexamples", interval=0.01)
     async def timer_fn(**_: Any) -> None:
         pass
 
-    @kopf.on.event("kopfexamples", registry=registry)
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.delete("kopfexamples", registry=registry)
-    @kopf.index("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples")
+    @kopf.on.create("kopfexamples")
+    @kopf.on.delete("kopfexamples")
+    @kopf.index("kopfexamples")
     async def fn(name: str, **_: Any) -> str:
         return name
 
@@ -179,12 +170,12 @@ async def test_the_memory_of_gone_objects_is_freed(
 @pytest.mark.parametrize("decorator", [kopf.on.event, kopf.on.create, kopf.on.delete, kopf.index, kopf.timer],
                          ids=lambda decorator: decorator.__name__)
 async def test_memos_of_gone_objects_are_freed_with_any_kind_of_handlers(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], decorator: Decorator,
+        operator: Operator, kex: Objects, calls: Calls, decorator: Decorator,
 ) -> None:
     class Value:
         """Something that a weak reference can be made to."""
 
-    @decorator("kopfexamples", registry=registry)
+    @decorator("kopfexamples")
     async def fn(memo: kopf.Memo, **_: Any) -> None:
         if "value" not in memo:
             memo.value = Value()

@@ -9,17 +9,17 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
-from tests.behaviour.running import Journal, Logs, Operator, now
+from tests.behaviour.running import Calls, Logs, Operator, now
 
 pytestmark = pytest.mark.lagging
 
 
 @pytest.mark.fastforward
 async def test_daemons_exit_with_the_operator_and_the_objects_remain_blocked(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """They will be started again by the next operator, so the finalizers stay."""
-    @kopf.daemon("kopfexamples", registry=registry, id="fn")
+    @kopf.daemon("kopfexamples", id="fn")
     async def fn(name: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append(name)
         await stopped.wait()
@@ -40,17 +40,17 @@ async def test_daemons_exit_with_the_operator_and_the_objects_remain_blocked(
 @pytest.mark.fastforward
 @pytest.mark.parametrize("seconds", [0, 1, 3])
 async def test_daemons_that_need_some_time_have_it(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], seconds: float,
+        operator: Operator, kex: Objects, calls: Calls, seconds: float,
 ) -> None:
     """And what they return is stored, as the connection is closed afterwards."""
-    @kopf.daemon("kopfexamples", registry=registry, id="fn")
+    @kopf.daemon("kopfexamples", id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> str:
         calls.append("started")
         await stopped.wait()
         await asyncio.sleep(seconds)
         return "exited"
 
-    @kopf.on.cleanup(registry=registry)
+    @kopf.on.cleanup()
     async def cleanup_fn(**_: Any) -> None:
         calls.append((await kex.get())["status"])
 
@@ -64,10 +64,8 @@ async def test_daemons_that_need_some_time_have_it(
 
 
 @pytest.mark.fastforward
-async def test_daemons_with_stages_are_cancelled_by_them(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, cancellation_backoff=1, cancellation_timeout=1, id="fn")
+async def test_daemons_with_stages_are_cancelled_by_them(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.daemon("kopfexamples", cancellation_backoff=1, cancellation_timeout=1, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("started")
         try:
@@ -87,11 +85,10 @@ async def test_daemons_with_stages_are_cancelled_by_them(
 
 @pytest.mark.fastforward
 async def test_hung_daemons_are_cancelled_in_five_seconds_whatever_their_stages(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     for n, (backoff, timeout) in enumerate([(None, None), (1000, None), (1000, 1000)]):
-        @kopf.daemon("kopfexamples", registry=registry, id=f"daemon{n}", cancellation_backoff=backoff,
-                     cancellation_timeout=timeout)
+        @kopf.daemon("kopfexamples", id=f"daemon{n}", cancellation_backoff=backoff, cancellation_timeout=timeout)
         async def fn(**_: Any) -> None:
             calls.append("started")
             try:
@@ -111,10 +108,10 @@ async def test_hung_daemons_are_cancelled_in_five_seconds_whatever_their_stages(
 
 @pytest.mark.fastforward
 async def test_many_stubborn_daemons_do_not_hold_the_exit_for_longer(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """Those that refuse to be cancelled: the time does not depend on how many they are."""
-    @kopf.daemon("kopfexamples", registry=registry, id="fn")
+    @kopf.daemon("kopfexamples", id="fn")
     async def fn(**_: Any) -> None:
         calls.append("started")
         while not allowed.is_set():
@@ -136,11 +133,9 @@ async def test_many_stubborn_daemons_do_not_hold_the_exit_for_longer(
 
 
 @pytest.mark.fastforward
-async def test_orphaned_daemons_are_cancelled_too(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_orphaned_daemons_are_cancelled_too(operator: Operator, kex: Objects, calls: Calls) -> None:
     """Nothing of an embedded operator goes on after it, even if its object has not waited for the daemon."""
-    @kopf.daemon("kopfexamples", registry=registry, cancellation_timeout=1, id="fn")
+    @kopf.daemon("kopfexamples", cancellation_timeout=1, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("started")
         try:
@@ -162,10 +157,8 @@ async def test_orphaned_daemons_are_cancelled_too(
     assert calls == ["started", "refused", "cancelled again"]
 
 
-async def test_sync_daemons_exit_with_the_operator(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, id="fn")
+async def test_sync_daemons_exit_with_the_operator(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.daemon("kopfexamples", id="fn")
     def fn(stopped: kopf.SyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         stopped.wait()
@@ -180,10 +173,10 @@ async def test_sync_daemons_exit_with_the_operator(
 
 @pytest.mark.lagging(False)
 async def test_hung_sync_daemons_do_not_hold_the_exit_of_embedded_operators(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """A thread cannot be stopped, so it is left alone."""
-    @kopf.daemon("kopfexamples", registry=registry, id="fn")
+    @kopf.daemon("kopfexamples", id="fn")
     def fn(**_: Any) -> None:
         calls.append("started")
         allowed.wait()
@@ -203,17 +196,17 @@ async def test_hung_sync_daemons_do_not_hold_the_exit_of_embedded_operators(
 @pytest.mark.fastforward
 @pytest.mark.parametrize("options", [{"initial_delay": 10000}, {"when": lambda name, **_: True}])
 async def test_what_only_waits_exits_at_once(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], options: dict[str, Any],
+        operator: Operator, kex: Objects, calls: Calls, options: dict[str, Any],
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, **options)
+    @kopf.daemon("kopfexamples", **options)
     async def daemon_fn(**_: Any) -> None:
         raise kopf.TemporaryError("later", delay=10000)
 
-    @kopf.timer("kopfexamples", registry=registry, interval=10000, **options)
+    @kopf.timer("kopfexamples", interval=10000, **options)
     async def timer_fn(**_: Any) -> None:
         pass
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def create_fn(**_: Any) -> None:
         pass
 
@@ -226,10 +219,8 @@ async def test_what_only_waits_exits_at_once(
 
 
 @pytest.mark.fastforward
-async def test_hung_timers_are_cancelled_in_five_seconds(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=1, id="fn")
+async def test_hung_timers_are_cancelled_in_five_seconds(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.timer("kopfexamples", interval=1, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("started")
         try:
@@ -249,16 +240,16 @@ async def test_hung_timers_are_cancelled_in_five_seconds(
 
 @pytest.mark.fastforward
 async def test_whatever_is_cancelled_at_the_exit_is_logged_so(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     async def fn(**_: Any) -> None:
         calls.append("started")
         await asyncio.sleep(1000000)
 
-    kopf.on.create("kopfexamples", id="create_fn", registry=registry)(fn)
-    kopf.timer("kopfexamples", id="timer_fn", registry=registry, interval=1)(fn)
-    kopf.daemon("kopfexamples", id="daemon_fn", registry=registry)(fn)
-    kopf.daemon("kopfexamples", id="staged_fn", registry=registry, cancellation_timeout=1)(fn)
+    kopf.on.create("kopfexamples", id="create_fn")(fn)
+    kopf.timer("kopfexamples", id="timer_fn", interval=1)(fn)
+    kopf.daemon("kopfexamples", id="daemon_fn")(fn)
+    kopf.daemon("kopfexamples", id="staged_fn", cancellation_timeout=1)(fn)
     await operator.start()
     await kex.create()
     await calls.wait_length(4)

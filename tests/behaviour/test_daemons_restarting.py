@@ -9,7 +9,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_annotations, get_finalizers
-from tests.behaviour.running import Journal, Logs, Operator, now
+from tests.behaviour.running import Calls, Logs, Operator, now
 
 pytestmark = pytest.mark.fastforward
 
@@ -19,9 +19,9 @@ def get_pauses(times: list[float]) -> list[float]:
 
 
 async def test_daemons_that_exit_are_not_started_again_in_this_operator(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, id="fn")
+    @kopf.daemon("kopfexamples", id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
 
@@ -39,10 +39,9 @@ async def test_daemons_that_exit_are_not_started_again_in_this_operator(
 
 @pytest.mark.parametrize("error", [kopf.PermanentError("bye"), kopf.HandlerTimeoutError("bye")])
 async def test_permanent_errors_end_the_daemon_until_the_operator_restarts(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
-        error: Exception,
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs, error: Exception,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, id="fn")
+    @kopf.daemon("kopfexamples", id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
         raise error
@@ -60,9 +59,9 @@ async def test_permanent_errors_end_the_daemon_until_the_operator_restarts(
 
 @pytest.mark.parametrize("delay", [10, 3600.5])
 async def test_temporary_errors_restart_the_daemon_after_their_delay(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], delay: float,
+        operator: Operator, kex: Objects, calls: Calls, delay: float,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, id="fn")
+    @kopf.daemon("kopfexamples", id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append((retry, now()))
         await asyncio.sleep(5)
@@ -77,9 +76,9 @@ async def test_temporary_errors_restart_the_daemon_after_their_delay(
 
 @pytest.mark.parametrize("delay", [None, 0])
 async def test_no_delay_is_an_instant_restart_which_does_not_block_the_operator(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], delay: float | None,
+        operator: Operator, kex: Objects, calls: Calls, delay: float | None,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, when=lambda name, **_: name == "obj", id="fn")
+    @kopf.daemon("kopfexamples", when=lambda name, **_: name == "obj", id="fn")
     async def fn(retry: int, **_: Any) -> None:
         if finished.is_set():
             calls.append(("finished", retry))
@@ -88,7 +87,7 @@ async def test_no_delay_is_an_instant_restart_which_does_not_block_the_operator(
         else:
             raise kopf.TemporaryError("Need to restart.", delay=delay)
 
-    @kopf.on.create("kopfexamples", registry=registry, when=lambda name, **_: name == "other")
+    @kopf.on.create("kopfexamples", when=lambda name, **_: name == "other")
     async def create_fn(**_: Any) -> None:
         finished.set()
 
@@ -101,10 +100,10 @@ async def test_no_delay_is_an_instant_restart_which_does_not_block_the_operator(
 
 
 async def test_arbitrary_errors_are_retried_after_the_backoff(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     for id, own in {"default": None, "own": 7}.items():
-        @kopf.daemon("kopfexamples", registry=registry, id=id, param=id, backoff=own)
+        @kopf.daemon("kopfexamples", id=id, param=id, backoff=own)
         async def fn(param: str, retry: int, **_: Any) -> None:
             calls.append((param, now()))
             if retry < 3:
@@ -118,10 +117,8 @@ async def test_arbitrary_errors_are_retried_after_the_backoff(
         assert get_pauses(times) == pytest.approx([backoff] * 3, abs=1)
 
 
-async def test_the_mixed_example_of_errors(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
-) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, errors=kopf.ErrorsMode.TEMPORARY, backoff=10, retries=10, id="fn")
+async def test_the_mixed_example_of_errors(operator: Operator, kex: Objects, calls: Calls, logs: Logs) -> None:
+    @kopf.daemon("kopfexamples", errors=kopf.ErrorsMode.TEMPORARY, backoff=10, retries=10, id="fn")
     def fn(retry: int, runtime: Any, **_: Any) -> None:
         calls.append((retry, round(runtime.total_seconds())))
         if retry < 3:
@@ -145,10 +142,9 @@ async def test_the_mixed_example_of_errors(
     ({"errors": kopf.ErrorsMode.IGNORED}, 1),
 ])
 async def test_limits_and_modes(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
-        options: dict[str, Any], expected: int,
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs, options: dict[str, Any], expected: int,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, **options, id="fn")
+    @kopf.daemon("kopfexamples", **options, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
         raise Exception("boo")
@@ -162,9 +158,9 @@ async def test_limits_and_modes(
 
 
 async def test_daemons_waiting_for_a_retry_exit_at_once_when_the_object_is_deleted(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, id="fn")
+    @kopf.daemon("kopfexamples", id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
         raise kopf.TemporaryError("later", delay=100000)
@@ -179,9 +175,9 @@ async def test_daemons_waiting_for_a_retry_exit_at_once_when_the_object_is_delet
 
 
 async def test_daemons_that_fail_while_being_stopped_are_not_retried(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, id="fn")
+    @kopf.daemon("kopfexamples", id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("called")
         await stopped.wait()
@@ -197,10 +193,8 @@ async def test_daemons_that_fail_while_being_stopped_are_not_retried(
 
 
 @pytest.mark.parametrize("value", [{"finished": True}, "text", 0, [1, 2]], ids=repr)
-async def test_results_go_to_the_status(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, value: Any,
-) -> None:
-    @kopf.daemon("kopf.dev", kopf.EVERYTHING, registry=registry, id="fn")
+async def test_results_go_to_the_status(operator: Operator, kex: Objects, sub: Objects, value: Any) -> None:
+    @kopf.daemon("kopf.dev", kopf.EVERYTHING, id="fn")
     async def fn(**_: Any) -> Any:
         await asyncio.sleep(100)
         return value
@@ -215,9 +209,9 @@ async def test_results_go_to_the_status(
 
 
 async def test_results_that_are_not_json_are_reported_and_do_not_hold_the_object(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, id="fn")
+    @kopf.daemon("kopfexamples", id="fn")
     async def fn(**_: Any) -> Any:
         calls.append("called")
         return object()
@@ -233,10 +227,8 @@ async def test_results_that_are_not_json_are_reported_and_do_not_hold_the_object
     assert calls == ["called"]
 
 
-async def test_patches_go_to_the_object_after_each_attempt(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
-) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, id="fn")
+async def test_patches_go_to_the_object_after_each_attempt(operator: Operator, kex: Objects) -> None:
+    @kopf.daemon("kopfexamples", id="fn")
     async def fn(patch: kopf.Patch, retry: int, **_: Any) -> str:
         patch.status[f"attempt{retry}"] = "was here"
         patch.metadata.labels[f"attempt{retry}"] = "yes"
@@ -254,9 +246,9 @@ async def test_patches_go_to_the_object_after_each_attempt(
 
 
 async def test_patches_refused_forever_do_not_hold_the_object(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, id="fn")
+    @kopf.daemon("kopfexamples", id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> None:
         calls.append("called")
         patch.metadata.labels["label"] = "such values are not accepted!"
@@ -271,11 +263,9 @@ async def test_patches_refused_forever_do_not_hold_the_object(
     assert calls == ["called"]
 
 
-async def test_exclusion_forever_by_annotations(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_exclusion_forever_by_annotations(operator: Operator, kex: Objects, calls: Calls) -> None:
     """As in the tips & tricks: even the restarted operator does not start the daemon again."""
-    @kopf.daemon("kopfexamples", registry=registry, annotations={"never-again": kopf.ABSENT}, id="fn")
+    @kopf.daemon("kopfexamples", annotations={"never-again": kopf.ABSENT}, id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> None:
         calls.append("called")
         patch.metadata.annotations["never-again"] = "yes"

@@ -9,15 +9,13 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Calls, Operator
 
 R = kopf.DaemonStoppingReason
 
 
-async def test_it_is_false_until_the_daemon_is_to_exit(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+async def test_it_is_false_until_the_daemon_is_to_exit(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.daemon("kopfexamples")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append((bool(stopped), stopped.is_set(), stopped.reason))
         await stopped.wait()
@@ -32,14 +30,12 @@ async def test_it_is_false_until_the_daemon_is_to_exit(
     assert R.RESOURCE_DELETED in calls[1][2]
 
 
-async def test_checkers_are_of_the_kind_of_the_function(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+async def test_checkers_are_of_the_kind_of_the_function(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.daemon("kopfexamples")
     async def async_fn(stopped: kopf.DaemonStopped, **_: Any) -> None:
         calls.append(("async", type(stopped)))
 
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples")
     def sync_fn(stopped: kopf.DaemonStopped, **_: Any) -> None:
         calls.append(("sync", type(stopped)))
 
@@ -51,10 +47,8 @@ async def test_checkers_are_of_the_kind_of_the_function(
 
 
 @pytest.mark.fastforward
-async def test_async_wait_takes_as_long_as_requested(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+async def test_async_wait_takes_as_long_as_requested(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.daemon("kopfexamples")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         for timeout in (0, 10, 3600.5):
             started = asyncio.get_running_loop().time()
@@ -68,10 +62,8 @@ async def test_async_wait_takes_as_long_as_requested(
 
 
 @pytest.mark.fastforward
-async def test_async_wait_ends_at_once_when_it_is_time_to_exit(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+async def test_async_wait_ends_at_once_when_it_is_time_to_exit(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.daemon("kopfexamples")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("waiting")
         calls.append(await stopped.wait(1000000))
@@ -88,10 +80,8 @@ async def test_async_wait_ends_at_once_when_it_is_time_to_exit(
     assert asyncio.get_running_loop().time() - started < 10
 
 
-async def test_sync_wait(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+async def test_sync_wait(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.daemon("kopfexamples")
     def fn(stopped: kopf.SyncDaemonStopperChecker, **_: Any) -> None:
         started = time.monotonic()
         calls.append(stopped.wait(0.02))
@@ -110,8 +100,7 @@ async def test_sync_wait(
 @pytest.mark.parametrize("kind", ["async", "sync"])
 @pytest.mark.parametrize("reason", [R.RESOURCE_DELETED, R.FILTERS_MISMATCH, R.OPERATOR_EXITING])
 async def test_reasons(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-        reason: kopf.DaemonStoppingReason, kind: str,
+        operator: Operator, kex: Objects, calls: Calls, reason: kopf.DaemonStoppingReason, kind: str,
 ) -> None:
     async def async_fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append(stopped.reason)
@@ -123,7 +112,7 @@ async def test_reasons(
         stopped.wait()
         calls.append(stopped.reason)
 
-    kopf.daemon("kopfexamples", registry=registry, labels={"match": "yes"})(
+    kopf.daemon("kopfexamples", labels={"match": "yes"})(
         async_fn if kind == "async" else sync_fn)
     await operator.start()
     await kex.create(labels={"match": "yes"})
@@ -143,11 +132,8 @@ async def test_reasons(
 
 
 @pytest.mark.fastforward
-async def test_several_reasons_are_combined(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, labels={"match": "yes"}, cancellation_backoff=1000,
-                 cancellation_timeout=1000)
+async def test_several_reasons_are_combined(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.daemon("kopfexamples", labels={"match": "yes"}, cancellation_backoff=1000, cancellation_timeout=1000)
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         await stopped.wait()
@@ -176,11 +162,10 @@ async def test_several_reasons_are_combined(
     ({"cancellation_backoff": 1, "cancellation_timeout": 1000}, R.DAEMON_SIGNALLED | R.DAEMON_CANCELLED),
 ], ids=str)
 async def test_only_the_stages_that_exist_are_added_to_the_reason(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-        stages: dict[str, Any], flags: R,
+        operator: Operator, kex: Objects, calls: Calls, stages: dict[str, Any], flags: R,
 ) -> None:
     """With no stages, ``stopped.reason == RESOURCE_DELETED`` holds all the time."""
-    @kopf.daemon("kopfexamples", registry=registry, **stages)
+    @kopf.daemon("kopfexamples", **stages)
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         await stopped.wait()

@@ -9,15 +9,13 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
-from tests.behaviour.running import Journal, Logs, Operator, now
+from tests.behaviour.running import Calls, Logs, Operator, now
 
 
 @pytest.mark.fastforward
-async def test_the_object_waits_until_its_daemon_exits(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_the_object_waits_until_its_daemon_exits(operator: Operator, kex: Objects, calls: Calls) -> None:
     """A daemon that takes its time on request is not cancelled while it is in the backoff."""
-    @kopf.daemon("kopfexamples", registry=registry, cancellation_backoff=100, cancellation_timeout=1, id="fn")
+    @kopf.daemon("kopfexamples", cancellation_backoff=100, cancellation_timeout=1, id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         await stopped.wait()
@@ -47,10 +45,9 @@ async def test_the_object_waits_until_its_daemon_exits(
     ({"cancellation_timeout": 0, "cancellation_backoff": 30}, 30),
 ])
 async def test_async_daemons_are_cancelled_after_the_backoff_if_they_may_be(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-        options: dict[str, Any], expected: float,
+        operator: Operator, kex: Objects, calls: Calls, options: dict[str, Any], expected: float,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, **options, id="fn")
+    @kopf.daemon("kopfexamples", **options, id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         try:
@@ -71,9 +68,9 @@ async def test_async_daemons_are_cancelled_after_the_backoff_if_they_may_be(
 
 @pytest.mark.fastforward
 async def test_daemons_may_swallow_the_cancellation_and_exit_normally(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, cancellation_timeout=100, id="fn")
+    @kopf.daemon("kopfexamples", cancellation_timeout=100, id="fn")
     async def fn(**_: Any) -> None:
         try:
             calls.append("started")
@@ -93,9 +90,9 @@ async def test_daemons_may_swallow_the_cancellation_and_exit_normally(
 
 @pytest.mark.fastforward
 async def test_the_timeout_is_measured_from_the_cancellation_and_then_the_daemon_is_abandoned(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, cancellation_backoff=100, cancellation_timeout=50, id="fn")
+    @kopf.daemon("kopfexamples", cancellation_backoff=100, cancellation_timeout=50, id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         while not allowed.is_set():
@@ -120,9 +117,9 @@ async def test_the_timeout_is_measured_from_the_cancellation_and_then_the_daemon
 
 
 async def test_sync_daemons_cannot_be_cancelled_but_can_be_abandoned(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, cancellation_backoff=0.02, cancellation_timeout=0.02, id="fn")
+    @kopf.daemon("kopfexamples", cancellation_backoff=0.02, cancellation_timeout=0.02, id="fn")
     def fn(stopped: kopf.SyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         allowed.wait()
@@ -147,14 +144,13 @@ async def test_sync_daemons_cannot_be_cancelled_but_can_be_abandoned(
 @pytest.mark.fastforward
 @pytest.mark.parametrize("source", ["option", "settings", "default"])
 async def test_without_the_timeout_it_is_polled_forever_and_the_object_is_blocked(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
-        source: str,
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls, source: str,
 ) -> None:
     options: dict[str, Any] = {"cancellation_polling": 30} if source == "option" else {}
     if source == "settings":
         operator.configure = lambda settings: setattr(settings.background, "cancellation_polling", 30)
 
-    @kopf.daemon("kopfexamples", registry=registry, **options, id="fn")
+    @kopf.daemon("kopfexamples", **options, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("started")
         try:
@@ -181,11 +177,9 @@ async def test_without_the_timeout_it_is_polled_forever_and_the_object_is_blocke
 
 
 @pytest.mark.fastforward
-async def test_the_object_waits_for_the_slowest_daemon(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_the_object_waits_for_the_slowest_daemon(operator: Operator, kex: Objects, calls: Calls) -> None:
     for seconds in (0, 10, 100):
-        @kopf.daemon("kopfexamples", registry=registry, id=f"daemon{seconds}", param=seconds)
+        @kopf.daemon("kopfexamples", id=f"daemon{seconds}", param=seconds)
         async def fn(param: int, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
             calls.append("started")
             await stopped.wait()
@@ -202,10 +196,10 @@ async def test_the_object_waits_for_the_slowest_daemon(
 
 
 async def test_objects_deleted_by_force_take_their_daemons_with_them(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """Somebody removes the finalizers while the daemon is being waited for."""
-    @kopf.daemon("kopfexamples", registry=registry, id="fn")
+    @kopf.daemon("kopfexamples", id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         await allowed.wait()
@@ -227,10 +221,10 @@ async def test_objects_deleted_by_force_take_their_daemons_with_them(
 
 
 async def test_daemons_of_objects_gone_unnoticed_exit_and_are_not_spawned_again(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """The object is deleted and released while the stream is broken: the operator never sees it being deleted."""
-    @kopf.daemon("kopfexamples", registry=registry, id="fn")
+    @kopf.daemon("kopfexamples", id="fn")
     async def fn(name: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append(name)
         await stopped.wait()
@@ -255,10 +249,10 @@ async def test_daemons_of_objects_gone_unnoticed_exit_and_are_not_spawned_again(
 
 
 async def test_daemons_exit_when_the_object_is_deleted_even_if_our_finalizer_was_taken_away(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """Another finalizer holds the object, so it is marked for deletion for long."""
-    @kopf.daemon("kopfexamples", registry=registry, id="fn")
+    @kopf.daemon("kopfexamples", id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         await stopped.wait()

@@ -8,14 +8,12 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Decorator, Journal, Operator
+from tests.behaviour.running import Calls, Decorator, Operator
 
 
-async def test_creation_and_resuming_by_one_function(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.resume("kopfexamples", registry=registry)
-    @kopf.on.create("kopfexamples", registry=registry)
+async def test_creation_and_resuming_by_one_function(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.resume("kopfexamples")
+    @kopf.on.create("kopfexamples")
     def fn(name: str, reason: kopf.Reason, **_: Any) -> None:
         calls.append((name, reason.value))
 
@@ -29,13 +27,11 @@ async def test_creation_and_resuming_by_one_function(
     assert sorted(calls.items[2:]) == [("existing", "resume"), ("new", "resume")]
 
 
-async def test_each_declaration_has_its_own_options(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, param=1000)
-    @kopf.on.resume("kopfexamples", registry=registry, param=100)
-    @kopf.on.update("kopfexamples", registry=registry, param=10, field="spec.field")
-    @kopf.on.update("kopfexamples", registry=registry, param=1, field="spec.items")
+async def test_each_declaration_has_its_own_options(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", param=1000)
+    @kopf.on.resume("kopfexamples", param=100)
+    @kopf.on.update("kopfexamples", param=10, field="spec.field")
+    @kopf.on.update("kopfexamples", param=1, field="spec.items")
     def fn(param: int, **_: Any) -> None:
         calls.append(param)
 
@@ -50,11 +46,9 @@ async def test_each_declaration_has_its_own_options(
     assert calls == [1000, 10, 1, 100]
 
 
-async def test_a_function_is_called_once_for_each_of_its_fields(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.update("kopfexamples", registry=registry, param=10, field="spec.field")
-    @kopf.on.update("kopfexamples", registry=registry, param=1, field="spec")
+async def test_a_function_is_called_once_for_each_of_its_fields(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.update("kopfexamples", param=10, field="spec.field")
+    @kopf.on.update("kopfexamples", param=1, field="spec")
     def fn(param: int, old: Any, new: Any, diff: kopf.Diff, **_: Any) -> None:
         calls.append((param, dict(old) if param == 1 else old, dict(new) if param == 1 else new, diff))
 
@@ -69,11 +63,11 @@ async def test_a_function_is_called_once_for_each_of_its_fields(
 
 
 async def test_a_function_with_one_id_is_called_once_for_one_occasion(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, labels={"l": "v"})
-    @kopf.on.create("kopfexamples", registry=registry, annotations={"a": "w"})
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples", labels={"l": "v"})
+    @kopf.on.create("kopfexamples", annotations={"a": "w"})
+    @kopf.on.create("kopfexamples")
     def fn(**_: Any) -> None:
         calls.append("called")
 
@@ -86,17 +80,16 @@ async def test_a_function_with_one_id_is_called_once_for_one_occasion(
 @pytest.mark.parametrize("decorator", [kopf.on.event, kopf.on.create, kopf.daemon, kopf.timer],
                          ids=lambda decorator: decorator.__name__)
 async def test_any_of_the_declarations_can_match(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-        decorator: Decorator, labels: dict[str, str],
+        operator: Operator, kex: Objects, calls: Calls, decorator: Decorator, labels: dict[str, str],
 ) -> None:
     """With different filters of the same function, it is called if any of them matches, and once if all do."""
-    @decorator("kopfexamples", registry=registry, labels={"a": "yes"})
-    @decorator("kopfexamples", registry=registry, labels={"b": "yes"})
+    @decorator("kopfexamples", labels={"a": "yes"})
+    @decorator("kopfexamples", labels={"b": "yes"})
     async def fn(name: str, type: str | None = "ADDED", **_: Any) -> None:
         if type == "ADDED":
             calls.append(name)
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def parent(**_: Any) -> None:
         async def sub(**_: Any) -> None:
             calls.append("sub")
@@ -113,16 +106,14 @@ async def test_any_of_the_declarations_can_match(
     assert sorted(calls) == ["obj", "sub"]
 
 
-async def test_static_methods(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_static_methods(operator: Operator, kex: Objects, calls: Calls) -> None:
     class Namespace:
         @staticmethod
-        @kopf.on.create("kopfexamples", registry=registry, id="inner")
+        @kopf.on.create("kopfexamples", id="inner")
         def inner(name: str, **_: Any) -> None:
             calls.append(("inner", name))
 
-        @kopf.on.create("kopfexamples", registry=registry, id="outer")
+        @kopf.on.create("kopfexamples", id="outer")
         @staticmethod
         async def outer(name: str, **_: Any) -> None:
             calls.append(("outer", name))
@@ -133,10 +124,10 @@ async def test_static_methods(
 
 
 async def test_a_function_with_different_ids_is_called_for_each_of_them(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="b", param="b")
-    @kopf.on.create("kopfexamples", registry=registry, id="a", param="a")
+    @kopf.on.create("kopfexamples", id="b", param="b")
+    @kopf.on.create("kopfexamples", id="a", param="a")
     def fn(param: str, **_: Any) -> str:
         calls.append(param)
         return param
@@ -148,18 +139,18 @@ async def test_a_function_with_different_ids_is_called_for_each_of_them(
 
 
 async def test_one_function_for_all_reasons_runs_for_each_of_them(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """In particular, the progress of one reason is not mistaken for that of another."""
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.update("kopfexamples", registry=registry)
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
+    @kopf.on.update("kopfexamples")
+    @kopf.on.delete("kopfexamples")
     def fn(reason: kopf.Reason, **_: Any) -> None:
         calls.append(reason.value)
 
-    @kopf.on.create("kopfexamples", registry=registry, id="another")
-    @kopf.on.update("kopfexamples", registry=registry, id="another")
-    @kopf.on.delete("kopfexamples", registry=registry, id="another")
+    @kopf.on.create("kopfexamples", id="another")
+    @kopf.on.update("kopfexamples", id="another")
+    @kopf.on.delete("kopfexamples", id="another")
     def another(**_: Any) -> None:
         pass
 
@@ -172,10 +163,10 @@ async def test_one_function_for_all_reasons_runs_for_each_of_them(
 
 
 async def test_different_resources_by_one_function(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, sub: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, param="first")
-    @kopf.on.create("kopf.dev", "v1", "kopfstatusexamples", registry=registry, param="second")
+    @kopf.on.create("kopfexamples", param="first")
+    @kopf.on.create("kopf.dev", "v1", "kopfstatusexamples", param="second")
     def fn(param: str, resource: kopf.Resource, **_: Any) -> None:
         calls.append((param, resource.plural))
 
@@ -201,10 +192,9 @@ async def test_different_resources_by_one_function(
     ((lambda resource: resource.plural == "kopfexamples",), {}),
 ], ids=itertools.count())
 async def test_resources_can_be_named_in_different_ways(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-        args: tuple[Any, ...], options: dict[str, Any],
+        operator: Operator, kex: Objects, calls: Calls, args: tuple[Any, ...], options: dict[str, Any],
 ) -> None:
-    @kopf.on.create(*args, registry=registry, **options)
+    @kopf.on.create(*args, **options)
     def fn(resource: kopf.Resource, **_: Any) -> None:
         calls.append(resource.plural)
 
@@ -213,20 +203,18 @@ async def test_resources_can_be_named_in_different_ways(
     assert calls == ["kopfexamples"]
 
 
-async def test_functions_remain_themselves(registry: kopf.OperatorRegistry) -> None:
+async def test_functions_remain_themselves() -> None:
     def fn(**_: Any) -> str:
         return "result"
 
     for decorator in (kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume, kopf.on.event):
-        assert decorator("kopfexamples", registry=registry)(fn) is fn
+        assert decorator("kopfexamples")(fn) is fn
     for activity in (kopf.on.startup, kopf.on.cleanup, kopf.on.login):
-        assert activity(registry=registry)(fn) is fn
+        assert activity()(fn) is fn
     assert fn() == "result"
 
 
-async def test_declarations_go_to_the_default_registry(
-        operator: Operator, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_declarations_go_to_the_default_registry(operator: Operator, kex: Objects, calls: Calls) -> None:
     @kopf.on.create("kopfexamples")
     def fn(**_: Any) -> None:
         calls.append("called")

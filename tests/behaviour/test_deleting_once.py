@@ -10,7 +10,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Calls, Operator
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
@@ -22,8 +22,7 @@ COUNT = int(os.environ.get("KOPF_TEST_DELETIONS") or 10)
 @pytest.mark.parametrize("companion", ["daemon", "quick daemon", "timer", "daemon & timer"])
 @pytest.mark.parametrize("resource", ["kopfexamples", "kopfstatusexamples"])
 async def test_deletion_handlers_beside_daemons_and_timers(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, calls: Journal[Any],
-        companion: str, handlers: int, resource: str,
+        operator: Operator, kex: Objects, sub: Objects, calls: Calls, companion: str, handlers: int, resource: str,
 ) -> None:
     objects = kex if resource == "kopfexamples" else sub
     accompanied: set[str] = set()
@@ -35,13 +34,13 @@ async def test_deletion_handlers_beside_daemons_and_timers(
             calls.append(f"{name} runs")
 
     for number in range(handlers):
-        @kopf.on.delete(resource, registry=registry, id=f"delete{number}", param=number)
+        @kopf.on.delete(resource, id=f"delete{number}", param=number)
         async def delete_fn(name: str, param: int, **_: Any) -> str:
             calls.append((name, param))
             return "deleted"
 
     if "daemon" in companion:
-        @kopf.daemon(resource, registry=registry, id="daemon_fn")
+        @kopf.daemon(resource, id="daemon_fn")
         async def daemon_fn(name: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
             note(name)
             if not companion.startswith("quick"):
@@ -49,7 +48,7 @@ async def test_deletion_handlers_beside_daemons_and_timers(
 
     if "timer" in companion:
         # With many objects, rarer: a loop that does nothing but timers has no time for deletions.
-        @kopf.timer(resource, registry=registry, interval=max(0.1, COUNT / 500), id="timer_fn")
+        @kopf.timer(resource, interval=max(0.1, COUNT / 500), id="timer_fn")
         async def timer_fn(name: str, **_: Any) -> None:
             note(name)
             await asyncio.sleep(0.01)
@@ -69,10 +68,10 @@ async def test_deletion_handlers_beside_daemons_and_timers(
 
 
 async def test_states_from_before_the_release_are_not_handled_again(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.delete("kopfexamples", registry=registry, id="one")
-    @kopf.on.delete("kopfexamples", registry=registry, id="two")
+    @kopf.on.delete("kopfexamples", id="one")
+    @kopf.on.delete("kopfexamples", id="two")
     async def delete_fn(**_: Any) -> None:
         calls.append("deleted")
 

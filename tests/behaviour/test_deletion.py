@@ -7,24 +7,22 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_essence, get_progress, has_progress, is_handled
-from tests.behaviour.running import Journal, Logs, Operator, now
+from tests.behaviour.running import Calls, Logs, Operator, now
 
 pytestmark = pytest.mark.lagging
 
 
 @pytest.mark.fastforward
 @pytest.mark.parametrize("reason", ["create", "update", "resume"])
-async def test_it_overtakes_pending_retries(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], reason: str,
-) -> None:
+async def test_it_overtakes_pending_retries(operator: Operator, kex: Objects, calls: Calls, reason: str) -> None:
     decorator = {"create": kopf.on.create, "update": kopf.on.update, "resume": kopf.on.resume}[reason]
 
-    @decorator("kopfexamples", registry=registry, id="pending")
+    @decorator("kopfexamples", id="pending")
     async def pending(**_: Any) -> None:
         calls.append(reason)
         raise kopf.TemporaryError("not yet", delay=3600)
 
-    @kopf.on.delete("kopfexamples", registry=registry, id="delete_fn")
+    @kopf.on.delete("kopfexamples", id="delete_fn")
     async def delete_fn(**_: Any) -> None:
         calls.append("delete")
 
@@ -44,17 +42,15 @@ async def test_it_overtakes_pending_retries(
     assert now() - started < 60
 
 
-async def test_a_handler_that_is_running_is_not_interrupted(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="create1")
-    @kopf.on.create("kopfexamples", registry=registry, id="create2")
+async def test_a_handler_that_is_running_is_not_interrupted(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="create1")
+    @kopf.on.create("kopfexamples", id="create2")
     async def create_fn(**_: Any) -> None:
         calls.append("creating")
         await kex.delete()
         calls.append("created")
 
-    @kopf.on.delete("kopfexamples", registry=registry, id="delete_fn")
+    @kopf.on.delete("kopfexamples", id="delete_fn")
     async def delete_fn(**_: Any) -> None:
         calls.append("deleted")
 
@@ -66,10 +62,10 @@ async def test_a_handler_that_is_running_is_not_interrupted(
 
 
 async def test_objects_deleted_before_they_are_noticed_are_not_handled(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
-    @kopf.on.delete("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
+    @kopf.on.delete("kopfexamples", id="fn")
     async def fn(name: str, reason: kopf.Reason, **_: Any) -> None:
         calls.append((name, reason.value))
 
@@ -84,10 +80,10 @@ async def test_objects_deleted_before_they_are_noticed_are_not_handled(
 
 @pytest.mark.fastforward
 async def test_the_deletion_is_retried_and_its_progress_is_its_own(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
-    @kopf.on.delete("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
+    @kopf.on.delete("kopfexamples", id="fn")
     async def fn(reason: kopf.Reason, retry: int, **_: Any) -> None:
         calls.append((reason.value, retry))
         if reason == kopf.Reason.CREATE or retry < 2:
@@ -102,17 +98,17 @@ async def test_the_deletion_is_retried_and_its_progress_is_its_own(
 
 @pytest.mark.fastforward
 async def test_changes_while_being_deleted_do_not_repeat_the_handlers(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.update("kopfexamples", registry=registry, id="update_fn")
+    @kopf.on.update("kopfexamples", id="update_fn")
     async def update_fn(**_: Any) -> None:
         calls.append("updated")
 
-    @kopf.on.delete("kopfexamples", registry=registry, id="first")
+    @kopf.on.delete("kopfexamples", id="first")
     async def first(**_: Any) -> None:
         calls.append("first")
 
-    @kopf.on.delete("kopfexamples", registry=registry, id="second")
+    @kopf.on.delete("kopfexamples", id="second")
     async def second(retry: int, **_: Any) -> None:
         calls.append(f"second-{retry}")
         if retry < 2:
@@ -128,9 +124,9 @@ async def test_changes_while_being_deleted_do_not_repeat_the_handlers(
 
 
 async def test_others_finalizers_hold_the_object_but_not_the_handling(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.delete("kopfexamples", registry=registry, id="fn")
+    @kopf.on.delete("kopfexamples", id="fn")
     async def fn(**_: Any) -> None:
         calls.append("deleted")
 
@@ -147,11 +143,9 @@ async def test_others_finalizers_hold_the_object_but_not_the_handling(
     assert calls == ["deleted"]
 
 
-async def test_objects_released_by_others_by_force(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
-) -> None:
+async def test_objects_released_by_others_by_force(operator: Operator, kex: Objects, logs: Logs, calls: Calls) -> None:
     """The finalizer is removed by hand while the handlers are being retried."""
-    @kopf.on.delete("kopfexamples", registry=registry, id="fn")
+    @kopf.on.delete("kopfexamples", id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
         raise kopf.TemporaryError("not yet", delay=0.1)
@@ -170,10 +164,10 @@ async def test_objects_released_by_others_by_force(
 
 @pytest.mark.parametrize("way", ["by hand", "by a restart"])
 async def test_objects_deleted_while_there_is_no_operator(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], way: str,
+        operator: Operator, kex: Objects, calls: Calls, way: str,
 ) -> None:
     """They are held by the finalizer, until it is removed as documented: with the next operator, or without it."""
-    @kopf.on.delete("kopfexamples", registry=registry, id="fn")
+    @kopf.on.delete("kopfexamples", id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
 
@@ -190,12 +184,10 @@ async def test_objects_deleted_while_there_is_no_operator(
     assert calls == ([] if way == "by hand" else ["called"])
 
 
-async def test_recreated_objects_are_new_objects(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
-    @kopf.on.update("kopfexamples", registry=registry, id="fn")
-    @kopf.on.delete("kopfexamples", registry=registry, id="fn")
+async def test_recreated_objects_are_new_objects(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="fn")
+    @kopf.on.update("kopfexamples", id="fn")
+    @kopf.on.delete("kopfexamples", id="fn")
     async def fn(uid: str, reason: kopf.Reason, **_: Any) -> None:
         calls.append((uid, reason.value))
 
@@ -210,15 +202,13 @@ async def test_recreated_objects_are_new_objects(
     assert calls == [(uid, reason) for uid in uids for reason in ("create", "delete")]
 
 
-async def test_objects_recreated_while_nobody_watches(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+async def test_objects_recreated_while_nobody_watches(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(uid: str, memo: kopf.Memo, **_: Any) -> None:
         calls.append((uid, dict(memo)))
         memo.touched = True
 
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples")
     async def event_fn(event: kopf.RawEvent, uid: str, **_: Any) -> None:
         if event["type"] == "DELETED":
             calls.append((uid, "deleted"))
@@ -235,11 +225,9 @@ async def test_objects_recreated_while_nobody_watches(
     assert calls == [(first, {}), (first, "deleted"), (second, {})]
 
 
-async def test_recreated_while_a_handler_of_the_old_one_runs(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_recreated_while_a_handler_of_the_old_one_runs(operator: Operator, kex: Objects, calls: Calls) -> None:
     """What is left of the old object must not be written to the new one."""
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(spec: kopf.Spec, uid: str, **_: Any) -> str:
         calls.append((spec["number"], uid))
         if spec["number"] == 1:
@@ -260,13 +248,13 @@ async def test_recreated_while_a_handler_of_the_old_one_runs(
 
 @pytest.mark.fastforward
 async def test_the_progress_of_overtaken_updates_is_removed_with_the_first_one_of_the_deletion(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
+        operator: Operator, kex: Objects,
 ) -> None:
-    @kopf.on.update("kopfexamples", registry=registry, id="update_fn")
+    @kopf.on.update("kopfexamples", id="update_fn")
     async def update_fn(**_: Any) -> None:
         raise kopf.TemporaryError("not yet", delay=1000)
 
-    @kopf.on.delete("kopfexamples", registry=registry, id="delete_fn")
+    @kopf.on.delete("kopfexamples", id="delete_fn")
     async def delete_fn(retry: int, **_: Any) -> None:
         if not retry:
             raise kopf.TemporaryError("not yet", delay=10)

@@ -8,15 +8,13 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_progress, has_progress
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 pytestmark = pytest.mark.lagging
 
 
-async def test_changes_are_handled_together(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.update("kopfexamples", registry=registry, id="fn")
+async def test_changes_are_handled_together(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.update("kopfexamples", id="fn")
     async def fn(diff: kopf.Diff, **_: Any) -> None:
         calls.append(sorted(map(tuple, diff)))
 
@@ -32,10 +30,8 @@ async def test_changes_are_handled_together(
         ("add", ("spec", "c"), None, 4), ("change", ("spec", "a"), 1, 3), ("remove", ("spec", "b"), 1, None)]]
 
 
-async def test_deletions_are_handled(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.delete("kopfexamples", registry=registry, id="fn")
+async def test_deletions_are_handled(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.delete("kopfexamples", id="fn")
     async def fn(name: str, **_: Any) -> None:
         calls.append(name)
 
@@ -51,10 +47,8 @@ async def test_deletions_are_handled(
     assert sorted(calls) == ["a", "b"]
 
 
-async def test_creations_are_handled(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+async def test_creations_are_handled(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(name: str, **_: Any) -> None:
         calls.append(name)
 
@@ -70,12 +64,12 @@ async def test_creations_are_handled(
 
 
 async def test_finished_handlers_are_not_repeated_after_restarts(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """The operator is stopped after every handler."""
     stopping = asyncio.Event()
     for id in ("a", "b", "c", "d"):
-        @kopf.on.create("kopfexamples", registry=registry, id=id, param=id)
+        @kopf.on.create("kopfexamples", id=id, param=id)
         async def fn(param: str, **_: Any) -> str:
             calls.append(param)
             return f"of {param}"
@@ -102,12 +96,10 @@ async def test_finished_handlers_are_not_repeated_after_restarts(
 
 
 @pytest.mark.fastforward
-async def test_the_schedule_of_retries_goes_on_after_restarts(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_the_schedule_of_retries_goes_on_after_restarts(operator: Operator, kex: Objects, calls: Calls) -> None:
     loop = asyncio.get_running_loop()
 
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append((retry, round(loop.time() - started)))
         if not retry:
@@ -127,9 +119,9 @@ async def test_the_schedule_of_retries_goes_on_after_restarts(
 
 @pytest.mark.fastforward
 async def test_handlers_that_hang_are_cancelled_on_exit_and_repeated_later(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
         if len(calls) == 1:
@@ -152,18 +144,18 @@ async def test_handlers_that_hang_are_cancelled_on_exit_and_repeated_later(
 
 
 async def test_handlers_that_are_about_to_finish_are_awaited_on_exit(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     leaving = asyncio.Event()
 
-    @kopf.on.create("kopfexamples", registry=registry, id="first")
+    @kopf.on.create("kopfexamples", id="first")
     async def first(**_: Any) -> str:
         calls.append("called")
         leaving.set()
         await asyncio.sleep(0.1)
         return "done"
 
-    @kopf.on.create("kopfexamples", registry=registry, id="second")
+    @kopf.on.create("kopfexamples", id="second")
     async def second(**_: Any) -> None:
         calls.append("second")
 
@@ -180,9 +172,9 @@ async def test_handlers_that_are_about_to_finish_are_awaited_on_exit(
 
 
 async def test_handlers_of_the_new_version_of_the_operator_do_not_touch_handled_objects(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="old")
+    @kopf.on.create("kopfexamples", id="old")
     async def old(name: str, **_: Any) -> None:
         calls.append(("old", name))
 
@@ -190,8 +182,8 @@ async def test_handlers_of_the_new_version_of_the_operator_do_not_touch_handled_
     handled = await kex.create_and_wait()
     await operator.stop()
 
-    @kopf.on.create("kopfexamples", registry=registry, id="new")
-    @kopf.on.update("kopfexamples", registry=registry, id="new")
+    @kopf.on.create("kopfexamples", id="new")
+    @kopf.on.update("kopfexamples", id="new")
     async def new(name: str, **_: Any) -> None:
         calls.append(("new", name))
 
@@ -203,14 +195,14 @@ async def test_handlers_of_the_new_version_of_the_operator_do_not_touch_handled_
 
 @pytest.mark.fastforward
 async def test_changes_during_the_downtime_in_the_middle_of_the_handling(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     """The creation goes on with the newest state; the finished handlers are not repeated for it."""
-    @kopf.on.create("kopfexamples", registry=registry, id="first")
+    @kopf.on.create("kopfexamples", id="first")
     async def first(spec: kopf.Spec, **_: Any) -> None:
         calls.append(("first", spec["field"]))
 
-    @kopf.on.create("kopfexamples", registry=registry, id="second")
+    @kopf.on.create("kopfexamples", id="second")
     async def second(spec: kopf.Spec, retry: int, **_: Any) -> None:
         calls.append(("second", spec["field"]))
         if not retry:
@@ -228,19 +220,19 @@ async def test_changes_during_the_downtime_in_the_middle_of_the_handling(
 
 @pytest.mark.fastforward
 async def test_changes_in_the_middle_of_the_creation_are_not_lost_if_the_operator_restarts_then(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """
     The handlers that were done before see the change as an update, though it is not known anymore what has changed.
     """
     for id in ("first", "second"):
-        @kopf.on.create("kopfexamples", registry=registry, id=id, param=id)
+        @kopf.on.create("kopfexamples", id=id, param=id)
         async def create_fn(param: str, retry: int, spec: kopf.Spec, **_: Any) -> None:
             calls.append((param, spec["field"]))
             if param == "second" and not retry:
                 raise kopf.TemporaryError("not yet", delay=1000)
 
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples")
     async def update_fn(old: Any, new: Any, **_: Any) -> None:
         calls.append((old, new))
 

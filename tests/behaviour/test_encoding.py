@@ -16,7 +16,7 @@ import yaml
 import kopf
 from kopf._handlers.causes import WatchingCause
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Calls, Operator
 from tests.handlers.builders import make_watching_cause, make_watching_handler
 
 pytestmark = pytest.mark.fastforward
@@ -39,22 +39,20 @@ Encoder = Callable[[Any], Any]
 
 
 @pytest.mark.parametrize("encode", ENCODERS)
-async def test_events(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], encode: Encoder,
-) -> None:
+async def test_events(operator: Operator, kex: Objects, calls: Calls, encode: Encoder) -> None:
     def when(event: kopf.RawEvent, **_: Any) -> bool:
         calls.append(encode(event))
         return False
 
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples")
     async def named_fn(event: kopf.RawEvent, **_: Any) -> None:
         calls.append(encode(event))
 
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples")
     def unnamed_fn(**kwargs: Any) -> None:
         calls.append(encode(kwargs["event"]))
 
-    kopf.on.event("kopfexamples", registry=registry, when=kopf.not_(kopf.not_(when)))(lambda **_: None)
+    kopf.on.event("kopfexamples", when=kopf.not_(kopf.not_(when)))(lambda **_: None)
     await operator.start()
     obj = await kex.create()
     await calls.wait_length(3)
@@ -63,9 +61,9 @@ async def test_events(
 
 @pytest.mark.parametrize("encode", ENCODERS)
 async def test_bodies_and_their_stanzas_as_dicts(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], encode: Encoder,
+        operator: Operator, kex: Objects, calls: Calls, encode: Encoder,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def create_fn(body: kopf.Body, **_: Any) -> None:
         stanzas = (body.spec, body.metadata, body.status, body.metadata.labels, body.metadata.annotations)
         calls.append([encode(dict(body)), *(encode(dict(stanza)) for stanza in stanzas)])
@@ -78,9 +76,9 @@ async def test_bodies_and_their_stanzas_as_dicts(
 
 @pytest.mark.parametrize("make_copy", COPIERS)
 async def test_bodies_and_their_stanzas_as_they_are(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], make_copy: Encoder,
+        operator: Operator, kex: Objects, calls: Calls, make_copy: Encoder,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples")
     async def daemon_fn(body: kopf.Body, **_: Any) -> None:
         for value in (body, body.spec, body.metadata, body.status, body.metadata.labels, body.metadata.annotations):
             copied = make_copy(value)

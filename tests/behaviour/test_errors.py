@@ -10,12 +10,12 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_progress
-from tests.behaviour.running import Decorator, Journal, Logs, Operator, now
+from tests.behaviour.running import Calls, Decorator, Logs, Operator, now
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
 
-def get_intervals(calls: Journal[Any]) -> list[float]:
+def get_intervals(calls: Calls) -> list[float]:
     """The time between the attempts."""
     times = [*calls]
     return [later - earlier for earlier, later in itertools.pairwise(times)]
@@ -25,10 +25,9 @@ def get_intervals(calls: Journal[Any]) -> list[float]:
     ({}, 60), ({"delay": 12.5}, 12.5), ({"delay": 3600}, 3600), ({"delay": 0}, 0), ({"delay": None}, 0),
 ], ids=str)
 async def test_temporary_errors_are_retried_after_their_delay(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
-        options: dict[str, Any], delay: float,
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls, options: dict[str, Any], delay: float,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
+    @kopf.on.create("kopfexamples", id="create_fn")
     async def create_fn(retry: int, **_: Any) -> str:
         calls.append(now())
         if retry < 3:
@@ -43,12 +42,10 @@ async def test_temporary_errors_are_retried_after_their_delay(
     assert logs.find("Creation is processed: 1 succeeded; 0 failed.")
 
 
-async def test_temporary_errors_of_sync_handlers(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_temporary_errors_of_sync_handlers(operator: Operator, kex: Objects, calls: Calls) -> None:
     loop = asyncio.get_running_loop()
 
-    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
+    @kopf.on.create("kopfexamples", id="create_fn")
     def create_fn(retry: int, **_: Any) -> None:
         calls.append(loop.time())
         if not retry:
@@ -60,15 +57,15 @@ async def test_temporary_errors_of_sync_handlers(
 
 
 async def test_resuming_is_retried_after_errors_and_happens_once_otherwise(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.resume("kopfexamples", registry=registry)
+    @kopf.on.resume("kopfexamples")
     async def resume_fn(retry: int, **_: Any) -> None:
         calls.append(retry)
         if retry < 2:
             raise kopf.TemporaryError("not yet", delay=100)
 
-    kopf.on.update("kopfexamples", registry=registry, id="update_fn")(lambda **_: None)
+    kopf.on.update("kopfexamples", id="update_fn")(lambda **_: None)
     await kex.create()
     await operator.start()
     await calls.wait_length(3)
@@ -80,15 +77,13 @@ async def test_resuming_is_retried_after_errors_and_happens_once_otherwise(
     assert calls == [0, 1, 2]
 
 
-async def test_permanent_errors_are_not_retried(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="perm")
+async def test_permanent_errors_are_not_retried(operator: Operator, kex: Objects, logs: Logs, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="perm")
     def perm(**_: Any) -> None:
         calls.append("called")
         raise kopf.PermanentError("never")
 
-    @kopf.on.create("kopfexamples", registry=registry, id="good")
+    @kopf.on.create("kopfexamples", id="good")
     def good(**_: Any) -> str:
         return "done"
 
@@ -102,10 +97,9 @@ async def test_permanent_errors_are_not_retried(
 
 @pytest.mark.parametrize("options", [{}, {"errors": None}, {"errors": kopf.ErrorsMode.TEMPORARY}], ids=str)
 async def test_arbitrary_errors_are_retried_after_a_minute_by_default(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
-        options: dict[str, Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls, options: dict[str, Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, **options, id="arb")
+    @kopf.on.create("kopfexamples", **options, id="arb")
     async def arb(retry: int, **_: Any) -> None:
         calls.append(now())
         if retry < 10:
@@ -120,9 +114,9 @@ async def test_arbitrary_errors_are_retried_after_a_minute_by_default(
 
 
 async def test_permanent_mode_stops_at_arbitrary_errors(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, errors=kopf.ErrorsMode.PERMANENT, id="arb")
+    @kopf.on.create("kopfexamples", errors=kopf.ErrorsMode.PERMANENT, id="arb")
     async def arb(**_: Any) -> None:
         calls.append(now())
         raise ValueError("boom")
@@ -136,9 +130,9 @@ async def test_permanent_mode_stops_at_arbitrary_errors(
 
 
 async def test_ignored_mode_takes_arbitrary_errors_for_a_success(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, errors=kopf.ErrorsMode.IGNORED, id="arb")
+    @kopf.on.create("kopfexamples", errors=kopf.ErrorsMode.IGNORED, id="arb")
     async def arb(**_: Any) -> None:
         calls.append(now())
         raise ValueError("boom")
@@ -152,10 +146,9 @@ async def test_ignored_mode_takes_arbitrary_errors_for_a_success(
 
 @pytest.mark.parametrize("mode", list(kopf.ErrorsMode))
 async def test_the_modes_do_not_affect_temporary_and_permanent_errors(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
-        mode: kopf.ErrorsMode,
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls, mode: kopf.ErrorsMode,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, errors=mode, id="fn")
+    @kopf.on.create("kopfexamples", errors=mode, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(now())
         raise kopf.PermanentError("never") if retry else kopf.TemporaryError("not yet", delay=10)
@@ -167,7 +160,7 @@ async def test_the_modes_do_not_affect_temporary_and_permanent_errors(
 
 
 async def test_inherited_errors_are_of_the_kind_of_their_parents(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     class MyTemporaryError(kopf.TemporaryError):
         pass
@@ -175,7 +168,7 @@ async def test_inherited_errors_are_of_the_kind_of_their_parents(
     class MyPermanentError(kopf.PermanentError):
         pass
 
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(now())
         raise MyPermanentError("never") if retry else MyTemporaryError("not yet", delay=10)
@@ -185,16 +178,14 @@ async def test_inherited_errors_are_of_the_kind_of_their_parents(
     assert get_intervals(calls) == pytest.approx([10], abs=1)
 
 
-async def test_a_failing_handler_does_not_hold_the_others(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="slow")
+async def test_a_failing_handler_does_not_hold_the_others(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="slow")
     async def slow(retry: int, **_: Any) -> None:
         calls.append(("slow", retry, now() - started))
         if not retry:
             raise kopf.TemporaryError("later", delay=500)
 
-    @kopf.on.create("kopfexamples", registry=registry, id="quick")
+    @kopf.on.create("kopfexamples", id="quick")
     async def quick(retry: int, **_: Any) -> None:
         calls.append(("quick", retry, now() - started))
         if retry < 2:
@@ -208,9 +199,9 @@ async def test_a_failing_handler_does_not_hold_the_others(
 
 
 async def test_while_waiting_nothing_is_sent_to_the_api(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(operator.cluster.counters.get(("patch", "kopfexamples", 200), 0))
         if retry < 3:
@@ -224,17 +215,15 @@ async def test_while_waiting_nothing_is_sent_to_the_api(
     assert all(0 < delay <= 1000 for delay in delays)
 
 
-async def test_the_last_error_is_kept_in_the_progress(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+async def test_the_last_error_is_kept_in_the_progress(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(now())
         raise (kopf.TemporaryError(f"temporary {retry}", delay=10) if retry < 1 else
                ValueError(f"arbitrary {retry}") if retry < 2 else
                kopf.PermanentError("permanent"))
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def holding(retry: int, **_: Any) -> None:
         if not retry:
             raise kopf.TemporaryError("hold", delay=1000)
@@ -247,14 +236,14 @@ async def test_the_last_error_is_kept_in_the_progress(
 
 
 async def test_errors_of_raw_events_are_logged_and_ignored(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
-    @kopf.on.event("kopfexamples", registry=registry, id="bad")
+    @kopf.on.event("kopfexamples", id="bad")
     async def bad(event: kopf.RawEvent, **_: Any) -> None:
         calls.append(("bad", event["type"]))
         raise ValueError("boom")
 
-    @kopf.on.event("kopfexamples", registry=registry, id="temporary")
+    @kopf.on.event("kopfexamples", id="temporary")
     async def temporary(event: kopf.RawEvent, **_: Any) -> None:
         calls.append(("temporary", event["type"]))
         raise kopf.TemporaryError("not yet")
@@ -269,9 +258,9 @@ async def test_errors_of_raw_events_are_logged_and_ignored(
 
 
 async def test_permanent_errors_exclude_the_handler_from_one_change_only(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.update("kopfexamples", registry=registry, id="fn")
+    @kopf.on.update("kopfexamples", id="fn")
     async def fn(spec: kopf.Spec, **_: Any) -> None:
         calls.append(spec["field"])
         raise kopf.PermanentError("never")
@@ -285,15 +274,15 @@ async def test_permanent_errors_exclude_the_handler_from_one_change_only(
 
 
 async def test_handlers_exclude_themselves_forever_by_annotations(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.update("kopfexamples", registry=registry, annotations={"never-again": kopf.ABSENT}, id="excluded")
+    @kopf.on.update("kopfexamples", annotations={"never-again": kopf.ABSENT}, id="excluded")
     async def excluded(spec: kopf.Spec, patch: kopf.Patch, **_: Any) -> None:
         calls.append(("excluded", spec["field"]))
         patch.metadata.annotations["never-again"] = "yes"
         raise kopf.PermanentError("never again")
 
-    @kopf.on.update("kopfexamples", registry=registry, field="spec.field", id="regular")
+    @kopf.on.update("kopfexamples", field="spec.field", id="regular")
     async def regular(spec: kopf.Spec, **_: Any) -> None:
         calls.append(("regular", spec["field"]))
 
@@ -318,13 +307,12 @@ class ApiException(Exception):
 @pytest.mark.parametrize("error", [ApiException("not there"), ConnectionError("not there")], ids=repr)
 @pytest.mark.parametrize("decorator", [kopf.on.event, kopf.on.create, kopf.daemon])
 async def test_errors_of_users_clients_are_shown_with_their_tracebacks(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
-        decorator: Decorator, error: Exception,
+        operator: Operator, kex: Objects, logs: Logs, decorator: Decorator, error: Exception,
 ) -> None:
     def transform(body: kopf.RawBody) -> None:
         raise error
 
-    @decorator("kopfexamples", registry=registry)
+    @decorator("kopfexamples")
     async def handler_fn(patch: kopf.Patch, **_: Any) -> None:
         patch.fns.append(transform)
 
@@ -340,20 +328,20 @@ async def test_errors_of_users_clients_are_shown_with_their_tracebacks(
     StopIteration(), asyncio.CancelledError(), concurrent.futures.CancelledError(),
 ], ids=repr)
 async def test_errors_that_event_loops_take_for_something_else_are_arbitrary_ones_in_sync_handlers(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, error: BaseException,
+        operator: Operator, kex: Objects, logs: Logs, error: BaseException,
 ) -> None:
     def fail(*, retry: int = 0, **_: Any) -> dict[str, str]:
         if not retry:
             raise error
         return {"passed": "well"}
 
-    kopf.on.create("kopfexamples", id="create_fn", registry=registry, backoff=5)(fail)
-    kopf.on.event("kopfexamples", id="event_fn", registry=registry)(fail)
-    kopf.index("kopfexamples", id="index_fn", registry=registry)(fail)
-    kopf.daemon("kopfexamples", id="daemon_fn", registry=registry, backoff=5)(fail)
-    kopf.timer("kopfexamples", id="timer_fn", registry=registry, interval=100, backoff=5)(fail)
-    kopf.on.startup(id="startup_fn", registry=registry, backoff=5)(fail)
-    kopf.on.cleanup(id="cleanup_fn", registry=registry, backoff=5)(fail)
+    kopf.on.create("kopfexamples", id="create_fn", backoff=5)(fail)
+    kopf.on.event("kopfexamples", id="event_fn")(fail)
+    kopf.index("kopfexamples", id="index_fn")(fail)
+    kopf.daemon("kopfexamples", id="daemon_fn", backoff=5)(fail)
+    kopf.timer("kopfexamples", id="timer_fn", interval=100, backoff=5)(fail)
+    kopf.on.startup(id="startup_fn", backoff=5)(fail)
+    kopf.on.cleanup(id="cleanup_fn", backoff=5)(fail)
     await operator.start()
     await kex.create_and_wait()
     for name in ("Handler 'create_fn'", "Daemon 'daemon_fn'", "Timer 'timer_fn'"):
@@ -369,7 +357,7 @@ async def test_errors_that_event_loops_take_for_something_else_are_arbitrary_one
 
 
 async def test_coroutines_that_wait_for_what_is_cancelled_by_others_have_failed(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
+        operator: Operator, kex: Objects, logs: Logs,
 ) -> None:
     async def wait_for_cancelled(retry: int, **_: Any) -> None:
         if not retry:
@@ -377,8 +365,8 @@ async def test_coroutines_that_wait_for_what_is_cancelled_by_others_have_failed(
             asyncio.get_running_loop().call_soon(task.cancel)
             await task
 
-    kopf.on.create("kopfexamples", id="create_fn", registry=registry, backoff=5)(wait_for_cancelled)
-    kopf.daemon("kopfexamples", id="daemon_fn", registry=registry, backoff=5)(wait_for_cancelled)
+    kopf.on.create("kopfexamples", id="create_fn", backoff=5)(wait_for_cancelled)
+    kopf.daemon("kopfexamples", id="daemon_fn", backoff=5)(wait_for_cancelled)
     await operator.start()
     await kex.create()
     for name in ("Handler 'create_fn'", "Daemon 'daemon_fn'"):

@@ -7,7 +7,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_annotations, get_finalizers
-from tests.behaviour.running import Decorator, Journal, Logs, Operator
+from tests.behaviour.running import Calls, Decorator, Logs, Operator
 
 FILTERS: dict[str, dict[str, Any]] = {
     "label": {"labels": {"match": "yes"}},
@@ -27,11 +27,10 @@ SKIPPED: dict[str, Any] = {
 
 @pytest.mark.parametrize("options", FILTERS.values(), ids=FILTERS.keys())
 async def test_objects_that_match_nothing_are_not_touched(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
-        options: dict[str, Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls, options: dict[str, Any],
 ) -> None:
     for decorator in (kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume, kopf.on.event):
-        @decorator("kopfexamples", registry=registry, id=decorator.__name__, param=decorator.__name__, **options)
+        @decorator("kopfexamples", id=decorator.__name__, param=decorator.__name__, **options)
         def fn(name: str, param: str, **_: Any) -> None:
             if param != "event":
                 calls.append((name, param))
@@ -53,10 +52,8 @@ async def test_objects_that_match_nothing_are_not_touched(
     assert logs.get_messages("skipped") == []
 
 
-async def test_objects_that_match_nothing_make_no_requests(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, labels={"match": "yes"})
+async def test_objects_that_match_nothing_make_no_requests(operator: Operator, kex: Objects) -> None:
+    @kopf.on.create("kopfexamples", labels={"match": "yes"})
     def fn(**_: Any) -> None:
         pass
 
@@ -69,12 +66,10 @@ async def test_objects_that_match_nothing_make_no_requests(
     assert operator.cluster.counters["patch", "kopfexamples", 200] == 1
 
 
-async def test_objects_that_start_matching_are_taken_for_new(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, labels={"match": "yes"})
-    @kopf.on.update("kopfexamples", registry=registry, labels={"match": "yes"})
-    @kopf.on.delete("kopfexamples", registry=registry, labels={"match": "yes"})
+async def test_objects_that_start_matching_are_taken_for_new(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", labels={"match": "yes"})
+    @kopf.on.update("kopfexamples", labels={"match": "yes"})
+    @kopf.on.delete("kopfexamples", labels={"match": "yes"})
     def fn(reason: kopf.Reason, **_: Any) -> None:
         calls.append(reason.value)
 
@@ -86,11 +81,9 @@ async def test_objects_that_start_matching_are_taken_for_new(
     assert calls == ["create"]
 
 
-async def test_objects_that_stop_matching_are_released(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, labels={"match": "yes"})
-    @kopf.on.delete("kopfexamples", registry=registry, labels={"match": "yes"})
+async def test_objects_that_stop_matching_are_released(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", labels={"match": "yes"})
+    @kopf.on.delete("kopfexamples", labels={"match": "yes"})
     def fn(reason: kopf.Reason, **_: Any) -> None:
         calls.append(reason.value)
 
@@ -106,9 +99,9 @@ async def test_objects_that_stop_matching_are_released(
 
 
 async def test_objects_that_stopped_matching_while_the_operator_was_down_are_released(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
+        operator: Operator, kex: Objects,
 ) -> None:
-    @kopf.on.delete("kopfexamples", registry=registry, labels={"match": "yes"})
+    @kopf.on.delete("kopfexamples", labels={"match": "yes"})
     def fn(**_: Any) -> None:
         pass
 
@@ -123,9 +116,9 @@ async def test_objects_that_stopped_matching_while_the_operator_was_down_are_rel
 @pytest.mark.fastforward
 @pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.event], ids=lambda decorator: decorator.__name__)
 async def test_operators_with_no_deletion_handlers_remove_the_finalizers_that_are_left_by_older_versions(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, decorator: Decorator,
+        operator: Operator, kex: Objects, logs: Logs, decorator: Decorator,
 ) -> None:
-    @decorator("kopfexamples", registry=registry, labels={"match": "yes"})
+    @decorator("kopfexamples", labels={"match": "yes"})
     def fn(**_: Any) -> None:
         pass
 
@@ -137,20 +130,18 @@ async def test_operators_with_no_deletion_handlers_remove_the_finalizers_that_ar
     await logs.wait("Removing the finalizer, as there are no handlers requiring it.", times=2)
 
 
-async def test_filters_flip_in_the_middle_of_the_handling(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_filters_flip_in_the_middle_of_the_handling(operator: Operator, kex: Objects, calls: Calls) -> None:
     """The remaining handlers that do not match anymore are not called, and the handling ends."""
-    @kopf.on.create("kopfexamples", registry=registry, id="first")
+    @kopf.on.create("kopfexamples", id="first")
     async def first(**_: Any) -> None:
         calls.append("first")
         await kex.merge({"metadata": {"labels": {"match": None}}})
 
-    @kopf.on.create("kopfexamples", registry=registry, labels={"match": "yes"}, id="second")
+    @kopf.on.create("kopfexamples", labels={"match": "yes"}, id="second")
     async def second(**_: Any) -> None:
         calls.append("second")
 
-    @kopf.on.create("kopfexamples", registry=registry, id="third")
+    @kopf.on.create("kopfexamples", id="third")
     async def third(**_: Any) -> None:
         calls.append("third")
 
@@ -159,9 +150,7 @@ async def test_filters_flip_in_the_middle_of_the_handling(
     assert calls == ["first", "third"]
 
 
-async def test_fields_and_values(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_fields_and_values(operator: Operator, kex: Objects, calls: Calls) -> None:
     filters: dict[str, dict[str, Any]] = {
         "changed": {},
         "became": {"new": "b"},
@@ -172,11 +161,11 @@ async def test_fields_and_values(
         "callback": {"new": lambda value, **_: value == "c"},
     }
     for id, options in filters.items():
-        @kopf.on.update("kopfexamples", registry=registry, id=id, param=id, field="spec.f", **options)
+        @kopf.on.update("kopfexamples", id=id, param=id, field="spec.f", **options)
         def fn(param: str, **_: Any) -> None:
             calls.append(param)
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     def create_fn(**_: Any) -> None: ...
 
     await operator.start()
@@ -195,15 +184,13 @@ async def test_fields_and_values(
     ]
 
 
-async def test_filters_of_creation_by_fields(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_filters_of_creation_by_fields(operator: Operator, kex: Objects, calls: Calls) -> None:
     filters: dict[str, dict[str, Any]] = {
         "present": {}, "equal": {"value": "a"}, "absent": {"value": kopf.ABSENT},
         "callback": {"value": lambda value, **_: value in ("a", "b")},
     }
     for id, options in filters.items():
-        @kopf.on.create("kopfexamples", registry=registry, id=id, param=id, field="spec.f", **options)
+        @kopf.on.create("kopfexamples", id=id, param=id, field="spec.f", **options)
         def fn(name: str, param: str, **_: Any) -> None:
             calls.append((name, param))
 

@@ -8,19 +8,19 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
-from tests.behaviour.running import Journal, Logs, Operator, now
+from tests.behaviour.running import Calls, Logs, Operator, now
 
 pytestmark = pytest.mark.fastforward
 
 
 async def test_callbacks_see_the_whole_change_after_the_field_is_checked(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     def when(old: Any, new: Any, diff: kopf.Diff, **_: Any) -> bool:
         calls.append(("when", old and old["spec"], new["spec"], [field for _, field, _, _ in diff]))
         return True
 
-    @kopf.on.field("kopfexamples", registry=registry, id="fn", field="spec.field", when=when)
+    @kopf.on.field("kopfexamples", id="fn", field="spec.field", when=when)
     async def fn(old: Any, new: Any, diff: kopf.Diff, **_: Any) -> None:
         calls.append((old, new, diff))
 
@@ -34,8 +34,7 @@ async def test_callbacks_see_the_whole_change_after_the_field_is_checked(
 
 @pytest.mark.parametrize("option", ["when", "labels", "annotations", "value", "old", "new"])
 async def test_a_failing_callback_is_named_and_does_not_affect_other_handlers(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
-        option: str,
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls, option: str,
 ) -> None:
     def broken_check(*_: Any, **__: Any) -> bool:
         return bool(dict[str, bool]()["nosuch"])
@@ -46,12 +45,12 @@ async def test_a_failing_callback_is_named_and_does_not_affect_other_handlers(
     elif option != "when":
         filters["field"] = "spec.field"
 
-    @kopf.on.update("kopfexamples", registry=registry, id="broken", **filters)
+    @kopf.on.update("kopfexamples", id="broken", **filters)
     async def broken(**_: Any) -> None:
         calls.append("broken")
 
-    @kopf.on.create("kopfexamples", registry=registry, id="create")
-    @kopf.on.update("kopfexamples", registry=registry, id="update")
+    @kopf.on.create("kopfexamples", id="create")
+    @kopf.on.update("kopfexamples", id="update")
     async def fn(reason: str, **_: Any) -> None:
         calls.append(str(reason))
 
@@ -73,7 +72,7 @@ async def test_a_failing_callback_is_named_and_does_not_affect_other_handlers(
 
 
 async def test_a_passing_failure_of_a_callback_skips_nothing(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
     attempts: list[int] = []
 
@@ -83,11 +82,11 @@ async def test_a_passing_failure_of_a_callback_skips_nothing(
             raise ConnectionError("the registry is down")
         return True
 
-    @kopf.on.create("kopfexamples", registry=registry, id="flaky", when=flaky)
+    @kopf.on.create("kopfexamples", id="flaky", when=flaky)
     async def fn(**_: Any) -> None:
         calls.append("flaky")
 
-    @kopf.on.create("kopfexamples", registry=registry, id="other")
+    @kopf.on.create("kopfexamples", id="other")
     async def other(**_: Any) -> None:
         calls.append("other")
 
@@ -98,7 +97,7 @@ async def test_a_passing_failure_of_a_callback_skips_nothing(
 
 
 async def test_nothing_is_deleted_while_the_filter_of_its_deletion_handler_fails(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
     is_broken = True
 
@@ -107,7 +106,7 @@ async def test_nothing_is_deleted_while_the_filter_of_its_deletion_handler_fails
             raise ConnectionError("the registry is down")
         return True
 
-    @kopf.on.delete("kopfexamples", registry=registry, when=check)
+    @kopf.on.delete("kopfexamples", when=check)
     async def fn(**_: Any) -> None:
         calls.append("deleted")
 
@@ -123,21 +122,21 @@ async def test_nothing_is_deleted_while_the_filter_of_its_deletion_handler_fails
 
 
 async def test_raw_events_and_daemons_with_failing_filters(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
     def broken_check(**_: Any) -> bool:
         raise ConnectionError("the registry is down")
 
-    @kopf.on.event("kopfexamples", registry=registry, when=broken_check)
-    @kopf.daemon("kopfexamples", registry=registry, when=broken_check)
+    @kopf.on.event("kopfexamples", when=broken_check)
+    @kopf.daemon("kopfexamples", when=broken_check)
     async def broken(**_: Any) -> None:
         calls.append("broken")
 
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples")
     async def fine(**_: Any) -> None:
         calls.append("event")
 
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples")
     async def daemon(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("daemon")
         await stopped.wait()
@@ -151,18 +150,18 @@ async def test_raw_events_and_daemons_with_failing_filters(
 
 
 async def test_failing_filters_do_not_delay_the_deletion_when_daemons_have_exited(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
     def broken_check(**_: Any) -> bool:
         return bool(dict[str, bool]()["nosuch"])
 
     logs.expected.append("broken_check")
 
-    @kopf.daemon("kopfexamples", registry=registry, when=broken_check)
+    @kopf.daemon("kopfexamples", when=broken_check)
     async def unknown(**_: Any) -> None:
         """It is not known whether it is for the object."""
 
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples")
     async def polite(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         await stopped.wait()

@@ -9,7 +9,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Calls, Operator
 
 Decorator = Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]
 
@@ -39,10 +39,9 @@ async def flip(kex: Objects, match: bool) -> None:
 
 @pytest.mark.parametrize("options", FILTERS.values(), ids=FILTERS.keys())
 async def test_daemons_run_only_while_the_object_matches(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-        options: dict[str, Any],
+        operator: Operator, kex: Objects, calls: Calls, options: dict[str, Any],
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, **options)
+    @kopf.daemon("kopfexamples", **options)
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         await stopped.wait()
@@ -61,10 +60,8 @@ async def test_daemons_run_only_while_the_object_matches(
 
 
 @pytest.mark.fastforward
-async def test_timers_run_only_while_the_object_matches(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=10, labels={"match": "yes"})
+async def test_timers_run_only_while_the_object_matches(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.timer("kopfexamples", interval=10, labels={"match": "yes"})
     async def fn(**_: Any) -> None:
         calls.append("called")
 
@@ -84,9 +81,9 @@ async def test_timers_run_only_while_the_object_matches(
 
 @pytest.mark.fastforward
 async def test_criteria_are_evaluated_only_when_something_changes(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, when=lambda **_: matching)
+    @kopf.daemon("kopfexamples", when=lambda **_: matching)
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         await stopped.wait()
@@ -109,9 +106,9 @@ async def test_criteria_are_evaluated_only_when_something_changes(
 
 
 async def test_a_daemon_that_is_still_terminating_is_not_doubled(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, labels={"match": "yes"})
+    @kopf.daemon("kopfexamples", labels={"match": "yes"})
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         await stopped.wait()
@@ -138,11 +135,9 @@ async def test_a_daemon_that_is_still_terminating_is_not_doubled(
     assert calls.items[3:] == ["stopped", "started"]
 
 
-async def test_only_those_daemons_that_do_not_match_are_stopped(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_only_those_daemons_that_do_not_match_are_stopped(operator: Operator, kex: Objects, calls: Calls) -> None:
     for id in ("a", "b"):
-        @kopf.daemon("kopfexamples", registry=registry, id=id, param=id, labels={id: "yes"})
+        @kopf.daemon("kopfexamples", id=id, param=id, labels={id: "yes"})
         async def fn(param: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
             calls.append(param)
             await stopped.wait()
@@ -162,11 +157,9 @@ async def test_only_those_daemons_that_do_not_match_are_stopped(
     assert calls.items[2:] == ["-a", "a", "-b"]
 
 
-async def test_objects_that_never_match_are_not_touched(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_objects_that_never_match_are_not_touched(operator: Operator, kex: Objects, calls: Calls) -> None:
     for decorator in (kopf.daemon, kopf.timer):
-        @decorator("kopfexamples", registry=registry, id=decorator.__name__, labels={"match": "yes"})
+        @decorator("kopfexamples", id=decorator.__name__, labels={"match": "yes"})
         async def fn(name: str, **_: Any) -> None:
             calls.append(name)
 
@@ -180,11 +173,9 @@ async def test_objects_that_never_match_are_not_touched(
     assert all(set(obj["metadata"]).isdisjoint({"annotations", "finalizers"}) for obj in kex.get_history("skipped"))
 
 
-async def test_losing_the_label_and_the_finalizer_at_once(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_losing_the_label_and_the_finalizer_at_once(operator: Operator, kex: Objects, calls: Calls) -> None:
     """There is nothing of ours on the object anymore, but the daemon still runs, and must be stopped."""
-    @kopf.daemon("kopfexamples", registry=registry, labels={"match": "yes"})
+    @kopf.daemon("kopfexamples", labels={"match": "yes"})
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         await stopped.wait()
@@ -203,17 +194,17 @@ DECORATORS: dict[str, Decorator] = {"daemon": kopf.daemon, "timer": kopf.timer, 
 
 @pytest.mark.parametrize("kept", DECORATORS)
 async def test_the_finalizer_stays_as_long_as_any_handler_needs_it(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], kept: str,
+        operator: Operator, kex: Objects, calls: Calls, kept: str,
 ) -> None:
     for name, decorator in DECORATORS.items():
         labels = {"kept": "yes"} if name == kept else {"match": "yes"}
 
-        @decorator("kopfexamples", registry=registry, id=name, labels=labels)
+        @decorator("kopfexamples", id=name, labels=labels)
         async def fn(**kwargs: Any) -> None:
             if "stopped" in kwargs:
                 await kwargs["stopped"].wait()
 
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples")
     async def update_fn(**_: Any) -> None:
         calls.append("updated")
 
@@ -230,19 +221,18 @@ async def test_the_finalizer_stays_as_long_as_any_handler_needs_it(
 @pytest.mark.parametrize("exit_time", [0, 1, 10])
 @pytest.mark.parametrize("kind", [kopf.daemon, kopf.timer])
 async def test_the_finalizer_is_removed_if_the_mismatch_is_also_an_update(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], kind: Decorator,
-        exit_time: float,
+        operator: Operator, kex: Objects, calls: Calls, kind: Decorator, exit_time: float,
 ) -> None:
     options = {"interval": 60} if kind is kopf.timer else {}
 
-    @kind("kopfexamples", registry=registry, labels={"matching": "yes"}, **options)
+    @kind("kopfexamples", labels={"matching": "yes"}, **options)
     async def fn(**kwargs: Any) -> None:
         calls.append("begun")
         if "stopped" in kwargs:
             await kwargs["stopped"].wait()
             await asyncio.sleep(exit_time)
 
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples")
     async def update_fn(**_: Any) -> None:
         calls.append("updated")
         await asyncio.sleep(1)

@@ -8,7 +8,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_annotations, get_essence
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Calls, Operator
 
 Decorator = Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]
 
@@ -39,16 +39,16 @@ FALSIFIED, UNTOUCHED = ("a", ""), ("a", "a")
     ({"old": lambda value, **_: value is not None, "new": lambda value, **_: not value}, [REMOVED, FALSIFIED]),
 ], ids=lambda item: repr(sorted(item)) if isinstance(item, dict) else "")
 async def test_both_sides_of_updates(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-        decorator: Decorator, options: dict[str, Any], expected: list[Change],
+        operator: Operator, kex: Objects, calls: Calls, decorator: Decorator, options: dict[str, Any],
+        expected: list[Change],
 ) -> None:
     """Unaffected fields never match, even if they satisfy the criteria."""
-    @decorator("kopfexamples", registry=registry, field="spec.f", **options, id="fn")
+    @decorator("kopfexamples", field="spec.f", **options, id="fn")
     async def fn(name: str, old: Any, new: Any, reason: kopf.Reason, **_: Any) -> None:
         if reason is kopf.Reason.UPDATE:
             calls.append((old, new))
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def create_fn(**_: Any) -> None: ...
 
     await operator.start()
@@ -66,7 +66,7 @@ async def test_both_sides_of_updates(
 
 @pytest.mark.parametrize("kind", ["create", "event", "resume", "delete", "daemon", "timer"])
 async def test_other_handlers_look_at_the_current_state_only(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], kind: str,
+        operator: Operator, kex: Objects, calls: Calls, kind: str,
 ) -> None:
     decorator: Decorator = getattr(kopf.on, kind, None) or getattr(kopf, kind)
     filters: dict[str, dict[str, Any]] = {
@@ -74,13 +74,13 @@ async def test_other_handlers_look_at_the_current_state_only(
         "callback": {"value": lambda value, **_: value in (None, "b")},
     }
     for id, options in filters.items():
-        @decorator("kopfexamples", registry=registry, field="spec.f", id=id, param=id, **options)
+        @decorator("kopfexamples", field="spec.f", id=id, param=id, **options)
         async def fn(name: str, param: str, type: str | None = None, **_: Any) -> None:
             if (name, param) not in calls and type != "DELETED":
                 calls.append((name, param))
 
     if kind == "resume":  # they must have been handled before
-        kopf.on.create("kopfexamples", registry=registry, id="dummy")(lambda **_: None)
+        kopf.on.create("kopfexamples", id="dummy")(lambda **_: None)
         await operator.start()
     objects: dict[str, dict[str, Any]] = {"a": {"f": "a"}, "b": {"f": "b"}, "none": {"x": "y"}}
     for name, spec in objects.items():
@@ -99,7 +99,7 @@ async def test_other_handlers_look_at_the_current_state_only(
 
 @pytest.mark.parametrize("kind", ["create", "update", "delete", "event", "daemon", "timer", "index"])
 async def test_callbacks_get_the_kwargs_of_the_handler_and_the_value_as_the_only_positional_one(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], kind: str,
+        operator: Operator, kex: Objects, calls: Calls, kind: str,
 ) -> None:
     decorator: Decorator = getattr(kopf.on, kind, None) or getattr(kopf, kind)
     seen: dict[str, Any] = {}
@@ -120,7 +120,7 @@ async def test_callbacks_get_the_kwargs_of_the_handler_and_the_value_as_the_only
         seen["when"] = (*args, None, kwargs)
         return True
 
-    @decorator("kopfexamples", registry=registry, id="fn", param="param", when=check_when, field="spec.field",
+    @decorator("kopfexamples", id="fn", param="param", when=check_when, field="spec.field",
                labels={"label": check_label}, annotations={"no-such": check_absent}, value=check_field)
     async def fn(**kwargs: Any) -> None:
         calls.append(kwargs)
@@ -146,10 +146,10 @@ async def test_callbacks_get_the_kwargs_of_the_handler_and_the_value_as_the_only
 
 
 async def test_resuming_and_creation_with_one_field_are_called_once(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.resume("kopfexamples", registry=registry, field="spec.field", id="fn")
-    @kopf.on.create("kopfexamples", registry=registry, field="spec.field", id="fn")
+    @kopf.on.resume("kopfexamples", field="spec.field", id="fn")
+    @kopf.on.create("kopfexamples", field="spec.field", id="fn")
     async def fn(name: str, **_: Any) -> None:
         calls.append(name)
 
@@ -160,14 +160,12 @@ async def test_resuming_and_creation_with_one_field_are_called_once(
     assert calls == ["before", "after"]
 
 
-async def test_empty_strings_are_values(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_empty_strings_are_values(operator: Operator, kex: Objects, calls: Calls) -> None:
     for stanza in ("labels", "annotations"):
         for id, criterion in {"present": PRESENT, "absent": ABSENT, "equal": ""}.items():
             options: dict[str, Any] = {stanza: {"empty": criterion}}
 
-            @kopf.on.create("kopfexamples", registry=registry, id=f"{stanza}-{id}", param=f"{stanza}-{id}", **options)
+            @kopf.on.create("kopfexamples", id=f"{stanza}-{id}", param=f"{stanza}-{id}", **options)
             async def fn(param: str, **_: Any) -> None:
                 calls.append(param)
 
@@ -178,16 +176,16 @@ async def test_empty_strings_are_values(
 
 @pytest.mark.parametrize("with_dummy", [True, False])
 async def test_a_dummy_handler_brings_all_objects_into_scope(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], with_dummy: bool,
+        operator: Operator, kex: Objects, calls: Calls, with_dummy: bool,
 ) -> None:
     """So the objects that match later are updated; without it, they are created."""
     for reason, decorator in {"create": kopf.on.create, "update": kopf.on.update}.items():
-        @decorator("kopfexamples", registry=registry, id=reason, param=reason, labels={"match": "yes"})
+        @decorator("kopfexamples", id=reason, param=reason, labels={"match": "yes"})
         async def fn(param: str, **_: Any) -> None:
             calls.append(param)
 
     if with_dummy:
-        @kopf.on.update("kopfexamples", registry=registry)
+        @kopf.on.update("kopfexamples")
         async def dummy_fn(**_: Any) -> None:
             calls.append("dummy")
 
@@ -205,8 +203,7 @@ async def test_a_dummy_handler_brings_all_objects_into_scope(
 @pytest.mark.parametrize(("helper", "expected"), [
     (kopf.all_, ["kopf-value"]), (kopf.any_, ["kopf-other", "kopf-value", "x-value"]), (kopf.none_, ["x-other"])])
 async def test_helpers_combine_callbacks(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-        helper: Any, expected: list[str],
+        operator: Operator, kex: Objects, calls: Calls, helper: Any, expected: list[str],
 ) -> None:
     def whole_fn1(name: str, **_: Any) -> bool:
         return name.startswith("kopf-")
@@ -223,11 +220,11 @@ async def test_helpers_combine_callbacks(
     for id, options in {"when": {"when": helper([whole_fn1, whole_fn2])},
                         "label": {"labels": {"label": helper([value_fn1, value_fn2])}},
                         "not": {"when": kopf.not_(kopf.not_(helper([whole_fn1, whole_fn2])))}}.items():
-        @kopf.on.create("kopfexamples", registry=registry, id=id, param=id, **options)
+        @kopf.on.create("kopfexamples", id=id, param=id, **options)
         async def fn(name: str, param: str, **_: Any) -> None:
             calls.append((param, name))
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def dummy_fn(**_: Any) -> None:
         pass
 

@@ -8,21 +8,19 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Obj, Objects, get_essence, get_finalizers, get_progress
-from tests.behaviour.running import Decorator, Journal, Logs, Operator
+from tests.behaviour.running import Calls, Decorator, Logs, Operator
 
 pytestmark = pytest.mark.lagging
 
 THEIRS = "example.com/theirs"
 
 
-async def test_it_is_put_before_the_first_handler(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+async def test_it_is_put_before_the_first_handler(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples")
     def create_fn(meta: kopf.Meta, **_: Any) -> None:
         calls.append(meta.get("finalizers"))
 
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples")
     def delete_fn(meta: kopf.Meta, **_: Any) -> None:
         calls.append(meta.get("finalizers"))
 
@@ -34,12 +32,10 @@ async def test_it_is_put_before_the_first_handler(
             assert get_finalizers(obj) == [FINALIZER]
 
 
-async def test_it_is_removed_after_the_last_handler(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.delete("kopfexamples", registry=registry, id="delete1")
-    @kopf.on.delete("kopfexamples", registry=registry, id="delete2")
-    @kopf.on.delete("kopfexamples", registry=registry, id="delete3")
+async def test_it_is_removed_after_the_last_handler(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.delete("kopfexamples", id="delete1")
+    @kopf.on.delete("kopfexamples", id="delete2")
+    @kopf.on.delete("kopfexamples", id="delete3")
     def delete_fn(meta: kopf.Meta, **_: Any) -> None:
         calls.append(meta.get("finalizers"))
 
@@ -49,10 +45,8 @@ async def test_it_is_removed_after_the_last_handler(
     assert calls == [[FINALIZER]] * 3
 
 
-async def test_others_finalizers_are_kept_in_their_order(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
-) -> None:
-    @kopf.on.delete("kopfexamples", registry=registry)
+async def test_others_finalizers_are_kept_in_their_order(operator: Operator, kex: Objects) -> None:
+    @kopf.on.delete("kopfexamples")
     def delete_fn(**_: Any) -> None:
         pass
 
@@ -69,9 +63,9 @@ async def test_others_finalizers_are_kept_in_their_order(
 
 
 async def test_a_finalizer_removed_by_others_meanwhile_is_not_put_back(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples")
     async def delete_fn(**_: Any) -> None:
         calls.append("called")
         await kex.edit({"op": "test", "path": "/metadata/finalizers/0", "value": THEIRS},
@@ -83,13 +77,11 @@ async def test_a_finalizer_removed_by_others_meanwhile_is_not_put_back(
     assert calls == ["called"]
 
 
-async def test_without_deletion_handlers_there_is_no_finalizer(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.update("kopfexamples", registry=registry)
-    @kopf.on.resume("kopfexamples", registry=registry)
-    @kopf.on.event("kopfexamples", registry=registry)
+async def test_without_deletion_handlers_there_is_no_finalizer(operator: Operator, kex: Objects) -> None:
+    @kopf.on.create("kopfexamples")
+    @kopf.on.update("kopfexamples")
+    @kopf.on.resume("kopfexamples")
+    @kopf.on.event("kopfexamples")
     def fn(**_: Any) -> None:
         pass
 
@@ -99,10 +91,8 @@ async def test_without_deletion_handlers_there_is_no_finalizer(
     assert all(not get_finalizers(obj) for obj in kex.get_history())
 
 
-async def test_optional_deletion_handlers_need_no_finalizer(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.delete("kopfexamples", registry=registry, optional=True)
+async def test_optional_deletion_handlers_need_no_finalizer(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.delete("kopfexamples", optional=True)
     def delete_fn(**_: Any) -> None:
         calls.append("called")
 
@@ -113,13 +103,13 @@ async def test_optional_deletion_handlers_need_no_finalizer(
 
 
 async def test_optional_deletion_handlers_are_called_if_the_object_is_blocked_by_mandatory_ones(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.delete("kopfexamples", registry=registry, optional=True)
+    @kopf.on.delete("kopfexamples", optional=True)
     def optional_fn(**_: Any) -> None:
         calls.append("optional")
 
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples")
     def mandatory_fn(**_: Any) -> None:
         calls.append("mandatory")
 
@@ -129,10 +119,8 @@ async def test_optional_deletion_handlers_are_called_if_the_object_is_blocked_by
     assert calls == ["optional", "mandatory"]
 
 
-async def test_a_failed_deletion_handler_releases_the_object(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
-) -> None:
-    @kopf.on.delete("kopfexamples", registry=registry)
+async def test_a_failed_deletion_handler_releases_the_object(operator: Operator, kex: Objects) -> None:
+    @kopf.on.delete("kopfexamples")
     def delete_fn(**_: Any) -> None:
         raise kopf.PermanentError("never")
 
@@ -142,10 +130,8 @@ async def test_a_failed_deletion_handler_releases_the_object(
 
 
 @pytest.mark.fastforward
-async def test_a_retried_deletion_handler_holds_the_object(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.delete("kopfexamples", registry=registry)
+async def test_a_retried_deletion_handler_holds_the_object(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.delete("kopfexamples")
     async def delete_fn(retry: int, meta: kopf.Meta, **_: Any) -> None:
         calls.append((retry, get_finalizers(await kex.get())))
         if retry < 3:
@@ -158,9 +144,9 @@ async def test_a_retried_deletion_handler_holds_the_object(
 
 
 async def test_it_is_put_to_existing_objects_when_deletion_handlers_appear(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     def create_fn(**_: Any) -> None:
         pass
 
@@ -168,7 +154,7 @@ async def test_it_is_put_to_existing_objects_when_deletion_handlers_appear(
     await kex.create_and_wait()
     await operator.stop()
 
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples")
     def delete_fn(**_: Any) -> None:
         calls.append("called")
 
@@ -178,13 +164,11 @@ async def test_it_is_put_to_existing_objects_when_deletion_handlers_appear(
     assert calls == ["called"]
 
 
-async def test_the_name_of_it_is_in_the_settings(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_the_name_of_it_is_in_the_settings(operator: Operator, kex: Objects, calls: Calls) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.persistence.finalizer = "example.com/mine"
 
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples")
     def delete_fn(**_: Any) -> None:
         calls.append("called")
 
@@ -200,11 +184,9 @@ async def test_the_name_of_it_is_in_the_settings(
     await kex.wait_gone()
 
 
-async def test_two_changes_of_finalizers_at_once_are_both_done(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
-) -> None:
+async def test_two_changes_of_finalizers_at_once_are_both_done(operator: Operator, kex: Objects) -> None:
     """Others change the finalizers while ours is about to be put: nobody's change is lost."""
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples")
     def delete_fn(**_: Any) -> None:
         pass
 
@@ -230,10 +212,10 @@ async def insist_on_the_finalizer(kex: Objects) -> None:
 
 
 async def test_those_who_insist_on_the_finalizer_are_not_fought_with(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
+        operator: Operator, kex: Objects, logs: Logs,
 ) -> None:
     """E.g., another operator with the same (default) name of the finalizer, which needs it for this object."""
-    @kopf.on.delete("kopfexamples", registry=registry, labels={"ours": "yes"})
+    @kopf.on.delete("kopfexamples", labels={"ours": "yes"})
     async def fn(**_: Any) -> None:
         pass
 
@@ -252,9 +234,9 @@ async def test_those_who_insist_on_the_finalizer_are_not_fought_with(
 
 
 async def test_those_who_insist_on_the_finalizer_cannot_block_the_deletion(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
+        operator: Operator, kex: Objects, logs: Logs,
 ) -> None:
-    @kopf.on.delete("kopfexamples", registry=registry, labels={"ours": "yes"})
+    @kopf.on.delete("kopfexamples", labels={"ours": "yes"})
     async def fn(**_: Any) -> None:
         pass
 
@@ -267,11 +249,11 @@ async def test_those_who_insist_on_the_finalizer_cannot_block_the_deletion(
 
 @pytest.mark.parametrize("kind", [kopf.daemon, kopf.timer])
 async def test_optional_daemons_and_timers_need_no_finalizer(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], kind: Decorator,
+        operator: Operator, kex: Objects, calls: Calls, kind: Decorator,
 ) -> None:
     options = {"interval": 0.01} if kind is kopf.timer else {}
 
-    @kind("kopfexamples", registry=registry, optional=True, **options)
+    @kind("kopfexamples", optional=True, **options)
     async def fn(name: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append(name)
         if kind is kopf.daemon:
@@ -297,10 +279,9 @@ async def test_optional_daemons_and_timers_need_no_finalizer(
 
 @pytest.mark.parametrize("is_blocked", [True, False])
 async def test_handlers_that_delete_their_own_object_end_quietly(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
-        is_blocked: bool,
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs, is_blocked: bool,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def create_fn(patch: kopf.Patch, **_: Any) -> str:
         await kex.delete()
         patch.meta.labels["too-late"] = "yes"
@@ -308,7 +289,7 @@ async def test_handlers_that_delete_their_own_object_end_quietly(
         return "a result for nobody"
 
     if is_blocked:
-        @kopf.on.delete("kopfexamples", registry=registry)
+        @kopf.on.delete("kopfexamples")
         async def delete_fn(**_: Any) -> None:
             calls.append("deleted")
 

@@ -21,7 +21,7 @@ import kopf
 from kopf._controller import supervision
 from tests.behaviour.objects import API, Objects, get_patience
 from tests.behaviour.peerings import PeeringObject, define_peering
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 Answer = tuple[int, Any]
 
@@ -79,8 +79,8 @@ async def wait_for(ask: Callable[[], Any], condition: Callable[[int, Any], objec
     return answer  # type: ignore[no-any-return]  # checked by the fixture
 
 
-async def test_it_is_not_served_by_default(operator: Operator, registry: kopf.OperatorRegistry, url: str) -> None:
-    kopf.on.probe(registry=registry)(lambda **_: 1)
+async def test_it_is_not_served_by_default(operator: Operator, url: str) -> None:
+    kopf.on.probe()(lambda **_: 1)
     await operator.launch()
     assert {thread.name for thread in threading.enumerate() if "health" in thread.name} == set()
     with pytest.raises(ConnectionError):
@@ -92,18 +92,16 @@ async def test_the_answer_is_empty_by_default(operator: Operator, url: str, ask:
     assert await ask() == (200, {})
 
 
-async def test_results_of_probes(
-        operator: Operator, registry: kopf.OperatorRegistry, url: str, ask: Callable[[], Any],
-) -> None:
-    @kopf.on.probe(id="now", registry=registry)
+async def test_results_of_probes(operator: Operator, url: str, ask: Callable[[], Any]) -> None:
+    @kopf.on.probe(id="now")
     def sync_fn(**_: Any) -> str:
         return "today"
 
-    @kopf.on.probe(registry=registry, param={"a": [1, None]}, id="async_fn")
+    @kopf.on.probe(param={"a": [1, None]}, id="async_fn")
     async def async_fn(param: Any, **_: Any) -> Any:
         return param
 
-    @kopf.on.probe(registry=registry)
+    @kopf.on.probe()
     async def no_result(**_: Any) -> None:
         pass
 
@@ -112,30 +110,28 @@ async def test_results_of_probes(
 
 
 async def test_the_text_of_the_answer_is_byte_by_byte_as_of_the_original_framework(
-        operator: Operator, registry: kopf.OperatorRegistry, url: str,
+        operator: Operator, url: str,
 ) -> None:
-    kopf.on.probe(id="now", registry=registry)(lambda **_: "today")
-    kopf.on.probe(id="all", registry=registry)(lambda **_: {"a": [1, None], "ü": True})
+    kopf.on.probe(id="now")(lambda **_: "today")
+    kopf.on.probe(id="all")(lambda **_: {"a": [1, None], "ü": True})
     await operator.launch(liveness_endpoint=url)
     async with aiohttp.ClientSession() as session, session.get(url) as response:
         assert await response.read() == b'{"now": "today", "all": {"a": [1, null], "\\u00fc": true}}'
         assert response.headers["Content-Type"] == "application/json; charset=utf-8"
 
 
-async def test_kwargs_of_probes(
-        operator: Operator, registry: kopf.OperatorRegistry, url: str, ask: Callable[[], Any], kex: Objects,
-) -> None:
+async def test_kwargs_of_probes(operator: Operator, url: str, ask: Callable[[], Any], kex: Objects) -> None:
     seen: dict[str, Any] = {}
 
-    @kopf.index("kopfexamples", registry=registry)
+    @kopf.index("kopfexamples")
     def names(name: str, **_: Any) -> dict[str, str]:
         return {name: name}
 
-    @kopf.on.startup(registry=registry)
+    @kopf.on.startup()
     def startup_fn(memo: kopf.Memo, **_: Any) -> None:
         memo.greeting = "hello"
 
-    @kopf.on.probe(registry=registry, id="fn")
+    @kopf.on.probe(id="fn")
     def fn(**kwargs: Any) -> list[str]:
         seen.update(kwargs)
         return [*kwargs["names"], kwargs["memo"].greeting]
@@ -149,11 +145,11 @@ async def test_kwargs_of_probes(
 
 
 async def test_mass_requests_call_the_probes_once(
-        operator: Operator, registry: kopf.OperatorRegistry, url: str, ask: Callable[[], Any], calls: Journal[Any],
+        operator: Operator, url: str, ask: Callable[[], Any], calls: Calls,
 ) -> None:
     released = asyncio.Event()
 
-    @kopf.on.probe(registry=registry, id="fn")
+    @kopf.on.probe(id="fn")
     async def fn(**_: Any) -> int:
         calls.append("called")
         await released.wait()
@@ -168,13 +164,13 @@ async def test_mass_requests_call_the_probes_once(
 
 
 async def test_results_are_cached_for_a_limited_time(
-        operator: Operator, registry: kopf.OperatorRegistry, url: str, ask: Callable[[], Any], calls: Journal[Any],
+        operator: Operator, url: str, ask: Callable[[], Any], calls: Calls,
 ) -> None:
-    @kopf.on.startup(registry=registry)
+    @kopf.on.startup()
     def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
         settings.health.probe_lifetime = 0.05
 
-    @kopf.on.probe(registry=registry, id="fn")
+    @kopf.on.probe(id="fn")
     def fn(**_: Any) -> int:
         calls.append("called")
         return len(calls)
@@ -185,24 +181,24 @@ async def test_results_are_cached_for_a_limited_time(
 
 
 async def test_failed_probes_are_unhealthy_but_others_are_seen(
-        operator: Operator, registry: kopf.OperatorRegistry, url: str, ask: Callable[[], Any], calls: Journal[Any],
+        operator: Operator, url: str, ask: Callable[[], Any], calls: Calls,
 ) -> None:
-    @kopf.on.probe(registry=registry, id="bad")
+    @kopf.on.probe(id="bad")
     def bad(**_: Any) -> None:
         calls.append("called")
         raise ConnectionError("the database is away")
 
-    @kopf.on.probe(registry=registry, errors=kopf.ErrorsMode.IGNORED)
+    @kopf.on.probe(errors=kopf.ErrorsMode.IGNORED)
     def ignored(**_: Any) -> None:
         raise ValueError("boom")
 
-    @kopf.on.probe(registry=registry, errors=kopf.ErrorsMode.TEMPORARY, backoff=0.01, id="retried")
+    @kopf.on.probe(errors=kopf.ErrorsMode.TEMPORARY, backoff=0.01, id="retried")
     def retried(retry: int, **_: Any) -> int:
         if retry < 2:
             raise ValueError("boom")
         return retry
 
-    @kopf.on.probe(registry=registry, id="good")
+    @kopf.on.probe(id="good")
     def good(**_: Any) -> int:
         return 123
 
@@ -213,10 +209,10 @@ async def test_failed_probes_are_unhealthy_but_others_are_seen(
 
 
 async def test_only_failures_of_probes_are_logged(
-        operator: Operator, registry: kopf.OperatorRegistry, url: str, ask: Callable[[], Any], logs: Logs,
+        operator: Operator, url: str, ask: Callable[[], Any], logs: Logs,
 ) -> None:
-    kopf.on.probe(registry=registry, id="good")(lambda **_: 1)
-    kopf.on.probe(registry=registry, id="bad")(lambda **_: 1 / 0)
+    kopf.on.probe(id="good")(lambda **_: 1)
+    kopf.on.probe(id="bad")(lambda **_: 1 / 0)
     await operator.launch(liveness_endpoint=url)
     await ask()
     assert not logs.find(".*'good'.*")
@@ -225,12 +221,10 @@ async def test_only_failures_of_probes_are_logged(
     assert record.exc_info is not None
 
 
-async def test_startup_handlers_come_first(
-        operator: Operator, registry: kopf.OperatorRegistry, url: str, ask: Callable[[], Any], calls: Journal[Any],
-) -> None:
+async def test_startup_handlers_come_first(operator: Operator, url: str, ask: Callable[[], Any], calls: Calls) -> None:
     released = asyncio.Event()
 
-    @kopf.on.startup(registry=registry)
+    @kopf.on.startup()
     async def startup_fn(**_: Any) -> None:
         calls.append("called")
         await released.wait()
@@ -262,7 +256,7 @@ async def test_bad_endpoints_are_errors_at_once(operator: Operator) -> None:
 
 
 async def test_silent_streams_are_unhealthy_until_they_recover(
-        operator: Operator, registry: kopf.OperatorRegistry, url: str, ask: Callable[[], Any], kex: Objects,
+        operator: Operator, url: str, ask: Callable[[], Any], kex: Objects,
 ) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.health.stream_timeout = 1.0
@@ -270,7 +264,7 @@ async def test_silent_streams_are_unhealthy_until_they_recover(
         settings.scanning.disabled = True
         settings.peering.standalone = True
     operator.configure = configure
-    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    kopf.on.event("kopfexamples")(lambda **_: None)
     await kex.create()
     await operator.start(liveness_endpoint=url)
     operator.cluster.faults.pause()  # neither the stream nor the attempts to reopen it bring anything
@@ -286,16 +280,14 @@ async def test_silent_streams_are_unhealthy_until_they_recover(
             await kex.merge({"spec": {"field": str(time.monotonic())}})  # something must happen there
 
 
-async def test_failing_reconnections_are_unhealthy(
-        operator: Operator, registry: kopf.OperatorRegistry, url: str, ask: Callable[[], Any],
-) -> None:
+async def test_failing_reconnections_are_unhealthy(operator: Operator, url: str, ask: Callable[[], Any]) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.health.stream_timeout = 1.0
         settings.watching.inactivity_timeout = 0.5
         settings.scanning.disabled = True
         settings.peering.standalone = True
     operator.configure = configure
-    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    kopf.on.event("kopfexamples")(lambda **_: None)
     await operator.start(liveness_endpoint=url)
     operator.cluster.faults.inject(503, verb="watch")
     operator.cluster.faults.cut_watches()
@@ -304,12 +296,11 @@ async def test_failing_reconnections_are_unhealthy(
 
 
 async def test_tasks_that_keep_failing_are_unhealthy(
-        operator: Operator, registry: kopf.OperatorRegistry, url: str, ask: Callable[[], Any], logs: Logs,
-        monkeypatch: pytest.MonkeyPatch,
+        operator: Operator, url: str, ask: Callable[[], Any], logs: Logs, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(supervision, "_BACKOFFS", (0.01, 0.01, 1000))
     logs.expected.append("The watcher of kopfexamples.v1.kopf.dev has failed")
-    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    kopf.on.event("kopfexamples")(lambda **_: None)
     operator.cluster.faults.inject(400, resource="kopfexamples")  # it is not known what to do with it
     await operator.launch(liveness_endpoint=url)
     status, content = await wait_for(ask, lambda _, content: content)
@@ -320,7 +311,7 @@ async def test_tasks_that_keep_failing_are_unhealthy(
 
 
 async def test_denied_streams_are_not_about_the_health(
-        operator: Operator, registry: kopf.OperatorRegistry, url: str, ask: Callable[[], Any], logs: Logs,
+        operator: Operator, url: str, ask: Callable[[], Any], logs: Logs,
 ) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.health.stream_timeout = 0.2
@@ -328,7 +319,7 @@ async def test_denied_streams_are_not_about_the_health(
         settings.scanning.disabled = True
     operator.configure = configure
     logs.expected.append("not permitted to list")
-    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    kopf.on.event("kopfexamples")(lambda **_: None)
     operator.cluster.faults.inject(403, resource="kopfexamples")
     await operator.launch(liveness_endpoint=url)
     await logs.wait(".*not permitted to list.*")
@@ -338,21 +329,21 @@ async def test_denied_streams_are_not_about_the_health(
 
 @pytest.mark.parametrize("has_probes", [False, True], ids=["bare", "with probes"])
 async def test_blocked_loops_are_unhealthy_with_the_name_of_the_culprit(
-        operator: Operator, registry: kopf.OperatorRegistry, url: str, ask: Callable[[], Any], kex: Objects,
-        logs: Logs, executor: concurrent.futures.Executor, has_probes: bool,
+        operator: Operator, url: str, ask: Callable[[], Any], kex: Objects, logs: Logs,
+        executor: concurrent.futures.Executor, has_probes: bool,
 ) -> None:
     answers: list[Answer] = []
 
-    @kopf.on.startup(registry=registry)
+    @kopf.on.startup()
     async def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
         settings.health.loop_timeout = 0.3
 
-    @kopf.on.create("kopfexamples", registry=registry, id="blocking_fn")
+    @kopf.on.create("kopfexamples", id="blocking_fn")
     async def blocking_fn(**_: Any) -> None:
         answers.append(executor.submit(ask_from_a_thread, url).result())  # the bad thing
 
     if has_probes:
-        kopf.on.probe(registry=registry, id="probe")(lambda **_: 1)
+        kopf.on.probe(id="probe")(lambda **_: 1)
     logs.expected.append("The event loop is blocked")
     await operator.start(liveness_endpoint=url)
     await kex.create_and_wait()
@@ -368,10 +359,10 @@ async def test_blocked_loops_are_unhealthy_with_the_name_of_the_culprit(
 
 
 async def test_a_pause_is_shown_and_is_healthy(
-        operator: Operator, registry: kopf.OperatorRegistry, url: str, ask: Callable[[], Any], logs: Logs,
+        operator: Operator, url: str, ask: Callable[[], Any], logs: Logs,
 ) -> None:
     """The peering object is mandatory here, and it does not exist."""
-    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    kopf.on.event("kopfexamples")(lambda **_: None)
     operator.configure = lambda settings: None
     await operator.launch(liveness_endpoint=url, peering_name="nonexistent")
     status, content = await wait_for(ask, lambda _, content: "paused" in content.get("kopf", {}))
@@ -381,9 +372,9 @@ async def test_a_pause_is_shown_and_is_healthy(
 
 
 async def test_those_who_pause_the_operator_are_shown_with_their_limited_lifetimes(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, url: str, ask: Callable[[], Any], logs: Logs,
+        operator: Operator, api: API, url: str, ask: Callable[[], Any], logs: Logs,
 ) -> None:
-    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    kopf.on.event("kopfexamples")(lambda **_: None)
     operator.configure = lambda settings: None
     define_peering(operator.cluster)
     record = {"priority": 100, "lifetime": 10**9, "lastseen": "2100-01-01T00:00:00+00:00"}
@@ -404,9 +395,9 @@ async def test_those_who_pause_the_operator_are_shown_with_their_limited_lifetim
 
 
 async def test_not_all_of_those_who_pause_the_operator_are_shown_if_there_are_many(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, url: str, ask: Callable[[], Any], logs: Logs,
+        operator: Operator, api: API, url: str, ask: Callable[[], Any], logs: Logs,
 ) -> None:
-    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    kopf.on.event("kopfexamples")(lambda **_: None)
     operator.configure = lambda settings: None
     define_peering(operator.cluster)
     record = {"priority": 100, "lifetime": 60, "lastseen": "2100-01-01T00:00:00+00:00", "message": "m" * 100}
@@ -420,9 +411,9 @@ async def test_not_all_of_those_who_pause_the_operator_are_shown_if_there_are_ma
 
 
 async def test_slow_probes_do_not_hold_the_exit(
-        operator: Operator, registry: kopf.OperatorRegistry, url: str, ask: Callable[[], Any], calls: Journal[Any],
+        operator: Operator, url: str, ask: Callable[[], Any], calls: Calls,
 ) -> None:
-    @kopf.on.probe(registry=registry, id="fn")
+    @kopf.on.probe(id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
         await asyncio.Event().wait()

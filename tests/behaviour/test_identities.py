@@ -7,11 +7,11 @@ from typing import Any
 import kopf
 from tests.behaviour.conftest import Load
 from tests.behaviour.objects import Objects, get_progress, has_progress
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 
 class Database:
-    def __init__(self, calls: Journal[Any]) -> None:
+    def __init__(self, calls: Calls) -> None:
         self.calls = calls
 
     def create(self, **_: Any) -> str:
@@ -26,10 +26,10 @@ class User(Database):
 
 
 async def test_methods_of_different_classes_are_different_handlers(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
-    kopf.on.create("kopfexamples", registry=registry)(Database(calls).create)
-    kopf.on.create("kopfexamples", registry=registry)(User(calls).create)
+    kopf.on.create("kopfexamples")(Database(calls).create)
+    kopf.on.create("kopfexamples")(User(calls).create)
     await operator.start()
     obj = await kex.create_and_wait()
     assert calls == ["database", "user"]
@@ -39,7 +39,7 @@ async def test_methods_of_different_classes_are_different_handlers(
 
 
 async def test_closures_have_the_names_that_the_original_has_persisted(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     def factory(name: str) -> Any:
         def fn(retry: int, **_: Any) -> None:
@@ -56,7 +56,7 @@ async def test_closures_have_the_names_that_the_original_has_persisted(
 
     parent.__qualname__ = "parent"
     for fn in (factory("one"), factory("two"), parent):
-        kopf.on.create("kopfexamples", registry=registry)(fn)
+        kopf.on.create("kopfexamples")(fn)
     await operator.start()
     await kex.create()
     sub = "parent.test_closures_have_the_names_that_the_original_has_persisted._locals_.parent._locals_.sub"
@@ -67,10 +67,10 @@ async def test_closures_have_the_names_that_the_original_has_persisted(
 
 
 async def test_what_the_original_has_begun_under_the_qualified_names_is_continued(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    kopf.on.create("kopfexamples", registry=registry)(Database(calls).create)
-    kopf.on.create("kopfexamples", registry=registry)(User(calls).create)
+    kopf.on.create("kopfexamples")(Database(calls).create)
+    kopf.on.create("kopfexamples")(User(calls).create)
     record = '{"started":"2026-11-22T01:36:46.913216+00:00","purpose":"create","retries":1,"success":true}'
     await kex.create(annotations={"kopf.zalando.org/Database.create": record})
     await operator.start()
@@ -79,7 +79,7 @@ async def test_what_the_original_has_begun_under_the_qualified_names_is_continue
 
 
 async def test_different_functions_with_one_id_are_warned_of(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, load: Load,
+        operator: Operator, kex: Objects, logs: Logs, load: Load,
 ) -> None:
     one = load("""
         import kopf
@@ -110,13 +110,13 @@ def _load_another(load: Load) -> types.ModuleType:
 
 
 async def test_one_function_decorated_several_times_is_not_warned_of(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
-    @kopf.on.resume("kopfexamples", registry=registry)
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.update("kopfexamples", registry=registry)
-    @kopf.on.delete("kopfexamples", registry=registry)
-    @kopf.on.update("kopfexamples", registry=registry, field="spec.x")
+    @kopf.on.resume("kopfexamples")
+    @kopf.on.create("kopfexamples")
+    @kopf.on.update("kopfexamples")
+    @kopf.on.delete("kopfexamples")
+    @kopf.on.update("kopfexamples", field="spec.x")
     def fn(**_: Any) -> None:
         calls.append("called")
 

@@ -9,7 +9,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Calls, Operator
 
 Content = dict[Any, list[Any]]
 
@@ -25,9 +25,9 @@ class Peek:
 
 
 @pytest.fixture
-def peek(registry: kopf.OperatorRegistry) -> Peek:
+def peek() -> Peek:
     """The index named ``idx``."""
-    @kopf.on.startup(registry=registry, id="peek")
+    @kopf.on.startup(id="peek")
     async def startup_fn(idx: kopf.Index[Any, Any], **_: Any) -> None:
         taken.index = idx
 
@@ -35,7 +35,7 @@ def peek(registry: kopf.OperatorRegistry) -> Peek:
     return taken
 
 
-async def sync(kex: Objects, calls: Journal[Any]) -> None:
+async def sync(kex: Objects, calls: Calls) -> None:
     """Wait until everything that was done to the objects before, has reached the operator."""
     name = f"sync{len(calls)}"
     await kex.create(name, spec={})
@@ -45,15 +45,15 @@ async def sync(kex: Objects, calls: Journal[Any]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _follow(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
-    @kopf.on.event("kopfexamples", registry=registry, id="follow", when=lambda name, **_: name.startswith("sync"))
+def _follow(calls: Calls) -> None:
+    @kopf.on.event("kopfexamples", id="follow", when=lambda name, **_: name.startswith("sync"))
     async def event_fn(name: str, type: str | None, **_: Any) -> None:
         calls.append(f"-{name}" if type == "DELETED" else name)
 
 
-def declare(registry: kopf.OperatorRegistry, fn: Callable[..., Any], **options: Any) -> None:
+def declare(fn: Callable[..., Any], **options: Any) -> None:
     """Declare the index ``idx`` of the objects of the test, not of the synchronisation."""
-    kopf.index("kopfexamples", registry=registry, id="idx", **{"when": _is_of_test, **options})(fn)
+    kopf.index("kopfexamples", id="idx", **{"when": _is_of_test, **options})(fn)
 
 
 def _is_of_test(name: str, **_: Any) -> bool:
@@ -82,8 +82,7 @@ class Dictish(dict[Any, Any]):
         "descendants-of-dict", "none", "empty-dicts", "dicts-of-nones", "mixed"])
 @pytest.mark.parametrize("kind", ["sync", "async"])
 async def test_the_structure(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], peek: Peek,
-        results: list[Any], expected: Content, kind: str,
+        operator: Operator, kex: Objects, calls: Calls, peek: Peek, results: list[Any], expected: Content, kind: str,
 ) -> None:
     async def async_fn(spec: kopf.Spec, **_: Any) -> Any:
         return results[spec["v"]]
@@ -91,7 +90,7 @@ async def test_the_structure(
     def sync_fn(spec: kopf.Spec, **_: Any) -> Any:
         return results[spec["v"]]
 
-    declare(registry, sync_fn if kind == "sync" else async_fn)
+    declare(sync_fn if kind == "sync" else async_fn)
     for n in range(len(results)):
         await kex.create(f"obj{n}", spec={"v": n})
     await operator.start()
@@ -99,10 +98,8 @@ async def test_the_structure(
     assert peek.content == {key: sorted(values, key=repr) for key, values in expected.items()}
 
 
-async def test_types_are_documented_and_read_only(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], peek: Peek,
-) -> None:
-    declare(registry, lambda spec, **_: {"key": spec["v"]})
+async def test_types_are_documented_and_read_only(operator: Operator, kex: Objects, calls: Calls, peek: Peek) -> None:
+    declare(lambda spec, **_: {"key": spec["v"]})
     await kex.create(spec={"v": "value"})
     await operator.start()
     await sync(kex, calls)
@@ -128,10 +125,8 @@ async def test_types_are_documented_and_read_only(
     assert not hasattr(store, "append")
 
 
-async def test_whole_objects_can_be_mirrored(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], peek: Peek,
-) -> None:
-    declare(registry, lambda namespace, name, body, **_: {(namespace, name): body})
+async def test_whole_objects_can_be_mirrored(operator: Operator, kex: Objects, calls: Calls, peek: Peek) -> None:
+    declare(lambda namespace, name, body, **_: {(namespace, name): body})
     await kex.create(spec={"v": 1}, status={"x": "y"})
     await operator.start()
     await kex.merge({"spec": {"v": 2}})
@@ -140,11 +135,9 @@ async def test_whole_objects_can_be_mirrored(
     assert (body.spec["v"], body.status["x"], body.meta.name) == (2, "y", "obj")
 
 
-async def test_changes_of_objects_change_the_index(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], peek: Peek,
-) -> None:
+async def test_changes_of_objects_change_the_index(operator: Operator, kex: Objects, calls: Calls, peek: Peek) -> None:
     """The new values replace the previous ones of that object only; keys that are gone, are removed."""
-    declare(registry, lambda spec, name, **_: {key: f"{name}{value}" for key, value in spec["v"].items()})
+    declare(lambda spec, name, **_: {key: f"{name}{value}" for key, value in spec["v"].items()})
     await operator.start()
     await kex.create("a", spec={"v": {"k1": 1, "k2": 1}})
     await kex.create("b", spec={"v": {"k2": 1, "k3": 1}})
@@ -159,9 +152,9 @@ async def test_changes_of_objects_change_the_index(
 
 
 async def test_deleted_objects_leave_and_empty_collections_are_removed(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], peek: Peek,
+        operator: Operator, kex: Objects, calls: Calls, peek: Peek,
 ) -> None:
-    declare(registry, lambda spec, name, **_: {"common": name, spec["v"]: name})
+    declare(lambda spec, name, **_: {"common": name, spec["v"]: name})
     await operator.start()
     await kex.create("a", spec={"v": "own-a"})
     await kex.create("b", spec={"v": "own-b"})
@@ -177,9 +170,9 @@ async def test_deleted_objects_leave_and_empty_collections_are_removed(
 
 
 async def test_objects_gone_while_the_stream_was_broken_leave_too(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], peek: Peek,
+        operator: Operator, kex: Objects, calls: Calls, peek: Peek,
 ) -> None:
-    declare(registry, lambda name, **_: name)
+    declare(lambda name, **_: name)
     await operator.start()
     await kex.create("a", spec={"v": 1})
     await kex.create("b", spec={"v": 1})
@@ -193,10 +186,8 @@ async def test_objects_gone_while_the_stream_was_broken_leave_too(
     assert peek.content == {None: ["b"]}
 
 
-async def test_recreated_objects_are_new_objects(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], peek: Peek,
-) -> None:
-    declare(registry, lambda uid, **_: uid)
+async def test_recreated_objects_are_new_objects(operator: Operator, kex: Objects, calls: Calls, peek: Peek) -> None:
+    declare(lambda uid, **_: uid)
     await operator.start()
     for _ in range(3):
         obj = await kex.create(spec={"v": 1})
@@ -213,13 +204,12 @@ async def test_recreated_objects_are_new_objects(
     ({"field": "spec.match", "value": lambda value, **_: value == "yes"}, {"spec": {"match": "yes"}}),
 ], ids=["labels", "annotations", "when", "field", "value"])
 async def test_filters(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], peek: Peek,
-        options: dict[str, Any], match: dict[str, Any],
+        operator: Operator, kex: Objects, calls: Calls, peek: Peek, options: dict[str, Any], match: dict[str, Any],
 ) -> None:
     """Objects that stop matching are removed; when they match again, they are back."""
     mismatch: dict[str, Any] = {
         "metadata": {"labels": {"match": None}, "annotations": {"match": None}}, "spec": {"match": None}}
-    declare(registry, lambda name, **_: {"key": name}, **options)
+    declare(lambda name, **_: {"key": name}, **options)
     await operator.start()
     await kex.create(spec={"v": 1})
     await sync(kex, calls)
@@ -234,9 +224,9 @@ async def test_filters(
 
 
 async def test_returning_nothing_keeps_what_is_there(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], peek: Peek,
+        operator: Operator, kex: Objects, calls: Calls, peek: Peek,
 ) -> None:
-    declare(registry, lambda spec, **_: spec["v"] if spec["v"] != "skip" else None)
+    declare(lambda spec, **_: spec["v"] if spec["v"] != "skip" else None)
     await operator.start()
     await kex.create(spec={"v": "first"})
     await sync(kex, calls)
@@ -249,11 +239,11 @@ async def test_returning_nothing_keeps_what_is_there(
 
 
 async def test_overlapping_declarations_call_the_function_once(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], peek: Peek,
+        operator: Operator, kex: Objects, calls: Calls, peek: Peek,
 ) -> None:
     """An object is in the index if any of the declarations is for it."""
-    @kopf.index("kopfexamples", registry=registry, labels={"a": "yes"})
-    @kopf.index("kopf.dev/v1", "kopfexamples", registry=registry, labels={"b": "yes"})
+    @kopf.index("kopfexamples", labels={"a": "yes"})
+    @kopf.index("kopf.dev/v1", "kopfexamples", labels={"b": "yes"})
     async def idx(name: str, **_: Any) -> str:
         calls.append(f"indexing {name}")
         return name
@@ -271,19 +261,18 @@ async def test_overlapping_declarations_call_the_function_once(
 
 
 async def test_one_index_of_several_functions_and_resources(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, calls: Journal[Any],
-        peek: Peek,
+        operator: Operator, kex: Objects, sub: Objects, calls: Calls, peek: Peek,
 ) -> None:
     """Their values are put together by the name of the index; each object has those of its own function only."""
-    @kopf.index("kopfexamples", registry=registry, id="idx", labels={"kind": "a"})
+    @kopf.index("kopfexamples", id="idx", labels={"kind": "a"})
     async def index_a(name: str, **_: Any) -> dict[str, str]:
         return {"all": f"a:{name}"}
 
-    @kopf.index("kopfexamples", registry=registry, id="idx", labels={"kind": "b"})
+    @kopf.index("kopfexamples", id="idx", labels={"kind": "b"})
     async def index_b(name: str, **_: Any) -> dict[str, str]:
         return {"all": f"b:{name}"}
 
-    @kopf.index("kopfstatusexamples", registry=registry, id="idx")
+    @kopf.index("kopfstatusexamples", id="idx")
     async def index_other(name: str, **_: Any) -> dict[str, str]:
         return {"all": f"other:{name}"}
 
@@ -302,31 +291,29 @@ async def test_one_index_of_several_functions_and_resources(
     assert peek.content == {"all": ["b:x", "other:x"]}
 
 
-async def test_the_documented_recipes(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, calls: Journal[Any],
-) -> None:
+async def test_the_documented_recipes(operator: Operator, kex: Objects, sub: Objects, calls: Calls) -> None:
     """Enumerations, and indices of indices: all are read in a handler of another resource."""
-    @kopf.index("kopfexamples", registry=registry)
+    @kopf.index("kopfexamples")
     async def listed(namespace: str, name: str, **_: Any) -> Any:
         return namespace, name
 
-    @kopf.index("kopfexamples", registry=registry)
+    @kopf.index("kopfexamples")
     async def known(namespace: str, name: str, **_: Any) -> Any:
         return {(namespace, name): None}
 
-    @kopf.index("kopfexamples", registry=registry)
+    @kopf.index("kopfexamples")
     async def by_label(labels: kopf.Labels, name: str, **_: Any) -> Any:
         return dict.fromkeys(labels.items(), name)
 
-    @kopf.index("kopfexamples", registry=registry)
+    @kopf.index("kopfexamples")
     async def primary(namespace: str, name: str, spec: kopf.Spec, **_: Any) -> Any:
         return {(namespace, name): {container["name"] for container in spec["containers"]}}
 
-    @kopf.index("kopfexamples", registry=registry, id="secondary")
+    @kopf.index("kopfexamples", id="secondary")
     async def names_by_namespaces(namespace: str, name: str, **_: Any) -> Any:
         return {namespace: name}
 
-    @kopf.on.create("kopfstatusexamples", registry=registry)
+    @kopf.on.create("kopfstatusexamples")
     def create_fn(
             listed: kopf.Index[None, tuple[str, str]], known: kopf.Index[tuple[str, str], None],
             by_label: kopf.Index[tuple[str, str], str], primary: kopf.Index[tuple[str, str], set[str]],

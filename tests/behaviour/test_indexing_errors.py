@@ -9,7 +9,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 pytestmark = pytest.mark.fastforward
 MODES = kopf.ErrorsMode
@@ -20,7 +20,7 @@ class Scene:
 
     index: kopf.Index[Any, Any]
 
-    def __init__(self, kex: Objects, registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
+    def __init__(self, kex: Objects, registry: kopf.OperatorRegistry, calls: Calls) -> None:
         self.kex = kex
         self.registry = registry
         self.calls = calls
@@ -55,7 +55,7 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(kex: Objects, registry: kopf.OperatorRegistry, calls: Journal[Any]) -> Scene:
+async def scene(kex: Objects, registry: kopf.OperatorRegistry, calls: Calls) -> Scene:
     return Scene(kex, registry, calls)
 
 
@@ -170,20 +170,18 @@ async def test_successful_indexing_is_silent(operator: Operator, scene: Scene, l
     assert not any("'idx'" in message for message in logs.get_messages())
 
 
-async def test_failing_filters_do_not_hold_anything(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
-) -> None:
+async def test_failing_filters_do_not_hold_anything(operator: Operator, kex: Objects, calls: Calls, logs: Logs) -> None:
     """An error in a callback is an error of that index, not of the operator."""
     def check(name: str, **_: Any) -> bool:
         if name == "bad":
             raise ValueError("something is wrong in the filter")
         return True
 
-    @kopf.index("kopfexamples", registry=registry, when=check)
+    @kopf.index("kopfexamples", when=check)
     def idx(name: str, **_: Any) -> str:
         return name
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def create_fn(name: str, idx: kopf.Index[Any, Any], **_: Any) -> None:
         calls.append((name, [*idx.get(None, [])]))
 
@@ -196,16 +194,14 @@ async def test_failing_filters_do_not_hold_anything(
     assert len(logs.find(".*something is wrong in the filter.*")) <= 10
 
 
-async def test_indexing_errors_do_not_prevent_the_handling(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_indexing_errors_do_not_prevent_the_handling(operator: Operator, kex: Objects, calls: Calls) -> None:
     for error in (Exception("boo"), kopf.PermanentError("boo"), kopf.TemporaryError("boo", delay=1000)):
-        @kopf.index("kopfexamples", registry=registry, id=f"index_{len(calls)}", param=error)
+        @kopf.index("kopfexamples", id=f"index_{len(calls)}", param=error)
         async def idx(param: Exception, **_: Any) -> None:
             raise param
         calls.append(error)
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def create_fn(**_: Any) -> None:
         calls.append("created")
 

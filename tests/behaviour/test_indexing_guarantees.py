@@ -10,13 +10,13 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 Decorator = Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]
 
 
-def make(registry: kopf.OperatorRegistry, plural: str = "kopfexamples", **options: Any) -> None:
-    @kopf.index(plural, registry=registry, **options)
+def make(plural: str = "kopfexamples", **options: Any) -> None:
+    @kopf.index(plural, **options)
     def idx(name: str, **_: Any) -> dict[str, str]:
         return {"all": name}
 
@@ -29,12 +29,11 @@ def read(idx: kopf.Index[Any, Any]) -> list[str]:
                          ids=lambda decorator: decorator.__name__)
 @pytest.mark.parametrize("plural", ["kopfexamples", "kopfstatusexamples"])
 async def test_they_are_full_before_any_handler_of_any_resource(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, calls: Journal[Any],
-        decorator: Decorator, plural: str,
+        operator: Operator, kex: Objects, sub: Objects, calls: Calls, decorator: Decorator, plural: str,
 ) -> None:
-    make(registry)
+    make()
 
-    @decorator(plural, registry=registry, id="fn")
+    @decorator(plural, id="fn")
     async def fn(idx: kopf.Index[Any, Any], **_: Any) -> None:
         calls.append(read(idx))
 
@@ -49,13 +48,13 @@ async def test_they_are_full_before_any_handler_of_any_resource(
 
 
 async def test_denied_resources_do_not_hold_the_others_forever(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     logs.expected.append("Cannot watch kopfstatusexamples.v1.kopf.dev")
-    make(registry, "kopfstatusexamples")
-    make(registry, "absent-resource", id="absent")
+    make("kopfstatusexamples")
+    make("absent-resource", id="absent")
 
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(idx: kopf.Index[Any, Any], absent: kopf.Index[Any, Any], **_: Any) -> None:
         calls.append((read(idx), read(absent)))
 
@@ -67,23 +66,23 @@ async def test_denied_resources_do_not_hold_the_others_forever(
 
 
 async def test_they_are_in_the_kwargs_of_all_handlers_and_callbacks(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    make(registry)
+    make()
 
     def note(what: str, **kwargs: Any) -> bool:
         calls.append((what, type(kwargs.get("idx")).__name__))
         return True
 
     for what, activity in {"startup": kopf.on.startup, "cleanup": kopf.on.cleanup, "login": kopf.on.login}.items():
-        @activity(registry=registry, id=what)
+        @activity(id=what)
         async def activity_fn(what: str = what, **kwargs: Any) -> None:
             note(what, **kwargs)
     for what, decorator in {
         "event": kopf.on.event, "create": kopf.on.create, "update": kopf.on.update, "delete": kopf.on.delete,
         "resume": kopf.on.resume, "daemon": kopf.daemon, "timer": kopf.timer, "index": kopf.index,
     }.items():
-        @decorator("kopfexamples", registry=registry, id=what, param=what,
+        @decorator("kopfexamples", id=what, param=what,
                    when=lambda param, **kwargs: note(f"when of {param}", **kwargs),
                    labels={"label": lambda value, param, **kwargs: note(f"label of {param}", **kwargs)})
         async def fn(param: str, **kwargs: Any) -> None:
@@ -97,14 +96,14 @@ async def test_they_are_in_the_kwargs_of_all_handlers_and_callbacks(
         note("initial_delay", **kwargs)
         return 0
 
-    @kopf.daemon("kopfexamples", registry=registry, initial_delay=get_delay)
+    @kopf.daemon("kopfexamples", initial_delay=get_delay)
     async def daemon_fn(**_: Any) -> None:
         pass
 
     def check(value: Any, **kwargs: Any) -> bool:
         return note("new", **kwargs)
 
-    @kopf.on.field("kopfexamples", registry=registry, field="spec.field", new=check)
+    @kopf.on.field("kopfexamples", field="spec.field", new=check)
     async def field_fn(**kwargs: Any) -> None:
         note("field", **kwargs)
 
@@ -126,17 +125,17 @@ async def test_they_are_in_the_kwargs_of_all_handlers_and_callbacks(
 
 @pytest.mark.parametrize("name", ["body", "patch", "retry", "param", "stopped", "logger", "spec", "memo", "old"])
 async def test_they_override_the_kwargs_of_the_framework(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], name: str,
+        operator: Operator, kex: Objects, calls: Calls, name: str,
 ) -> None:
-    make(registry, id=name)
+    make(id=name)
     for decorator in (kopf.on.event, kopf.on.update, kopf.daemon, kopf.timer, kopf.on.startup):
         args = () if decorator is kopf.on.startup else ("kopfexamples",)
 
-        @decorator(*args, registry=registry, id=decorator.__name__)
+        @decorator(*args, id=decorator.__name__)
         async def fn(kind: str = decorator.__name__, **kwargs: Any) -> None:
             calls.append((kind, isinstance(kwargs[name], kopf.Index)))
 
-    @kopf.on.update("kopfexamples", registry=registry, field="spec.field")
+    @kopf.on.update("kopfexamples", field="spec.field")
     async def field_fn(**kwargs: Any) -> None:
         calls.append(("field", isinstance(kwargs[name], kopf.Index)))
 
@@ -148,12 +147,10 @@ async def test_they_override_the_kwargs_of_the_framework(
     assert all(is_index for _, is_index in calls)
 
 
-async def test_filters_by_fields_do_not_affect_the_name(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    make(registry, field="spec.field", value="value")
+async def test_filters_by_fields_do_not_affect_the_name(operator: Operator, kex: Objects, calls: Calls) -> None:
+    make(field="spec.field", value="value")
 
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(**kwargs: Any) -> None:
         calls.append(read(kwargs["idx"]) if "idx" in kwargs else sorted(kwargs))
 
@@ -165,9 +162,9 @@ async def test_filters_by_fields_do_not_affect_the_name(
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 async def test_the_limit_of_workers_does_not_matter(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, calls: Journal[Any], kind: str,
+        operator: Operator, kex: Objects, sub: Objects, calls: Calls, kind: str,
 ) -> None:
-    make(registry)
+    make()
 
     async def async_fn(idx: kopf.Index[Any, Any], **_: Any) -> None:
         calls.append(len(read(idx)))
@@ -175,7 +172,7 @@ async def test_the_limit_of_workers_does_not_matter(
     def sync_fn(idx: kopf.Index[Any, Any], **_: Any) -> None:
         calls.append(len(read(idx)))
 
-    kopf.on.create("kopfexamples", registry=registry, id="fn")(sync_fn if kind == "sync" else async_fn)
+    kopf.on.create("kopfexamples", id="fn")(sync_fn if kind == "sync" else async_fn)
     operator.configure = lambda settings: setattr(settings.queueing, "worker_limit", 1)
     for i in range(50):
         await kex.create(f"obj{i}")
@@ -185,15 +182,15 @@ async def test_the_limit_of_workers_does_not_matter(
 
 
 async def test_a_hung_handler_does_not_hold_the_indexing(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, sub: Objects, calls: Calls,
 ) -> None:
-    make(registry)
+    make()
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def hung_fn(**_: Any) -> None:
         await allowed.wait()
 
-    @kopf.on.create("kopfstatusexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfstatusexamples", id="fn")
     async def fn(idx: kopf.Index[Any, Any], **_: Any) -> None:
         while read(idx) != ["a", "b"]:
             await asyncio.sleep(0.001)
@@ -209,15 +206,13 @@ async def test_a_hung_handler_does_not_hold_the_indexing(
     allowed.set()
 
 
-async def test_iterating_while_it_changes(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, calls: Journal[Any],
-) -> None:
+async def test_iterating_while_it_changes(operator: Operator, kex: Objects, sub: Objects, calls: Calls) -> None:
     """Keys and values that disappear in the middle of an iteration are no errors."""
-    @kopf.index("kopfexamples", registry=registry)
+    @kopf.index("kopfexamples")
     def idx(name: str, **_: Any) -> Any:
         return {name: name, "all": name}
 
-    @kopf.on.create("kopfstatusexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfstatusexamples", id="fn")
     async def fn(idx: kopf.Index[Any, Any], **_: Any) -> None:
         iterators: list[Any] = [iter(idx), iter(idx.keys()), iter(idx.values()), iter(idx.items()), iter(idx["all"])]
         for iterator in iterators:
@@ -236,11 +231,9 @@ async def test_iterating_while_it_changes(
     assert all(count <= 10 for count in calls[0])
 
 
-async def test_reading_from_threads_while_it_changes(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_reading_from_threads_while_it_changes(operator: Operator, kex: Objects, calls: Calls) -> None:
     """As documented: a thread is started in the startup handler, and reads the index it has got there."""
-    @kopf.index("kopfexamples", registry=registry)
+    @kopf.index("kopfexamples")
     def idx(name: str, spec: kopf.Spec, **_: Any) -> Any:
         return {spec["field"]: name, "all": name, name: spec["field"]}
 
@@ -258,7 +251,7 @@ async def test_reading_from_threads_while_it_changes(
         except BaseException as e:
             calls.append(e)
 
-    @kopf.on.startup(registry=registry)
+    @kopf.on.startup()
     async def startup_fn(idx: kopf.Index[Any, Any], **_: Any) -> None:
         thread = threading.Thread(target=read_all, args=(idx,))
         thread.start()
@@ -282,17 +275,15 @@ async def test_reading_from_threads_while_it_changes(
     assert calls == []
 
 
-async def test_restarted_operators_begin_with_empty_indices(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    make(registry)
+async def test_restarted_operators_begin_with_empty_indices(operator: Operator, kex: Objects, calls: Calls) -> None:
+    make()
 
-    @kopf.on.startup(registry=registry, id="fn")
-    @kopf.on.cleanup(registry=registry, id="fn")
+    @kopf.on.startup(id="fn")
+    @kopf.on.cleanup(id="fn")
     async def fn(idx: kopf.Index[Any, Any], activity: Any, **_: Any) -> None:
         calls.append((activity.value, read(idx)))
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def create_fn(**_: Any) -> None:
         pass
 

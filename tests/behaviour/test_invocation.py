@@ -11,14 +11,12 @@ import pytest
 import kopf
 from kopf._controller import event_backlog
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 
-async def test_async_handlers_run_in_the_loop_of_the_operator(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
-    @kopf.on.event("kopfexamples", registry=registry, id="fn")
+async def test_async_handlers_run_in_the_loop_of_the_operator(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="fn")
+    @kopf.on.event("kopfexamples", id="fn")
     async def fn(**_: Any) -> None:
         calls.append((threading.get_ident(), asyncio.get_running_loop()))
 
@@ -27,11 +25,9 @@ async def test_async_handlers_run_in_the_loop_of_the_operator(
     assert set(calls) == {(threading.get_ident(), asyncio.get_running_loop())}
 
 
-async def test_sync_handlers_run_in_threads(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
-    @kopf.on.event("kopfexamples", registry=registry, id="fn")
+async def test_sync_handlers_run_in_threads(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="fn")
+    @kopf.on.event("kopfexamples", id="fn")
     def fn(**_: Any) -> None:
         calls.append(threading.get_ident())
         with pytest.raises(RuntimeError):
@@ -43,12 +39,10 @@ async def test_sync_handlers_run_in_threads(
     assert threading.get_ident() not in calls
 
 
-async def test_sync_handlers_of_different_objects_run_in_parallel(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
-) -> None:
+async def test_sync_handlers_of_different_objects_run_in_parallel(operator: Operator, kex: Objects) -> None:
     barrier = threading.Barrier(3)
 
-    @kopf.on.create("kopfexamples", registry=registry, errors=kopf.ErrorsMode.PERMANENT, id="fn")
+    @kopf.on.create("kopfexamples", errors=kopf.ErrorsMode.PERMANENT, id="fn")
     def fn(**_: Any) -> str:
         barrier.wait(10)
         return "passed"
@@ -63,9 +57,9 @@ async def test_sync_handlers_of_different_objects_run_in_parallel(
 
 
 async def test_async_handlers_of_different_objects_run_in_parallel(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(name: str, **_: Any) -> None:
         calls.append(name)
         await calls.wait_length(150)
@@ -79,14 +73,12 @@ async def test_async_handlers_of_different_objects_run_in_parallel(
     assert sorted(calls) == sorted(names)
 
 
-async def test_handlers_of_one_object_never_run_in_parallel(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_handlers_of_one_object_never_run_in_parallel(operator: Operator, kex: Objects, calls: Calls) -> None:
     running = 0
 
-    @kopf.on.create("kopfexamples", registry=registry, id="create")
-    @kopf.on.update("kopfexamples", registry=registry, id="update1")
-    @kopf.on.update("kopfexamples", registry=registry, id="update2")
+    @kopf.on.create("kopfexamples", id="create")
+    @kopf.on.update("kopfexamples", id="update1")
+    @kopf.on.update("kopfexamples", id="update2")
     async def fn(spec: kopf.Spec, **_: Any) -> None:
         nonlocal running
         running += 1
@@ -103,9 +95,9 @@ async def test_handlers_of_one_object_never_run_in_parallel(
 
 
 async def test_raw_events_of_one_object_come_one_by_one_and_in_order(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.event("kopfexamples", registry=registry, id="fn")
+    @kopf.on.event("kopfexamples", id="fn")
     async def fn(spec: kopf.Spec, event: kopf.RawEvent, **_: Any) -> None:
         await asyncio.sleep(0.002)
         calls.append((event["type"], spec["count"]))
@@ -121,13 +113,13 @@ async def test_raw_events_of_one_object_come_one_by_one_and_in_order(
 
 @pytest.mark.parametrize(("limit", "value"), [("_ENOUGH_EVENTS", 10), ("_ENOUGH_BYTES", 10_000)])
 async def test_raw_events_do_not_fill_the_memory_while_their_handler_hangs(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
-        monkeypatch: pytest.MonkeyPatch, limit: str, value: int,
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs, monkeypatch: pytest.MonkeyPatch, limit: str,
+        value: int,
 ) -> None:
     monkeypatch.setattr(event_backlog, limit, value)
     released = asyncio.Event()
 
-    @kopf.on.event("kopfexamples", registry=registry, id="fn")
+    @kopf.on.event("kopfexamples", id="fn")
     async def fn(spec: kopf.Spec, **_: Any) -> None:
         calls.append(spec["count"])
         await released.wait()
@@ -147,7 +139,7 @@ async def test_raw_events_do_not_fill_the_memory_while_their_handler_hangs(
 class Handlers:
     """Handlers of all unusual kinds."""
 
-    def __init__(self, calls: Journal[Any]) -> None:
+    def __init__(self, calls: Calls) -> None:
         self.calls = calls
 
     def method(self, name: str, **_: Any) -> None:
@@ -157,7 +149,7 @@ class Handlers:
         self.calls.append(("async method", name))
 
     @staticmethod
-    def static(calls: Journal[Any], name: str, **_: Any) -> None:
+    def static(calls: Calls, name: str, **_: Any) -> None:
         calls.append(("static", name))
 
     async def __call__(self, name: str, **_: Any) -> None:
@@ -165,7 +157,7 @@ class Handlers:
 
 
 async def test_methods_partials_lambdas_and_callable_objects(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Calls,
 ) -> None:
     async def async_fn(prefix: str, *, name: str, **_: Any) -> None:
         calls.append((prefix, name))
@@ -187,11 +179,11 @@ async def test_methods_partials_lambdas_and_callable_objects(
 
 
 async def test_the_executor_of_the_settings_is_used_and_left_alive(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
     def fn(**_: Any) -> None:
         calls.append(threading.current_thread().name)
 
@@ -206,13 +198,11 @@ async def test_the_executor_of_the_settings_is_used_and_left_alive(
     assert calls == ["my-own_0"]
 
 
-async def test_the_number_of_threads_can_be_limited(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_the_number_of_threads_can_be_limited(operator: Operator, kex: Objects, calls: Calls) -> None:
     """A burst of objects with few threads: all are handled, never more of them at once than the threads."""
     lock, running = threading.Lock(), 0
 
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
     def fn(**_: Any) -> None:
         nonlocal running
         with lock:
@@ -237,11 +227,11 @@ async def test_the_number_of_threads_can_be_limited(
 
 @pytest.mark.parametrize("limit", [1, 3])
 async def test_the_number_of_objects_handled_at_once_can_be_limited(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], limit: int,
+        operator: Operator, kex: Objects, calls: Calls, limit: int,
 ) -> None:
     running = 0
 
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(**_: Any) -> None:
         nonlocal running
         running += 1

@@ -13,7 +13,7 @@ import kopf
 from kopf._handlers.handlers import Handler, ResourceHandler
 from kopf._handlers.signatures import get_callbacks_kwargs, get_kwargs
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Decorator, Journal, Operator
+from tests.behaviour.running import Calls, Decorator, Operator
 
 OBJECT_KWARGS = {
     "logger", "memo", "param", "resource", "patch", "body", "spec", "meta", "status", "uid", "name", "namespace",
@@ -27,7 +27,7 @@ CHANGE_KWARGS = {"reason", "old", "new", "diff"}
 @pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume, kopf.on.field],
                          ids=lambda decorator: decorator.__name__)
 async def test_handlers_of_changes(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Calls,
         decorator: Decorator, is_async: bool,
 ) -> None:
     options = {"field": "spec.field"} if decorator is kopf.on.field else {}
@@ -69,7 +69,7 @@ async def test_handlers_of_changes(
 
 
 def _replace_last(
-        registry: kopf.OperatorRegistry, decorator: Decorator, calls: Journal[Any], options: Mapping[str, Any],
+        registry: kopf.OperatorRegistry, decorator: Decorator, calls: Calls, options: Mapping[str, Any],
 ) -> kopf.OperatorRegistry:
     """Make a registry with an async handler instead of the sync one, with all else being the same."""
     replaced = copy.copy(registry)
@@ -101,12 +101,10 @@ def _check_object(kwargs: Mapping[str, Any]) -> None:
     assert (resource.group, resource.version, resource.plural) == ("kopf.dev", "v1", "kopfexamples")
 
 
-async def test_diffs_of_the_whole_object(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.update("kopfexamples", registry=registry)
-    @kopf.on.delete("kopfexamples", registry=registry)
+async def test_diffs_of_the_whole_object(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples")
+    @kopf.on.update("kopfexamples")
+    @kopf.on.delete("kopfexamples")
     def fn(old: Any, new: Any, diff: kopf.Diff, reason: kopf.Reason, **_: Any) -> None:
         calls.append((reason.value, copy.deepcopy(old), copy.deepcopy(new), diff))
 
@@ -130,11 +128,9 @@ async def test_diffs_of_the_whole_object(
     assert (reason3, old3, new3, diff3) == ("delete", v2, v2, ())
 
 
-async def test_diffs_of_a_field_are_relative_to_it(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.update("kopfexamples", registry=registry, field="spec.field", id="update")
-    @kopf.on.field("kopfexamples", registry=registry, field=("spec", "field"), id="field")
+async def test_diffs_of_a_field_are_relative_to_it(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.update("kopfexamples", field="spec.field", id="update")
+    @kopf.on.field("kopfexamples", field=("spec", "field"), id="field")
     def fn(old: Any, new: Any, diff: kopf.Diff, **_: Any) -> None:
         calls.append((copy.deepcopy(old), copy.deepcopy(new), diff))
 
@@ -146,10 +142,8 @@ async def test_diffs_of_a_field_are_relative_to_it(
     assert calls == [({"a": 1}, {"a": 2}, (("change", ("a",), 1, 2),))] * 2
 
 
-async def test_raw_events(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.event("kopfexamples", registry=registry, param=123)
+async def test_raw_events(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.event("kopfexamples", param=123)
     def fn(**kwargs: Any) -> None:
         calls.append(kwargs)
 
@@ -172,9 +166,7 @@ async def test_raw_events(
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-async def test_activities(
-        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[Any], is_async: bool,
-) -> None:
+async def test_activities(operator: Operator, calls: Calls, is_async: bool) -> None:
     def sync_fn(**kwargs: Any) -> None:
         calls.append(kwargs)
 
@@ -182,7 +174,7 @@ async def test_activities(
         calls.append(kwargs)
 
     for decorator in (kopf.on.startup, kopf.on.cleanup):
-        decorator(registry=registry, param=decorator.__name__)(async_fn if is_async else sync_fn)
+        decorator(param=decorator.__name__)(async_fn if is_async else sync_fn)
     settings = kopf.OperatorSettings()
     memo = kopf.Memo(some="value")
     await operator.launch(settings=settings, memo=memo)
@@ -196,7 +188,7 @@ async def test_activities(
         assert not kwargs.keys() & {"body", "patch", "spec", "reason"}
 
 
-async def test_login_handlers(operator: Operator, calls: Journal[Any]) -> None:
+async def test_login_handlers(operator: Operator, calls: Calls) -> None:
     registry = operator.registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
@@ -210,10 +202,8 @@ async def test_login_handlers(operator: Operator, calls: Journal[Any]) -> None:
     assert isinstance(calls[0]["settings"], kopf.OperatorSettings)
 
 
-async def test_bodies_are_read_only(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+async def test_bodies_are_read_only(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples")
     def fn(body: Any, spec: Any, meta: Any, status: Any, labels: Any, annotations: Any, **_: Any) -> None:
         for view in (body, spec, meta, status, labels, annotations):
             with pytest.raises(TypeError):
@@ -226,7 +216,7 @@ async def test_bodies_are_read_only(
 
 
 async def test_functions_are_judged_by_what_they_actually_get(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Calls,
 ) -> None:
     """See the signatures: what they expect is what comes, for all kinds of handlers and of their callbacks."""
     def make(whose: str, result: Any = None) -> Any:

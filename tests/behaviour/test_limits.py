@@ -10,15 +10,15 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Logs, Operator, now
+from tests.behaviour.running import Calls, Logs, Operator, now
 
 pytestmark = pytest.mark.fastforward
 
 
 async def test_backoff_is_the_pause_after_arbitrary_errors(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, backoff=30, id="fn")
+    @kopf.on.create("kopfexamples", backoff=30, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(round(now() - started))
         if retry == 0:
@@ -33,13 +33,11 @@ async def test_backoff_is_the_pause_after_arbitrary_errors(
     assert logs.find("Handler 'fn' failed with an exception and will try again in 30 seconds: boom")
 
 
-async def test_the_default_backoff_is_in_the_settings(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_the_default_backoff_is_in_the_settings(operator: Operator, kex: Objects, calls: Calls) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.execution.default_backoff = 7
 
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(now() - started)
         if retry < 2:
@@ -54,10 +52,9 @@ async def test_the_default_backoff_is_in_the_settings(
 
 @pytest.mark.parametrize("error", [ValueError("boom"), kopf.TemporaryError("boom", delay=60)], ids=["arb", "temp"])
 async def test_retries_limit_the_number_of_attempts(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
-        error: Exception,
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls, error: Exception,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, retries=3, id="fn")
+    @kopf.on.create("kopfexamples", retries=3, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(now() - started)
         assert retry == len(calls) - 1
@@ -72,10 +69,8 @@ async def test_retries_limit_the_number_of_attempts(
     assert logs.find("Creation is processed: 0 succeeded; 1 failed.")
 
 
-async def test_exceeded_retries_are_logged(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, retries=2, backoff=2, id="arb")
+async def test_exceeded_retries_are_logged(operator: Operator, kex: Objects, logs: Logs) -> None:
+    @kopf.on.create("kopfexamples", retries=2, backoff=2, id="arb")
     async def arb(**_: Any) -> None:
         raise ValueError("boom")
 
@@ -89,9 +84,9 @@ async def test_exceeded_retries_are_logged(
 
 
 async def test_timeout_limits_the_time_of_all_attempts(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, timeout=200, id="fn")
+    @kopf.on.create("kopfexamples", timeout=200, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append((retry, round(now() - started)))
         raise kopf.TemporaryError("not yet", delay=60)
@@ -104,10 +99,8 @@ async def test_timeout_limits_the_time_of_all_attempts(
     assert logs.find("Creation is processed: 0 succeeded; 1 failed.")
 
 
-async def test_timeout_interrupts_coroutines(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, timeout=100, id="fn")
+async def test_timeout_interrupts_coroutines(operator: Operator, kex: Objects, logs: Logs, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", timeout=100, id="fn")
     async def fn(**_: Any) -> None:
         try:
             await asyncio.Event().wait()
@@ -123,9 +116,9 @@ async def test_timeout_interrupts_coroutines(
 
 
 async def test_timeout_errors_of_the_handler_itself_are_arbitrary_errors(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, timeout=1000, id="fn")
+    @kopf.on.create("kopfexamples", timeout=1000, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(round(now() - started))
         if retry < 2:
@@ -137,10 +130,8 @@ async def test_timeout_errors_of_the_handler_itself_are_arbitrary_errors(
     assert calls == [0, 65, 130]
 
 
-async def test_retry_started_and_runtime_tell_of_all_attempts(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+async def test_retry_started_and_runtime_tell_of_all_attempts(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(retry: int, started: datetime.datetime, runtime: datetime.timedelta, **_: Any) -> None:
         calls.append((retry, started, round(runtime.total_seconds())))
         if retry < 3:
@@ -152,10 +143,8 @@ async def test_retry_started_and_runtime_tell_of_all_attempts(
     assert calls == [(0, first, 0), (1, first, 100), (2, first, 200), (3, first, 300)]
 
 
-async def test_the_attempts_are_counted_across_restarts(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, retries=3, id="fn")
+async def test_the_attempts_are_counted_across_restarts(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", retries=3, id="fn")
     async def fn(retry: int, started: datetime.datetime, runtime: datetime.timedelta, **_: Any) -> None:
         calls.append((retry, started, runtime))
         raise kopf.TemporaryError("not yet", delay=100)

@@ -17,16 +17,16 @@ from tests.behaviour.running import Logs, Operator
 HIGH = logging.INFO
 
 
-async def test_a_whole_life(operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
+async def test_a_whole_life(operator: Operator, kex: Objects, logs: Logs) -> None:
+    @kopf.on.create("kopfexamples", id="create_fn")
     async def create_fn(**_: Any) -> None:
         pass
 
-    @kopf.on.update("kopfexamples", registry=registry, id="update_fn")
+    @kopf.on.update("kopfexamples", id="update_fn")
     async def update_fn(**_: Any) -> None:
         pass
 
-    @kopf.on.delete("kopfexamples", registry=registry, id="delete_fn")
+    @kopf.on.delete("kopfexamples", id="delete_fn")
     async def delete_fn(**_: Any) -> None:
         pass
 
@@ -79,9 +79,9 @@ async def test_a_whole_life(operator: Operator, registry: kopf.OperatorRegistry,
     ]
 
 
-async def test_resuming(operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs) -> None:
-    kopf.on.create("kopfexamples", registry=registry, id="fn")(lambda **_: None)
-    kopf.on.resume("kopfexamples", registry=registry, id="resume_fn")(lambda **_: None)
+async def test_resuming(operator: Operator, kex: Objects, logs: Logs) -> None:
+    kopf.on.create("kopfexamples", id="fn")(lambda **_: None)
+    kopf.on.resume("kopfexamples", id="resume_fn")(lambda **_: None)
     await operator.start()
     await kex.create_and_wait()
     await operator.stop()
@@ -93,19 +93,15 @@ async def test_resuming(operator: Operator, registry: kopf.OperatorRegistry, kex
     assert logs.find("Handler 'resume_fn' succeeded.")
 
 
-async def test_patching_of_the_status(
-        operator: Operator, registry: kopf.OperatorRegistry, sub: Objects, logs: Logs,
-) -> None:
-    kopf.on.create("kopfstatusexamples", registry=registry, id="fn")(lambda **_: 123)
+async def test_patching_of_the_status(operator: Operator, sub: Objects, logs: Logs) -> None:
+    kopf.on.create("kopfstatusexamples", id="fn")(lambda **_: 123)
     await operator.start(watching=("kopfstatusexamples",))
     await sub.create_and_wait()
     assert logs.find(r"Merge-patching the status with: \{'status': \{'fn': 123\}\}")
 
 
-async def test_the_disappearance_of_idle_objects(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
-) -> None:
-    kopf.on.create("kopfexamples", registry=registry)(lambda **_: None)
+async def test_the_disappearance_of_idle_objects(operator: Operator, kex: Objects, logs: Logs) -> None:
+    kopf.on.create("kopfexamples")(lambda **_: None)
     await operator.start()
     await kex.create_and_wait()
     await logs.wait(".*waiting for new changes.*")
@@ -114,10 +110,8 @@ async def test_the_disappearance_of_idle_objects(
     await logs.wait("Deleted, really deleted, and we are notified.")
 
 
-async def test_the_last_life_signs_of_objects_held_by_others(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
-) -> None:
-    kopf.on.delete("kopfexamples", registry=registry)(lambda **_: None)
+async def test_the_last_life_signs_of_objects_held_by_others(operator: Operator, kex: Objects, logs: Logs) -> None:
+    kopf.on.delete("kopfexamples")(lambda **_: None)
     await operator.start()
     await kex.create_and_wait(finalizers=["example.com/theirs"])
     await kex.delete()
@@ -128,8 +122,8 @@ async def test_the_last_life_signs_of_objects_held_by_others(
     await logs.wait("Deleted, really deleted, and we are notified.")
 
 
-async def test_streams_and_login(operator: Operator, registry: kopf.OperatorRegistry, logs: Logs) -> None:
-    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+async def test_streams_and_login(operator: Operator, logs: Logs) -> None:
+    kopf.on.event("kopfexamples")(lambda **_: None)
     await operator.start()
     await operator.stop()
     await operator.start(clusterwide=False, namespaces=["default"])
@@ -146,9 +140,9 @@ async def test_streams_and_login(operator: Operator, registry: kopf.OperatorRegi
     assert {record.name for record in records} == {"kopf._core.engines.activities"}
 
 
-async def test_activities(operator: Operator, registry: kopf.OperatorRegistry, logs: Logs) -> None:
-    kopf.on.startup(registry=registry, id="cfg")(lambda **_: None)
-    kopf.on.cleanup(registry=registry, id="cln")(lambda **_: None)
+async def test_activities(operator: Operator, logs: Logs) -> None:
+    kopf.on.startup(id="cfg")(lambda **_: None)
+    kopf.on.cleanup(id="cln")(lambda **_: None)
     await operator.launch()
     await operator.stop()
     messages = [(record.name, record.levelname, record.getMessage()) for record in logs.records
@@ -161,14 +155,12 @@ async def test_activities(operator: Operator, registry: kopf.OperatorRegistry, l
     ]
 
 
-async def test_handlers_log_about_their_objects(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
+async def test_handlers_log_about_their_objects(operator: Operator, kex: Objects, logs: Logs) -> None:
+    @kopf.on.create("kopfexamples", id="create_fn")
     def create_fn(logger: kopf.Logger, **_: Any) -> None:
         logger.info("Hello, %s!", "world")
 
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples")
     async def event_fn(logger: kopf.Logger, event: kopf.RawEvent, **_: Any) -> None:
         logger.warning("Event: %s", event["type"])
 
@@ -185,15 +177,13 @@ async def test_handlers_log_about_their_objects(
 
 
 @pytest.mark.parametrize("log_format", [kopf.LogFormat.FULL, kopf.LogFormat.PLAIN, kopf.LogFormat.JSON])
-async def test_formats(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, log_format: kopf.LogFormat,
-) -> None:
+async def test_formats(operator: Operator, kex: Objects, log_format: kopf.LogFormat) -> None:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setLevel(logging.INFO)
     handler.setFormatter(make_formatter(log_format=log_format))
     logger = logging.getLogger("kopf.objects")
-    kopf.on.create("kopfexamples", registry=registry, id="create_fn")(lambda **_: None)
+    kopf.on.create("kopfexamples", id="create_fn")(lambda **_: None)
     logger.addHandler(handler)
     try:
         await operator.start()

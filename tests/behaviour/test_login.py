@@ -16,7 +16,7 @@ import yaml
 import kopf
 from kopf._operator.login import login_by_default
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 LIBRARIES = ("kubernetes", "kubernetes_asyncio", "pykube")
 
@@ -34,10 +34,8 @@ def registry() -> kopf.OperatorRegistry:
     return kopf.OperatorRegistry()
 
 
-async def test_the_kubeconfig_is_used_by_default(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
-) -> None:
-    kopf.on.create("kopfexamples", registry=registry)(lambda **_: None)
+async def test_the_kubeconfig_is_used_by_default(operator: Operator, kex: Objects, logs: Logs) -> None:
+    kopf.on.create("kopfexamples")(lambda **_: None)
     await operator.start()
     await kex.create_and_wait()
     assert logs.find("Initial authentication has been initiated.")
@@ -46,14 +44,14 @@ async def test_the_kubeconfig_is_used_by_default(
 
 @pytest.mark.parametrize("library", ["kubernetes", "kubernetes_asyncio", "pykube"])
 async def test_an_imported_library_is_used_by_default_and_gets_configured(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
-        monkeypatch: pytest.MonkeyPatch, library: str, no_libraries_are_imported: None,
+        operator: Operator, kex: Objects, logs: Logs, monkeypatch: pytest.MonkeyPatch, library: str,
+        no_libraries_are_imported: None,
 ) -> None:
     module = importlib.import_module(library)
     for name in set(LIBRARIES) - {library}:
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, library, module)
-    kopf.on.create("kopfexamples", registry=registry)(lambda **_: None)
+    kopf.on.create("kopfexamples")(lambda **_: None)
     await operator.start()
     await kex.create_and_wait()
     assert logs.find("(The official client|The asynchronous client|Pykube) is configured by the kubeconfig.")
@@ -64,13 +62,12 @@ async def test_an_imported_library_is_used_by_default_and_gets_configured(
 @pytest.mark.usefixtures("no_libraries_are_imported")
 @pytest.mark.parametrize("is_installed", [True, False])
 async def test_auth_providers_are_explained_if_no_library_knows_them(
-        operator: Operator, registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path,
-        is_installed: bool,
+        operator: Operator, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, is_installed: bool,
 ) -> None:
     set_user(operator, {"auth-provider": {"name": "gcp"}}, tmp_path / "config", monkeypatch)
     if not is_installed:
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    kopf.on.event("kopfexamples")(lambda **_: None)
     await operator.launch()
     with pytest.raises(kopf.LoginError, match="'gcp', which Kubernetes .* not support.*gke-gcloud-auth-plugin"):
         await operator.wait()
@@ -93,9 +90,7 @@ def test_auth_providers_are_for_the_libraries(monkeypatch: pytest.MonkeyPatch, t
     assert info.as_http_headers() == {"Authorization": f"Bearer {token}"}
 
 
-def set_user(
-        operator: Operator, user: dict[str, Any], path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def set_user(operator: Operator, user: dict[str, Any], path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = yaml.safe_load(operator.cluster.kubeconfig.read_text())
     config["users"][0]["user"] = user
     path.write_text(yaml.safe_dump(config))
@@ -103,83 +98,74 @@ def set_user(
 
 
 async def test_without_any_credentials_it_exits_with_a_clear_error(
-        operator: Operator, registry: kopf.OperatorRegistry, logs: Logs,
-        monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path,
+        operator: Operator, logs: Logs, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path,
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    kopf.on.event("kopfexamples")(lambda **_: None)
     logs.expected.append("kubeconfig")
     await operator.launch()
     with pytest.raises(kopf.LoginError, match="kubeconfig"):
         await operator.wait()
 
 
-async def test_handlers_that_bring_nothing_are_a_clear_error(
-        operator: Operator, registry: kopf.OperatorRegistry, logs: Logs,
-) -> None:
-    @kopf.on.login(registry=registry, id="login")
+async def test_handlers_that_bring_nothing_are_a_clear_error(operator: Operator, logs: Logs) -> None:
+    @kopf.on.login(id="login")
     async def login(**_: Any) -> None:
         return None
 
-    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    kopf.on.event("kopfexamples")(lambda **_: None)
     await operator.launch()
     with pytest.raises(kopf.LoginError):
         await operator.wait()
 
 
-async def test_handlers_that_return_something_else(operator: Operator, registry: kopf.OperatorRegistry) -> None:
-    @kopf.on.login(registry=registry, id="login")
+async def test_handlers_that_return_something_else(operator: Operator) -> None:
+    @kopf.on.login(id="login")
     async def login(**_: Any) -> dict[str, str]:
         return {"server": "https://localhost"}
 
-    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    kopf.on.event("kopfexamples")(lambda **_: None)
     await operator.launch()
     with pytest.raises(kopf.LoginError, match="handler 'login' .* than kopf.ConnectionInfo, .*, or None: dict"):
         await operator.wait()
 
 
-async def test_permanent_errors_of_handlers_are_the_error_of_the_operator(
-        operator: Operator, registry: kopf.OperatorRegistry, logs: Logs,
-) -> None:
-    @kopf.on.login(registry=registry, id="login")
+async def test_permanent_errors_of_handlers_are_the_error_of_the_operator(operator: Operator, logs: Logs) -> None:
+    @kopf.on.login(id="login")
     async def login(**_: Any) -> None:
         raise kopf.PermanentError("the vault is sealed")
 
-    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    kopf.on.event("kopfexamples")(lambda **_: None)
     await operator.launch()
     with pytest.raises(kopf.LoginError, match="the vault is sealed"):
         await operator.wait()
 
 
 @pytest.mark.fastforward
-async def test_temporary_errors_of_handlers_are_retried(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.login(registry=registry, id="login")
+async def test_temporary_errors_of_handlers_are_retried(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.login(id="login")
     async def login(retry: int, **kwargs: Any) -> kopf.ConnectionInfo | None:
         calls.append(retry)
         if retry < 3:
             raise kopf.TemporaryError("the vault is slow", delay=1)
         return kopf.login_with_kubeconfig(**kwargs)
 
-    kopf.on.create("kopfexamples", registry=registry)(lambda **_: None)
+    kopf.on.create("kopfexamples")(lambda **_: None)
     await operator.start()
     await kex.create_and_wait()
     assert calls == [0, 1, 2, 3]
 
 
 @pytest.mark.fastforward
-async def test_attempts_can_be_limited(
-        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[Any],
-) -> None:
-    @kopf.on.login(registry=registry, retries=3, backoff=10, id="login")
+async def test_attempts_can_be_limited(operator: Operator, calls: Calls) -> None:
+    @kopf.on.login(retries=3, backoff=10, id="login")
     def login(retry: int, **_: Any) -> None:
         calls.append(retry)
         raise ConnectionError("the vault is down")
 
-    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    kopf.on.event("kopfexamples")(lambda **_: None)
     await operator.launch()
     with pytest.raises(kopf.LoginError, match="the vault is down"):
         await operator.wait()
@@ -187,16 +173,15 @@ async def test_attempts_can_be_limited(
 
 
 async def test_logs_of_frequent_logins_can_be_disabled(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
-        monkeypatch: pytest.MonkeyPatch,
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    @kopf.on.login(registry=registry, id="login")
+    @kopf.on.login(id="login")
     async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
         calls.append("login")
         info = kopf.login_with_kubeconfig(**kwargs)
         return None if info is None else dataclasses.replace(info, priority=len(calls))
 
-    kopf.on.create("kopfexamples", registry=registry)(lambda **_: None)
+    kopf.on.create("kopfexamples")(lambda **_: None)
     for name in ("kopf.activities.authentication", "kopf._core.engines.activities"):
         monkeypatch.setattr(logging.getLogger(name), "disabled", True)
     await operator.start()
@@ -207,38 +192,36 @@ async def test_logs_of_frequent_logins_can_be_disabled(
     assert not logs.find(".*'login'.*")
 
 
-async def test_one_of_several_handlers_is_enough(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
-) -> None:
-    @kopf.on.login(registry=registry)
+async def test_one_of_several_handlers_is_enough(operator: Operator, kex: Objects) -> None:
+    @kopf.on.login()
     async def bad(**_: Any) -> None:
         raise kopf.PermanentError("never")
 
-    @kopf.on.login(registry=registry, id="none")
+    @kopf.on.login(id="none")
     async def none(**_: Any) -> None:
         return None
 
-    @kopf.on.login(registry=registry)
+    @kopf.on.login()
     def good(**kwargs: Any) -> kopf.ConnectionInfo | None:
         return kopf.login_with_kubeconfig(**kwargs)
 
-    kopf.on.create("kopfexamples", registry=registry)(lambda **_: None)
+    kopf.on.create("kopfexamples")(lambda **_: None)
     await operator.start()
     await kex.create_and_wait()
 
 
 async def test_refused_credentials_are_renewed_and_nothing_is_lost(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.login(registry=registry, id="login")
+    @kopf.on.login(id="login")
     async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
         calls.append("login")
         info = kopf.login_with_kubeconfig(**kwargs)
         # Every login brings others: those that were refused once are not used again.
         return None if info is None else dataclasses.replace(info, priority=len(calls))
 
-    @kopf.on.create("kopfexamples", registry=registry, id="a")
-    @kopf.on.create("kopfexamples", registry=registry, id="b")
+    @kopf.on.create("kopfexamples", id="a")
+    @kopf.on.create("kopfexamples", id="b")
     async def fn(name: str, **_: Any) -> None:
         calls.append(name)
 
@@ -249,15 +232,13 @@ async def test_refused_credentials_are_renewed_and_nothing_is_lost(
     assert calls.items.count("login") == 3
 
 
-async def test_credentials_refused_forever_end_the_operator(
-        operator: Operator, registry: kopf.OperatorRegistry, logs: Logs,
-) -> None:
+async def test_credentials_refused_forever_end_the_operator(operator: Operator, logs: Logs) -> None:
     """The same credentials are brought again and again: there is no sense in going on with them."""
-    @kopf.on.login(registry=registry, id="login")
+    @kopf.on.login(id="login")
     async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
         return kopf.login_with_kubeconfig(**kwargs)
 
-    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    kopf.on.event("kopfexamples")(lambda **_: None)
     operator.cluster.faults.inject(401, path="kopf.dev")
     logs.expected.append(".")
     await operator.launch()
@@ -266,21 +247,21 @@ async def test_credentials_refused_forever_end_the_operator(
 
 
 async def test_refused_credentials_in_the_middle_end_the_operator(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
-    @kopf.on.login(registry=registry, id="login")
+    @kopf.on.login(id="login")
     async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
         if calls:
             raise kopf.PermanentError("the account is locked")
         return kopf.login_with_kubeconfig(**kwargs)
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def fn(**_: Any) -> None:
         calls.append("called")
         operator.cluster.faults.inject(401, resource="kopfexamples", verb="patch")
         operator.cluster.faults.inject(401, resource="kopfexamples", verb="watch")
 
-    @kopf.on.cleanup(registry=registry)
+    @kopf.on.cleanup()
     async def cleanup(**_: Any) -> None:
         calls.append("cleaned")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import kopf
 from tests.behaviour.objects import LAST_HANDLED, Obj, Objects, get_annotations, get_essence, is_handled
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 LOST = "The last handled configuration of the object was removed by somebody else.*"
 
@@ -16,18 +16,18 @@ def is_restored(kex: Objects, expected: int, obj: Obj) -> bool:
     return len(kex.get_history()) == expected and is_handled(obj)
 
 
-def declare(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.update("kopfexamples", registry=registry)
-    @kopf.on.delete("kopfexamples", registry=registry)
+def declare(calls: Calls) -> None:
+    @kopf.on.create("kopfexamples")
+    @kopf.on.update("kopfexamples")
+    @kopf.on.delete("kopfexamples")
     async def fn(reason: kopf.Reason, spec: kopf.Spec, **_: Any) -> None:
         calls.append((reason.value, spec["field"]))
 
 
 async def test_handled_objects_are_not_taken_for_new_ones(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
-    declare(registry, calls)
+    declare(calls)
     await operator.start()
     await kex.create_and_wait()
     for _ in range(3):
@@ -41,10 +41,8 @@ async def test_handled_objects_are_not_taken_for_new_ones(
     assert calls == [("create", "value"), ("delete", "value")]
 
 
-async def test_changes_together_with_the_loss_are_handled(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    declare(registry, calls)
+async def test_changes_together_with_the_loss_are_handled(operator: Operator, kex: Objects, calls: Calls) -> None:
+    declare(calls)
     await operator.start()
     await kex.create_and_wait()
     await kex.merge({"metadata": {"annotations": None}, "spec": {"field": "new"}})
@@ -52,10 +50,8 @@ async def test_changes_together_with_the_loss_are_handled(
     assert calls == [("create", "value"), ("update", "new")]
 
 
-async def test_another_operator_process_knows_nothing_of_them(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    declare(registry, calls)
+async def test_another_operator_process_knows_nothing_of_them(operator: Operator, kex: Objects, calls: Calls) -> None:
+    declare(calls)
     await operator.start()
     await kex.create_and_wait()
     await operator.stop()
@@ -66,12 +62,12 @@ async def test_another_operator_process_knows_nothing_of_them(
 
 
 async def test_those_who_insist_on_the_removal_are_not_fought_with(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """Another controller always brings its objects to what it believes they should be."""
-    declare(registry, calls)
+    declare(calls)
 
-    @kopf.on.event("kopfexamples", registry=registry, id="controller")
+    @kopf.on.event("kopfexamples", id="controller")
     async def controller(name: str, body: kopf.Body, **_: Any) -> None:
         if name == "obj" and LAST_HANDLED in body.metadata.annotations:
             await kex.merge({"metadata": {"annotations": {LAST_HANDLED: None}}})
@@ -89,11 +85,9 @@ async def test_those_who_insist_on_the_removal_are_not_fought_with(
     assert calls.items.count(("update", "new")) == 1
 
 
-async def test_states_of_others_are_taken_seriously(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_states_of_others_are_taken_seriously(operator: Operator, kex: Objects, calls: Calls) -> None:
     """The whole object is replaced with an older backup of it, with an older last handled configuration."""
-    declare(registry, calls)
+    declare(calls)
     await operator.start()
     backup = await kex.create_and_wait()
     await kex.merge({"spec": {"field": "new"}})

@@ -6,17 +6,15 @@ from typing import Any
 
 import kopf
 from tests.behaviour.objects import Objects, is_handled
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Calls, Operator
 
 
-async def test_all_handlers_of_one_object_share_its_memo(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.event("kopfexamples", registry=registry)
-    @kopf.on.create("kopfexamples", registry=registry, id="create1")
-    @kopf.on.create("kopfexamples", registry=registry, id="create2")
-    @kopf.on.update("kopfexamples", registry=registry)
-    @kopf.on.delete("kopfexamples", registry=registry)
+async def test_all_handlers_of_one_object_share_its_memo(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.event("kopfexamples")
+    @kopf.on.create("kopfexamples", id="create1")
+    @kopf.on.create("kopfexamples", id="create2")
+    @kopf.on.update("kopfexamples")
+    @kopf.on.delete("kopfexamples")
     def fn(memo: kopf.Memo, name: str, **_: Any) -> None:
         memo.setdefault("names", []).append(name)
         calls.append((name, memo.names))
@@ -34,15 +32,13 @@ async def test_all_handlers_of_one_object_share_its_memo(
         assert set(memos[0]) == {name}
 
 
-async def test_values_are_both_attributes_and_items(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+async def test_values_are_both_attributes_and_items(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples")
     def create_fn(memo: kopf.Memo, **_: Any) -> None:
         memo.attribute = 1
         memo["item"] = 2
 
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples")
     def update_fn(memo: kopf.Memo, **_: Any) -> None:
         calls.append((memo["attribute"], memo.item, memo.get("absent")))
 
@@ -53,10 +49,8 @@ async def test_values_are_both_attributes_and_items(
     assert calls == [(1, 2, None)]
 
 
-async def test_a_recreated_object_has_a_new_memo(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+async def test_a_recreated_object_has_a_new_memo(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples")
     def create_fn(memo: kopf.Memo, uid: str, **_: Any) -> None:
         calls.append(dict(memo))
         memo.uid = uid
@@ -71,19 +65,17 @@ async def test_a_recreated_object_has_a_new_memo(
     assert calls == [{}, {}, {}]
 
 
-async def test_the_memo_of_the_operator_is_copied_to_objects(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.startup(registry=registry)
+async def test_the_memo_of_the_operator_is_copied_to_objects(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.startup()
     def startup_fn(memo: kopf.Memo, **_: Any) -> None:
         memo.shared = []
         memo.value = "of the operator"
 
-    @kopf.on.cleanup(registry=registry)
+    @kopf.on.cleanup()
     def cleanup_fn(memo: kopf.Memo, **_: Any) -> None:
         calls.append((memo.given, memo.shared, memo.value))
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     def create_fn(memo: kopf.Memo, name: str, **_: Any) -> None:
         calls.append((memo.given, [*memo.shared], memo.value))
         memo.shared.append(name)
@@ -97,20 +89,18 @@ async def test_the_memo_of_the_operator_is_copied_to_objects(
         (True, [], "of the operator"), (True, ["a"], "of the operator"), (True, ["a", "b"], "of the operator")]
 
 
-async def test_the_memo_of_the_operator_is_the_same_in_all_its_handlers(
-        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[Any],
-) -> None:
-    @kopf.on.startup(registry=registry)
-    @kopf.on.cleanup(registry=registry)
+async def test_the_memo_of_the_operator_is_the_same_in_all_its_handlers(operator: Operator, calls: Calls) -> None:
+    @kopf.on.startup()
+    @kopf.on.cleanup()
     def fn(memo: kopf.Memo, activity: Any, **_: Any) -> None:
         calls.append((activity.value, memo))
 
-    @kopf.on.login(registry=registry)
+    @kopf.on.login()
     def login_fn(memo: kopf.Memo, **kwargs: Any) -> kopf.ConnectionInfo | None:
         calls.append(("login", memo))
         return kopf.login_with_kubeconfig(**kwargs)
 
-    kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
+    kopf.on.event("kopfexamples")(lambda **_: None)
     memo = kopf.Memo()
     await operator.start(memo=memo)
     await operator.stop()
@@ -119,16 +109,16 @@ async def test_the_memo_of_the_operator_is_the_same_in_all_its_handlers(
 
 
 async def test_later_changes_of_the_operator_memo_are_not_replicated_but_shared_values_are_shared(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """Neither to the objects that have put something into their memos, nor to those that have not."""
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     def create_fn(memo: kopf.Memo, name: str, **_: Any) -> None:
         if name == "filled":
             memo.own = True
 
-    @kopf.on.update("kopfexamples", registry=registry)
-    @kopf.daemon("kopfexamples", registry=registry, labels={"daemon": "yes"})
+    @kopf.on.update("kopfexamples")
+    @kopf.daemon("kopfexamples", labels={"daemon": "yes"})
     def fn(memo: kopf.Memo, name: str, **_: Any) -> None:
         calls.append((name, memo.value, memo.shared, memo.get("added")))
 
@@ -158,11 +148,9 @@ class PlainContext:
     value: str = "of the operator"
 
 
-async def test_custom_classes_are_copied_for_each_object(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.update("kopfexamples", registry=registry)
+async def test_custom_classes_are_copied_for_each_object(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples")
+    @kopf.on.update("kopfexamples")
     def fn(memo: PlainContext, name: str, **_: Any) -> None:
         calls.append((memo, memo.value))
         memo.value = f"of {name}"
@@ -188,10 +176,8 @@ class CustomContext:
         return self
 
 
-async def test_custom_classes(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+async def test_custom_classes(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples")
     def create_fn(memo: CustomContext, **kwargs: Any) -> None:
         calls.append((memo, memo.template.format(**kwargs)))
 
@@ -203,12 +189,10 @@ async def test_custom_classes(
     assert all(memo is context for memo, _ in calls)
 
 
-async def test_memos_live_as_long_as_the_operator(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.update("kopfexamples", registry=registry)
-    @kopf.on.resume("kopfexamples", registry=registry)
+async def test_memos_live_as_long_as_the_operator(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples")
+    @kopf.on.update("kopfexamples")
+    @kopf.on.resume("kopfexamples")
     def fn(memo: kopf.Memo, reason: kopf.Reason, **_: Any) -> None:
         calls.append((reason.value, memo.get("counter")))
         memo.counter = memo.get("counter", 0) + 1

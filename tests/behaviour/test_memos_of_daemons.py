@@ -9,20 +9,18 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_finalizers
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Calls, Operator
 
 Decorator = Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]
 
 
 @pytest.mark.fastforward
-async def test_the_documented_example(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.event("kopfexamples", registry=registry)
+async def test_the_documented_example(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.event("kopfexamples")
     async def pinged(memo: kopf.Memo, **_: Any) -> None:
         memo.counter = memo.get("counter", 0) + 1
 
-    @kopf.timer("kopfexamples", registry=registry, interval=10)
+    @kopf.timer("kopfexamples", interval=10)
     async def tick(memo: kopf.Memo, **_: Any) -> None:
         calls.append(memo.counter)
         memo.counter = 0
@@ -38,11 +36,10 @@ async def test_the_documented_example(
 @pytest.mark.parametrize("decorator", [kopf.daemon, kopf.timer], ids=["daemon", "timer"])
 @pytest.mark.parametrize("first", ["background", "handler"])
 async def test_they_share_the_memo_with_handlers_whoever_writes_first(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-        decorator: Decorator, first: str,
+        operator: Operator, kex: Objects, calls: Calls, decorator: Decorator, first: str,
 ) -> None:
     """Even if nothing was in the memo for a long time."""
-    @decorator("kopfexamples", registry=registry)
+    @decorator("kopfexamples")
     async def background_fn(memo: kopf.Memo, **_: Any) -> None:
         if first == "background":
             memo.value = "of the background"
@@ -51,7 +48,7 @@ async def test_they_share_the_memo_with_handlers_whoever_writes_first(
             await asyncio.sleep(0.001)
         calls.append((memo.get("value"), memo.answer))
 
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples")
     async def update_fn(memo: kopf.Memo, **_: Any) -> None:
         memo.setdefault("value", "of the handler")
         memo.answer = "updated"
@@ -66,13 +63,13 @@ async def test_they_share_the_memo_with_handlers_whoever_writes_first(
 
 
 async def test_the_filters_and_the_indexing_functions_share_it_too(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.index("kopfexamples", registry=registry)
+    @kopf.index("kopfexamples")
     async def idx(memo: kopf.Memo, **_: Any) -> None:
         memo.indexed = memo.get("indexed", 0) + 1
 
-    @kopf.on.create("kopfexamples", registry=registry, when=lambda memo, **_: memo.indexed > 0)
+    @kopf.on.create("kopfexamples", when=lambda memo, **_: memo.indexed > 0)
     async def create_fn(memo: kopf.Memo, **_: Any) -> None:
         calls.append(memo.indexed)
 
@@ -81,10 +78,8 @@ async def test_the_filters_and_the_indexing_functions_share_it_too(
     assert len(calls) == 1
 
 
-async def test_daemons_after_a_filter_flip_have_the_same_memo(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, labels={"match": "yes"})
+async def test_daemons_after_a_filter_flip_have_the_same_memo(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.daemon("kopfexamples", labels={"match": "yes"})
     async def fn(memo: kopf.Memo, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         memo.starts = memo.get("starts", 0) + 1
         calls.append(memo.starts)
@@ -102,10 +97,8 @@ async def test_daemons_after_a_filter_flip_have_the_same_memo(
     assert calls == [1, 2, 3, 4]
 
 
-async def test_recreated_objects_have_new_memos_in_daemons(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.daemon("kopfexamples", registry=registry)
+async def test_recreated_objects_have_new_memos_in_daemons(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.daemon("kopfexamples")
     async def fn(memo: kopf.Memo, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append(dict(memo))
         memo.value = "something"

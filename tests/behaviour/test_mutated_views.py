@@ -7,7 +7,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_essence
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Calls, Operator
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
@@ -26,13 +26,11 @@ def spoil(body: kopf.Body, spec: kopf.Spec, **kwargs: Any) -> None:
             kwargs[name].setdefault("metadata", {})["labels"] = {"spoilt": "yes"}
 
 
-async def test_nothing_leaks_from_the_handlers_of_changes(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="one")
-    @kopf.on.create("kopfexamples", registry=registry, id="two")
-    @kopf.on.update("kopfexamples", registry=registry, id="three")
-    @kopf.on.resume("kopfexamples", registry=registry, id="four")
+async def test_nothing_leaks_from_the_handlers_of_changes(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="one")
+    @kopf.on.create("kopfexamples", id="two")
+    @kopf.on.update("kopfexamples", id="three")
+    @kopf.on.resume("kopfexamples", id="four")
     async def fn(reason: kopf.Reason, spec: kopf.Spec, **kwargs: Any) -> None:
         calls.append((str(reason), [*spec["list"]]))
         spoil(spec=spec, **kwargs)
@@ -52,33 +50,31 @@ async def test_nothing_leaks_from_the_handlers_of_changes(
     assert calls == [("create", [1])] * 2 + [("update", [1])] + [("resume", [1])] * 2
 
 
-async def test_nothing_leaks_from_other_handlers(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_nothing_leaks_from_other_handlers(operator: Operator, kex: Objects, calls: Calls) -> None:
     def check(**kwargs: Any) -> bool:
         spoil(**kwargs)
         return True
 
-    @kopf.index("kopfexamples", registry=registry)
+    @kopf.index("kopfexamples")
     def index(**kwargs: Any) -> Any:
         spoil(**kwargs)
         return kwargs["spec"]
 
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples")
     def event(**kwargs: Any) -> None:
         spoil(**kwargs)
 
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples")
     async def daemon(stopped: kopf.AsyncDaemonStopperChecker, **kwargs: Any) -> None:
         spoil(**kwargs)
         await stopped.wait()
 
-    @kopf.timer("kopfexamples", registry=registry, interval=0.1)
+    @kopf.timer("kopfexamples", interval=0.1)
     async def timer(**kwargs: Any) -> None:
         spoil(**kwargs)
 
-    @kopf.on.create("kopfexamples", registry=registry, when=check)
-    @kopf.on.update("kopfexamples", registry=registry, when=check)
+    @kopf.on.create("kopfexamples", when=check)
+    @kopf.on.update("kopfexamples", when=check)
     async def fn(reason: kopf.Reason, spec: kopf.Spec, **_: Any) -> None:
         calls.append((str(reason), spec["field"]))
 
@@ -94,27 +90,27 @@ async def test_nothing_leaks_from_other_handlers(
 
 
 async def test_nothing_leaks_from_the_values_patched_by_other_handlers(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     given: list[dict[str, Any]] = []
 
-    @kopf.on.create("kopfexamples", registry=registry, id="patching")
+    @kopf.on.create("kopfexamples", id="patching")
     async def patching(patch: kopf.Patch, **_: Any) -> None:
         given.append({"list": [1]})
         patch.spec["added"] = given[0]
 
-    @kopf.on.create("kopfexamples", registry=registry, id="spoiling")
+    @kopf.on.create("kopfexamples", id="spoiling")
     async def spoiling(body: kopf.Body, new: Any, **_: Any) -> None:
         body["spec"]["added"]["list"].append(2)
         new["spec"]["added"]["list"].append(3)
         given[0]["list"].append(4)
 
-    @kopf.on.create("kopfexamples", registry=registry, id="last")
+    @kopf.on.create("kopfexamples", id="last")
     async def last(retry: int, **_: Any) -> None:
         if not retry:
             raise kopf.TemporaryError("Not yet.", delay=1)
 
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples")
     async def update(diff: kopf.Diff, **_: Any) -> None:
         calls.append(diff)
 

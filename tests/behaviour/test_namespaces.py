@@ -10,7 +10,7 @@ import pytest
 import kopf
 from kopf_cluster import LocalCluster
 from tests.behaviour.objects import API, FINALIZER, Refused, get_finalizers, get_patience
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 
 class Namespaces:
@@ -49,8 +49,8 @@ def namespaces(api: API) -> Namespaces:
     return Namespaces(api)
 
 
-def note_created(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+def note_created(calls: Calls) -> None:
+    @kopf.on.create("kopfexamples")
     async def fn(namespace: str, **_: Any) -> None:
         calls.append(namespace)
 
@@ -70,11 +70,10 @@ NAMES = ["myapp-live", "myapp-pr-123", "myapp-pr-456", "otherapp-live", "otherap
 ], ids=str)
 @pytest.mark.parametrize("moment", ["before", "after"])
 async def test_matching_namespaces_are_served(
-        operator: Operator, registry: kopf.OperatorRegistry, namespaces: Namespaces, calls: Journal[Any],
-        patterns: list[Any], served: list[str], moment: str,
+        operator: Operator, namespaces: Namespaces, calls: Calls, patterns: list[Any], served: list[str], moment: str,
 ) -> None:
     """Both those that exist before the operator starts, and those that appear later."""
-    note_created(registry, calls)
+    note_created(calls)
     if moment == "before":
         await namespaces.create(*NAMES)
     await operator.launch(clusterwide=False, namespaces=patterns)
@@ -90,10 +89,10 @@ async def test_matching_namespaces_are_served(
 
 
 async def test_namespaces_are_watched_one_by_one(
-        operator: Operator, registry: kopf.OperatorRegistry, namespaces: Namespaces, calls: Journal[Any], logs: Logs,
+        operator: Operator, namespaces: Namespaces, calls: Calls, logs: Logs,
 ) -> None:
     """It is different from serving the whole cluster, for which the namespaces are not looked at."""
-    note_created(registry, calls)
+    note_created(calls)
     await operator.start(clusterwide=False, namespaces=["*"])
     assert logs.find("Starting the watch-stream for kopfexamples.v1.kopf.dev in 'default'.")
     await operator.restart(clusterwide=True)
@@ -105,10 +104,9 @@ async def test_namespaces_are_watched_one_by_one(
 
 
 async def test_absent_namespaces_are_watched_when_they_are_created(
-        operator: Operator, registry: kopf.OperatorRegistry, cluster: LocalCluster, namespaces: Namespaces,
-        calls: Journal[Any], logs: Logs,
+        operator: Operator, cluster: LocalCluster, namespaces: Namespaces, calls: Calls, logs: Logs,
 ) -> None:
-    note_created(registry, calls)
+    note_created(calls)
     await operator.launch(clusterwide=False, namespaces=["ns1", "other*", "default"])
     await logs.wait(r"No namespaces match ns1, other\*. They will be served if they appear.")
     await logs.wait("Starting the watch-stream for kopfexamples.v1.kopf.dev in 'default'.")
@@ -121,12 +119,12 @@ async def test_absent_namespaces_are_watched_when_they_are_created(
 
 
 async def test_terminating_namespaces_are_served_until_they_are_gone(
-        operator: Operator, registry: kopf.OperatorRegistry, namespaces: Namespaces, calls: Journal[Any], logs: Logs,
+        operator: Operator, namespaces: Namespaces, calls: Calls, logs: Logs,
 ) -> None:
     """Otherwise, the objects with our finalizers would never let them go."""
     release = asyncio.Event()
 
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples")
     async def fn(name: str, **_: Any) -> None:
         calls.append(f"{name} begins")
         await release.wait()
@@ -148,9 +146,9 @@ async def test_terminating_namespaces_are_served_until_they_are_gone(
 
 
 async def test_operators_that_start_in_terminating_namespaces_serve_them(
-        operator: Operator, registry: kopf.OperatorRegistry, namespaces: Namespaces, calls: Journal[Any],
+        operator: Operator, namespaces: Namespaces, calls: Calls,
 ) -> None:
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples")
     async def fn(name: str, **_: Any) -> None:
         calls.append(name)
 
@@ -163,16 +161,16 @@ async def test_operators_that_start_in_terminating_namespaces_serve_them(
 
 
 async def test_nothing_is_left_of_the_namespaces_that_are_gone(
-        operator: Operator, registry: kopf.OperatorRegistry, namespaces: Namespaces, calls: Journal[Any], logs: Logs,
+        operator: Operator, namespaces: Namespaces, calls: Calls, logs: Logs,
 ) -> None:
     """Even if the deletion of their objects was not seen; and they are served anew if they are back."""
     indices: list[kopf.Index[Any, Any]] = []
 
-    @kopf.index("kopfexamples", registry=registry)
+    @kopf.index("kopfexamples")
     def idx(namespace: str, **_: Any) -> str:
         return namespace
 
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples")
     async def fn(namespace: str, stopped: kopf.AsyncDaemonStopperChecker, idx: Any, **_: Any) -> None:
         indices.append(idx)
         calls.append((namespace, "started"))
@@ -203,11 +201,10 @@ async def test_nothing_is_left_of_the_namespaces_that_are_gone(
 
 
 async def test_vanishing_that_nobody_has_seen(
-        operator: Operator, registry: kopf.OperatorRegistry, cluster: LocalCluster, namespaces: Namespaces,
-        calls: Journal[Any],
+        operator: Operator, cluster: LocalCluster, namespaces: Namespaces, calls: Calls,
 ) -> None:
     """If the streams of the objects are mute, what has happened is concluded from the namespace that is gone."""
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         await stopped.wait()
@@ -229,10 +226,9 @@ async def test_vanishing_that_nobody_has_seen(
 
 
 async def test_scanning_only_once(
-        operator: Operator, registry: kopf.OperatorRegistry, cluster: LocalCluster, namespaces: Namespaces,
-        calls: Journal[Any], logs: Logs,
+        operator: Operator, cluster: LocalCluster, namespaces: Namespaces, calls: Calls, logs: Logs,
 ) -> None:
-    note_created(registry, calls)
+    note_created(calls)
     await namespaces.create("ns1")
     operator.configure = lambda settings: setattr(settings.scanning, "disabled", True)
     await operator.start(clusterwide=False, namespaces=["ns*", "later", "never*"])
@@ -259,11 +255,10 @@ async def test_empty_patterns_are_refused(operator: Operator, options: dict[str,
 
 @pytest.mark.parametrize("scope", [{"clusterwide": False}, {"clusterwide": False, "namespaces": []}])
 async def test_the_whole_cluster_is_the_default(
-        operator: Operator, registry: kopf.OperatorRegistry, namespaces: Namespaces, calls: Journal[Any],
-        scope: dict[str, Any],
+        operator: Operator, namespaces: Namespaces, calls: Calls, scope: dict[str, Any],
 ) -> None:
     """With no warnings, as it is the only possibility for the resources that are not in namespaces."""
-    note_created(registry, calls)
+    note_created(calls)
     await operator.start(**scope)
     await namespaces.create("ns1")
     await namespaces.create_object("ns1")

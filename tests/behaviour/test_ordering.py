@@ -8,7 +8,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Calls, Operator
 
 pytestmark = pytest.mark.lagging
 
@@ -16,20 +16,18 @@ IDS = ["c", "a", "d", "b", "e"]
 
 
 @pytest.fixture(autouse=True)
-def _handlers(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
+def _handlers(calls: Calls) -> None:
     """Several handlers of every change; their ids are not in the alphabetic order."""
     for id in IDS:
-        @kopf.on.create("kopfexamples", id=id, registry=registry, param=id)
-        @kopf.on.update("kopfexamples", id=id, registry=registry, param=id)
-        @kopf.on.delete("kopfexamples", id=id, registry=registry, param=id)
-        @kopf.on.resume("kopfexamples", id=f"resume-{id}", registry=registry, param=f"resume-{id}")
+        @kopf.on.create("kopfexamples", id=id, param=id)
+        @kopf.on.update("kopfexamples", id=id, param=id)
+        @kopf.on.delete("kopfexamples", id=id, param=id)
+        @kopf.on.resume("kopfexamples", id=f"resume-{id}", param=f"resume-{id}")
         async def fn(param: str, **_: Any) -> None:
             calls.append(param)
 
 
-async def test_handlers_run_in_the_order_of_their_declaration(
-        operator: Operator, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_handlers_run_in_the_order_of_their_declaration(operator: Operator, kex: Objects, calls: Calls) -> None:
     await operator.start()
     await kex.create_and_wait()
     assert calls == IDS
@@ -40,9 +38,7 @@ async def test_handlers_run_in_the_order_of_their_declaration(
     assert calls == IDS * 3
 
 
-async def test_resuming_is_mixed_in_by_the_order_of_declaration(
-        operator: Operator, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_resuming_is_mixed_in_by_the_order_of_declaration(operator: Operator, kex: Objects, calls: Calls) -> None:
     await kex.create()
     await operator.start()
     await kex.wait_handled()
@@ -50,7 +46,7 @@ async def test_resuming_is_mixed_in_by_the_order_of_declaration(
 
 
 async def test_each_handler_is_saved_before_the_next_one_by_default(
-        operator: Operator, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     await operator.start()
     await kex.create_and_wait()
@@ -61,7 +57,7 @@ async def test_each_handler_is_saved_before_the_next_one_by_default(
     assert operator.cluster.counters["patch", "kopfexamples", 200] == 1 + len(IDS)
 
 
-async def test_all_at_once(operator: Operator, kex: Objects, calls: Journal[Any]) -> None:
+async def test_all_at_once(operator: Operator, kex: Objects, calls: Calls) -> None:
     await operator.start(lifecycle=kopf.lifecycles.all_at_once)
     await kex.create_and_wait()
     assert calls == IDS
@@ -72,14 +68,14 @@ async def test_all_at_once(operator: Operator, kex: Objects, calls: Journal[Any]
     assert operator.cluster.counters["patch", "kopfexamples", 200] == 1 + 1
 
 
-async def test_one_by_one(operator: Operator, kex: Objects, calls: Journal[Any]) -> None:
+async def test_one_by_one(operator: Operator, kex: Objects, calls: Calls) -> None:
     await operator.start(lifecycle=kopf.lifecycles.one_by_one)
     await kex.create_and_wait()
     assert calls == IDS
 
 
 @pytest.mark.parametrize("lifecycle", [kopf.lifecycles.randomized, kopf.lifecycles.shuffled])
-async def test_random_orders(operator: Operator, kex: Objects, calls: Journal[Any], lifecycle: Any) -> None:
+async def test_random_orders(operator: Operator, kex: Objects, calls: Calls, lifecycle: Any) -> None:
     await operator.start(lifecycle=lifecycle)
     names = [f"obj{i}" for i in range(10)]
     for name in names:
@@ -94,7 +90,7 @@ async def test_random_orders(operator: Operator, kex: Objects, calls: Journal[An
 
 @pytest.mark.fastforward
 async def test_the_least_retried_handlers_go_first(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Calls,
 ) -> None:
     @kopf.on.create("kopfexamples", registry=registry, id="retried", labels={"retry": "yes"})
     async def retried_fn(retry: int, **_: Any) -> None:
@@ -108,7 +104,7 @@ async def test_the_least_retried_handlers_go_first(
     assert calls == ["retried-0", *IDS, "retried-1", "retried-2"]
 
 
-async def test_own_lifecycles(operator: Operator, kex: Objects, calls: Journal[Any]) -> None:
+async def test_own_lifecycles(operator: Operator, kex: Objects, calls: Calls) -> None:
     seen = []
 
     def reverse(handlers: Sequence[Any], *, body: kopf.Body, reason: kopf.Reason, **_: Any) -> Sequence[Any]:
@@ -125,9 +121,7 @@ async def test_own_lifecycles(operator: Operator, kex: Objects, calls: Journal[A
     ]
 
 
-async def test_the_default_lifecycle_can_be_replaced(
-        operator: Operator, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_the_default_lifecycle_can_be_replaced(operator: Operator, kex: Objects, calls: Calls) -> None:
     def reverse(handlers: Sequence[Any], **_: Any) -> Sequence[Any]:
         return [*reversed(handlers)]
 

@@ -7,7 +7,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_essence
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Calls, Operator
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
@@ -28,21 +28,20 @@ def set_metadata(patch: kopf.Patch) -> None:
 @pytest.mark.parametrize("change", [set_merged, set_transformed, set_metadata])
 @pytest.mark.parametrize("restart", [False, True])
 async def test_own_patches_in_a_creation_are_not_an_update(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-        change: Any, restart: bool,
+        operator: Operator, kex: Objects, calls: Calls, change: Any, restart: bool,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="one")
+    @kopf.on.create("kopfexamples", id="one")
     async def one(patch: kopf.Patch, **_: Any) -> None:
         calls.append("one")
         change(patch)
 
-    @kopf.on.create("kopfexamples", registry=registry, id="two")
+    @kopf.on.create("kopfexamples", id="two")
     async def two(retry: int, **_: Any) -> None:
         calls.append("two")
         if restart and retry < 1:
             raise kopf.TemporaryError("not yet", delay=30)
 
-    @kopf.on.update("kopfexamples", registry=registry, id="update")
+    @kopf.on.update("kopfexamples", id="update")
     async def update(diff: kopf.Diff, **_: Any) -> None:
         calls.append(diff)
 
@@ -58,19 +57,19 @@ async def test_own_patches_in_a_creation_are_not_an_update(
 
 
 async def test_foreign_edits_in_a_creation_are_an_update_afterwards(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="one")
+    @kopf.on.create("kopfexamples", id="one")
     async def one(patch: kopf.Patch, **_: Any) -> None:
         calls.append("one")
         patch.spec["own"] = "mine"
         await kex.merge({"spec": {"foreign": "theirs"}})
 
-    @kopf.on.create("kopfexamples", registry=registry, id="two")
+    @kopf.on.create("kopfexamples", id="two")
     async def two(**_: Any) -> None:
         calls.append("two")
 
-    @kopf.on.update("kopfexamples", registry=registry, id="update")
+    @kopf.on.update("kopfexamples", id="update")
     async def update(diff: kopf.Diff, **_: Any) -> None:
         calls.append(diff)
 
@@ -81,22 +80,22 @@ async def test_foreign_edits_in_a_creation_are_an_update_afterwards(
 
 
 async def test_own_patches_in_an_update_do_not_repeat_the_others(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="create")
+    @kopf.on.create("kopfexamples", id="create")
     async def create(**_: Any) -> None:
         pass
 
-    @kopf.on.update("kopfexamples", registry=registry, id="one")
+    @kopf.on.update("kopfexamples", id="one")
     async def one(**_: Any) -> None:
         calls.append("one")
 
-    @kopf.on.update("kopfexamples", registry=registry, id="two")
+    @kopf.on.update("kopfexamples", id="two")
     async def two(patch: kopf.Patch, **_: Any) -> None:
         calls.append("two")
         patch.spec["own"] = "mine"
 
-    @kopf.on.update("kopfexamples", registry=registry, id="three")
+    @kopf.on.update("kopfexamples", id="three")
     async def three(diff: kopf.Diff, **_: Any) -> None:
         calls.append(sorted(field for _, field, _, _ in diff))
 
@@ -107,11 +106,9 @@ async def test_own_patches_in_an_update_do_not_repeat_the_others(
     assert calls == ["one", "two", [("spec", "field"), ("spec", "own")]]
 
 
-async def test_overlapping_fields_miss_no_changes(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_overlapping_fields_miss_no_changes(operator: Operator, kex: Objects, calls: Calls) -> None:
     for field in ("status.deep.one", "status", "status.deep", "metadata.finalizers", "status.deep.one.deepest"):
-        @kopf.on.field("kopfexamples", registry=registry, id="fn", field=field, param=field)
+        @kopf.on.field("kopfexamples", id="fn", field=field, param=field)
         async def fn(param: str, **_: Any) -> None:
             calls.append(param)
 

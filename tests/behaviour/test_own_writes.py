@@ -8,7 +8,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_annotations, is_handled
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Calls, Operator
 
 pytestmark = pytest.mark.lagging
 
@@ -20,7 +20,7 @@ def _versions(request: pytest.FixtureRequest, operator: Operator) -> None:
         operator.cluster.faults.inject(404, path="^/version$")
 
 
-def declare_handlers(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
+def declare_handlers(registry: kopf.OperatorRegistry, calls: Calls) -> None:
     for id in ("a", "b", "c"):
         @kopf.on.create("kopfexamples", registry=registry, id=f"create-{id}", param=f"create-{id}")
         @kopf.on.update("kopfexamples", registry=registry, id=f"update-{id}", param=f"update-{id}")
@@ -37,7 +37,7 @@ async def read(kex: Objects, name: str = "obj") -> dict[str, Any]:
 
 
 async def test_every_handler_is_called_once(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Calls,
 ) -> None:
     declare_handlers(registry, calls)
     await operator.start()
@@ -59,7 +59,7 @@ async def test_every_handler_is_called_once(
 
 
 async def test_silent_streams_do_not_hold_the_handling(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Calls,
 ) -> None:
     """The responses to the patches are enough to go on."""
     declare_handlers(registry, calls)
@@ -80,7 +80,7 @@ async def test_silent_streams_do_not_hold_the_handling(
 
 
 async def test_stale_events_that_come_late_cause_nothing(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Calls,
 ) -> None:
     """What the silent stream holds back comes at once when all is done already."""
     declare_handlers(registry, calls)
@@ -101,15 +101,15 @@ async def test_stale_events_that_come_late_cause_nothing(
 
 
 async def test_foreign_changes_between_our_patch_and_its_echo_are_not_lost(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """Someone changes the object right after our patch: both come by the stream when it speaks again."""
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def create_fn(spec: kopf.Spec, **_: Any) -> None:
         calls.append(("create", spec["field"]))
         operator.cluster.faults.silence_watches()
 
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples")
     async def update_fn(spec: kopf.Spec, old: Any, new: Any, **_: Any) -> None:
         calls.append(("update", old["spec"]["field"], new["spec"]["field"]))
 
@@ -122,16 +122,14 @@ async def test_foreign_changes_between_our_patch_and_its_echo_are_not_lost(
     assert calls == [("create", "value"), ("update", "value", "theirs")]
 
 
-async def test_foreign_changes_before_our_patch_are_not_lost(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_foreign_changes_before_our_patch_are_not_lost(operator: Operator, kex: Objects, calls: Calls) -> None:
     """Someone changes the object while it is being handled: the handlers of that state finish, then the next one."""
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def create_fn(spec: kopf.Spec, **_: Any) -> None:
         calls.append(("create", spec["field"]))
         await kex.merge({"spec": {"field": "theirs"}})
 
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples")
     async def update_fn(old: Any, new: Any, **_: Any) -> None:
         calls.append(("update", old["spec"]["field"], new["spec"]["field"]))
 
@@ -142,10 +140,10 @@ async def test_foreign_changes_before_our_patch_are_not_lost(
 
 
 async def test_many_foreign_changes_in_the_middle_end_with_the_last_one_handled(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
+    @kopf.on.update("kopfexamples")
     async def fn(spec: kopf.Spec, **_: Any) -> None:
         await asyncio.sleep(0.003)
         calls.append(spec["field"])
@@ -161,19 +159,19 @@ async def test_many_foreign_changes_in_the_middle_end_with_the_last_one_handled(
 
 @pytest.mark.fastforward
 async def test_the_stream_is_trusted_again_if_our_patch_never_comes_back(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """The stream is broken; when it is restored, there is already a newer state than the one we have made."""
     faults = operator.cluster.faults
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def create_fn(**_: Any) -> None:
         calls.append("created")
         faults.inject(503, verb="list", resource="kopfexamples")
         faults.compact()
         faults.cut_watches()
 
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples")
     async def update_fn(old: Any, new: Any, **_: Any) -> None:
         calls.append((old["spec"]["field"], new["spec"]["field"]))
 
@@ -193,19 +191,18 @@ async def test_the_stream_is_trusted_again_if_our_patch_never_comes_back(
 @pytest.mark.fastforward
 @pytest.mark.parametrize("timeout", [0, 300, 3000])
 async def test_how_long_our_patch_is_waited_for(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-        timeout: float, request: pytest.FixtureRequest,
+        operator: Operator, kex: Objects, calls: Calls, timeout: float, request: pytest.FixtureRequest,
 ) -> None:
     """It matters only if it is not known whether the state in the stream is older or newer than our patch."""
     faults, is_comparable = operator.cluster.faults, "incomparable" not in request.node.name
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def create_fn(**_: Any) -> None:
         faults.inject(503, verb="list", resource="kopfexamples")
         faults.compact()
         faults.cut_watches()
 
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples")
     async def update_fn(**_: Any) -> None:
         calls.append(asyncio.get_running_loop().time())
 
@@ -222,17 +219,15 @@ async def test_how_long_our_patch_is_waited_for(
     assert expected <= calls[0] - started < expected + 100
 
 
-async def test_raw_events_are_never_held_back(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_raw_events_are_never_held_back(operator: Operator, kex: Objects, calls: Calls) -> None:
     """Not even the stale ones, and not while the object is being handled."""
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples")
     async def event_fn(body: kopf.Body, event: kopf.RawEvent, **_: Any) -> None:
         calls.append((event["type"], body.metadata["resourceVersion"]))
 
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.update("kopfexamples", registry=registry)
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
+    @kopf.on.update("kopfexamples")
+    @kopf.on.delete("kopfexamples")
     async def fn(**_: Any) -> None:
         await asyncio.sleep(0.01)
 
@@ -247,10 +242,10 @@ async def test_raw_events_are_never_held_back(
 
 
 async def test_handling_goes_on_when_the_watch_is_broken_in_the_middle(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="a")
-    @kopf.on.create("kopfexamples", registry=registry, id="b")
+    @kopf.on.create("kopfexamples", id="a")
+    @kopf.on.create("kopfexamples", id="b")
     async def fn(**_: Any) -> None:
         calls.append("called")
         operator.cluster.faults.compact()

@@ -7,13 +7,13 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_annotations, get_finalizers
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 pytestmark = pytest.mark.lagging
 
 
-async def test_all_stanzas(operator: Operator, registry: kopf.OperatorRegistry, sub: Objects) -> None:
-    @kopf.on.create("kopfstatusexamples", registry=registry, id="fn")
+async def test_all_stanzas(operator: Operator, sub: Objects) -> None:
+    @kopf.on.create("kopfstatusexamples", id="fn")
     def fn(patch: kopf.Patch, **_: Any) -> None:
         patch.spec["added"] = {"deep": [1]}
         patch.spec["field"] = None
@@ -34,10 +34,8 @@ async def test_all_stanzas(operator: Operator, registry: kopf.OperatorRegistry, 
     assert obj["extra"] == {"top": "level"}
 
 
-async def test_patches_of_failed_attempts_are_applied_too(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+async def test_patches_of_failed_attempts_are_applied_too(operator: Operator, kex: Objects) -> None:
+    @kopf.on.create("kopfexamples", id="fn")
     def fn(patch: kopf.Patch, retry: int, **_: Any) -> None:
         patch.status[f"attempt{retry}"] = True
         if not retry:
@@ -49,10 +47,8 @@ async def test_patches_of_failed_attempts_are_applied_too(
     assert obj["status"] == {"attempt0": True, "attempt1": True}
 
 
-async def test_patches_of_raw_event_handlers(
-        operator: Operator, registry: kopf.OperatorRegistry, sub: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.event("kopfstatusexamples", registry=registry, id="fn")
+async def test_patches_of_raw_event_handlers(operator: Operator, sub: Objects, calls: Calls) -> None:
+    @kopf.on.event("kopfstatusexamples", id="fn")
     def fn(patch: kopf.Patch, event: kopf.RawEvent, spec: kopf.Spec, **_: Any) -> None:
         calls.append(event["type"])
         if event["type"] == "ADDED":
@@ -70,9 +66,9 @@ async def test_patches_of_raw_event_handlers(
 
 
 async def test_conflicting_patches_of_raw_event_handlers_are_applied_to_the_fresh_state(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.event("kopfexamples", registry=registry, id="fn")
+    @kopf.on.event("kopfexamples", id="fn")
     async def fn(patch: kopf.Patch, event: kopf.RawEvent, **_: Any) -> None:
         calls.append(event["type"])
         if event["type"] == "ADDED":
@@ -88,14 +84,14 @@ async def test_conflicting_patches_of_raw_event_handlers_are_applied_to_the_fres
 
 
 async def test_changes_by_handlers_themselves_are_changes_of_the_object(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """The last handled state is the one that was handled, so the handler's own change is an update then."""
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     def create_fn(patch: kopf.Patch, **_: Any) -> None:
         patch.spec["field"] = "patched"
 
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples")
     def update_fn(diff: kopf.Diff, **_: Any) -> None:
         calls.append(diff)
 
@@ -105,16 +101,14 @@ async def test_changes_by_handlers_themselves_are_changes_of_the_object(
     assert calls == [(("change", ("spec", "field"), "value", "patched"),)]
 
 
-async def test_functions_transform_lists(
-        operator: Operator, registry: kopf.OperatorRegistry, sub: Objects,
-) -> None:
+async def test_functions_transform_lists(operator: Operator, sub: Objects) -> None:
     def add_condition(body: dict[str, Any]) -> None:
         body.setdefault("status", {}).setdefault("conditions", []).append({"type": "Ready", "status": "True"})
 
     def drop_item(body: dict[str, Any]) -> None:
         body["spec"]["items"].remove("b")
 
-    @kopf.on.create("kopfstatusexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfstatusexamples", id="fn")
     def fn(patch: kopf.Patch, **_: Any) -> None:
         patch.spec["merged"] = True
         patch.status["merged"] = True
@@ -131,9 +125,9 @@ async def test_functions_transform_lists(
 
 
 async def test_functions_with_nothing_to_change_make_no_requests(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.event("kopfexamples", registry=registry, id="fn")
+    @kopf.on.event("kopfexamples", id="fn")
     def fn(patch: kopf.Patch, event: kopf.RawEvent, **_: Any) -> None:
         calls.append(event["type"])
         patch.fns.append(lambda body: calls.append("transformed"))
@@ -146,13 +140,13 @@ async def test_functions_with_nothing_to_change_make_no_requests(
 
 
 async def test_conflicting_functions_are_applied_to_the_fresh_state_without_running_the_handler_again(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
     def add_item(body: dict[str, Any]) -> None:
         calls.append(("transformed", [*body["spec"]["items"]]))
         body["spec"]["items"].append("ours")
 
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> str:
         calls.append("called")
         patch.fns.append(add_item)
@@ -171,14 +165,12 @@ async def test_conflicting_functions_are_applied_to_the_fresh_state_without_runn
 
 
 @pytest.mark.parametrize("plural", ["kopfexamples", "kopfstatusexamples"])
-async def test_functions_are_applied_once(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, plural: str,
-) -> None:
+async def test_functions_are_applied_once(operator: Operator, kex: Objects, sub: Objects, plural: str) -> None:
     objects = kex if plural == "kopfexamples" else sub
 
-    @kopf.on.create(plural, registry=registry, id="a")
-    @kopf.on.create(plural, registry=registry, id="b")
-    @kopf.on.create(plural, registry=registry, id="c")
+    @kopf.on.create(plural, id="a")
+    @kopf.on.create(plural, id="b")
+    @kopf.on.create(plural, id="c")
     def fn(patch: kopf.Patch, **_: Any) -> None:
         patch.fns.append(lambda body: body.setdefault("status", {}).setdefault("items", []).append("x"))
 
@@ -189,10 +181,8 @@ async def test_functions_are_applied_once(
     assert obj["status"]["items"] == ["x", "x", "x"]
 
 
-async def test_merge_patches_do_not_conflict(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+async def test_merge_patches_do_not_conflict(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> None:
         calls.append("called")
         patch.spec["ours"] = True
@@ -207,11 +197,10 @@ async def test_merge_patches_do_not_conflict(
 
 @pytest.mark.parametrize("with_finalizer", [False, True])
 async def test_objects_that_are_gone_end_the_handling_quietly(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
-        with_finalizer: bool,
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls, with_finalizer: bool,
 ) -> None:
     """The handler deletes its own object; the patch after it is answered with 404."""
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(patch: kopf.Patch, name: str, **_: Any) -> str:
         calls.append("called")
         patch.fns.append(lambda body: body["spec"].update(some="value"))
@@ -221,7 +210,7 @@ async def test_objects_that_are_gone_end_the_handling_quietly(
         return "result"
 
     if with_finalizer:
-        kopf.on.delete("kopfexamples", registry=registry)(lambda **_: None)
+        kopf.on.delete("kopfexamples")(lambda **_: None)
     await operator.start()
     await kex.create()
     await kex.wait_gone()
@@ -232,18 +221,16 @@ async def test_objects_that_are_gone_end_the_handling_quietly(
     assert not logs.get_messages(level=30)
 
 
-async def test_one_request_for_everything_of_one_cycle(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects,
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.create("kopfstatusexamples", registry=registry)
+async def test_one_request_for_everything_of_one_cycle(operator: Operator, kex: Objects, sub: Objects) -> None:
+    @kopf.on.create("kopfexamples")
+    @kopf.on.create("kopfstatusexamples")
     def create_fn(patch: kopf.Patch, **_: Any) -> str:
         patch.spec["field"] = "patched"
         patch.status["more"] = "status"
         return "result"
 
-    @kopf.on.delete("kopfexamples", registry=registry)
-    @kopf.on.delete("kopfstatusexamples", registry=registry)
+    @kopf.on.delete("kopfexamples")
+    @kopf.on.delete("kopfstatusexamples")
     def delete_fn(**_: Any) -> None:
         pass
 

@@ -13,7 +13,7 @@ import kopf
 from kopf_cluster import LocalCluster
 from tests.behaviour.objects import API, Objects
 from tests.behaviour.peerings import PeeringObject, define_peering
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 R = kopf.DaemonStoppingReason
 
@@ -48,9 +48,9 @@ async def switch(cluster: LocalCluster, api: API, logs: Logs) -> Switch:
 
 
 async def test_daemons_are_stopped_and_started_anew(
-        operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, kex: Objects, calls: Journal[Any],
+        operator: Operator, switch: Switch, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, id="fn")
+    @kopf.daemon("kopfexamples", id="fn")
     async def fn(name: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append((name, "started"))
         await stopped.wait()
@@ -80,10 +80,8 @@ async def test_daemons_are_stopped_and_started_anew(
     assert len(calls) == 15
 
 
-async def test_sync_daemons(
-        operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, id="fn")
+async def test_sync_daemons(operator: Operator, switch: Switch, kex: Objects, calls: Calls) -> None:
+    @kopf.daemon("kopfexamples", id="fn")
     def fn(stopped: kopf.SyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         stopped.wait()
@@ -100,11 +98,11 @@ async def test_sync_daemons(
 
 
 async def test_daemons_that_exit_slowly_are_started_anew_only_when_they_have_exited(
-        operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, kex: Objects, calls: Journal[Any],
+        operator: Operator, switch: Switch, kex: Objects, calls: Calls,
 ) -> None:
     release = asyncio.Event()
 
-    @kopf.daemon("kopfexamples", registry=registry, id="fn")
+    @kopf.daemon("kopfexamples", id="fn")
     async def fn(**_: Any) -> None:
         calls.append("started")
         await release.wait()
@@ -123,14 +121,13 @@ async def test_daemons_that_exit_slowly_are_started_anew_only_when_they_have_exi
 
 
 async def test_daemons_that_have_exited_before_are_not_started_anew(
-        operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, kex: Objects, calls: Journal[Any],
-        logs: Logs,
+        operator: Operator, switch: Switch, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, id="done")
+    @kopf.daemon("kopfexamples", id="done")
     async def done(**_: Any) -> None:
         calls.append("done")
 
-    @kopf.daemon("kopfexamples", registry=registry, id="failed")
+    @kopf.daemon("kopfexamples", id="failed")
     async def failed(**_: Any) -> None:
         calls.append("failed")
         raise kopf.PermanentError("never")
@@ -147,9 +144,9 @@ async def test_daemons_that_have_exited_before_are_not_started_anew(
 
 
 async def test_objects_deleted_during_the_pause_release_their_daemons(
-        operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, kex: Objects, calls: Journal[Any],
+        operator: Operator, switch: Switch, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, id="fn")
+    @kopf.daemon("kopfexamples", id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         await stopped.wait()
@@ -165,12 +162,10 @@ async def test_objects_deleted_during_the_pause_release_their_daemons(
 
 
 @pytest.mark.fastforward
-async def test_timers_do_not_tick_while_paused(
-        operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_timers_do_not_tick_while_paused(operator: Operator, switch: Switch, kex: Objects, calls: Calls) -> None:
     loop = asyncio.get_running_loop()
 
-    @kopf.timer("kopfexamples", registry=registry, interval=10, id="fn")
+    @kopf.timer("kopfexamples", interval=10, id="fn")
     async def fn(**_: Any) -> None:
         calls.append(loop.time())
 
@@ -194,19 +189,18 @@ async def test_timers_do_not_tick_while_paused(
 
 @pytest.mark.parametrize("lifecycle", [kopf.lifecycles.one_by_one, kopf.lifecycles.all_at_once])
 async def test_running_handlers_finish_and_the_next_ones_wait(
-        operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, kex: Objects, calls: Journal[Any],
-        lifecycle: Any,
+        operator: Operator, switch: Switch, kex: Objects, calls: Calls, lifecycle: Any,
 ) -> None:
     """What is done is saved, so that it can be continued by anybody; and it is not done again."""
     release = asyncio.Event()
 
-    @kopf.on.create("kopfexamples", registry=registry, id="first")
+    @kopf.on.create("kopfexamples", id="first")
     async def first(**_: Any) -> None:
         calls.append("first begins")
         await release.wait()
         calls.append("first ends")
 
-    @kopf.on.create("kopfexamples", registry=registry, id="second")
+    @kopf.on.create("kopfexamples", id="second")
     async def second(**_: Any) -> None:
         calls.append("second")
 
@@ -225,14 +219,11 @@ async def test_running_handlers_finish_and_the_next_ones_wait(
 
 @pytest.mark.fastforward
 @pytest.mark.parametrize("pause", [10, 1000])
-async def test_retries_continue(
-        operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, kex: Objects, calls: Journal[Any],
-        pause: float,
-) -> None:
+async def test_retries_continue(operator: Operator, switch: Switch, kex: Objects, calls: Calls, pause: float) -> None:
     """Those that were due meanwhile come at once; those that are not, in time."""
     loop = asyncio.get_running_loop()
 
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append((retry, loop.time()))
         if retry == 0:
@@ -251,9 +242,9 @@ async def test_retries_continue(
 
 
 async def test_what_others_have_done_meanwhile_is_not_done_again(
-        operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, kex: Objects, calls: Journal[Any],
+        operator: Operator, switch: Switch, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
         raise kopf.TemporaryError("not yet", delay=0.2)
@@ -273,9 +264,9 @@ async def test_what_others_have_done_meanwhile_is_not_done_again(
 
 
 async def test_raw_events_bring_the_latest_states(
-        operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, kex: Objects, calls: Journal[Any],
+        operator: Operator, switch: Switch, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.event("kopfexamples", registry=registry, id="fn")
+    @kopf.on.event("kopfexamples", id="fn")
     async def fn(type: str | None, name: str, spec: kopf.Spec, **_: Any) -> None:
         calls.append((type, name, spec.get("field")))
 
@@ -298,11 +289,9 @@ async def test_raw_events_bring_the_latest_states(
     ]
 
 
-async def test_memos_live_on(
-        operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
-    @kopf.on.update("kopfexamples", registry=registry, id="fn")
+async def test_memos_live_on(operator: Operator, switch: Switch, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="fn")
+    @kopf.on.update("kopfexamples", id="fn")
     async def fn(memo: kopf.Memo, **_: Any) -> None:
         memo.count = memo.get("count", 0) + 1
         calls.append(memo.count)
@@ -320,14 +309,13 @@ async def test_memos_live_on(
 
 
 async def test_indices_are_refreshed_before_anything_is_handled(
-        operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, cluster: LocalCluster, kex: Objects,
-        sub: Objects, calls: Journal[Any],
+        operator: Operator, switch: Switch, cluster: LocalCluster, kex: Objects, sub: Objects, calls: Calls,
 ) -> None:
-    @kopf.index("kopfstatusexamples", registry=registry)
+    @kopf.index("kopfstatusexamples")
     async def idx(name: str, spec: kopf.Spec, **_: Any) -> Any:
         return {name: spec.get("field")}
 
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(idx: kopf.Index[str, str], name: str, **_: Any) -> None:
         calls.append((name, {key: list(values) for key, values in idx.items()}))
 
@@ -354,9 +342,9 @@ async def test_indices_are_refreshed_before_anything_is_handled(
 
 
 async def test_nothing_is_kept_of_the_interrupted_streams(
-        operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, kex: Objects, calls: Journal[Any],
+        operator: Operator, switch: Switch, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples")
     def fn(name: str, **_: Any) -> None:
         calls.append(name)
 
@@ -379,20 +367,19 @@ async def test_nothing_is_kept_of_the_interrupted_streams(
 
 @pytest.mark.parametrize("moment", ["starting", "listing", "indexing"])
 async def test_the_pause_can_come_at_any_moment_of_the_start(
-        operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, cluster: LocalCluster, kex: Objects,
-        calls: Journal[Any], logs: Logs, moment: str,
+        operator: Operator, switch: Switch, cluster: LocalCluster, kex: Objects, calls: Calls, logs: Logs, moment: str,
 ) -> None:
     """Everything is resumed once, and only when it is our turn."""
     release = asyncio.Event()
     started = asyncio.Event()
 
-    @kopf.on.resume("kopfexamples", registry=registry, id="fn")
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.resume("kopfexamples", id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(name: str, **_: Any) -> None:
         calls.append(name)
 
     if moment == "indexing":
-        @kopf.index("kopfexamples", registry=registry)
+        @kopf.index("kopfexamples")
         async def idx(name: str, **_: Any) -> str:
             started.set()
             await release.wait()
@@ -425,15 +412,13 @@ async def _wait_for_requests(cluster: LocalCluster, key: tuple[str, str, int], c
         await asyncio.sleep(0.001)
 
 
-async def test_flapping(
-        operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_flapping(operator: Operator, switch: Switch, kex: Objects, calls: Calls) -> None:
     """Many short pauses while the objects change: every object is handled up to the end, and created once."""
-    @kopf.on.create("kopfexamples", registry=registry, id="created")
+    @kopf.on.create("kopfexamples", id="created")
     async def created(name: str, **_: Any) -> None:
         calls.append(name)
 
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples")
     async def updated(**_: Any) -> None:
         await asyncio.sleep(0.005)
 
@@ -458,9 +443,9 @@ async def test_flapping(
 
 
 async def test_the_operator_can_exit_while_paused(
-        operator: Operator, registry: kopf.OperatorRegistry, switch: Switch, kex: Objects, calls: Journal[Any],
+        operator: Operator, switch: Switch, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, id="fn")
+    @kopf.daemon("kopfexamples", id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
         await stopped.wait()
@@ -474,14 +459,13 @@ async def test_the_operator_can_exit_while_paused(
 
 
 async def test_nothing_is_started_if_the_operator_exits_while_it_waits_for_the_indices(
-        operator: Operator, registry: kopf.OperatorRegistry, cluster: LocalCluster, kex: Objects,
-        calls: Journal[Any],
+        operator: Operator, cluster: LocalCluster, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.index("kopfstatusexamples", registry=registry)
+    @kopf.index("kopfstatusexamples")
     def idx(name: str, **_: Any) -> str:
         return name
 
-    @kopf.on.event("kopfexamples", registry=registry, id="fn")
+    @kopf.on.event("kopfexamples", id="fn")
     async def fn(name: str, **_: Any) -> None:
         calls.append(name)
 

@@ -13,7 +13,7 @@ import kopf
 from kopf_cluster import LocalCluster
 from tests.behaviour.objects import API, Objects, connect
 from tests.behaviour.peerings import PeeringObject, define_peering, running
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 PEERINGS = "clusterkopfpeerings"
 PAUSING = "Pausing operations in favour of .*"
@@ -31,7 +31,7 @@ async def peering(cluster: LocalCluster, api: API) -> PeeringObject:
 
 
 @pytest.fixture
-def registries(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> list[kopf.OperatorRegistry]:
+def registries(registry: kopf.OperatorRegistry, calls: Calls) -> list[kopf.OperatorRegistry]:
     """Three operators with the same handlers, which tell in which of the operators they are called."""
     others = [kopf.OperatorRegistry() for _ in range(2)]
     for other in others:
@@ -49,7 +49,7 @@ def registries(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> list[kop
 
 async def test_the_higher_priority_takes_over_and_gives_back(
         operator: Operator, registries: list[kopf.OperatorRegistry], cluster: LocalCluster, peering: PeeringObject,
-        kex: Objects, calls: Journal[Any], logs: Logs,
+        kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     """Every change is handled once, by whoever works at the moment; what is handled by one is not by another."""
     await operator.start()
@@ -74,7 +74,7 @@ async def test_the_higher_priority_takes_over_and_gives_back(
 
 async def test_the_lower_priority_waits_from_the_beginning(
         operator: Operator, registries: list[kopf.OperatorRegistry], cluster: LocalCluster, peering: PeeringObject,
-        kex: Objects, calls: Journal[Any], logs: Logs,
+        kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     """It has not even listed anything until it is its turn; so, the objects are resumed then."""
     await operator.start(priority=5)
@@ -88,7 +88,7 @@ async def test_the_lower_priority_waits_from_the_beginning(
 
 async def test_what_happens_while_all_are_paused_is_handled_later(
         operator: Operator, registries: list[kopf.OperatorRegistry], peering: PeeringObject,
-        kex: Objects, calls: Journal[Any], logs: Logs,
+        kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     await operator.start()
     for name in ("changed", "deleted", "both", "same"):
@@ -115,7 +115,7 @@ async def test_what_happens_while_all_are_paused_is_handled_later(
 
 async def test_equal_priorities_pause_everybody(
         operator: Operator, registries: list[kopf.OperatorRegistry], cluster: LocalCluster, peering: PeeringObject,
-        kex: Objects, calls: Journal[Any], logs: Logs,
+        kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     await operator.start(priority=7)
     async with running(cluster, registries[1], priority=7):
@@ -132,7 +132,7 @@ async def test_equal_priorities_pause_everybody(
 
 async def test_three_operators_one_after_another(
         operator: Operator, registries: list[kopf.OperatorRegistry], cluster: LocalCluster, peering: PeeringObject,
-        kex: Objects, calls: Journal[Any], logs: Logs,
+        kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     await operator.start(priority=3)
     async with running(cluster, registries[1], priority=1), running(cluster, registries[2], priority=2) as second:
@@ -150,7 +150,7 @@ async def test_three_operators_one_after_another(
 @pytest.mark.fastforward
 async def test_those_who_die_silently_are_waited_for_no_longer_than_they_live(
         operator: Operator, registries: list[kopf.OperatorRegistry], cluster: LocalCluster, peering: PeeringObject,
-        kex: Objects, calls: Journal[Any], logs: Logs,
+        kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     loop = asyncio.get_running_loop()
     await operator.start()
@@ -237,7 +237,7 @@ async def test_stealth_is_about_logs_only(
 
 async def test_the_record_is_withdrawn_only_when_the_work_is_over(
         operator: Operator, registries: list[kopf.OperatorRegistry], cluster: LocalCluster, peering: PeeringObject,
-        kex: Objects, calls: Journal[Any],
+        kex: Objects, calls: Calls,
 ) -> None:
     release = asyncio.Event()
 

@@ -13,7 +13,7 @@ import kopf
 from kopf_cluster import LocalCluster
 from tests.behaviour.objects import API, Obj, Objects
 from tests.behaviour.peerings import PeeringObject, define_peering, running
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 ROUNDS = 12
 NAMES = [f"obj{number}" for number in range(30)]
@@ -23,7 +23,7 @@ def has_seen(value: str, obj: Obj) -> bool:
     return bool((obj.get("status") or {}).get("seen") == value)
 
 
-def declare(registry: kopf.OperatorRegistry, calls: Journal[Any], operator: str) -> None:
+def declare(registry: kopf.OperatorRegistry, calls: Calls, operator: str) -> None:
     alive: Counter[str] = Counter()
 
     @kopf.on.create("kopfexamples", registry=registry)
@@ -46,7 +46,7 @@ def declare(registry: kopf.OperatorRegistry, calls: Journal[Any], operator: str)
 @pytest.mark.parametrize("seed", [1])
 async def test_everything_is_handled_in_the_end(
         operator: Operator, registry: kopf.OperatorRegistry, cluster: LocalCluster, api: API, kex: Objects,
-        calls: Journal[Any], logs: Logs, seed: int,
+        calls: Calls, logs: Logs, seed: int,
 ) -> None:
     """Every object, in its last state; and its daemon runs once in the operator that works."""
     logs.expected.append(".")

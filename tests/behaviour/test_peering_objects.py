@@ -10,7 +10,7 @@ from kopf_cluster import LocalCluster
 from tests.behaviour.objects import API, Objects
 from tests.behaviour.peerings import PeeringObject, define_peering
 from tests.behaviour.resources import undefine
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 STANDALONE = "Default peering object is not found, falling back to the standalone mode."
 PAUSING = "Pausing operations in favour of .*"
@@ -19,8 +19,8 @@ RESUMING = "Resuming operations after the pause.*"
 
 
 @pytest.fixture(autouse=True)
-def _handlers(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+def _handlers(calls: Calls) -> None:
+    @kopf.on.create("kopfexamples")
     async def fn(namespace: str, name: str, **_: Any) -> None:
         calls.append((namespace, name))
 
@@ -74,9 +74,9 @@ async def test_other_objects_are_of_no_interest(
 
 
 async def test_custom_objects_are_optional_if_they_are_set_in_a_startup_handler(
-        operator: Operator, registry: kopf.OperatorRegistry, cluster: LocalCluster, api: API, kex: Objects, logs: Logs,
+        operator: Operator, cluster: LocalCluster, api: API, kex: Objects, logs: Logs,
 ) -> None:
-    @kopf.on.startup(registry=registry)
+    @kopf.on.startup()
     async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
         settings.peering.name = "custom"
         settings.peering.priority = 33
@@ -94,7 +94,7 @@ async def test_custom_objects_are_optional_if_they_are_set_in_a_startup_handler(
 
 
 async def test_mandatory_objects_are_waited_for(
-        operator: Operator, cluster: LocalCluster, api: API, kex: Objects, calls: Journal[Any], logs: Logs,
+        operator: Operator, cluster: LocalCluster, api: API, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     define_peering(cluster)
     peering = PeeringObject(api, name="custom")
@@ -214,7 +214,7 @@ async def create_in(api: API, namespace: str, name: str) -> None:
 
 
 async def test_there_is_one_object_per_served_namespace(
-        operator: Operator, api: API, peerings: list[PeeringObject], calls: Journal[Any], logs: Logs,
+        operator: Operator, api: API, peerings: list[PeeringObject], calls: Calls, logs: Logs,
 ) -> None:
     """And one peer in one of them is enough to pause the operator."""
     await operator.start(clusterwide=False, namespaces=["ns1", "ns2"])
@@ -238,11 +238,10 @@ async def test_there_is_one_object_per_served_namespace(
 
 
 async def test_there_can_be_one_object_for_all_namespaces(
-        operator: Operator, registry: kopf.OperatorRegistry, cluster: LocalCluster, api: API,
-        peerings: list[PeeringObject],
+        operator: Operator, cluster: LocalCluster, api: API, peerings: list[PeeringObject],
 ) -> None:
     """If it is said so: the same one as of the cluster-wide operators."""
-    @kopf.on.startup(registry=registry)
+    @kopf.on.startup()
     async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
         assert settings.peering.namespaced
         settings.peering.clusterwide = True
@@ -267,7 +266,7 @@ async def test_requests_are_few(
 
 
 async def test_it_is_mandatory_in_every_namespace(
-        operator: Operator, api: API, peerings: list[PeeringObject], calls: Journal[Any], logs: Logs,
+        operator: Operator, api: API, peerings: list[PeeringObject], calls: Calls, logs: Logs,
 ) -> None:
     await peerings[1].delete()
     await operator.launch(clusterwide=False, namespaces=["ns1", "ns2"], peering_name="default")
@@ -280,8 +279,7 @@ async def test_it_is_mandatory_in_every_namespace(
 
 
 async def test_namespaces_that_come_and_go(
-        operator: Operator, cluster: LocalCluster, api: API, peerings: list[PeeringObject], calls: Journal[Any],
-        logs: Logs,
+        operator: Operator, cluster: LocalCluster, api: API, peerings: list[PeeringObject], calls: Calls, logs: Logs,
 ) -> None:
     """New ones do not interrupt the work in the others, unless there is somebody in them."""
     await operator.start(clusterwide=False, namespaces=["ns*"])
@@ -328,7 +326,7 @@ async def test_permissions_that_are_missing(
 
 @pytest.mark.fastforward
 async def test_permissions_for_mandatory_peering(
-        operator: Operator, cluster: LocalCluster, api: API, kex: Objects, calls: Journal[Any], logs: Logs,
+        operator: Operator, cluster: LocalCluster, api: API, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     define_peering(cluster)
     await PeeringObject(api).create()

@@ -19,7 +19,7 @@ from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import API, FINALIZER, Objects, get_finalizers
 from tests.behaviour.peerings import PeeringObject, define_peering
 from tests.behaviour.resources import create, define
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 RBAC = "rbac.authorization.k8s.io"
 KEX = {"apiGroups": ["kopf.dev"], "resources": ["kopfexamples"]}
@@ -81,8 +81,8 @@ def roles(cluster: LocalCluster) -> Roles:
     return Roles(cluster)
 
 
-def note_created(registry: kopf.OperatorRegistry, calls: Journal[Any], resource: str = "kopfexamples") -> None:
-    @kopf.on.create(resource, registry=registry, id="fn")
+def note_created(calls: Calls, resource: str = "kopfexamples") -> None:
+    @kopf.on.create(resource, id="fn")
     async def fn(namespace: str, **_: Any) -> None:
         calls.append(namespace)
 
@@ -97,13 +97,12 @@ async def create_in(api: API, namespace: str, name: str = "obj") -> None:
 
 @pytest.mark.fastforward
 async def test_resources_that_are_denied(
-        operator: Operator, registry: kopf.OperatorRegistry, cluster: LocalCluster, roles: Roles, kex: Objects,
-        sub: Objects, calls: Journal[Any], logs: Logs,
+        operator: Operator, cluster: LocalCluster, roles: Roles, kex: Objects, sub: Objects, calls: Calls, logs: Logs,
 ) -> None:
     """They do not disturb the others, the API is not flooded, and they are served as soon as that is granted."""
     logs.expected.append("Cannot watch kopfstatusexamples")
-    note_created(registry, calls)
-    note_created(registry, calls, "kopfstatusexamples")
+    note_created(calls)
+    note_created(calls, "kopfstatusexamples")
     roles.grant({**KEX, "verbs": ["list", "watch", "patch"]})
     await operator.start()
     await kex.create_and_wait()
@@ -121,16 +120,15 @@ async def test_resources_that_are_denied(
 
 @pytest.mark.fastforward
 async def test_resources_that_are_only_read_need_no_more(
-        operator: Operator, registry: kopf.OperatorRegistry, roles: Roles, kex: Objects, calls: Journal[Any],
-        logs: Logs,
+        operator: Operator, roles: Roles, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     logs.expected.append("Cannot watch kopfexamples")
 
-    @kopf.index("kopfexamples", registry=registry)
+    @kopf.index("kopfexamples")
     def idx(name: str, **_: Any) -> str:
         return name
 
-    @kopf.on.event("kopfexamples", registry=registry, id="fn")
+    @kopf.on.event("kopfexamples", id="fn")
     async def fn(name: str, idx: kopf.Index[Any, Any], **_: Any) -> None:
         calls.append(sorted(idx[None]))
 
@@ -145,11 +143,10 @@ async def test_resources_that_are_only_read_need_no_more(
 
 @pytest.mark.fastforward
 async def test_without_watching_everything_is_listed_again_and_again(
-        operator: Operator, registry: kopf.OperatorRegistry, roles: Roles, cluster: LocalCluster, kex: Objects,
-        calls: Journal[Any], logs: Logs,
+        operator: Operator, roles: Roles, cluster: LocalCluster, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     logs.expected.append("Cannot watch kopfexamples")
-    note_created(registry, calls)
+    note_created(calls)
     roles.grant({**KEX, "verbs": ["list", "patch"]})
     await operator.launch()
     pattern = "Cannot watch kopfexamples.* not permitted to watch it.*"
@@ -164,10 +161,10 @@ async def test_without_watching_everything_is_listed_again_and_again(
 
 @pytest.mark.fastforward
 async def test_only_some_of_the_namespaces(
-        operator: Operator, registry: kopf.OperatorRegistry, roles: Roles, api: API, calls: Journal[Any], logs: Logs,
+        operator: Operator, roles: Roles, api: API, calls: Calls, logs: Logs,
 ) -> None:
     logs.expected.append("Cannot watch kopfexamples")
-    note_created(registry, calls)
+    note_created(calls)
     roles.grant({**KEX, "verbs": ["list", "watch", "patch"]}, namespace="ns1")
     await operator.launch(clusterwide=False, namespaces=["ns1", "ns2"])
     message = (await logs.wait("Cannot watch kopfexamples.*")).getMessage()
@@ -183,12 +180,11 @@ async def test_only_some_of_the_namespaces(
 
 @pytest.mark.fastforward
 async def test_objects_that_cannot_be_patched(
-        operator: Operator, registry: kopf.OperatorRegistry, roles: Roles, kex: Objects, calls: Journal[Any],
-        logs: Logs,
+        operator: Operator, roles: Roles, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     """It is said once for all of them; what is done is not done again for that."""
     logs.expected += ["Cannot patch kopfexamples", "The object could not be handled.*403"]
-    note_created(registry, calls)
+    note_created(calls)
     roles.grant({**KEX, "verbs": ["list", "watch"]})
     await operator.start()
     for name in ("a", "b", "c"):
@@ -205,12 +201,10 @@ async def test_objects_that_cannot_be_patched(
 
 
 @pytest.mark.fastforward
-async def test_the_status_is_another_resource(
-        operator: Operator, registry: kopf.OperatorRegistry, roles: Roles, sub: Objects, logs: Logs,
-) -> None:
+async def test_the_status_is_another_resource(operator: Operator, roles: Roles, sub: Objects, logs: Logs) -> None:
     logs.expected += ["Cannot patch kopfstatusexamples", "The object could not be handled.*403"]
 
-    @kopf.on.create("kopfstatusexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfstatusexamples", id="fn")
     async def fn(**_: Any) -> str:
         return "result"
 
@@ -227,11 +221,10 @@ async def test_the_status_is_another_resource(
 
 @pytest.mark.fastforward
 async def test_exact_namespaces_are_served_as_they_are(
-        operator: Operator, registry: kopf.OperatorRegistry, roles: Roles, cluster: LocalCluster, api: API,
-        calls: Journal[Any], logs: Logs,
+        operator: Operator, roles: Roles, cluster: LocalCluster, api: API, calls: Calls, logs: Logs,
 ) -> None:
     """Even those that do not exist yet. It is not a problem, so it is not reported as one."""
-    note_created(registry, calls)
+    note_created(calls)
     roles.grant({**KEX, "verbs": ["list", "watch", "patch"]})
     await operator.start(clusterwide=False, namespaces=["ns1", "later"])
     await create_in(api, "ns1")
@@ -248,11 +241,10 @@ async def test_exact_namespaces_are_served_as_they_are(
 
 @pytest.mark.fastforward
 async def test_patterns_are_not_served_until_it_is_permitted(
-        operator: Operator, registry: kopf.OperatorRegistry, roles: Roles, cluster: LocalCluster, api: API,
-        calls: Journal[Any], logs: Logs,
+        operator: Operator, roles: Roles, cluster: LocalCluster, api: API, calls: Calls, logs: Logs,
 ) -> None:
     logs.expected.append("Not permitted to list the namespaces")
-    note_created(registry, calls)
+    note_created(calls)
     roles.grant({**KEX, "verbs": ["list", "watch", "patch"]})
     await operator.start(clusterwide=False, namespaces=["ns1", "*2", "!ns*,ns2"])
     message = (await logs.wait("Not permitted to list the namespaces.*")).getMessage()
@@ -272,12 +264,11 @@ async def test_patterns_are_not_served_until_it_is_permitted(
 
 @pytest.mark.parametrize("disabled", [True, False])
 async def test_permitted_namespaces_are_scanned(
-        operator: Operator, registry: kopf.OperatorRegistry, roles: Roles, api: API, calls: Journal[Any], logs: Logs,
-        disabled: bool,
+        operator: Operator, roles: Roles, api: API, calls: Calls, logs: Logs, disabled: bool,
 ) -> None:
     """With the scanning disabled, it is enough to list them; or even nothing, for exact names."""
     operator.configure = lambda settings: setattr(settings.scanning, "disabled", disabled)
-    note_created(registry, calls)
+    note_created(calls)
     roles.grant({**KEX, "verbs": ["list", "watch", "patch"]})
     roles.grant({**SEEING_NAMESPACES, "verbs": ["list"] if disabled else ["list", "watch"]})
     await operator.start(clusterwide=False, namespaces=["ns?"])
@@ -291,18 +282,17 @@ async def test_permitted_namespaces_are_scanned(
 
 @pytest.mark.fastforward
 async def test_definitions_of_resources(
-        operator: Operator, registry: kopf.OperatorRegistry, roles: Roles, cluster: LocalCluster, api: API,
-        kex: Objects, calls: Journal[Any], logs: Logs,
+        operator: Operator, roles: Roles, cluster: LocalCluster, api: API, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     """If everything is there already, they are not needed; so, it is not a problem."""
-    note_created(registry, calls)
+    note_created(calls)
     roles.grant({**KEX, "verbs": ["list", "watch", "patch"]})
     await operator.start()
     await kex.create_and_wait()
     assert (await logs.wait("New kinds of custom resources will not be noticed.*")).levelname == "INFO"
     await operator.stop()
 
-    note_created(registry, calls, "lates")
+    note_created(calls, "lates")
     roles.grant({**KEX, "resources": ["lates"], "verbs": ["list", "watch", "patch"]})
     await operator.start()
     record = await logs.wait("New kinds of custom resources will not be noticed.*", times=2)
@@ -320,14 +310,14 @@ async def test_definitions_of_resources(
 @pytest.mark.fastforward
 @pytest.mark.parametrize("namespace", [None, "default"])
 async def test_peering(
-        operator: Operator, registry: kopf.OperatorRegistry, roles: Roles, cluster: LocalCluster, api: API,
-        kex: Objects, calls: Journal[Any], logs: Logs, namespace: str | None,
+        operator: Operator, roles: Roles, cluster: LocalCluster, api: API, kex: Objects, calls: Calls,
+        logs: Logs, namespace: str | None,
 ) -> None:
     """The operator works alone until it is permitted to talk to others."""
     define_peering(cluster)
     peering = PeeringObject(api, namespace)
     await peering.create()
-    note_created(registry, calls)
+    note_created(calls)
     roles.grant({**KEX, "verbs": ["list", "watch", "patch"]}, SEEING_NAMESPACES)
     await operator.start(clusterwide=namespace is None, namespace=namespace)
     await kex.create_and_wait()
@@ -340,13 +330,12 @@ async def test_peering(
 
 
 async def test_peering_can_be_permitted_for_one_object_only(
-        operator: Operator, registry: kopf.OperatorRegistry, roles: Roles, cluster: LocalCluster, api: API,
-        calls: Journal[Any], logs: Logs,
+        operator: Operator, roles: Roles, cluster: LocalCluster, api: API, calls: Calls, logs: Logs,
 ) -> None:
     define_peering(cluster)
     peering = PeeringObject(api, name="custom")
     await peering.create()
-    note_created(registry, calls)
+    note_created(calls)
     verbs = ["list", "watch", "patch"]
     roles.grant({**KEX, "verbs": verbs})
     roles.grant({**KEX, "resources": ["clusterkopfpeerings"], "resourceNames": ["custom"], "verbs": verbs})
@@ -358,16 +347,15 @@ async def test_peering_can_be_permitted_for_one_object_only(
 
 @pytest.mark.fastforward
 async def test_everything_that_is_documented_as_needed_is_enough(
-        operator: Operator, registry: kopf.OperatorRegistry, roles: Roles, cluster: LocalCluster, api: API,
-        kex: Objects, logs: Logs,
+        operator: Operator, roles: Roles, cluster: LocalCluster, api: API, kex: Objects, logs: Logs,
 ) -> None:
     """With finalizers, results, peering, and namespaces that come and go: nothing is denied."""
     define_peering(cluster)
     peering = PeeringObject(api, "default")
     await peering.create()
 
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
-    @kopf.on.delete("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
+    @kopf.on.delete("kopfexamples", id="fn")
     async def fn(**_: Any) -> str:
         return "result"
 

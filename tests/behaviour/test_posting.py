@@ -10,7 +10,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import API, Obj, Objects
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 
 @pytest.fixture(autouse=True)
@@ -48,9 +48,7 @@ def brief(events: list[Obj]) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-async def test_explicit_events(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, is_async: bool,
-) -> None:
+async def test_explicit_events(operator: Operator, kex: Objects, api: API, is_async: bool) -> None:
     def post(body: kopf.Body) -> None:
         kopf.event(body, type="SomeType", reason="SomeReason", message="Some message")
         kopf.info(body, reason="SomeReason", message="Some info")
@@ -67,7 +65,7 @@ async def test_explicit_events(
     def sync_fn(body: kopf.Body, **_: Any) -> None:
         post(body)
 
-    kopf.on.create("kopfexamples", registry=registry)(async_fn if is_async else sync_fn)
+    kopf.on.create("kopfexamples")(async_fn if is_async else sync_fn)
     await operator.start()
     obj = await kex.create()
     events = await wait_for_events(api, 5)
@@ -89,16 +87,14 @@ async def test_explicit_events(
             "uid": obj["metadata"]["uid"]}
 
 
-async def test_events_about_other_objects(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API,
-) -> None:
+async def test_events_about_other_objects(operator: Operator, kex: Objects, api: API) -> None:
     pods = [
         {"apiVersion": "v1", "kind": "Pod",
          "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"}}
         for name in ("pod1", "pod2")
     ]
 
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
     def fn(**_: Any) -> None:
         kopf.info(pods, reason="SomeReason", message="Some message")
 
@@ -109,10 +105,8 @@ async def test_events_about_other_objects(
     assert all(event["involvedObject"]["kind"] == "Pod" for event in events)
 
 
-async def test_events_about_events_are_skipped(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API,
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+async def test_events_about_events_are_skipped(operator: Operator, kex: Objects, api: API) -> None:
+    @kopf.on.create("kopfexamples", id="fn")
     def fn(body: kopf.Body, **_: Any) -> None:
         kopf.info({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"}},
                   reason="Skipped")
@@ -124,9 +118,9 @@ async def test_events_about_events_are_skipped(
 
 
 async def test_log_messages_become_events(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, configured: Callable[..., None],
+        operator: Operator, kex: Objects, api: API, configured: Callable[..., None],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
+    @kopf.on.create("kopfexamples", id="create_fn")
     def create_fn(logger: kopf.Logger, **_: Any) -> None:
         logger.debug("a debug message")
         logger.info("an info message")
@@ -146,10 +140,8 @@ async def test_log_messages_become_events(
     ]
 
 
-async def test_log_messages_are_posted_by_default(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API,
-) -> None:
-    kopf.on.create("kopfexamples", registry=registry, id="fn")(lambda **_: None)
+async def test_log_messages_are_posted_by_default(operator: Operator, kex: Objects, api: API) -> None:
+    kopf.on.create("kopfexamples", id="fn")(lambda **_: None)
     await operator.start(settings=kopf.OperatorSettings())
     await kex.create()
     events = await wait_for_events(api, 2)
@@ -157,9 +149,9 @@ async def test_log_messages_are_posted_by_default(
 
 
 async def test_the_level_is_configurable(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, configured: Callable[..., None],
+        operator: Operator, kex: Objects, api: API, configured: Callable[..., None],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
+    @kopf.on.create("kopfexamples", id="create_fn")
     def create_fn(logger: kopf.Logger, body: kopf.Body, **_: Any) -> None:
         logger.info("not posted")
         kopf.info(body, reason="NotPosted")
@@ -174,11 +166,10 @@ async def test_the_level_is_configurable(
 
 
 async def test_what_is_not_logged_is_not_posted(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, configured: Callable[..., None],
-        caplog: pytest.LogCaptureFixture,
+        operator: Operator, kex: Objects, api: API, configured: Callable[..., None], caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The explicit events do not depend on the levels of the logging."""
-    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
+    @kopf.on.create("kopfexamples", id="create_fn")
     def create_fn(logger: kopf.Logger, body: kopf.Body, **_: Any) -> None:
         logger.info("not posted")
         logger.warning("a warning message")
@@ -192,10 +183,8 @@ async def test_what_is_not_logged_is_not_posted(
     assert brief(await api.list_events()) == [("Normal", "Posted", "x"), ("Warning", "Logging", "a warning message")]
 
 
-async def test_it_can_be_disabled(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, configured: Callable[..., None],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
+async def test_it_can_be_disabled(operator: Operator, kex: Objects, api: API, configured: Callable[..., None]) -> None:
+    @kopf.on.create("kopfexamples", id="create_fn")
     def create_fn(logger: kopf.Logger, body: kopf.Body, **_: Any) -> None:
         logger.error("not posted")
         kopf.event(body, type="Any", reason="NotPosted", message="x")
@@ -208,10 +197,10 @@ async def test_it_can_be_disabled(
 
 
 async def test_raw_event_handlers_do_not_flood_with_their_logs(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, configured: Callable[..., None],
+        operator: Operator, kex: Objects, api: API, configured: Callable[..., None],
 ) -> None:
     """Nothing is put to or around the objects for raw events; explicit events are posted nevertheless."""
-    @kopf.on.event("kopfexamples", registry=registry, id="fn")
+    @kopf.on.event("kopfexamples", id="fn")
     def fn(logger: kopf.Logger, body: kopf.Body, event: kopf.RawEvent, **_: Any) -> None:
         logger.error("not posted")
         if event["type"] == "ADDED":
@@ -225,10 +214,8 @@ async def test_raw_event_handlers_do_not_flood_with_their_logs(
     assert brief(await api.list_events()) == [("Normal", "Posted", "x")]
 
 
-async def test_long_messages_are_cut(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API,
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
+async def test_long_messages_are_cut(operator: Operator, kex: Objects, api: API) -> None:
+    @kopf.on.create("kopfexamples", id="create_fn")
     def create_fn(body: kopf.Body, **_: Any) -> None:
         kopf.info(body, reason="Long", message="begin" + "x" * 5000 + "end")
 
@@ -241,9 +228,9 @@ async def test_long_messages_are_cut(
 
 
 async def test_the_identity_is_configurable(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, configured: Callable[..., None],
+        operator: Operator, kex: Objects, api: API, configured: Callable[..., None],
 ) -> None:
-    kopf.on.create("kopfexamples", registry=registry)(lambda body, **_: kopf.info(body, reason="R", message="m"))
+    kopf.on.create("kopfexamples")(lambda body, **_: kopf.info(body, reason="R", message="m"))
     configured(reporting_component="my-operator", reporting_instance="my-pod", event_name_prefix="my-event-")
     await operator.start()
     await kex.create()
@@ -256,9 +243,9 @@ async def test_the_identity_is_configurable(
 @pytest.mark.fastforward
 @pytest.mark.parametrize("status", [403, 404, 409, 422, 500])
 async def test_failures_of_posting_do_not_affect_the_handling(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any], status: int,
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls, status: int,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
+    @kopf.on.create("kopfexamples", id="create_fn")
     async def create_fn(body: kopf.Body, **_: Any) -> None:
         calls.append("called")
         kopf.info(body, reason="R", message="m")
@@ -277,10 +264,10 @@ async def test_failures_of_posting_do_not_affect_the_handling(
     ((), (), 2), ((1, 1, 1), (), 5), ((), 10, 3), ([5] * 4, [5] * 2, 8),
 ], ids=str)
 async def test_failed_requests_are_repeated_by_the_settings(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, configured: Callable[..., None], logs: Logs,
-        explicit: Any, logging_: Any, expected: int,
+        operator: Operator, kex: Objects, configured: Callable[..., None], logs: Logs, explicit: Any, logging_: Any,
+        expected: int,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
+    @kopf.on.create("kopfexamples", id="create_fn")
     async def create_fn(body: kopf.Body, logger: kopf.Logger, **_: Any) -> None:
         kopf.warn(body, reason="R", message="explicit")
         logger.warning("logged")
@@ -296,10 +283,9 @@ async def test_failed_requests_are_repeated_by_the_settings(
 @pytest.mark.fastforward
 @pytest.mark.parametrize(("limit", "duration"), [(1, 100), (2, 50), (10, 10)])
 async def test_how_many_requests_are_made_at_once(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, configured: Callable[..., None],
-        limit: int, duration: float,
+        operator: Operator, kex: Objects, api: API, configured: Callable[..., None], limit: int, duration: float,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
+    @kopf.on.create("kopfexamples", id="create_fn")
     async def create_fn(body: kopf.Body, **_: Any) -> None:
         for i in range(10):
             kopf.info(body, reason="R", message=f"message {i}")

@@ -26,11 +26,11 @@ def _posting(operator: Operator) -> None:
 
 
 @pytest.fixture
-def post(registry: kopf.OperatorRegistry) -> list[str]:
+def post() -> list[str]:
     """What to post next for every change of an object."""
     messages: list[str] = []
 
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples")
     async def fn(body: kopf.Body, **_: Any) -> None:
         for message in messages:
             kopf.info(body, reason="Some", message=message)
@@ -49,9 +49,7 @@ def count_requests(operator: Operator, verb: str, status: int = 200) -> int:
     return operator.cluster.counters.get((verb, "events", status), 0)
 
 
-async def test_repeats_are_counted_on_one_event(
-        operator: Operator, kex: Objects, api: API, post: list[str],
-) -> None:
+async def test_repeats_are_counted_on_one_event(operator: Operator, kex: Objects, api: API, post: list[str]) -> None:
     post.append("hello")
     await operator.start()
     await kex.create()
@@ -158,9 +156,9 @@ async def test_denials_are_explained_once_and_not_tried_all_the_time(
 
 
 async def test_terminating_namespaces_are_not_about_permissions(
-        operator: Operator, kex: Objects, api: API, post: list[str], logs: Logs, registry: kopf.OperatorRegistry,
+        operator: Operator, kex: Objects, api: API, post: list[str], logs: Logs,
 ) -> None:
-    kopf.on.delete("kopfexamples", registry=registry)(lambda body, **_: kopf.info(body, reason="R", message="bye"))
+    kopf.on.delete("kopfexamples")(lambda body, **_: kopf.info(body, reason="R", message="bye"))
     path = "/apis/kopf.dev/v1/namespaces/leaving/kopfexamples"
     obj = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": "obj"}}
     operator.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "leaving"}})
@@ -174,8 +172,7 @@ async def test_terminating_namespaces_are_not_about_permissions(
 
 @pytest.mark.parametrize("is_blocked", [False, True], ids=["working", "blocked"])
 async def test_threads_post_without_waiting_and_without_limits_of_memory(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, logs: Logs,
-        is_blocked: bool,
+        operator: Operator, kex: Objects, api: API, logs: Logs, is_blocked: bool,
 ) -> None:
     """If the loop is blocked, only as many reports are taken as the queue can hold."""
     threads: list[threading.Thread] = []
@@ -189,7 +186,7 @@ async def test_threads_post_without_waiting_and_without_limits_of_memory(
         for i in range(start, start + (250 if is_blocked else 100)):
             kopf.info(body, reason="Some", message=f"message {i if is_blocked else 0}")
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def fn(body: kopf.Body, **_: Any) -> None:
         import contextvars
         for i in range(8):
@@ -211,13 +208,11 @@ async def test_threads_post_without_waiting_and_without_limits_of_memory(
         thread.join()
 
 
-async def test_objects_of_the_client_libraries_as_dicts(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API,
-) -> None:
+async def test_objects_of_the_client_libraries_as_dicts(operator: Operator, kex: Objects, api: API) -> None:
     # As the models of the official clients are converted by themselves: with names of their own.
     pod = {"api_version": "v1", "kind": "Pod", "metadata": {"name": "pod1", "namespace": "default", "uid": "uid1"}}
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     def fn(**_: Any) -> None:
         kopf.info(pod, reason="Some", message="hello")
 

@@ -9,15 +9,8 @@ from typing import Any
 import pytest
 
 import kopf
-from tests.behaviour.objects import (
-    LAST_HANDLED,
-    PREFIX,
-    Objects,
-    get_annotations,
-    get_essence,
-    get_progress,
-)
-from tests.behaviour.running import Decorator, Journal, Operator
+from tests.behaviour.objects import LAST_HANDLED, PREFIX, Objects, get_annotations, get_essence, get_progress
+from tests.behaviour.running import Calls, Decorator, Operator
 
 pytestmark = pytest.mark.lagging
 
@@ -43,18 +36,16 @@ def get_moments(kex: Objects, name: str = "obj") -> list[dict[str, dict[str, Any
     return moments
 
 
-async def test_progress_is_saved_after_each_handler_and_removed_in_the_end(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="first")
+async def test_progress_is_saved_after_each_handler_and_removed_in_the_end(operator: Operator, kex: Objects) -> None:
+    @kopf.on.create("kopfexamples", id="first")
     def first(**_: Any) -> None:
         pass
 
-    @kopf.on.create("kopfexamples", registry=registry, id="second")
+    @kopf.on.create("kopfexamples", id="second")
     def second(**_: Any) -> None:
         raise kopf.PermanentError("never")
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     def third(**_: Any) -> None:
         pass
 
@@ -69,10 +60,8 @@ async def test_progress_is_saved_after_each_handler_and_removed_in_the_end(
 
 
 @pytest.mark.fastforward
-async def test_progress_of_retried_handlers(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+async def test_progress_of_retried_handlers(operator: Operator, kex: Objects) -> None:
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(retry: int, **_: Any) -> None:
         if retry < 2:
             raise kopf.TemporaryError(f"attempt {retry}", delay=100)
@@ -95,10 +84,8 @@ async def test_progress_of_retried_handlers(
 
 @pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume],
                          ids=lambda decorator: decorator.__name__)
-async def test_the_purpose_is_the_reason(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], decorator: Decorator,
-) -> None:
-    @decorator("kopfexamples", registry=registry, id="fn")
+async def test_the_purpose_is_the_reason(operator: Operator, kex: Objects, calls: Calls, decorator: Decorator) -> None:
+    @decorator("kopfexamples", id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(retry)
         if not retry:
@@ -146,13 +133,13 @@ async def test_the_keys_of_handlers(
 
 @pytest.mark.parametrize("id", ["with spaces", "with:colon", "юникод", "-dashes-", "a" * 300, "trailing/", "UP_low.9"])
 async def test_ids_that_annotations_refuse_are_made_safe(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], id: str,
+        operator: Operator, kex: Objects, calls: Calls, id: str,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id=id)
+    @kopf.on.create("kopfexamples", id=id)
     def fn(**_: Any) -> None:
         calls.append(id)
 
-    @kopf.on.create("kopfexamples", registry=registry, id="another")
+    @kopf.on.create("kopfexamples", id="another")
     def another_fn(**_: Any) -> None:
         calls.append("another")
 
@@ -161,13 +148,11 @@ async def test_ids_that_annotations_refuse_are_made_safe(
     assert calls == [id, "another"]
 
 
-async def test_the_last_handled_configuration_is_written_in_the_end_only(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="create1")
-    @kopf.on.create("kopfexamples", registry=registry, id="create2")
-    @kopf.on.update("kopfexamples", registry=registry, id="update1")
-    @kopf.on.update("kopfexamples", registry=registry, id="update2")
+async def test_the_last_handled_configuration_is_written_in_the_end_only(operator: Operator, kex: Objects) -> None:
+    @kopf.on.create("kopfexamples", id="create1")
+    @kopf.on.create("kopfexamples", id="create2")
+    @kopf.on.update("kopfexamples", id="update1")
+    @kopf.on.update("kopfexamples", id="update2")
     def fn(**_: Any) -> None:
         pass
 
@@ -185,11 +170,9 @@ async def test_the_last_handled_configuration_is_written_in_the_end_only(
             assert get_essence(obj) is None or get_essence(obj)["spec"] == {"field": "value"}
 
 
-async def test_unhandled_changes_are_remembered_too(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_unhandled_changes_are_remembered_too(operator: Operator, kex: Objects, calls: Calls) -> None:
     """The next change is compared to the latest state, not to the state when a handler was called the last time."""
-    @kopf.on.update("kopfexamples", registry=registry, field="spec.field", id="fn")
+    @kopf.on.update("kopfexamples", field="spec.field", id="fn")
     def fn(diff: kopf.Diff, old: Any, new: Any, **_: Any) -> None:
         calls.append((old, new))
 
@@ -202,11 +185,9 @@ async def test_unhandled_changes_are_remembered_too(
     assert calls == [("value", "new")]
 
 
-async def test_nothing_is_written_when_nothing_is_to_be_done(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
-    @kopf.on.resume("kopfexamples", registry=registry, id="fn")
+async def test_nothing_is_written_when_nothing_is_to_be_done(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="fn")
+    @kopf.on.resume("kopfexamples", id="fn")
     def fn(**_: Any) -> None:
         calls.append("called")
 
@@ -224,23 +205,23 @@ async def test_nothing_is_written_when_nothing_is_to_be_done(
 
 @pytest.mark.fastforward
 async def test_progress_of_other_frameworks_and_versions_is_continued(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """What was begun by the original framework, is finished here."""
-    @kopf.on.create("kopfexamples", registry=registry, id="done")
+    @kopf.on.create("kopfexamples", id="done")
     async def done(**_: Any) -> None:
         calls.append("done")
 
-    @kopf.on.create("kopfexamples", registry=registry, id="failed")
+    @kopf.on.create("kopfexamples", id="failed")
     async def failed(**_: Any) -> None:
         calls.append("failed")
 
-    @kopf.on.create("kopfexamples", registry=registry, id="retried")
+    @kopf.on.create("kopfexamples", id="retried")
     async def retried(retry: int, runtime: datetime.timedelta, **_: Any) -> None:
         assert runtime.total_seconds() == pytest.approx(300 + 200, abs=5)
         calls.append(("retried", retry, round(asyncio.get_running_loop().time() - started)))
 
-    @kopf.on.create("kopfexamples", registry=registry, id="fresh")
+    @kopf.on.create("kopfexamples", id="fresh")
     async def fresh(retry: int, **_: Any) -> None:
         calls.append(("fresh", retry))
 
@@ -262,10 +243,8 @@ async def test_progress_of_other_frameworks_and_versions_is_continued(
 
 
 @pytest.mark.parametrize("garbage", ["", "{", "[]", "null", "123", '{"retries":"x"}', '{"started":"x"}'])
-async def test_broken_progress_is_as_good_as_none(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], garbage: str,
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+async def test_broken_progress_is_as_good_as_none(operator: Operator, kex: Objects, calls: Calls, garbage: str) -> None:
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(retry)
 
@@ -277,9 +256,9 @@ async def test_broken_progress_is_as_good_as_none(
 
 @pytest.mark.parametrize("garbage", ["", "{", "[]", "null", "123", '"text"'])
 async def test_broken_last_handled_configuration_is_as_good_as_none(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], garbage: str,
+        operator: Operator, kex: Objects, calls: Calls, garbage: str,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
 

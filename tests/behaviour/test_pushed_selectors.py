@@ -11,7 +11,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import API, FINALIZER, Objects, get_finalizers
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
@@ -38,11 +38,10 @@ def count_lists(operator: Operator) -> int:
 
 
 async def test_only_what_matches_is_requested(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
-        pushing: bool,
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs, pushing: bool,
 ) -> None:
-    @kopf.on.event("kopfexamples", registry=registry, labels=MATCHING)
-    @kopf.on.create("kopfexamples", registry=registry, labels=MATCHING)
+    @kopf.on.event("kopfexamples", labels=MATCHING)
+    @kopf.on.create("kopfexamples", labels=MATCHING)
     async def fn(name: str, reason: str | None = None, **_: Any) -> None:
         calls.append((name, str(reason)))
 
@@ -56,20 +55,18 @@ async def test_only_what_matches_is_requested(
     assert len(logs.find(PUSHED + "labelSelector='match=yes'.")) == pushing
 
 
-async def test_leaving_and_coming_back(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], pushing: bool,
-) -> None:
+async def test_leaving_and_coming_back(operator: Operator, kex: Objects, calls: Calls, pushing: bool) -> None:
     events: list[str | None] = []
 
-    @kopf.index("kopfexamples", registry=registry, labels=MATCHING)
+    @kopf.index("kopfexamples", labels=MATCHING)
     async def index_fn(name: str, **_: Any) -> str:
         return name
 
-    @kopf.on.event("kopfexamples", registry=registry, labels=MATCHING)
+    @kopf.on.event("kopfexamples", labels=MATCHING)
     async def event_fn(type: str | None, **_: Any) -> None:
         events.append(type)
 
-    @kopf.daemon("kopfexamples", registry=registry, labels=MATCHING, optional=True)
+    @kopf.daemon("kopfexamples", labels=MATCHING, optional=True)
     async def daemon_fn(
             stopped: kopf.AsyncDaemonStopperChecker, memo: kopf.Memo, index_fn: kopf.Index[None, str], **_: Any,
     ) -> None:
@@ -102,10 +99,8 @@ async def test_leaving_and_coming_back(
     assert {*events[1:-1]} <= {"MODIFIED"}
 
 
-async def test_leaving_while_it_is_retried(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], pushing: bool,
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, labels=MATCHING)
+async def test_leaving_while_it_is_retried(operator: Operator, kex: Objects, calls: Calls, pushing: bool) -> None:
+    @kopf.on.create("kopfexamples", labels=MATCHING)
     async def fn(retry: int, **_: Any) -> None:
         calls.append(retry)
         if retry < 3:
@@ -124,16 +119,15 @@ async def test_leaving_while_it_is_retried(
 
 
 async def test_handlers_that_remove_the_label(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
-        pushing: bool,
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs, pushing: bool,
 ) -> None:
     """Such objects are out of sight with the very own write; the operator must not wait for its echo."""
-    @kopf.on.create("kopfexamples", registry=registry, labels=MATCHING)
+    @kopf.on.create("kopfexamples", labels=MATCHING)
     async def fn(patch: kopf.Patch, retry: int, **_: Any) -> None:
         calls.append(retry)
         patch.meta.labels["match"] = None
 
-    @kopf.on.update("kopfexamples", registry=registry, labels=MATCHING)
+    @kopf.on.update("kopfexamples", labels=MATCHING)
     async def update_fn(**_: Any) -> None:
         calls.append("update")
 
@@ -148,19 +142,19 @@ async def test_handlers_that_remove_the_label(
 
 
 async def test_what_vanished_while_nobody_watched(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], pushing: bool,
+        operator: Operator, kex: Objects, calls: Calls, pushing: bool,
 ) -> None:
-    @kopf.on.event("kopfexamples", registry=registry, labels=MATCHING)
+    @kopf.on.event("kopfexamples", labels=MATCHING)
     async def fn(name: str, type: str | None, **_: Any) -> None:
         calls.append((name, type))
 
-    @kopf.index("kopfexamples", registry=registry, labels=MATCHING)
+    @kopf.index("kopfexamples", labels=MATCHING)
     async def index_fn(name: str, **_: Any) -> dict[str, str]:
         return {name: name}
 
     indices: list[kopf.Index[str, str]] = []
 
-    @kopf.on.startup(registry=registry)
+    @kopf.on.startup()
     async def startup_fn(index_fn: kopf.Index[str, str], **_: Any) -> None:
         indices.append(index_fn)
 
@@ -190,10 +184,10 @@ async def test_what_vanished_while_nobody_watched(
 
 @pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "existing"])
 async def test_finalizers_of_what_has_lost_the_label_while_the_operator_was_down(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, pushing: bool, deleted: bool,
+        operator: Operator, kex: Objects, pushing: bool, deleted: bool,
 ) -> None:
     """An earlier version of the operator needed them."""
-    @kopf.on.event("kopfexamples", registry=registry, labels=MATCHING)
+    @kopf.on.event("kopfexamples", labels=MATCHING)
     async def fn(**_: Any) -> None:
         pass
 
@@ -210,9 +204,9 @@ async def test_finalizers_of_what_has_lost_the_label_while_the_operator_was_down
 
 
 async def test_finalizers_that_others_put_on_what_has_left(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], pushing: bool,
+        operator: Operator, kex: Objects, calls: Calls, pushing: bool,
 ) -> None:
-    @kopf.on.event("kopfexamples", registry=registry, labels=MATCHING)
+    @kopf.on.event("kopfexamples", labels=MATCHING)
     async def fn(**_: Any) -> None:
         calls.append("event")
 
@@ -226,14 +220,14 @@ async def test_finalizers_that_others_put_on_what_has_left(
 
 
 async def test_nothing_is_kept_of_those_that_have_left_and_are_deleted_then(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], pushing: bool,
+        operator: Operator, kex: Objects, calls: Calls, pushing: bool,
 ) -> None:
     values: list[weakref.ref[Any]] = []
 
     class Value:
         pass
 
-    @kopf.on.event("kopfexamples", registry=registry, labels={"skip": kopf.ABSENT})
+    @kopf.on.event("kopfexamples", labels={"skip": kopf.ABSENT})
     async def fn(memo: kopf.Memo, type: str | None, **_: Any) -> None:
         calls.append(type)
         memo.value = value = Value()
@@ -254,10 +248,8 @@ async def test_nothing_is_kept_of_those_that_have_left_and_are_deleted_then(
     await operator.stop()
 
 
-async def test_the_api_is_not_available_when_it_is_needed(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.event("kopfexamples", registry=registry, labels=MATCHING)
+async def test_the_api_is_not_available_when_it_is_needed(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.event("kopfexamples", labels=MATCHING)
     async def fn(name: str, type: str | None, **_: Any) -> None:
         calls.append((name, type))
 
@@ -276,9 +268,9 @@ async def test_the_api_is_not_available_when_it_is_needed(
 
 
 async def test_the_permission_is_lost_when_it_is_needed(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
-    @kopf.on.event("kopfexamples", registry=registry, labels=MATCHING)
+    @kopf.on.event("kopfexamples", labels=MATCHING)
     async def fn(name: str, type: str | None, **_: Any) -> None:
         calls.append((name, type))
 
@@ -297,9 +289,9 @@ async def test_the_permission_is_lost_when_it_is_needed(
 
 
 async def test_many_that_vanish_together_are_not_looked_for_one_by_one(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.event("kopfexamples", registry=registry, labels=MATCHING)
+    @kopf.on.event("kopfexamples", labels=MATCHING)
     async def fn(name: str, type: str | None, **_: Any) -> None:
         calls.append((name, type))
 
@@ -319,16 +311,14 @@ async def test_many_that_vanish_together_are_not_looked_for_one_by_one(
     assert count_lists(operator) - before < 20
 
 
-async def test_vanished_namespaces(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any], pushing: bool,
-) -> None:
+async def test_vanished_namespaces(operator: Operator, api: API, calls: Calls, pushing: bool) -> None:
     """Nothing is left of what has left before that."""
     values: list[weakref.ref[Any]] = []
 
     class Value:
         pass
 
-    @kopf.on.event("kopfexamples", registry=registry, labels=MATCHING)
+    @kopf.on.event("kopfexamples", labels=MATCHING)
     async def fn(memo: kopf.Memo, **_: Any) -> None:
         memo.value = value = Value()
         values.append(weakref.ref(value))
@@ -351,11 +341,10 @@ async def test_vanished_namespaces(
 
 
 async def test_names_are_selected_by_the_server(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
-        pushing: bool,
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs, pushing: bool,
 ) -> None:
-    @kopf.on.event("kopfexamples", registry=registry, field="metadata.name", value="one")
-    @kopf.on.create("kopfexamples", registry=registry, field="metadata.name", value="one")
+    @kopf.on.event("kopfexamples", field="metadata.name", value="one")
+    @kopf.on.create("kopfexamples", field="metadata.name", value="one")
     async def fn(name: str, type: str | None = None, **_: Any) -> None:
         calls.append((name, type))
 
@@ -371,10 +360,10 @@ async def test_names_are_selected_by_the_server(
 
 
 async def test_selectors_of_the_settings_are_respected(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     """What they exclude, does not exist for the operator."""
-    @kopf.on.event("kopfexamples", registry=registry, labels=MATCHING)
+    @kopf.on.event("kopfexamples", labels=MATCHING)
     async def fn(name: str, type: str | None, **_: Any) -> None:
         calls.append((name, type))
 
@@ -395,10 +384,8 @@ async def test_selectors_of_the_settings_are_respected(
     assert {name for name, _ in calls} == {"one", "two"}
 
 
-async def test_blocking_handlers_push_nothing(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
-) -> None:
-    @kopf.on.delete("kopfexamples", registry=registry, labels=MATCHING)
+async def test_blocking_handlers_push_nothing(operator: Operator, kex: Objects, calls: Calls, logs: Logs) -> None:
+    @kopf.on.delete("kopfexamples", labels=MATCHING)
     async def fn(**_: Any) -> None:
         calls.append("deleted")
 

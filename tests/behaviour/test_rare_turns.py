@@ -11,7 +11,7 @@ import pytest
 import kopf
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import API, Objects, get_finalizers, get_progress, watch
-from tests.behaviour.running import Journal, Logs, Operator, now
+from tests.behaviour.running import Calls, Logs, Operator, now
 
 pytestmark = [pytest.mark.fastforward]
 
@@ -29,8 +29,7 @@ async def prunes(api: API) -> AsyncIterator[Objects]:
 
 @pytest.mark.parametrize("failing", ["update", "daemon"])
 async def test_a_deletion_is_not_held_by_a_failing_filter(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
-        failing: str,
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls, failing: str,
 ) -> None:
     def is_wanted(spec: kopf.Spec, **_: Any) -> bool:
         if spec["bad"] and failing == "daemon":
@@ -42,12 +41,12 @@ async def test_a_deletion_is_not_held_by_a_failing_filter(
             raise ValueError("a bad spec")
         return False
 
-    @kopf.daemon("kopfexamples", registry=registry, id="daemon", when=is_wanted, labels={"x": "y"})
+    @kopf.daemon("kopfexamples", id="daemon", when=is_wanted, labels={"x": "y"})
     async def daemon(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("runs")
         await stopped.wait()
 
-    @kopf.on.update("kopfexamples", registry=registry, id="update", when=is_edited)
+    @kopf.on.update("kopfexamples", id="update", when=is_edited)
     async def update(**_: Any) -> None:
         pass
 
@@ -65,18 +64,18 @@ async def test_a_deletion_is_not_held_by_a_failing_filter(
 
 
 async def test_a_deletion_goes_on_when_a_daemon_exits_in_the_middle_of_an_event_handler(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.event("kopfexamples", registry=registry, id="event")
+    @kopf.on.event("kopfexamples", id="event")
     async def event(meta: kopf.Meta, **_: Any) -> None:
         if meta.get("deletionTimestamp"):
             await asyncio.sleep(20)
 
-    @kopf.on.delete("kopfexamples", registry=registry, id="delete")
+    @kopf.on.delete("kopfexamples", id="delete")
     async def delete(**_: Any) -> None:
         calls.append("deleted")
 
-    @kopf.daemon("kopfexamples", registry=registry, id="daemon")
+    @kopf.daemon("kopfexamples", id="daemon")
     async def daemon(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("runs")
         await stopped.wait()
@@ -92,15 +91,15 @@ async def test_a_deletion_goes_on_when_a_daemon_exits_in_the_middle_of_an_event_
 
 
 async def test_a_timer_starts_by_a_status_that_was_changed_during_the_creation(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="create")
+    @kopf.on.create("kopfexamples", id="create")
     async def create(**_: Any) -> None:
         calls.append("creates")
         await kex.merge({"status": {"ready": True}})
         await asyncio.sleep(2)
 
-    @kopf.timer("kopfexamples", registry=registry, id="timer", interval=1000, when=lambda status, **_: status["ready"])
+    @kopf.timer("kopfexamples", id="timer", interval=1000, when=lambda status, **_: status["ready"])
     async def timer(**_: Any) -> None:
         calls.append("runs")
 
@@ -113,17 +112,17 @@ async def test_a_timer_starts_by_a_status_that_was_changed_during_the_creation(
 
 
 async def test_resuming_is_not_repeated_by_an_edit_in_the_middle_of_an_update(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="create")
+    @kopf.on.create("kopfexamples", id="create")
     async def create(**_: Any) -> None:
         pass
 
-    @kopf.on.resume("kopfexamples", registry=registry, id="resume")
+    @kopf.on.resume("kopfexamples", id="resume")
     async def resume(**_: Any) -> None:
         calls.append("resumes")
 
-    @kopf.on.update("kopfexamples", registry=registry, id="update")
+    @kopf.on.update("kopfexamples", id="update")
     async def update(retry: int, **_: Any) -> None:
         calls.append("updates")
         if retry < 1:
@@ -143,20 +142,20 @@ async def test_resuming_is_not_repeated_by_an_edit_in_the_middle_of_an_update(
 
 
 async def test_subhandlers_run_again_after_an_update_in_which_they_were_absent(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="create")
+    @kopf.on.create("kopfexamples", id="create")
     async def create(**_: Any) -> None:
         pass
 
-    @kopf.on.update("kopfexamples", registry=registry, id="parent")
+    @kopf.on.update("kopfexamples", id="parent")
     async def parent(spec: kopf.Spec, **_: Any) -> None:
         for item in spec["items"]:
             @kopf.subhandler(id=item, param=item)
             async def sub(param: str, **_: Any) -> None:
                 calls.append(param)
 
-    @kopf.on.update("kopfexamples", registry=registry, id="other")
+    @kopf.on.update("kopfexamples", id="other")
     async def other(spec: kopf.Spec, **_: Any) -> None:
         calls.append("other")
         if spec["wait"]:
@@ -177,18 +176,18 @@ async def test_subhandlers_run_again_after_an_update_in_which_they_were_absent(
 
 
 async def test_updates_are_not_repeated_when_the_api_drops_what_they_want(
-        operator: Operator, registry: kopf.OperatorRegistry, prunes: Objects, calls: Journal[Any],
+        operator: Operator, prunes: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("prunes", registry=registry, id="create")
+    @kopf.on.create("prunes", id="create")
     async def create(**_: Any) -> None:
         pass
 
-    @kopf.on.update("prunes", registry=registry, id="one")
+    @kopf.on.update("prunes", id="one")
     async def one(patch: kopf.Patch, **_: Any) -> None:
         calls.append("one")
         patch.spec["unknown"] = 1
 
-    @kopf.on.update("prunes", registry=registry, id="two")
+    @kopf.on.update("prunes", id="two")
     async def two(retry: int, **_: Any) -> None:
         calls.append("two")
         if retry < 1:
@@ -203,17 +202,17 @@ async def test_updates_are_not_repeated_when_the_api_drops_what_they_want(
 
 
 async def test_a_creation_is_not_followed_by_an_update_when_the_api_drops_what_it_wants(
-        operator: Operator, registry: kopf.OperatorRegistry, prunes: Objects, calls: Journal[Any],
+        operator: Operator, prunes: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("prunes", registry=registry, id="one")
+    @kopf.on.create("prunes", id="one")
     async def one(patch: kopf.Patch, **_: Any) -> None:
         patch.spec["unknown"] = 1
 
-    @kopf.on.create("prunes", registry=registry, id="two")
+    @kopf.on.create("prunes", id="two")
     async def two(**_: Any) -> None:
         pass
 
-    @kopf.on.update("prunes", registry=registry, id="update")
+    @kopf.on.update("prunes", id="update")
     async def update(diff: kopf.Diff, **_: Any) -> None:
         calls.append(diff)
 
@@ -225,14 +224,14 @@ async def test_a_creation_is_not_followed_by_an_update_when_the_api_drops_what_i
 
 
 async def test_a_deletion_is_not_held_by_progress_too_big_to_be_saved(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="create")
+    @kopf.on.create("kopfexamples", id="create")
     async def create(**_: Any) -> None:
         calls.append("creates")
         raise kopf.TemporaryError("x" * 300_000, delay=5)
 
-    @kopf.on.delete("kopfexamples", registry=registry, id="delete")
+    @kopf.on.delete("kopfexamples", id="delete")
     async def delete(retry: int, **_: Any) -> None:
         calls.append(f"deletes {retry}")
         if retry < 1:
@@ -249,12 +248,12 @@ async def test_a_deletion_is_not_held_by_progress_too_big_to_be_saved(
 
 
 async def test_a_deletion_is_not_held_by_a_failing_transformation(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
     def transform(body: Any) -> None:
         body["metadata"]["finalizers"].remove("absent")
 
-    @kopf.on.delete("kopfexamples", registry=registry, id="delete")
+    @kopf.on.delete("kopfexamples", id="delete")
     async def delete(patch: kopf.Patch, **_: Any) -> None:
         calls.append("deletes")
         patch.fns.append(transform)
@@ -270,9 +269,9 @@ async def test_a_deletion_is_not_held_by_a_failing_transformation(
 
 
 async def test_a_patch_too_deep_to_be_sent_is_blamed_itself_and_not_its_object(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="a")
+    @kopf.on.create("kopfexamples", id="a")
     async def a(patch: kopf.Patch, **_: Any) -> None:
         calls.append("a")
         deep: dict[str, Any] = {}
@@ -280,7 +279,7 @@ async def test_a_patch_too_deep_to_be_sent_is_blamed_itself_and_not_its_object(
             deep = {"x": deep}
         patch.spec["deep"] = deep
 
-    @kopf.on.create("kopfexamples", registry=registry, id="b")
+    @kopf.on.create("kopfexamples", id="b")
     async def b(**_: Any) -> None:
         calls.append("b")
 

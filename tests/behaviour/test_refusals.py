@@ -9,17 +9,16 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import API, FINALIZER, Objects, get_progress
-from tests.behaviour.running import Journal, Logs, Operator, now
+from tests.behaviour.running import Calls, Logs, Operator, now
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
 
 @pytest.mark.parametrize("status", [400, 403, 409, 413, 415, 422])
 async def test_a_refused_state_is_reported_once_and_retried_with_growing_delays(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
-        status: int,
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls, status: int,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(**_: Any) -> str:
         calls.append("called")
         return "result"
@@ -42,10 +41,8 @@ async def test_a_refused_state_is_reported_once_and_retried_with_growing_delays(
 
 
 @pytest.mark.lagging(False)
-async def test_a_refused_state_does_not_go_hot(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+async def test_a_refused_state_does_not_go_hot(operator: Operator, kex: Objects, logs: Logs, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
 
@@ -59,12 +56,10 @@ async def test_a_refused_state_does_not_go_hot(
     assert calls == ["called"]
 
 
-async def test_oversized_states(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
-) -> None:
+async def test_oversized_states(operator: Operator, kex: Objects, logs: Logs, calls: Calls) -> None:
     """Annotations are limited to 256 KB in total by Kubernetes; the last handled configuration is among them."""
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
-    @kopf.on.update("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
+    @kopf.on.update("kopfexamples", id="fn")
     async def fn(spec: kopf.Spec, **_: Any) -> None:
         calls.append(len(spec["field"]))
 
@@ -80,10 +75,8 @@ async def test_oversized_states(
     assert calls == [300_000, len("short")]
 
 
-async def test_other_objects_are_not_affected(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+async def test_other_objects_are_not_affected(operator: Operator, kex: Objects, logs: Logs, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(name: str, **_: Any) -> None:
         calls.append(name)
 
@@ -98,14 +91,12 @@ async def test_other_objects_are_not_affected(
     assert calls == ["bad", "good"]
 
 
-async def test_a_deletion_overtakes_the_delays(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+async def test_a_deletion_overtakes_the_delays(operator: Operator, kex: Objects, logs: Logs, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples")
     async def create_fn(**_: Any) -> None:
         calls.append("created")
 
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples")
     async def delete_fn(**_: Any) -> None:
         calls.append("deleted")
 
@@ -125,11 +116,10 @@ async def test_a_deletion_overtakes_the_delays(
     {"status": 500}, {"status": 503}, {"status": 429, "retry_after": 1}, {"action": "disconnect"},
 ], ids=str)
 async def test_temporary_failures_of_the_api_are_got_over(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-        fault: dict[str, Any],
+        operator: Operator, kex: Objects, calls: Calls, fault: dict[str, Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="a")
-    @kopf.on.create("kopfexamples", registry=registry, id="b")
+    @kopf.on.create("kopfexamples", id="a")
+    @kopf.on.create("kopfexamples", id="b")
     async def fn(**_: Any) -> str:
         calls.append("called")
         return "result"
@@ -143,11 +133,11 @@ async def test_temporary_failures_of_the_api_are_got_over(
 
 @pytest.mark.parametrize("with_fns", [False, True])
 async def test_lost_answers_of_successful_patches(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], with_fns: bool,
+        operator: Operator, kex: Objects, calls: Calls, with_fns: bool,
 ) -> None:
     """The patch is applied, but the connection breaks before it is known; then it is repeated."""
-    @kopf.on.create("kopfexamples", registry=registry, id="a")
-    @kopf.on.create("kopfexamples", registry=registry, id="b")
+    @kopf.on.create("kopfexamples", id="a")
+    @kopf.on.create("kopfexamples", id="b")
     async def fn(patch: kopf.Patch, **_: Any) -> str:
         calls.append("called")
         if with_fns:
@@ -162,13 +152,13 @@ async def test_lost_answers_of_successful_patches(
 
 
 async def test_exhausted_retries_of_requests_are_continued_as_errors_of_the_object(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.networking.error_backoffs = [1, 1]
         settings.queueing.error_delays = [100]
 
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
 
@@ -183,10 +173,10 @@ async def test_exhausted_retries_of_requests_are_continued_as_errors_of_the_obje
 
 
 async def test_retried_handlers_keep_their_schedule_when_the_state_is_refused(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
     """The progress that could not be stored is kept in memory: attempts are counted, delays are obeyed."""
-    @kopf.on.create("kopfexamples", registry=registry, retries=3, id="fn")
+    @kopf.on.create("kopfexamples", retries=3, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append((retry, round(now() - started)))
         raise kopf.TemporaryError("not yet", delay=1000)
@@ -211,10 +201,10 @@ FULL = {"notes": "x" * 261_900}
 
 
 async def test_objects_that_can_never_be_noted_say_so_with_the_cure(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, api: API, logs: Logs, calls: Calls,
 ) -> None:
     """The handlers are called once a process; what it means, is said by the log and by an event after each start."""
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
 
@@ -247,10 +237,9 @@ async def test_objects_that_can_never_be_noted_say_so_with_the_cure(
     ids=["ignored", "status"],
 )
 async def test_the_cures_of_full_annotations(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
-        ignored: list[str], storages: bool,
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls, ignored: list[str], storages: bool,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
 
@@ -273,10 +262,8 @@ async def test_the_cures_of_full_annotations(
     assert not logs.get_messages(level=logging.WARNING)
 
 
-async def test_the_words_of_etcd(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="fn")
+async def test_the_words_of_etcd(operator: Operator, kex: Objects, logs: Logs) -> None:
+    @kopf.on.create("kopfexamples", id="fn")
     async def fn(**_: Any) -> None:
         pass
 

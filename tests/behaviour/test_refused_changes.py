@@ -10,7 +10,7 @@ import pytest
 import kopf
 from kopf_cluster.faults.faults import FaultRule
 from tests.behaviour.objects import Objects, Refused, get_progress
-from tests.behaviour.running import Journal, Logs, Operator, now
+from tests.behaviour.running import Calls, Logs, Operator, now
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
@@ -39,16 +39,15 @@ async def edit(objects: Objects, **spec: Any) -> None:
 
 
 async def test_handlers_with_statuses_are_not_repeated_while_their_progress_is_refused(
-        operator: Operator, registry: kopf.OperatorRegistry, sub: Objects, logs: Logs, calls: Journal[Any],
-        refuse: Refuse,
+        operator: Operator, sub: Objects, logs: Logs, calls: Calls, refuse: Refuse,
 ) -> None:
-    @kopf.on.create("kopfstatusexamples", registry=registry, id="one")
+    @kopf.on.create("kopfstatusexamples", id="one")
     async def one(patch: kopf.Patch, **_: Any) -> str:
         calls.append("one")
         patch.status["own"] = len(calls)
         return "result"
 
-    @kopf.on.create("kopfstatusexamples", registry=registry, id="two")
+    @kopf.on.create("kopfstatusexamples", id="two")
     async def two(**_: Any) -> str:
         calls.append("two")
         return "result"
@@ -67,18 +66,17 @@ async def test_handlers_with_statuses_are_not_repeated_while_their_progress_is_r
 
 @pytest.mark.parametrize("field", ["", "status.own", "status"])
 async def test_their_own_statuses_are_not_news_for_them(
-        operator: Operator, registry: kopf.OperatorRegistry, sub: Objects, logs: Logs, calls: Journal[Any],
-        refuse: Refuse, field: str,
+        operator: Operator, sub: Objects, logs: Logs, calls: Calls, refuse: Refuse, field: str,
 ) -> None:
     options: Any = {"field": field} if field else {}
 
-    @kopf.on.update("kopfstatusexamples", registry=registry, id="spy", field="status.other")
-    @kopf.on.update("kopfstatusexamples", registry=registry, id="one", **options)
+    @kopf.on.update("kopfstatusexamples", id="spy", field="status.other")
+    @kopf.on.update("kopfstatusexamples", id="one", **options)
     async def fn(diff: kopf.Diff, patch: kopf.Patch, **_: Any) -> None:
         calls.append(diff)
         patch.status["own"] = "mine"
 
-    @kopf.on.create("kopfstatusexamples", registry=registry, id="create")
+    @kopf.on.create("kopfstatusexamples", id="create")
     async def create(**_: Any) -> None:
         pass
 
@@ -98,22 +96,21 @@ async def test_their_own_statuses_are_not_news_for_them(
 
 @pytest.mark.parametrize("during", ["creation", "update"])
 async def test_an_edit_that_cures_the_refusal_goes_on_where_it_was(
-        operator: Operator, registry: kopf.OperatorRegistry, sub: Objects, logs: Logs, calls: Journal[Any],
-        refuse: Refuse, during: str,
+        operator: Operator, sub: Objects, logs: Logs, calls: Calls, refuse: Refuse, during: str,
 ) -> None:
-    @kopf.on.create("kopfstatusexamples", registry=registry, id="other", when=lambda **_: during == "update")
+    @kopf.on.create("kopfstatusexamples", id="other", when=lambda **_: during == "update")
     async def other(**_: Any) -> None:
         pass
 
     decorator = kopf.on.create if during == "creation" else kopf.on.update
 
-    @decorator("kopfstatusexamples", registry=registry, id="one", field="spec.one")
+    @decorator("kopfstatusexamples", id="one", field="spec.one")
     async def one(patch: kopf.Patch, **_: Any) -> str:
         calls.append("one")
         patch.spec["wanted"] = "yes"
         return "result"
 
-    @decorator("kopfstatusexamples", registry=registry, id="two")
+    @decorator("kopfstatusexamples", id="two")
     async def two(spec: kopf.Spec, **_: Any) -> None:
         calls.append(("two", spec.get("cure"), spec.get("wanted")))
 
@@ -139,15 +136,14 @@ async def test_an_edit_that_cures_the_refusal_goes_on_where_it_was(
 
 
 async def test_edits_that_do_not_help_do_not_repeat_the_handlers(
-        operator: Operator, registry: kopf.OperatorRegistry, sub: Objects, logs: Logs, calls: Journal[Any],
-        refuse: Refuse,
+        operator: Operator, sub: Objects, logs: Logs, calls: Calls, refuse: Refuse,
 ) -> None:
-    @kopf.on.create("kopfstatusexamples", registry=registry, id="one")
+    @kopf.on.create("kopfstatusexamples", id="one")
     async def one(patch: kopf.Patch, **_: Any) -> None:
         calls.append("create")
         patch.spec["wanted"] = "yes"
 
-    @kopf.on.update("kopfstatusexamples", registry=registry, id="update")
+    @kopf.on.update("kopfstatusexamples", id="update")
     async def update(diff: kopf.Diff, **_: Any) -> None:
         calls.append(sorted(field for _, field, _, _ in diff))
 
@@ -169,14 +165,14 @@ async def test_edits_that_do_not_help_do_not_repeat_the_handlers(
 
 
 async def test_a_deletion_is_not_held_by_what_was_refused_before(
-        operator: Operator, registry: kopf.OperatorRegistry, sub: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, sub: Objects, logs: Logs, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfstatusexamples", registry=registry, id="create")
+    @kopf.on.create("kopfstatusexamples", id="create")
     async def create(patch: kopf.Patch, **_: Any) -> None:
         calls.append("create")
         patch.metadata["labels"] = {"not a label": "!"}
 
-    @kopf.on.delete("kopfstatusexamples", registry=registry, id="delete")
+    @kopf.on.delete("kopfstatusexamples", id="delete")
     async def delete(**_: Any) -> None:
         calls.append("delete")
 
@@ -192,10 +188,9 @@ async def test_a_deletion_is_not_held_by_what_was_refused_before(
 
 @pytest.mark.parametrize("resource", ["kopfexamples", "kopfstatusexamples"])
 async def test_a_deletion_is_not_held_forever_by_what_its_handler_wants(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, logs: Logs,
-        calls: Journal[Any], resource: str,
+        operator: Operator, kex: Objects, sub: Objects, logs: Logs, calls: Calls, resource: str,
 ) -> None:
-    @kopf.on.delete(resource, registry=registry, id="delete")
+    @kopf.on.delete(resource, id="delete")
     async def delete(patch: kopf.Patch, **_: Any) -> str:
         calls.append("delete")
         patch.metadata["labels"] = {"not a label": "!"}

@@ -9,7 +9,7 @@ import pytest
 import kopf
 from tests.behaviour.objects import API, Objects
 from tests.behaviour.resources import create, define
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 
 @pytest.fixture(autouse=True)
@@ -19,8 +19,8 @@ def _resources(operator: Operator) -> None:
     define(operator.cluster, "rivals", group="example.com", shortNames=["rv"], categories=["kopfcat"])
 
 
-def note(calls: Journal[Any], registry: kopf.OperatorRegistry, *args: Any, **options: Any) -> None:
-    @kopf.on.event(*args, registry=registry, **options)
+def note(calls: Calls, *args: Any, **options: Any) -> None:
+    @kopf.on.event(*args, **options)
     async def fn(resource: kopf.Resource, name: str, **_: Any) -> None:
         if name != "kubernetes" and not name.startswith("kube-"):
             calls.append(repr(resource))
@@ -50,10 +50,9 @@ def note(calls: Journal[Any], registry: kopf.OperatorRegistry, *args: Any, **opt
     ((lambda resource: "kx" in resource.shortcuts,), {}, "kexes.v1.kopf.dev"),
 ], ids=itertools.count())
 async def test_every_notation(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any],
-        args: tuple[Any, ...], options: dict[str, Any], expected: str,
+        operator: Operator, api: API, calls: Calls, args: tuple[Any, ...], options: dict[str, Any], expected: str,
 ) -> None:
-    note(calls, registry, *args, **options)
+    note(calls, *args, **options)
     await operator.start(watching=("kexes",))
     await create(api, "rivals", "other", group="example.com")
     await create(api, "kexes", "obj")
@@ -63,12 +62,10 @@ async def test_every_notation(
 
 @pytest.mark.parametrize("args", [
     ("pods",), ("pod",), ("Pod",), ("po",), ("v1", "pods"), ("", "v1", "pods"), ("pods.v1",), ("v1", "po")], ids=repr)
-async def test_core_resources(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any], args: tuple[str, ...],
-) -> None:
+async def test_core_resources(operator: Operator, api: API, calls: Calls, args: tuple[str, ...]) -> None:
     """They have the priority over all others of the same name."""
     define(operator.cluster, "pods", group="metrics.example.com", kind="Pod", shortNames=["po"])
-    note(calls, registry, *args)
+    note(calls, *args)
     await operator.start(watching=("pods",))
     await create(api, "pods", "other", group="metrics.example.com")
     await create(api, "pods", "obj", group="", spec={"containers": [{"name": "main", "image": "x"}]})
@@ -78,10 +75,10 @@ async def test_core_resources(
 
 @pytest.mark.parametrize("args", [("metrics.example.com", "pods"), ("pods.metrics.example.com",)])
 async def test_rivals_of_core_resources_are_served_by_their_group(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any], args: tuple[str, ...],
+        operator: Operator, api: API, calls: Calls, args: tuple[str, ...],
 ) -> None:
     define(operator.cluster, "pods", group="metrics.example.com", kind="Pod")
-    note(calls, registry, *args)
+    note(calls, *args)
     await operator.start(watching=("pods",))
     await create(api, "pods", "obj", group="", spec={"containers": [{"name": "main", "image": "x"}]})
     await create(api, "pods", "other", group="metrics.example.com")
@@ -90,12 +87,12 @@ async def test_rivals_of_core_resources_are_served_by_their_group(
 
 
 async def test_ambiguous_names_are_not_served_and_a_warning_is_issued(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, kex: Objects, calls: Journal[Any], logs: Logs,
+        operator: Operator, api: API, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     define(operator.cluster, "kexes", group="example.com", kind="Kexe")
-    note(calls, registry, "kexes")
+    note(calls, "kexes")
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def fn(**_: Any) -> None:
         pass
 
@@ -108,11 +105,9 @@ async def test_ambiguous_names_are_not_served_and_a_warning_is_issued(
     assert calls == []
 
 
-async def test_categories(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_categories(operator: Operator, api: API, kex: Objects, calls: Calls) -> None:
     """All of their resources are served, and there is no ambiguity in that."""
-    note(calls, registry, category="kopfcat")
+    note(calls, category="kopfcat")
     await operator.start(watching=("kexes", "rivals"))
     await kex.create()
     await create(api, "kexes", "a")
@@ -124,10 +119,9 @@ async def test_categories(
 @pytest.mark.parametrize("args", [
     ("kopf.dev", "v1", kopf.EVERYTHING), ("kopf.dev/v1", kopf.EVERYTHING), ("kopf.dev", kopf.EVERYTHING)], ids=repr)
 async def test_everything_in_a_group(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, kex: Objects, calls: Journal[Any],
-        args: tuple[Any, ...],
+        operator: Operator, api: API, kex: Objects, calls: Calls, args: tuple[Any, ...],
 ) -> None:
-    note(calls, registry, *args)
+    note(calls, *args)
     await operator.start(watching=("kexes", "kopfexamples"))
     await create(api, "rivals", "b", group="example.com")
     await kex.create()
@@ -137,9 +131,9 @@ async def test_everything_in_a_group(
 
 
 async def test_everything_in_the_cluster_except_for_events(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, kex: Objects, calls: Journal[Any],
+        operator: Operator, api: API, kex: Objects, calls: Calls,
 ) -> None:
-    note(calls, registry, kopf.EVERYTHING, labels={"only-this": kopf.PRESENT})
+    note(calls, kopf.EVERYTHING, labels={"only-this": kopf.PRESENT})
     await operator.start(watching=("kexes", "rivals", "pods", "configmaps"))
     metadata = {"labels": {"only-this": ""}}
     reference = {"kind": "Pod", "namespace": "default", "name": "x"}
@@ -155,9 +149,9 @@ async def test_everything_in_the_cluster_except_for_events(
 
 @pytest.mark.parametrize("args", [("v1", "events"), ("events.v1",), ("", "v1", "events")], ids=repr)
 async def test_events_are_served_when_they_are_named(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any], args: tuple[str, ...],
+        operator: Operator, api: API, calls: Calls, args: tuple[str, ...],
 ) -> None:
-    note(calls, registry, *args)
+    note(calls, *args)
     await operator.start(watching=("events",))
     reference = {"kind": "Pod", "namespace": "default", "name": "x"}
     await create(api, "events", "event", group="", involvedObject=reference)
@@ -166,13 +160,13 @@ async def test_events_are_served_when_they_are_named(
 
 
 async def test_overlapping_specifications_call_the_function_once(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, kex: Objects, calls: Journal[Any],
+        operator: Operator, api: API, kex: Objects, calls: Calls,
 ) -> None:
     for kind, decorator in {"event": kopf.on.event, "create": kopf.on.create, "daemon": kopf.daemon}.items():
         async def fn(name: str, kind: str = kind, **_: Any) -> None:
             calls.append((kind, name))
         for args in [("kopfexamples",), ("kopf.dev", "kopfexamples"), ("kopf.dev", kopf.EVERYTHING)]:
-            decorator(*args, registry=registry, id=kind)(fn)
+            decorator(*args, id=kind)(fn)
 
     await operator.start()
     await kex.create_and_wait()
@@ -184,11 +178,11 @@ async def test_overlapping_specifications_call_the_function_once(
 
 @pytest.mark.parametrize("kind", ["label_selectors", "field_selectors"])
 async def test_the_server_can_be_asked_for_some_objects_only(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any], kind: str,
+        operator: Operator, api: API, calls: Calls, kind: str,
 ) -> None:
     """It is by the settings, for each resource separately."""
-    @kopf.on.event("kexes", registry=registry)
-    @kopf.on.event("rivals", registry=registry)
+    @kopf.on.event("kexes")
+    @kopf.on.event("rivals")
     async def fn(name: str, resource: kopf.Resource, **_: Any) -> None:
         calls.append((resource.plural, name))
 
@@ -203,13 +197,11 @@ async def test_the_server_can_be_asked_for_some_objects_only(
     assert sorted(calls) == [("kexes", "good"), ("rivals", "any")]
 
 
-async def test_resources_that_cannot_be_watched(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs,
-) -> None:
+async def test_resources_that_cannot_be_watched(operator: Operator, kex: Objects, calls: Calls, logs: Logs) -> None:
     """Some resources are rather functions of the API; it is said if they are named explicitly."""
-    @kopf.on.event("authentication.k8s.io", "v1", "tokenreviews", registry=registry)
-    @kopf.on.event("authentication.k8s.io", kopf.EVERYTHING, registry=registry)
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("authentication.k8s.io", "v1", "tokenreviews")
+    @kopf.on.event("authentication.k8s.io", kopf.EVERYTHING)
+    @kopf.on.event("kopfexamples")
     async def fn(name: str, **_: Any) -> None:
         calls.append(name)
 
@@ -231,11 +223,10 @@ async def test_resources_that_cannot_be_watched(
      r"There is 'kexes' of kopf.dev/v1 or 'kexes' of kopf.dev/v1beta1, but kopf.org is asked for\."),
 ])
 async def test_similar_resources_are_suggested(
-        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[Any], logs: Logs,
-        args: tuple[str, ...], suggestion: str,
+        operator: Operator, calls: Calls, logs: Logs, args: tuple[str, ...], suggestion: str,
 ) -> None:
     """Also from the API groups that are not needed for anything else."""
-    note(calls, registry, *args)
+    note(calls, *args)
     await operator.launch()
     record = await logs.wait(rf"No resource is found for .*\. {suggestion} It will be served as soon as it appears\.")
     assert record.levelname == "WARNING"
@@ -243,9 +234,9 @@ async def test_similar_resources_are_suggested(
 
 @pytest.mark.fastforward
 async def test_nothing_is_suggested_if_the_cluster_does_not_say_what_it_has(
-        operator: Operator, registry: kopf.OperatorRegistry, calls: Journal[Any], logs: Logs,
+        operator: Operator, calls: Calls, logs: Logs,
 ) -> None:
-    note(calls, registry, "kopf.org", "kexes")
+    note(calls, "kopf.org", "kexes")
     operator.cluster.faults.inject(403, path="/apis$")
     await operator.launch()
     await logs.wait(r"No resource is found for 'kexes' of kopf.org\. It will be served as soon as it appears\.")

@@ -9,22 +9,20 @@ import pytest
 import kopf
 from tests.behaviour.objects import API, FINALIZER, Objects, get_finalizers, watch
 from tests.behaviour.resources import CRDS, create, define, undefine
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 
-def note(calls: Journal[Any], registry: kopf.OperatorRegistry, *args: Any, **options: Any) -> None:
-    @kopf.on.event(*args, registry=registry, **options)
+def note(calls: Calls, *args: Any, **options: Any) -> None:
+    @kopf.on.event(*args, **options)
     async def fn(resource: kopf.Resource, name: str, type: str | None, **_: Any) -> None:
         if type != "DELETED":
             calls.append((repr(resource), name))
 
 
-async def test_resources_that_appear_are_served(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any], logs: Logs,
-) -> None:
+async def test_resources_that_appear_are_served(operator: Operator, api: API, calls: Calls, logs: Logs) -> None:
     """Also by categories, in groups that did not exist before; it is said when there is nothing to serve yet."""
-    note(calls, registry, "example.com", "lates")
-    note(calls, registry, category="latecat")
+    note(calls, "example.com", "lates")
+    note(calls, category="latecat")
     await operator.launch()
     await logs.wait(".*No resource is found for.*'lates'.*")
     define(operator.cluster, "lates", group="example.com")
@@ -36,11 +34,11 @@ async def test_resources_that_appear_are_served(
 
 
 async def test_resources_that_vanish_are_not_served_until_they_are_back(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, kex: Objects, calls: Journal[Any], logs: Logs,
+        operator: Operator, api: API, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     define(operator.cluster, "temps")
-    note(calls, registry, "temps")
-    note(calls, registry, "kopfexamples")
+    note(calls, "temps")
+    note(calls, "kopfexamples")
     await operator.start(watching=("temps",))
     await create(api, "temps", "first")
     await calls.wait_length(1)
@@ -55,17 +53,15 @@ async def test_resources_that_vanish_are_not_served_until_they_are_back(
     assert [name for _, name in calls] == ["first", "obj", "second"]
 
 
-async def test_daemons_and_indices_of_vanished_resources_end(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any],
-) -> None:
+async def test_daemons_and_indices_of_vanished_resources_end(operator: Operator, api: API, calls: Calls) -> None:
     define(operator.cluster, "temps")
     indices: list[kopf.Index[Any, Any]] = []
 
-    @kopf.index("temps", registry=registry)
+    @kopf.index("temps")
     def idx(name: str, **_: Any) -> str:
         return name
 
-    @kopf.daemon("temps", registry=registry)
+    @kopf.daemon("temps")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, idx: kopf.Index[Any, Any], **_: Any) -> None:
         indices.append(idx)
         calls.append("started")
@@ -91,10 +87,10 @@ async def _list_definitions(api: API) -> Any:
 
 
 async def test_names_that_become_ambiguous_are_not_served_until_it_is_resolved(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any], logs: Logs,
+        operator: Operator, api: API, calls: Calls, logs: Logs,
 ) -> None:
     define(operator.cluster, "temps", group="kopf.dev")
-    note(calls, registry, "temps")
+    note(calls, "temps")
     await operator.start(watching=("temps",))
     await create(api, "temps", "first")
     await calls.wait_length(1)
@@ -107,16 +103,14 @@ async def test_names_that_become_ambiguous_are_not_served_until_it_is_resolved(
     assert calls == [("temps.v1.kopf.dev", "first"), ("temps.v1.example.com", "second")]
 
 
-async def test_new_names_of_served_resources_are_noticed(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any],
-) -> None:
+async def test_new_names_of_served_resources_are_noticed(operator: Operator, api: API, calls: Calls) -> None:
     """The resource gets into a category for which there are more handlers."""
     define(operator.cluster, "temps")
-    note(calls, registry, "temps", id="by-name")
+    note(calls, "temps", id="by-name")
     for id in ("by-category", "by-shortcut"):
         options: dict[str, Any] = {"category": "newcat"} if id == "by-category" else {"shortcut": "newshort"}
 
-        @kopf.on.create(registry=registry, id=id, param=id, **options)
+        @kopf.on.create(id=id, param=id, **options)
         async def fn(param: str, name: str, **_: Any) -> None:
             calls.append((param, name))
 
@@ -129,11 +123,9 @@ async def test_new_names_of_served_resources_are_noticed(
     await calls.wait(lambda items: {("by-category", "after"), ("by-shortcut", "after")} <= {*items})
 
 
-async def test_a_new_preferred_version_replaces_the_previous_one(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any],
-) -> None:
+async def test_a_new_preferred_version_replaces_the_previous_one(operator: Operator, api: API, calls: Calls) -> None:
     define(operator.cluster, "temps", group="example.com", versions=("v1beta1",))
-    note(calls, registry, "temps")
+    note(calls, "temps")
     await operator.start(watching=("temps",))
     await create(api, "temps", "first", group="example.com", version="v1beta1")
     await calls.wait_length(1)
@@ -144,11 +136,9 @@ async def test_a_new_preferred_version_replaces_the_previous_one(
     assert ("temps.v1beta1.example.com", "second") not in calls
 
 
-async def test_scanning_can_be_disabled(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, kex: Objects, calls: Journal[Any],
-) -> None:
-    note(calls, registry, "temps")
-    note(calls, registry, "kopfexamples")
+async def test_scanning_can_be_disabled(operator: Operator, api: API, kex: Objects, calls: Calls) -> None:
+    note(calls, "temps")
+    note(calls, "kopfexamples")
     operator.configure = lambda settings: setattr(settings.scanning, "disabled", True)
     await operator.start()
     define(operator.cluster, "temps")
@@ -163,14 +153,13 @@ async def test_scanning_can_be_disabled(
 @pytest.mark.fastforward
 @pytest.mark.parametrize("fault", [{"status": 503}, {"action": "delay", "latency": 1000}], ids=["broken", "hung"])
 async def test_unavailable_groups_hold_nobody(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, kex: Objects, calls: Journal[Any], logs: Logs,
-        fault: dict[str, Any],
+        operator: Operator, api: API, kex: Objects, calls: Calls, logs: Logs, fault: dict[str, Any],
 ) -> None:
     """E.g. of the API extensions, whose servers are down. It is said once, and they are served when they are back."""
     define(operator.cluster, "temps", group="example.com")
     await create(api, "temps", "a", group="example.com")
-    note(calls, registry, "example.com", "temps")
-    note(calls, registry, "kopf.dev", "kopfexamples")
+    note(calls, "example.com", "temps")
+    note(calls, "kopf.dev", "kopfexamples")
     rule = operator.cluster.faults.inject(path="^/apis/example.com/v1$", **fault)
     await kex.create()
     started = asyncio.get_running_loop().time()
@@ -185,13 +174,11 @@ async def test_unavailable_groups_hold_nobody(
     assert len(logs.find("Some of the API groups are unavailable.*")) == 1
 
 
-async def test_terminating_resources_are_served_until_they_are_gone(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any],
-) -> None:
+async def test_terminating_resources_are_served_until_they_are_gone(operator: Operator, api: API, calls: Calls) -> None:
     """Otherwise, the objects with our finalizers would never let them go."""
     release = asyncio.Event()
 
-    @kopf.on.delete("temps", registry=registry)
+    @kopf.on.delete("temps")
     async def fn(name: str, **_: Any) -> None:
         calls.append(f"{name} begins")
         await release.wait()

@@ -7,7 +7,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_progress
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 BOTH = ("kopfexamples", "kopfstatusexamples")
 
@@ -23,10 +23,8 @@ def objects(request: pytest.FixtureRequest) -> Objects:
 @pytest.mark.parametrize("value", [
     100, 0, -1.5, True, False, "text", "", [1, "two", None], [], {"field": {"deep": "value"}},
 ], ids=repr)
-async def test_any_json_value_can_be_returned(
-        operator: Operator, registry: kopf.OperatorRegistry, objects: Objects, value: Any,
-) -> None:
-    @kopf.on.create(objects.plural, registry=registry, id="create_fn")
+async def test_any_json_value_can_be_returned(operator: Operator, objects: Objects, value: Any) -> None:
+    @kopf.on.create(objects.plural, id="create_fn")
     def create_fn(**_: Any) -> Any:
         return value
 
@@ -36,10 +34,8 @@ async def test_any_json_value_can_be_returned(
     assert obj["status"] == {"create_fn": value}
 
 
-async def test_nothing_is_stored_if_nothing_is_returned(
-        operator: Operator, registry: kopf.OperatorRegistry, objects: Objects,
-) -> None:
-    @kopf.on.create(objects.plural, registry=registry, id="create_fn")
+async def test_nothing_is_stored_if_nothing_is_returned(operator: Operator, objects: Objects) -> None:
+    @kopf.on.create(objects.plural, id="create_fn")
     def create_fn(**_: Any) -> None:
         return None
 
@@ -49,22 +45,20 @@ async def test_nothing_is_stored_if_nothing_is_returned(
     assert "status" not in obj
 
 
-async def test_results_of_several_handlers_and_of_fields(
-        operator: Operator, registry: kopf.OperatorRegistry, objects: Objects,
-) -> None:
-    @kopf.on.create(objects.plural, registry=registry, id="create_1")
+async def test_results_of_several_handlers_and_of_fields(operator: Operator, objects: Objects) -> None:
+    @kopf.on.create(objects.plural, id="create_1")
     def create_1(**_: Any) -> int:
         return 100
 
-    @kopf.on.create(objects.plural, registry=registry, id="create_2")
+    @kopf.on.create(objects.plural, id="create_2")
     async def create_2(uid: str, **_: Any) -> dict[str, str]:
         return {"uid": uid}
 
-    @kopf.on.field(objects.plural, registry=registry, field="spec.field", id="field_fn")
+    @kopf.on.field(objects.plural, field="spec.field", id="field_fn")
     def field_fn(new: Any, **_: Any) -> Any:
         return {"became": new}
 
-    @kopf.on.update(objects.plural, registry=registry, field="spec.field", id="update_fn")
+    @kopf.on.update(objects.plural, field="spec.field", id="update_fn")
     def update_fn(new: Any, **_: Any) -> Any:
         return new
 
@@ -82,10 +76,8 @@ async def test_results_of_several_handlers_and_of_fields(
         "field_fn/spec.field": {"became": "new"}, "update_fn/spec.field": "new"}
 
 
-async def test_results_of_subhandlers(
-        operator: Operator, registry: kopf.OperatorRegistry, objects: Objects,
-) -> None:
-    @kopf.on.create(objects.plural, registry=registry, id="parent")
+async def test_results_of_subhandlers(operator: Operator, objects: Objects) -> None:
+    @kopf.on.create(objects.plural, id="parent")
     def parent(**_: Any) -> str:
         @kopf.subhandler(id="sub")
         def sub_fn(**_: Any) -> str:
@@ -98,11 +90,9 @@ async def test_results_of_subhandlers(
     assert obj["status"] == {"parent": "of the parent", "parent/sub": "of the sub-handler"}
 
 
-async def test_results_replace_the_previous_ones_by_merging(
-        operator: Operator, registry: kopf.OperatorRegistry, objects: Objects,
-) -> None:
-    @kopf.on.create(objects.plural, registry=registry, id="fn")
-    @kopf.on.update(objects.plural, registry=registry, id="fn")
+async def test_results_replace_the_previous_ones_by_merging(operator: Operator, objects: Objects) -> None:
+    @kopf.on.create(objects.plural, id="fn")
+    @kopf.on.update(objects.plural, id="fn")
     def fn(spec: kopf.Spec, **_: Any) -> Any:
         return spec["result"]
 
@@ -116,14 +106,12 @@ async def test_results_replace_the_previous_ones_by_merging(
     assert (await objects.get())["status"] == {"fn": {"a": 1, "b": [2]}}
 
 
-async def test_the_result_is_there_as_soon_as_the_success_is_recorded(
-        operator: Operator, registry: kopf.OperatorRegistry, objects: Objects,
-) -> None:
-    @kopf.on.create(objects.plural, registry=registry, id="first")
+async def test_the_result_is_there_as_soon_as_the_success_is_recorded(operator: Operator, objects: Objects) -> None:
+    @kopf.on.create(objects.plural, id="first")
     def first(**_: Any) -> int:
         return 1
 
-    @kopf.on.create(objects.plural, registry=registry, id="second")
+    @kopf.on.create(objects.plural, id="second")
     def second(status: kopf.Status, **_: Any) -> Any:
         return {"seen": status["first"]}
 
@@ -136,10 +124,8 @@ async def test_the_result_is_there_as_soon_as_the_success_is_recorded(
             assert state["status"]["first"] == 1
 
 
-async def test_results_of_raw_event_handlers(
-        operator: Operator, registry: kopf.OperatorRegistry, objects: Objects,
-) -> None:
-    @kopf.on.event(objects.plural, registry=registry, id="event_fn")
+async def test_results_of_raw_event_handlers(operator: Operator, objects: Objects) -> None:
+    @kopf.on.event(objects.plural, id="event_fn")
     def event_fn(event: kopf.RawEvent, **_: Any) -> str | None:
         return "added" if event["type"] == "ADDED" else None
 
@@ -152,10 +138,9 @@ async def test_results_of_raw_event_handlers(
 
 @pytest.mark.parametrize("value", [object(), {1, 2}.__iter__(), float("nan")], ids=["object", "iterator", "nan"])
 async def test_unserialisable_results_are_reported_and_the_handler_is_not_repeated(
-        operator: Operator, registry: kopf.OperatorRegistry, objects: Objects, logs: Logs,
-        calls: Journal[Any], value: Any,
+        operator: Operator, objects: Objects, logs: Logs, calls: Calls, value: Any,
 ) -> None:
-    @kopf.on.create(objects.plural, registry=registry, id="create_fn")
+    @kopf.on.create(objects.plural, id="create_fn")
     def create_fn(**_: Any) -> Any:
         calls.append("called")
         return value
@@ -169,10 +154,8 @@ async def test_unserialisable_results_are_reported_and_the_handler_is_not_repeat
         assert any("create_fn" in message for message in logs.get_messages("obj", level=40))
 
 
-async def test_results_of_the_deletion_are_visible_while_others_block_it(
-        operator: Operator, registry: kopf.OperatorRegistry, objects: Objects,
-) -> None:
-    @kopf.on.delete(objects.plural, registry=registry, id="delete_fn")
+async def test_results_of_the_deletion_are_visible_while_others_block_it(operator: Operator, objects: Objects) -> None:
+    @kopf.on.delete(objects.plural, id="delete_fn")
     def delete_fn(**_: Any) -> str:
         return "deleted"
 

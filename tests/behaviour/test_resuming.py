@@ -8,14 +8,14 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_progress
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Calls, Operator
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
 
-def interrupt_creation(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
+def interrupt_creation(calls: Calls) -> None:
     """Declare a handler that does not end until the operator is stopped; the next operator calls it again."""
-    @kopf.on.create("kopfexamples", registry=registry, id="wait")
+    @kopf.on.create("kopfexamples", id="wait")
     async def wait(**_: Any) -> None:
         calls.append("wait")
         if calls.items.count("wait") == 1:
@@ -23,13 +23,13 @@ def interrupt_creation(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> 
 
 
 async def test_what_was_resumed_before_the_restart_is_resumed_again(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.resume("kopfexamples", registry=registry, id="quick")
+    @kopf.on.resume("kopfexamples", id="quick")
     async def quick(**_: Any) -> None:
         calls.append("quick")
 
-    @kopf.on.resume("kopfexamples", registry=registry, id="slow")
+    @kopf.on.resume("kopfexamples", id="slow")
     async def slow(retry: int, **_: Any) -> None:
         calls.append(f"slow {retry}")
         if retry < 2:
@@ -46,17 +46,17 @@ async def test_what_was_resumed_before_the_restart_is_resumed_again(
 
 
 async def test_creation_that_was_interrupted_is_continued_but_resuming_is_not(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="create")
+    @kopf.on.create("kopfexamples", id="create")
     async def create(**_: Any) -> None:
         calls.append("create")
 
-    @kopf.on.resume("kopfexamples", registry=registry, id="resume")
+    @kopf.on.resume("kopfexamples", id="resume")
     async def resume(**_: Any) -> None:
         calls.append("resume")
 
-    interrupt_creation(registry, calls)
+    interrupt_creation(calls)
     await kex.create()
     await operator.start()
     await calls.wait_length(3)
@@ -68,14 +68,14 @@ async def test_creation_that_was_interrupted_is_continued_but_resuming_is_not(
 
 
 async def test_a_function_for_both_creation_and_resuming_is_called_once(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.resume("kopfexamples", registry=registry, id="both")
-    @kopf.on.create("kopfexamples", registry=registry, id="both")
+    @kopf.on.resume("kopfexamples", id="both")
+    @kopf.on.create("kopfexamples", id="both")
     async def both(**_: Any) -> None:
         calls.append("both")
 
-    interrupt_creation(registry, calls)
+    interrupt_creation(calls)
     await kex.create()
     await operator.start()
     await calls.wait_length(2)
@@ -85,10 +85,8 @@ async def test_a_function_for_both_creation_and_resuming_is_called_once(
     assert calls == ["both", "wait", "wait"]
 
 
-async def test_sub_handlers_of_resuming_are_called_again_too(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.resume("kopfexamples", registry=registry, id="parent")
+async def test_sub_handlers_of_resuming_are_called_again_too(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.resume("kopfexamples", id="parent")
     async def parent(**_: Any) -> None:
         @kopf.subhandler(id="quick")
         async def quick(**_: Any) -> None:

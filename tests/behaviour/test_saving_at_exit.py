@@ -11,7 +11,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_progress, is_handled
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Calls, Operator
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
@@ -20,10 +20,10 @@ EXITS = int(os.environ.get("KOPF_TEST_EXITS") or 12)
 
 
 async def test_the_second_of_two_requests_is_not_cut_by_the_exit(
-        operator: Operator, registry: kopf.OperatorRegistry, sub: Objects, calls: Journal[Any],
+        operator: Operator, sub: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfstatusexamples", registry=registry, id="one", param="one")
-    @kopf.on.create("kopfstatusexamples", registry=registry, id="two", param="two")
+    @kopf.on.create("kopfstatusexamples", id="one", param="one")
+    @kopf.on.create("kopfstatusexamples", id="two", param="two")
     async def fn(param: str, **_: Any) -> str:
         calls.append(param)
         return "result"
@@ -41,13 +41,13 @@ async def test_the_second_of_two_requests_is_not_cut_by_the_exit(
 
 
 async def test_what_has_succeeded_is_saved_when_the_next_handler_is_cancelled(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="one")
+    @kopf.on.create("kopfexamples", id="one")
     async def one(**_: Any) -> None:
         calls.append("one")
 
-    @kopf.on.create("kopfexamples", registry=registry, id="two")
+    @kopf.on.create("kopfexamples", id="two")
     async def two(**_: Any) -> None:
         calls.append("two")
         if len(calls) == 2:
@@ -65,12 +65,12 @@ async def test_what_has_succeeded_is_saved_when_the_next_handler_is_cancelled(
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_exits_in_the_middle_of_cycles_repeat_nothing_that_has_ended(
-        operator: Operator, registry: kopf.OperatorRegistry, sub: Objects, calls: Journal[Any], seed: int,
+        operator: Operator, sub: Objects, calls: Calls, seed: int,
 ) -> None:
     dice = random.Random(seed)
 
     for number in range(4):
-        @kopf.on.create("kopfstatusexamples", registry=registry, id=f"fn{number}", param=number)
+        @kopf.on.create("kopfstatusexamples", id=f"fn{number}", param=number)
         async def fn(name: str, param: int, patch: kopf.Patch, **_: Any) -> str:
             await asyncio.sleep(dice.uniform(0, 0.3))
             patch.status["seen"] = param

@@ -10,7 +10,7 @@ import pytest
 import kopf
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import API, Objects, watch
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 pytestmark = pytest.mark.fastforward
 
@@ -28,11 +28,11 @@ async def strict(request: pytest.FixtureRequest, operator: Operator, api: API) -
 
 
 async def test_results_that_are_dropped_by_the_schema_do_not_repeat_the_handling(
-        operator: Operator, registry: kopf.OperatorRegistry, strict: Objects, calls: Journal[Any], logs: Logs,
+        operator: Operator, strict: Objects, calls: Calls, logs: Logs,
 ) -> None:
     for id in ("a", "b"):
-        @kopf.on.create("strictexamples", registry=registry, id=id)
-        @kopf.on.update("strictexamples", registry=registry, id=id)
+        @kopf.on.create("strictexamples", id=id)
+        @kopf.on.update("strictexamples", id=id)
         async def fn(reason: kopf.Reason, patch: kopf.Patch, **_: Any) -> str:
             calls.append(reason.value)
             patch.status["field"] = 1
@@ -53,10 +53,10 @@ async def test_results_that_are_dropped_by_the_schema_do_not_repeat_the_handling
 
 
 async def test_progress_in_a_status_that_is_dropped_is_not_needed(
-        operator: Operator, registry: kopf.OperatorRegistry, strict: Objects, calls: Journal[Any],
+        operator: Operator, strict: Objects, calls: Calls,
 ) -> None:
     """By default, the progress is in the annotations, which are not subject to schemas."""
-    @kopf.on.create("strictexamples", registry=registry)
+    @kopf.on.create("strictexamples")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(retry)
         if retry < 3:
@@ -71,10 +71,9 @@ async def test_progress_in_a_status_that_is_dropped_is_not_needed(
 
 @pytest.mark.parametrize("stanza", ["spec", "status"])
 async def test_refused_patches_of_handlers_are_reported_once_and_never_go_hot(
-        operator: Operator, registry: kopf.OperatorRegistry, strict: Objects, calls: Journal[Any], logs: Logs,
-        stanza: str,
+        operator: Operator, strict: Objects, calls: Calls, logs: Logs, stanza: str,
 ) -> None:
-    @kopf.on.create("strictexamples", registry=registry)
+    @kopf.on.create("strictexamples")
     async def fn(patch: kopf.Patch, name: str, **_: Any) -> None:
         calls.append(name)
         patch.setdefault(stanza, {})["field"] = 101 if name == "bad" else 99

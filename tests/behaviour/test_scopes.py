@@ -9,7 +9,7 @@ import pytest
 import kopf
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import API, MERGE_PATCH, Obj, get_annotations, is_handled
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Calls, Operator
 
 NAMESPACES = ("default", "ns1", "ns2")
 
@@ -21,9 +21,9 @@ def _namespaces(operator: Operator) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _handlers(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.delete("kopfexamples", registry=registry)
+def _handlers(calls: Calls) -> None:
+    @kopf.on.create("kopfexamples")
+    @kopf.on.delete("kopfexamples")
     async def fn(namespace: str, reason: kopf.Reason, **_: Any) -> None:
         calls.append((namespace, reason.value))
 
@@ -45,7 +45,7 @@ async def create_everywhere(api: API) -> None:
     ({"clusterwide": False, "namespaces": ["ns1", "ns2"]}, {"ns1", "ns2"}),
 ], ids=["clusterwide", "list", "single", "several"])
 async def test_only_the_served_namespaces_are_touched(
-        operator: Operator, api: API, calls: Journal[Any], options: dict[str, Any], served: set[str],
+        operator: Operator, api: API, calls: Calls, options: dict[str, Any], served: set[str],
 ) -> None:
     await operator.start(**options)
     await create_everywhere(api)
@@ -69,9 +69,7 @@ async def test_both_clusterwide_and_namespaces_are_refused(operator: Operator) -
 
 
 @pytest.mark.parametrize("options", [{"clusterwide": True}, {"clusterwide": False, "namespaces": ["ns1"]}], ids=str)
-async def test_objects_of_no_namespace(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any], options: dict[str, Any],
-) -> None:
+async def test_objects_of_no_namespace(operator: Operator, api: API, calls: Calls, options: dict[str, Any]) -> None:
     """They are served by all operators; Kubernetes events about them go to the default namespace."""
     crd = json.loads(json.dumps(make_crd("ClusterExample", "clusterexamples", status=True)))
     crd["spec"]["scope"] = "Cluster"
@@ -80,7 +78,7 @@ async def test_objects_of_no_namespace(
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.posting.enabled = True
 
-    @kopf.on.create("clusterexamples", registry=registry, id="create_fn")
+    @kopf.on.create("clusterexamples", id="create_fn")
     async def create_fn(namespace: str | None, name: str, body: kopf.Body, **_: Any) -> str:
         calls.append((namespace, name))
         kopf.info(body, reason="Explicit", message="m")

@@ -13,20 +13,20 @@ import kopf
 from kopf_cluster import LocalCluster
 from tests.behaviour.objects import API, Objects
 from tests.behaviour.peerings import PeeringObject, define_peering
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 Configure = Callable[[Callable[[kopf.OperatorSettings], None]], None]
 
 
 @pytest.fixture
-def configure(registry: kopf.OperatorRegistry) -> Configure:
+def configure() -> Configure:
     """Declare a startup handler that changes the settings."""
     def configure(change: Callable[[kopf.OperatorSettings], None]) -> None:
-        @kopf.on.startup(registry=registry)
+        @kopf.on.startup()
         async def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
             change(settings)
 
-        @kopf.on.create("kopfexamples", registry=registry)
+        @kopf.on.create("kopfexamples")
         async def create_fn(body: kopf.Body, logger: kopf.Logger, **_: Any) -> None:
             logger.info("an information")
             logger.error("an error")
@@ -113,17 +113,15 @@ async def test_stealth_mode(
     assert not logs.find("Keep-alive.*")
 
 
-async def test_replaced_executors(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_replaced_executors(operator: Operator, kex: Objects, calls: Calls) -> None:
     """What has begun in the previous executor, ends there; the startup handler does, too."""
     with concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="my-own") as executor:
-        @kopf.on.startup(registry=registry)
+        @kopf.on.startup()
         def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
             settings.execution.executor = executor
             calls.append(threading.current_thread().name.partition("_")[0])
 
-        @kopf.on.create("kopfexamples", registry=registry)
+        @kopf.on.create("kopfexamples")
         def create_fn(**_: Any) -> None:
             calls.append(threading.current_thread().name.partition("_")[0])
 

@@ -8,7 +8,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import API, FINALIZER, Objects, get_essence, get_finalizers
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
@@ -30,14 +30,13 @@ Declare = Callable[..., Callable[..., Any]]
     (kopf.on.field, {"field": "status.phase"}),
 ])
 async def test_objects_without_the_field_or_the_value_are_not_touched(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
-        declare: Declare, filters: dict[str, Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls, declare: Declare, filters: dict[str, Any],
 ) -> None:
-    @declare("kopfexamples", registry=registry, **filters)
+    @declare("kopfexamples", **filters)
     def fn(**_: Any) -> None:
         calls.append("called")
 
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples")
     def spy(name: str, **_: Any) -> None:
         calls.append(name)
 
@@ -52,10 +51,8 @@ async def test_objects_without_the_field_or_the_value_are_not_touched(
     assert all("spy" in message for message in logs.get_messages("one"))
 
 
-async def test_secrets_are_not_copied_to_their_annotations(
-        operator: Operator, registry: kopf.OperatorRegistry, api: API, calls: Journal[Any],
-) -> None:
-    @kopf.on.field("secrets", registry=registry, field="data.x")
+async def test_secrets_are_not_copied_to_their_annotations(operator: Operator, api: API, calls: Calls) -> None:
+    @kopf.on.field("secrets", field="data.x")
     def fn(**_: Any) -> None:
         calls.append("called")
 
@@ -67,14 +64,12 @@ async def test_secrets_are_not_copied_to_their_annotations(
     assert "annotations" not in secret["metadata"]
 
 
-async def test_a_field_that_appears_later_is_a_creation(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, field="spec.late", id="create_fn")
+async def test_a_field_that_appears_later_is_a_creation(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", field="spec.late", id="create_fn")
     def create_fn(old: Any, new: Any, **_: Any) -> None:
         calls.append(("create", old, new))
 
-    @kopf.on.update("kopfexamples", registry=registry, field="spec.late", id="update_fn")
+    @kopf.on.update("kopfexamples", field="spec.late", id="update_fn")
     def update_fn(old: Any, new: Any, **_: Any) -> None:
         calls.append(("update", old, new))
 
@@ -89,9 +84,9 @@ async def test_a_field_that_appears_later_is_a_creation(
 
 
 async def test_the_loss_of_the_field_is_handled_and_then_the_object_is_let_alone(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.delete("kopfexamples", registry=registry, field="spec.guarded")
+    @kopf.on.delete("kopfexamples", field="spec.guarded")
     def delete_fn(**_: Any) -> None:
         calls.append("deleted")
 

@@ -8,27 +8,25 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, LAST_HANDLED, Objects, get_annotations, get_progress
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Calls, Operator
 
 BASE = {"started": "2020-01-01T00:00:00.000000+00:00", "purpose": "create", "retries": 1}
 SUCCESS = {**BASE, "stopped": "2020-01-01T00:00:01.000000+00:00", "success": True, "failure": False}
 
 
 @pytest.fixture
-def handled(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
+def handled(calls: Calls) -> None:
     """Several handlers, so that their progress has to be stored."""
     for id in ("a", "b", "c"):
-        @kopf.on.create("kopfexamples", id=id, registry=registry, param=id)
-        @kopf.on.create("kopfstatusexamples", id=id, registry=registry, param=id)
+        @kopf.on.create("kopfexamples", id=id, param=id)
+        @kopf.on.create("kopfstatusexamples", id=id, param=id)
         def fn(param: str, **_: Any) -> None:
             calls.append(param)
 
 
 @pytest.mark.usefixtures("handled")
 @pytest.mark.parametrize("plural", ["kopfexamples", "kopfstatusexamples"])
-async def test_in_the_status(
-        operator: Operator, kex: Objects, sub: Objects, calls: Journal[Any], plural: str,
-) -> None:
+async def test_in_the_status(operator: Operator, kex: Objects, sub: Objects, calls: Calls, plural: str) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.persistence.progress_storage = kopf.StatusProgressStorage(field="status.my.progress")
         settings.persistence.diffbase_storage = kopf.StatusDiffBaseStorage(field="status.my.last")
@@ -51,7 +49,7 @@ async def test_in_the_status(
 
 @pytest.mark.usefixtures("handled")
 async def test_two_operators_with_different_prefixes_do_not_disturb_each_other(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Calls,
 ) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.persistence.finalizer = f"op{number}.example.com/finalizer"
@@ -83,7 +81,7 @@ async def test_two_operators_with_different_prefixes_do_not_disturb_each_other(
 
 
 @pytest.mark.usefixtures("handled")
-async def test_transition_between_storages(operator: Operator, kex: Objects, calls: Journal[Any]) -> None:
+async def test_transition_between_storages(operator: Operator, kex: Objects, calls: Calls) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.persistence.diffbase_storage = kopf.MultiDiffBaseStorage([
             kopf.StatusDiffBaseStorage(field="status.diff-base"),
@@ -108,7 +106,7 @@ async def test_transition_between_storages(operator: Operator, kex: Objects, cal
 @pytest.mark.usefixtures("handled")
 @pytest.mark.parametrize("plural", ["kopfexamples", "kopfstatusexamples"])
 async def test_progress_left_in_the_status_by_older_versions_is_read_and_removed(
-        operator: Operator, kex: Objects, sub: Objects, calls: Journal[Any], plural: str,
+        operator: Operator, kex: Objects, sub: Objects, calls: Calls, plural: str,
 ) -> None:
     objects = kex if plural == "kopfexamples" else sub
     status = {"kopf": {"progress": {"a": SUCCESS}}, "other": "kept"}
@@ -122,14 +120,12 @@ async def test_progress_left_in_the_status_by_older_versions_is_read_and_removed
     assert not (obj["status"].get("kopf") or {}).get("progress")
 
 
-async def test_ignored_fields(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_ignored_fields(operator: Operator, kex: Objects, calls: Calls) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
             ignored_fields=["spec.noise", "metadata.labels.noise"])
 
-    kopf.on.update("kopfexamples", registry=registry)(lambda diff, **_: calls.append(diff))
+    kopf.on.update("kopfexamples")(lambda diff, **_: calls.append(diff))
     operator.configure = configure
     await operator.start()
     await kex.create(spec={"field": "value", "noise": 1})
@@ -142,9 +138,7 @@ async def test_ignored_fields(
 
 
 @pytest.mark.usefixtures("handled")
-async def test_own_storages_of_users(
-        operator: Operator, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_own_storages_of_users(operator: Operator, kex: Objects, calls: Calls) -> None:
     """As if the state was in an external database."""
     records: dict[tuple[str | None, str], kopf.ProgressRecord] = {}
 

@@ -9,14 +9,14 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_progress
-from tests.behaviour.running import Decorator, Journal, Logs, Operator
+from tests.behaviour.running import Calls, Decorator, Journal, Logs, Operator
 
 pytestmark = pytest.mark.lagging
 
 Way = Callable[[Journal[Any], dict[str, Any]], Any]
 
 
-def by_decorator(calls: Journal[Any], items: dict[str, Any]) -> None:
+def by_decorator(calls: Calls, items: dict[str, Any]) -> None:
     for item, value in items.items():
         @kopf.subhandler(id=item)
         def fn(name: str, item: str = item, value: Any = value, **_: Any) -> Any:
@@ -24,7 +24,7 @@ def by_decorator(calls: Journal[Any], items: dict[str, Any]) -> None:
             return value
 
 
-def by_register(calls: Journal[Any], items: dict[str, Any]) -> None:
+def by_register(calls: Calls, items: dict[str, Any]) -> None:
     def fn(item: str, value: Any, *, name: str, **_: Any) -> Any:
         calls.append((item, name))
         return value
@@ -32,27 +32,27 @@ def by_register(calls: Journal[Any], items: dict[str, Any]) -> None:
         kopf.register(functools.partial(fn, item, value), id=item)
 
 
-async def by_execute(calls: Journal[Any], items: dict[str, Any]) -> None:
+async def by_execute(calls: Calls, items: dict[str, Any]) -> None:
     def fn(item: str, value: Any, *, name: str, **_: Any) -> Any:
         calls.append((item, name))
         return value
     await kopf.execute(fns={item: functools.partial(fn, item, value) for item, value in items.items()})
 
 
-async def by_execute_async(calls: Journal[Any], items: dict[str, Any]) -> None:
+async def by_execute_async(calls: Calls, items: dict[str, Any]) -> None:
     async def fn(item: str, value: Any, *, name: str, **_: Any) -> Any:
         calls.append((item, name))
         return value
     await kopf.execute(fns={item: functools.partial(fn, item, value) for item, value in items.items()})
 
 
-def declare_parent(registry: kopf.OperatorRegistry, calls: Journal[Any], way: Way, decorator: Decorator) -> None:
+def declare_parent(calls: Calls, way: Way, decorator: Decorator) -> None:
     if way in (by_decorator, by_register):
-        @decorator("kopfexamples", registry=registry, id="parent")
+        @decorator("kopfexamples", id="parent")
         def sync_fn(spec: kopf.Spec, **_: Any) -> None:
             way(calls, spec["items"])
     else:
-        @decorator("kopfexamples", registry=registry, id="parent")
+        @decorator("kopfexamples", id="parent")
         async def async_fn(spec: kopf.Spec, **_: Any) -> None:
             await way(calls, spec["items"])
 
@@ -61,10 +61,9 @@ def declare_parent(registry: kopf.OperatorRegistry, calls: Journal[Any], way: Wa
 @pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.update, kopf.on.resume, kopf.on.delete],
                          ids=lambda decorator: decorator.__name__)
 async def test_all_ways_for_all_reasons(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-        way: Way, decorator: Decorator,
+        operator: Operator, kex: Objects, calls: Calls, way: Way, decorator: Decorator,
 ) -> None:
-    declare_parent(registry, calls, way, decorator)
+    declare_parent(calls, way, decorator)
     await kex.create(spec={"items": {"a": 1, "b": {"c": 2}}}, finalizers=["example.com/theirs"])
     await operator.start()
     if decorator is not kopf.on.resume:
@@ -81,10 +80,8 @@ async def test_all_ways_for_all_reasons(
     await kex.release()
 
 
-async def test_they_get_the_kwargs_of_their_cause(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.update("kopfexamples", registry=registry, id="parent")
+async def test_they_get_the_kwargs_of_their_cause(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.update("kopfexamples", id="parent")
     def parent(**_: Any) -> None:
         @kopf.subhandler(id="sub", param=123)
         def sub(**kwargs: Any) -> None:
@@ -103,10 +100,8 @@ async def test_they_get_the_kwargs_of_their_cause(
     assert kwargs["spec"]["field"] == "new"
 
 
-async def test_progress_of_them_and_of_their_parents(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="parent")
+async def test_progress_of_them_and_of_their_parents(operator: Operator, kex: Objects) -> None:
+    @kopf.on.create("kopfexamples", id="parent")
     def parent(**_: Any) -> None:
         for id in ("a", "b"):
             @kopf.subhandler(id=id)
@@ -123,10 +118,8 @@ async def test_progress_of_them_and_of_their_parents(
     assert seen == [(["parent", "parent.a"], ["parent/a", "parent/b"], False)]
 
 
-async def test_nested_subhandlers(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="top")
+async def test_nested_subhandlers(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="top")
     def top(**_: Any) -> None:
         @kopf.subhandler(id="mid")
         def mid(**_: Any) -> str:
@@ -149,10 +142,8 @@ async def test_nested_subhandlers(
     assert subrefs == {"top/mid", "top/last", "top/mid/x", "top/mid/y"}
 
 
-async def test_ids_are_the_names_of_functions_by_default(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="parent")
+async def test_ids_are_the_names_of_functions_by_default(operator: Operator, kex: Objects) -> None:
+    @kopf.on.create("kopfexamples", id="parent")
     async def parent(**_: Any) -> None:
         @kopf.subhandler()
         def decorated(**_: Any) -> int:
@@ -176,10 +167,8 @@ async def test_ids_are_the_names_of_functions_by_default(
     }
 
 
-async def test_after_execution_the_parent_goes_on(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="parent")
+async def test_after_execution_the_parent_goes_on(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="parent")
     async def parent(**_: Any) -> str:
         calls.append("entering")
         await kopf.execute(fns={"sub": lambda **_: calls.append("sub")})
@@ -192,10 +181,8 @@ async def test_after_execution_the_parent_goes_on(
     assert obj["status"] == {"parent": "done"}
 
 
-async def test_filters_of_subhandlers(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="parent")
+async def test_filters_of_subhandlers(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="parent")
     def parent(**_: Any) -> None:
         for value in ("v", "w"):
             @kopf.subhandler(id=value, labels={"l": value})
@@ -207,10 +194,8 @@ async def test_filters_of_subhandlers(
     assert calls == ["v"]
 
 
-async def test_no_subhandlers_at_all(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="parent")
+async def test_no_subhandlers_at_all(operator: Operator, kex: Objects, logs: Logs) -> None:
+    @kopf.on.create("kopfexamples", id="parent")
     async def parent(**_: Any) -> str:
         await kopf.execute(fns={})
         await kopf.execute()
@@ -221,9 +206,7 @@ async def test_no_subhandlers_at_all(
     assert obj["status"] == {"parent": "done"}
 
 
-async def test_handlers_of_a_registry_can_be_executed(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_handlers_of_a_registry_can_be_executed(operator: Operator, kex: Objects, calls: Calls) -> None:
     """Those that would be called for this object and this change, with their own options & progress."""
     inner = kopf.OperatorRegistry()
 
@@ -235,8 +218,8 @@ async def test_handlers_of_a_registry_can_be_executed(
         calls.append(param)
         return param
 
-    @kopf.on.create("kopfexamples", registry=registry, id="parent")
-    @kopf.on.update("kopfexamples", registry=registry, id="parent")
+    @kopf.on.create("kopfexamples", id="parent")
+    @kopf.on.update("kopfexamples", id="parent")
     async def parent(**_: Any) -> None:
         await kopf.execute(registry=inner)
         calls.append("leaving")
@@ -249,13 +232,11 @@ async def test_handlers_of_a_registry_can_be_executed(
     assert obj["status"] == {"parent/a": "created", "parent/b": "updated"}
 
 
-async def test_the_lifecycle_of_subhandlers_can_be_chosen(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_the_lifecycle_of_subhandlers_can_be_chosen(operator: Operator, kex: Objects, calls: Calls) -> None:
     def backwards(handlers: Any, **_: Any) -> Any:
         return handlers[::-1]
 
-    @kopf.on.create("kopfexamples", registry=registry, id="parent")
+    @kopf.on.create("kopfexamples", id="parent")
     async def parent(**_: Any) -> None:
         calls.append("entering")
         await kopf.execute(fns={item: lambda item=item, **_: calls.append(item) for item in "abc"}, lifecycle=backwards)
@@ -282,10 +263,9 @@ async def test_the_lifecycle_of_subhandlers_can_be_chosen(
     ({"field": "spec.field", "new": lambda value, **_: value == "value"}, False),
 ])
 async def test_all_filters_are_available(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-        options: dict[str, Any], expected: bool,
+        operator: Operator, kex: Objects, calls: Calls, options: dict[str, Any], expected: bool,
 ) -> None:
-    @kopf.on.update("kopfexamples", registry=registry, id="parent")
+    @kopf.on.update("kopfexamples", id="parent")
     async def parent(**_: Any) -> None:
         @kopf.subhandler(id="sub", **options)
         async def sub(**_: Any) -> None:

@@ -7,15 +7,13 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_progress
-from tests.behaviour.running import Journal, Logs, Operator, now
+from tests.behaviour.running import Calls, Logs, Operator, now
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
 
-async def test_the_parent_is_called_until_all_of_them_are_done(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+async def test_the_parent_is_called_until_all_of_them_are_done(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples")
     async def create(**_: Any) -> None:
         calls.append("entering")
         await kopf.execute(fns={"a": create_a, "b": create_b})
@@ -42,9 +40,9 @@ async def test_the_parent_is_called_until_all_of_them_are_done(
 
 
 async def test_waiting_for_them_counts_as_retries_of_the_parent_but_not_for_its_limits(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, retries=2, timeout=1000, id="parent")
+    @kopf.on.create("kopfexamples", retries=2, timeout=1000, id="parent")
     async def parent(retry: int, **_: Any) -> None:
         calls.append(("parent", retry))
         await kopf.execute(fns={"sub": sub})
@@ -61,11 +59,8 @@ async def test_waiting_for_them_counts_as_retries_of_the_parent_but_not_for_its_
 
 
 @pytest.mark.parametrize("decorated", [True, False])
-async def test_their_own_limits(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
-        decorated: bool,
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="parent")
+async def test_their_own_limits(operator: Operator, kex: Objects, logs: Logs, calls: Calls, decorated: bool) -> None:
+    @kopf.on.create("kopfexamples", id="parent")
     def parent(**_: Any) -> None:
         def sub(retry: int, **_: Any) -> None:
             calls.append(retry)
@@ -84,9 +79,9 @@ async def test_their_own_limits(
 
 
 async def test_a_failed_one_does_not_fail_its_parent(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="parent")
+    @kopf.on.create("kopfexamples", id="parent")
     async def parent(**_: Any) -> str:
         await kopf.execute(fns={"bad": bad, "good": good})
         return "done"
@@ -106,9 +101,9 @@ async def test_a_failed_one_does_not_fail_its_parent(
 
 
 async def test_a_failure_of_the_parent_does_not_repeat_its_finished_ones(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="parent")
+    @kopf.on.create("kopfexamples", id="parent")
     async def parent(retry: int, **_: Any) -> None:
         await kopf.execute(fns={"sub": lambda **_: calls.append("sub")})
         calls.append(f"parent {retry}")
@@ -120,10 +115,8 @@ async def test_a_failure_of_the_parent_does_not_repeat_its_finished_ones(
     assert calls == ["sub", "parent 0", "parent 1", "parent 2"]
 
 
-async def test_restarts_in_the_middle(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="parent")
+async def test_restarts_in_the_middle(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="parent")
     def parent(spec: kopf.Spec, **_: Any) -> None:
         for item in spec["items"]:
             @kopf.subhandler(id=item)
@@ -146,12 +139,12 @@ async def test_restarts_in_the_middle(
 
 
 async def test_ones_that_are_not_declared_anymore_are_forgotten_in_the_end(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """The new version of the operator has other sub-handlers; the progress of the older ones is cleaned up too."""
     ids = ["old", "slow"]
 
-    @kopf.on.create("kopfexamples", registry=registry, id="parent")
+    @kopf.on.create("kopfexamples", id="parent")
     def parent(**_: Any) -> None:
         for id in ids:
             @kopf.subhandler(id=id)
@@ -170,17 +163,15 @@ async def test_ones_that_are_not_declared_anymore_are_forgotten_in_the_end(
     assert calls == [("old", 0), ("slow", 0), ("new", 0), ("slow", 1)]
 
 
-async def test_the_deletion_overtakes_them(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="parent")
+async def test_the_deletion_overtakes_them(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="parent")
     async def parent(**_: Any) -> None:
         await kopf.execute(fns={"sub": sub})
 
     async def sub(**_: Any) -> None:
         raise kopf.TemporaryError("not yet", delay=10 * 24 * 3600)
 
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples")
     async def delete_fn(**_: Any) -> None:
         calls.append("deleted")
 
@@ -194,10 +185,10 @@ async def test_the_deletion_overtakes_them(
 
 
 async def test_other_handlers_go_before_a_parent_that_is_called_again(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """The default lifecycle prefers the least retried ones, and going on with the sub-handlers is a retry."""
-    @kopf.on.create("kopfexamples", registry=registry, id="parent")
+    @kopf.on.create("kopfexamples", id="parent")
     async def parent(retry: int, **_: Any) -> None:
         calls.append(f"parent {retry}")
         await kopf.execute(fns={"a": sub, "b": sub})
@@ -205,7 +196,7 @@ async def test_other_handlers_go_before_a_parent_that_is_called_again(
     async def sub(**_: Any) -> None:
         calls.append("sub")
 
-    @kopf.on.create("kopfexamples", registry=registry, id="other")
+    @kopf.on.create("kopfexamples", id="other")
     async def other(**_: Any) -> None:
         calls.append("other")
 

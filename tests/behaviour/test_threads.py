@@ -14,7 +14,7 @@ import kopf
 from kopf._handlers import thread_usage
 from kopf._settings import threads
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 
 @pytest.fixture
@@ -25,16 +25,14 @@ def release() -> Iterator[threading.Event]:
     event.set()
 
 
-async def test_sync_daemons_do_not_take_the_threads_of_handlers(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, id="daemon_fn")
+async def test_sync_daemons_do_not_take_the_threads_of_handlers(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.daemon("kopfexamples", id="daemon_fn")
     def daemon_fn(stopped: kopf.DaemonStopped, **_: Any) -> None:
         assert isinstance(stopped, kopf.SyncDaemonStopperChecker)
         calls.append(threading.current_thread().name.rpartition("_")[0])
         stopped.wait()
 
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples")
     def update_fn(**_: Any) -> None:
         calls.append("updated")
 
@@ -54,17 +52,15 @@ async def test_sync_daemons_do_not_take_the_threads_of_handlers(
     assert calls == ["kopf-daemon"] * 5 + ["updated"] * 5
 
 
-async def test_replaced_executors_are_used_for_daemons_too(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.daemon("kopfexamples", registry=registry, id="daemon_fn")
+async def test_replaced_executors_are_used_for_daemons_too(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.daemon("kopfexamples", id="daemon_fn")
     def daemon_fn(stopped: kopf.DaemonStopped, **_: Any) -> None:
         assert isinstance(stopped, kopf.SyncDaemonStopperChecker)
         calls.append(threading.current_thread().name)
         stopped.wait()
 
     with concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="my-own") as executor:
-        @kopf.on.startup(registry=registry)
+        @kopf.on.startup()
         async def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
             settings.execution.executor = executor
 
@@ -76,13 +72,12 @@ async def test_replaced_executors_are_used_for_daemons_too(
 
 
 async def test_the_default_threads_are_added_when_the_handlers_have_to_wait(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, release: threading.Event,
-        calls: Journal[Any],
+        operator: Operator, kex: Objects, release: threading.Event, calls: Calls,
 ) -> None:
     """More of them than objects are handled at once: those that hold threads do not count."""
     barrier = threading.Barrier(80)
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     def create_fn(**_: Any) -> None:
         barrier.wait(30)  # only possible if all of them run at once
         calls.append("passed")
@@ -94,18 +89,17 @@ async def test_the_default_threads_are_added_when_the_handlers_have_to_wait(
 
 
 async def test_saturation_is_warned_of_with_the_names_of_handlers(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, release: threading.Event, logs: Logs,
-        monkeypatch: pytest.MonkeyPatch,
+        operator: Operator, kex: Objects, release: threading.Event, logs: Logs, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="slow_fn")
+    @kopf.on.create("kopfexamples", id="slow_fn")
     def slow_fn(**_: Any) -> None:
         release.wait(30)
 
-    @kopf.on.event("kopfexamples", registry=registry, id="quick_fn")
+    @kopf.on.event("kopfexamples", id="quick_fn")
     def quick_fn(**_: Any) -> None:
         pass
 
-    @kopf.daemon("kopfexamples", registry=registry, id="daemon_fn")
+    @kopf.daemon("kopfexamples", id="daemon_fn")
     def daemon_fn(stopped: kopf.DaemonStopped, **_: Any) -> None:
         assert isinstance(stopped, kopf.SyncDaemonStopperChecker)
         stopped.wait()
@@ -130,11 +124,10 @@ async def test_saturation_is_warned_of_with_the_names_of_handlers(
 
 
 async def test_many_hung_handlers_are_never_silent(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, release: threading.Event, logs: Logs,
-        monkeypatch: pytest.MonkeyPatch,
+        operator: Operator, kex: Objects, release: threading.Event, logs: Logs, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With the default settings, and with no more objects than the threads & the workers can take."""
-    @kopf.on.create("kopfexamples", registry=registry, id="hung_fn")
+    @kopf.on.create("kopfexamples", id="hung_fn")
     def hung_fn(**_: Any) -> None:
         release.wait(30)
 
@@ -150,10 +143,10 @@ async def test_many_hung_handlers_are_never_silent(
 
 
 async def test_hung_handlers_do_not_hold_the_exit(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, release: threading.Event, logs: Logs,
+        operator: Operator, kex: Objects, release: threading.Event, logs: Logs,
 ) -> None:
     """Threads cannot be interrupted; the operator waits for the configured time, and leaves them."""
-    @kopf.on.create("kopfexamples", registry=registry, id="hung_fn")
+    @kopf.on.create("kopfexamples", id="hung_fn")
     def hung_fn(**_: Any) -> None:
         release.wait(30)
 

@@ -40,10 +40,10 @@ class Refusals:
 
 
 @pytest.fixture
-async def refusals(operator: Operator, registry: kopf.OperatorRegistry, logs: Logs) -> Refusals:
+async def refusals(operator: Operator, logs: Logs) -> Refusals:
     refusals = Refusals(operator)
-    kopf.on.create("kopfexamples", registry=registry)(refusals.handle)
-    kopf.on.update("kopfexamples", registry=registry)(refusals.handle)
+    kopf.on.create("kopfexamples")(refusals.handle)
+    kopf.on.update("kopfexamples")(refusals.handle)
     logs.expected.append("it is refused")
     return refusals
 
@@ -120,9 +120,9 @@ async def test_the_delays_are_not_kept_over_restarts(
 
 @pytest.mark.parametrize("change", ["deletion", "edit"])
 async def test_what_can_be_the_cure_does_not_wait(
-        operator: Operator, refusals: Refusals, kex: Objects, logs: Logs, registry: kopf.OperatorRegistry, change: str,
+        operator: Operator, refusals: Refusals, kex: Objects, logs: Logs, change: str,
 ) -> None:
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.delete("kopfexamples")
     async def delete_fn(**_: Any) -> None:
         refusals.handled.append(-1)
 
@@ -142,9 +142,7 @@ async def test_what_can_be_the_cure_does_not_wait(
     assert refusals.handled == [1, 2, -1 if change == "deletion" else 3]
 
 
-async def test_what_is_not_the_cure_waits(
-        operator: Operator, refusals: Refusals, kex: Objects, logs: Logs,
-) -> None:
+async def test_what_is_not_the_cure_waits(operator: Operator, refusals: Refusals, kex: Objects, logs: Logs) -> None:
     configure(operator, 10_000)
     await operator.start()
     refusals.times = {1: 1}

@@ -12,7 +12,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
-from tests.behaviour.running import Journal, Operator, now
+from tests.behaviour.running import Calls, Journal, Operator, now
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
@@ -21,11 +21,9 @@ def get_pauses(times: list[float]) -> list[float]:
     return [after - before for before, after in itertools.pairwise(times)]
 
 
-async def test_the_interval_is_between_the_calls(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_the_interval_is_between_the_calls(operator: Operator, kex: Objects, calls: Calls) -> None:
     """By default, the time of the function itself is not taken into account."""
-    @kopf.timer("kopfexamples", registry=registry, interval=10, id="fn")
+    @kopf.timer("kopfexamples", interval=10, id="fn")
     async def fn(**_: Any) -> None:
         calls.append(now())
         await asyncio.sleep(3)
@@ -39,9 +37,9 @@ async def test_the_interval_is_between_the_calls(
 
 
 async def test_sharp_timers_take_the_time_of_the_function_into_account(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=10, sharp=True, id="fn")
+    @kopf.timer("kopfexamples", interval=10, sharp=True, id="fn")
     async def fn(**_: Any) -> None:
         calls.append(now())
         await asyncio.sleep(3)
@@ -52,11 +50,9 @@ async def test_sharp_timers_take_the_time_of_the_function_into_account(
     assert get_pauses(calls.items)[:5] == pytest.approx([10] * 5, abs=0.5)
 
 
-async def test_sharp_timers_do_not_drift(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_sharp_timers_do_not_drift(operator: Operator, kex: Objects, calls: Calls) -> None:
     """The latencies of single runs do not accumulate over hundreds of them."""
-    @kopf.timer("kopfexamples", registry=registry, interval=10, sharp=True, id="fn")
+    @kopf.timer("kopfexamples", interval=10, sharp=True, id="fn")
     async def fn(**_: Any) -> None:
         calls.append(now())
         loop.call_later(9.995, loop.skip, 0.02)  # type: ignore[attr-defined]  # busy when it is time for the next run
@@ -69,9 +65,9 @@ async def test_sharp_timers_do_not_drift(
 
 
 async def test_sharp_timers_that_are_late_skip_what_is_missed_and_never_overlap(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=10, sharp=True, id="fn")
+    @kopf.timer("kopfexamples", interval=10, sharp=True, id="fn")
     async def fn(**_: Any) -> None:
         calls.append(("started", now()))
         await asyncio.sleep(23)
@@ -86,10 +82,8 @@ async def test_sharp_timers_that_are_late_skip_what_is_missed_and_never_overlap(
 
 
 @pytest.mark.lagging(False)
-async def test_hours_of_an_ordinary_timer(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=60, id="fn")
+async def test_hours_of_an_ordinary_timer(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.timer("kopfexamples", interval=60, id="fn")
     async def fn(name: str, **_: Any) -> None:
         calls.append((name, now()))
 
@@ -103,10 +97,8 @@ async def test_hours_of_an_ordinary_timer(
         assert get_pauses(times) == pytest.approx([60] * (len(times) - 1), abs=0.5)
 
 
-async def test_sync_timers(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=3600, id="fn")
+async def test_sync_timers(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.timer("kopfexamples", interval=3600, id="fn")
     def fn(**_: Any) -> None:
         calls.append((loop.time(), threading.current_thread() is threading.main_thread()))
 
@@ -118,20 +110,18 @@ async def test_sync_timers(
     assert not any(is_main for _, is_main in calls)
 
 
-async def test_several_timers_of_one_object_are_independent(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_several_timers_of_one_object_are_independent(operator: Operator, kex: Objects, calls: Calls) -> None:
     """They can overlap with each other and with the handlers of changes."""
     for interval in (7, 10):
-        @kopf.timer("kopfexamples", registry=registry, id=f"every{interval}", param=interval, interval=interval)
+        @kopf.timer("kopfexamples", id=f"every{interval}", param=interval, interval=interval)
         async def fn(param: int, **_: Any) -> None:
             calls.append((param, now()))
 
-    @kopf.timer("kopfexamples", registry=registry, interval=1)
+    @kopf.timer("kopfexamples", interval=1)
     async def hung_fn(**_: Any) -> None:
         await allowed.wait()
 
-    @kopf.on.update("kopfexamples", registry=registry)
+    @kopf.on.update("kopfexamples")
     async def update_fn(**_: Any) -> None:
         calls.append(("updated", now()))
 
@@ -151,9 +141,9 @@ async def test_several_timers_of_one_object_are_independent(
 @pytest.mark.parametrize("delay", [5, lambda **_: 5, lambda spec, **_: spec["delay"]],
                          ids=["number", "callable", "callable-of-kwargs"])
 async def test_the_initial_delay_postpones_only_the_first_call(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], delay: Any,
+        operator: Operator, kex: Objects, calls: Calls, delay: Any,
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=100, initial_delay=delay, id="fn")
+    @kopf.timer("kopfexamples", interval=100, initial_delay=delay, id="fn")
     async def fn(**_: Any) -> None:
         calls.append(now())
 
@@ -170,10 +160,8 @@ async def test_the_initial_delay_postpones_only_the_first_call(
     assert calls[3] - restarted == pytest.approx(5, abs=1)
 
 
-async def test_without_an_interval_it_is_called_once(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.timer("kopfexamples", registry=registry, initial_delay=10, id="fn")
+async def test_without_an_interval_it_is_called_once(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.timer("kopfexamples", initial_delay=10, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
 
@@ -185,10 +173,8 @@ async def test_without_an_interval_it_is_called_once(
     assert calls == ["called"]
 
 
-async def test_they_run_as_long_as_the_object_exists(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=10, id="fn")
+async def test_they_run_as_long_as_the_object_exists(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.timer("kopfexamples", interval=10, id="fn")
     async def fn(name: str, **_: Any) -> None:
         calls.append(name)
 
@@ -204,10 +190,8 @@ async def test_they_run_as_long_as_the_object_exists(
     assert len(calls) == count
 
 
-async def test_timers_see_the_current_state(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=10, id="fn")
+async def test_timers_see_the_current_state(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.timer("kopfexamples", interval=10, id="fn")
     async def fn(spec: kopf.Spec, **_: Any) -> None:
         calls.append(spec["field"])
 
@@ -220,9 +204,9 @@ async def test_timers_see_the_current_state(
 
 
 async def test_timers_of_many_objects_begin_at_once_after_a_restart(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=60)
+    @kopf.timer("kopfexamples", interval=60)
     async def fn(name: str, **_: Any) -> None:
         calls.append((name, now()))
 
@@ -239,20 +223,18 @@ async def test_timers_of_many_objects_begin_at_once_after_a_restart(
 
 
 @pytest.mark.lagging(False)
-async def test_timers_of_many_objects_do_not_hold_the_others(
-        operator: Operator, registry: kopf.OperatorRegistry, sub: Objects, calls: Journal[Any],
-) -> None:
+async def test_timers_of_many_objects_do_not_hold_the_others(operator: Operator, sub: Objects, calls: Calls) -> None:
     """While they begin, the changes of other objects are handled in between."""
     ticks: Journal[float] = Journal()
     tasks: list[asyncio.Task[Any]] = []
 
-    @kopf.timer("kopfexamples", registry=registry, interval=3600)
+    @kopf.timer("kopfexamples", interval=3600)
     async def tick(**_: Any) -> None:
         ticks.append(now())
         if len(ticks) == 1:
             tasks.append(asyncio.create_task(sub.merge({"spec": {"field": "new"}})))
 
-    @kopf.on.update("kopfstatusexamples", registry=registry)
+    @kopf.on.update("kopfstatusexamples")
     async def update_fn(**_: Any) -> None:
         calls.append(len(ticks))
 
@@ -270,9 +252,9 @@ async def test_timers_of_many_objects_do_not_hold_the_others(
 
 
 async def test_timers_of_many_objects_can_be_spread_by_a_function(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=60, initial_delay=lambda name, **_: int(name[3:]))
+    @kopf.timer("kopfexamples", interval=60, initial_delay=lambda name, **_: int(name[3:]))
     async def fn(name: str, **_: Any) -> None:
         calls.append((int(name[3:]), now()))
 
@@ -284,16 +266,14 @@ async def test_timers_of_many_objects_can_be_spread_by_a_function(
     assert calls.items[:50] == [(i, pytest.approx(started + i, abs=1)) for i in range(50)]
 
 
-async def test_timers_can_ask_if_they_are_to_stop(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_timers_can_ask_if_they_are_to_stop(operator: Operator, kex: Objects, calls: Calls) -> None:
     """As daemons do; for those that take long."""
-    @kopf.timer("kopfexamples", registry=registry, interval=10)
+    @kopf.timer("kopfexamples", interval=10)
     async def async_fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append(("async", bool(stopped)))
         calls.append(("async", await stopped.wait(1000)))
 
-    @kopf.timer("kopfexamples", registry=registry, interval=10)
+    @kopf.timer("kopfexamples", interval=10)
     def sync_fn(stopped: kopf.SyncDaemonStopperChecker, **_: Any) -> None:
         calls.append(("sync", stopped.wait(0)))
 
@@ -308,9 +288,9 @@ async def test_timers_can_ask_if_they_are_to_stop(
 
 @pytest.mark.lagging(False)
 async def test_hours_of_patching_take_no_more_memory_than_minutes(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=20, id="fn")
+    @kopf.timer("kopfexamples", interval=20, id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> str:
         calls.items.append(None)
         patch.status["count"] = len(calls)
@@ -333,17 +313,16 @@ async def test_hours_of_patching_take_no_more_memory_than_minutes(
 
 
 async def test_jumps_of_the_clock_affect_nothing(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-        monkeypatch: pytest.MonkeyPatch,
+        operator: Operator, kex: Objects, calls: Calls, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loop = asyncio.get_running_loop()
     runtimes: list[int] = []
 
-    @kopf.timer("kopfexamples", registry=registry, interval=60)
+    @kopf.timer("kopfexamples", interval=60)
     async def timer_fn(**_: Any) -> None:
         calls.append(loop.time())
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def create_fn(retry: int, runtime: datetime.timedelta, **_: Any) -> None:
         runtimes.append(round(runtime.total_seconds()))
         if retry < 3:

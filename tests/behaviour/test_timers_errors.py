@@ -9,7 +9,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Logs, Operator, now
+from tests.behaviour.running import Calls, Logs, Operator, now
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
@@ -18,11 +18,9 @@ def get_pauses(times: list[float]) -> list[float]:
     return [after - before for before, after in itertools.pairwise(times)]
 
 
-async def test_the_documented_schedule(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_the_documented_schedule(operator: Operator, kex: Objects, calls: Calls) -> None:
     """Three failures with the backoff of 5 seconds, a success, and the interval of 10: 25 seconds for one cycle."""
-    @kopf.timer("kopfexamples", registry=registry, errors=kopf.ErrorsMode.TEMPORARY, interval=10, backoff=5, id="fn")
+    @kopf.timer("kopfexamples", errors=kopf.ErrorsMode.TEMPORARY, interval=10, backoff=5, id="fn")
     async def fn(retry: int, runtime: Any, **_: Any) -> None:
         calls.append((retry, round(runtime.total_seconds()), now()))
         if retry < 3:
@@ -39,9 +37,9 @@ async def test_the_documented_schedule(
 
 
 async def test_arbitrary_errors_are_retried_after_a_minute_by_default(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=10, id="fn")
+    @kopf.timer("kopfexamples", interval=10, id="fn")
     async def fn(**_: Any) -> None:
         calls.append(now())
         raise Exception("boo")
@@ -54,9 +52,9 @@ async def test_arbitrary_errors_are_retried_after_a_minute_by_default(
 
 @pytest.mark.parametrize("sharp", [True, False])
 async def test_delays_of_temporary_errors_override_the_schedule(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], sharp: bool,
+        operator: Operator, kex: Objects, calls: Calls, sharp: bool,
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=10, sharp=sharp, id="fn")
+    @kopf.timer("kopfexamples", interval=10, sharp=sharp, id="fn")
     async def fn(**_: Any) -> None:
         calls.append(now())
         if len(calls) <= 2:
@@ -76,10 +74,9 @@ async def test_delays_of_temporary_errors_override_the_schedule(
     ({"timeout": 150}, Exception("bye"), 3),
 ])
 async def test_permanent_errors_stop_the_timer_until_the_operator_restarts(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-        options: dict[str, Any], error: Exception, expected: int,
+        operator: Operator, kex: Objects, calls: Calls, options: dict[str, Any], error: Exception, expected: int,
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=10, **options, id="fn")
+    @kopf.timer("kopfexamples", interval=10, **options, id="fn")
     async def fn(name: str, **_: Any) -> None:
         calls.append(name)
         if name == "bad":
@@ -98,10 +95,8 @@ async def test_permanent_errors_stop_the_timer_until_the_operator_restarts(
     await kex.delete_and_wait("bad")
 
 
-async def test_ignored_errors_are_as_good_as_successes(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=10, errors=kopf.ErrorsMode.IGNORED, id="fn")
+async def test_ignored_errors_are_as_good_as_successes(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.timer("kopfexamples", interval=10, errors=kopf.ErrorsMode.IGNORED, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append((retry, now()))
         raise Exception("boo")
@@ -113,11 +108,9 @@ async def test_ignored_errors_are_as_good_as_successes(
     assert get_pauses([time for _, time in calls])[:4] == pytest.approx([10] * 4, abs=0.5)
 
 
-async def test_a_success_begins_a_new_cycle_of_retries(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_a_success_begins_a_new_cycle_of_retries(operator: Operator, kex: Objects, calls: Calls) -> None:
     """The limits are for one cycle: occasional errors do not accumulate."""
-    @kopf.timer("kopfexamples", registry=registry, interval=10, backoff=1, retries=3, timeout=100, id="fn")
+    @kopf.timer("kopfexamples", interval=10, backoff=1, retries=3, timeout=100, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(retry)
         if retry < 2:
@@ -130,10 +123,8 @@ async def test_a_success_begins_a_new_cycle_of_retries(
 
 
 @pytest.mark.parametrize("value", [{"a": [1]}, "text", 0, False], ids=repr)
-async def test_results_go_to_the_status(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, sub: Objects, value: Any,
-) -> None:
-    @kopf.timer("kopf.dev", kopf.EVERYTHING, registry=registry, interval=10, id="fn")
+async def test_results_go_to_the_status(operator: Operator, kex: Objects, sub: Objects, value: Any) -> None:
+    @kopf.timer("kopf.dev", kopf.EVERYTHING, interval=10, id="fn")
     async def fn(**_: Any) -> Any:
         return value
 
@@ -144,10 +135,8 @@ async def test_results_go_to_the_status(
         assert obj["status"] == {"fn": value}
 
 
-async def test_the_same_results_make_no_changes(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=10, id="fn")
+async def test_the_same_results_make_no_changes(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.timer("kopfexamples", interval=10, id="fn")
     async def fn(**_: Any) -> str:
         calls.append("called")
         return "the same"
@@ -159,11 +148,9 @@ async def test_the_same_results_make_no_changes(
     assert statuses.count({"fn": "the same"}) == 1
 
 
-async def test_patches_are_applied_once_for_each_call(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_patches_are_applied_once_for_each_call(operator: Operator, kex: Objects, calls: Calls) -> None:
     """Neither dicts nor functions accumulate from call to call."""
-    @kopf.timer("kopfexamples", registry=registry, interval=10, id="fn")
+    @kopf.timer("kopfexamples", interval=10, id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> None:
         assert not patch
         assert not patch.fns
@@ -179,10 +166,10 @@ async def test_patches_are_applied_once_for_each_call(
 
 
 async def test_conflicting_patches_are_applied_to_the_fresh_state(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """Neither our change nor the other one is lost, and the timer is not called again for that."""
-    @kopf.timer("kopfexamples", registry=registry, interval=1000, id="fn")
+    @kopf.timer("kopfexamples", interval=1000, id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> None:
         calls.append("called")
         patch.fns.append(lambda body: body["spec"]["items"].append("ours"))
@@ -198,9 +185,9 @@ async def test_conflicting_patches_are_applied_to_the_fresh_state(
 
 @pytest.mark.parametrize("kind", ["result", "patch"])
 async def test_what_can_never_be_stored_is_reported_and_the_timer_goes_on(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any], logs: Logs, kind: str,
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs, kind: str,
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=10, id="fn")
+    @kopf.timer("kopfexamples", interval=10, id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> Any:
         calls.append("called")
         if kind == "result":
@@ -217,10 +204,8 @@ async def test_what_can_never_be_stored_is_reported_and_the_timer_goes_on(
     assert now() - started < 60
 
 
-async def test_failures_of_the_api_are_got_over(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.timer("kopfexamples", registry=registry, interval=10, id="fn")
+async def test_failures_of_the_api_are_got_over(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.timer("kopfexamples", interval=10, id="fn")
     async def fn(**_: Any) -> int:
         calls.append("called")
         return len(calls)

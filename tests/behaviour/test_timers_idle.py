@@ -9,7 +9,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Operator, now
+from tests.behaviour.running import Calls, Operator, now
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
@@ -20,10 +20,8 @@ async def change(kex: Objects, **spec: Any) -> float:
     return now()
 
 
-async def test_the_creation_is_a_change(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.timer("kopfexamples", registry=registry, idle=10)
+async def test_the_creation_is_a_change(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.timer("kopfexamples", idle=10)
     async def fn(**_: Any) -> None:
         calls.append(now())
 
@@ -34,10 +32,8 @@ async def test_the_creation_is_a_change(
     assert calls[0] - created == pytest.approx(10, abs=0.5)
 
 
-async def test_each_change_begins_the_idle_time_anew(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.timer("kopfexamples", registry=registry, idle=10)
+async def test_each_change_begins_the_idle_time_anew(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.timer("kopfexamples", idle=10)
     async def fn(spec: kopf.Spec, **_: Any) -> None:
         calls.append((spec["n"], now()))
 
@@ -51,9 +47,9 @@ async def test_each_change_begins_the_idle_time_anew(
 
 
 async def test_without_an_interval_it_is_called_once_after_each_time_of_changes(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, idle=10)
+    @kopf.timer("kopfexamples", idle=10)
     async def fn(spec: kopf.Spec, **_: Any) -> None:
         calls.append((spec["n"], now()))
 
@@ -67,9 +63,9 @@ async def test_without_an_interval_it_is_called_once_after_each_time_of_changes(
 
 
 async def test_with_an_interval_it_repeats_until_the_next_change(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.timer("kopfexamples", registry=registry, idle=100, interval=10)
+    @kopf.timer("kopfexamples", idle=100, interval=10)
     async def fn(**_: Any) -> None:
         calls.append(now())
 
@@ -84,14 +80,14 @@ async def test_with_an_interval_it_repeats_until_the_next_change(
 
 
 async def test_combined_with_the_initial_delay_the_longest_one_wins(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """A minute of warming up, then every ten seconds if unmodified for ten minutes."""
-    @kopf.timer("kopfexamples", registry=registry, initial_delay=60, interval=10, idle=600)
+    @kopf.timer("kopfexamples", initial_delay=60, interval=10, idle=600)
     async def fn(**_: Any) -> None:
         calls.append(("usual", now()))
 
-    @kopf.timer("kopfexamples", registry=registry, initial_delay=600, interval=10, idle=60)
+    @kopf.timer("kopfexamples", initial_delay=600, interval=10, idle=60)
     async def long_fn(**_: Any) -> None:
         calls.append(("long", now()))
 
@@ -109,10 +105,8 @@ async def test_combined_with_the_initial_delay_the_longest_one_wins(
     assert [time - changed for time in long[2:4]] == pytest.approx([60, 70], abs=1)
 
 
-async def test_sharp_and_idle(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.timer("kopfexamples", registry=registry, idle=100, interval=10, sharp=True)
+async def test_sharp_and_idle(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.timer("kopfexamples", idle=100, interval=10, sharp=True)
     async def fn(**_: Any) -> None:
         calls.append(now())
         await asyncio.sleep(4)
@@ -124,11 +118,9 @@ async def test_sharp_and_idle(
     assert [time - created for time in calls.items[:3]] == pytest.approx([100, 110, 120], abs=1)
 
 
-async def test_own_results_are_changes(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
+async def test_own_results_are_changes(operator: Operator, kex: Objects, calls: Calls) -> None:
     """A result that differs from the previous one modifies the object, which resets the idle time."""
-    @kopf.timer("kopfexamples", registry=registry, idle=100, interval=10)
+    @kopf.timer("kopfexamples", idle=100, interval=10)
     async def fn(**_: Any) -> int:
         calls.append(now())
         return len(calls)
@@ -140,10 +132,8 @@ async def test_own_results_are_changes(
     assert pauses == pytest.approx([100] * 3, abs=1)
 
 
-async def test_changes_during_the_call_are_not_lost(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.timer("kopfexamples", registry=registry, idle=10)
+async def test_changes_during_the_call_are_not_lost(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.timer("kopfexamples", idle=10)
     async def fn(spec: kopf.Spec, **_: Any) -> None:
         calls.append((spec["field"], now()))
         await asyncio.sleep(100)
@@ -156,10 +146,8 @@ async def test_changes_during_the_call_are_not_lost(
     assert [field for field, _ in calls] == ["value", "new"]
 
 
-async def test_errors_of_idle_timers_are_retried_by_their_delay(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
-) -> None:
-    @kopf.timer("kopfexamples", registry=registry, idle=100)
+async def test_errors_of_idle_timers_are_retried_by_their_delay(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.timer("kopfexamples", idle=100)
     async def fn(retry: int, **_: Any) -> None:
         calls.append((retry, now()))
         if retry < 2:

@@ -11,7 +11,7 @@ import kopf
 from kopf_cluster import LocalCluster
 from tests.behaviour.objects import Obj, Objects, is_handled
 from tests.behaviour.peerings import running
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 pytestmark = pytest.mark.fastforward
 
@@ -38,7 +38,7 @@ async def hold() -> AsyncIterator[Hold]:
 
 
 @pytest.fixture
-def other(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> kopf.OperatorRegistry:
+def other(registry: kopf.OperatorRegistry, calls: Calls) -> kopf.OperatorRegistry:
     """The handlers of the other operator, which is never late."""
     other = kopf.OperatorRegistry()
     for activity in registry.activities:
@@ -54,11 +54,11 @@ def other(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> kopf.Operator
 
 
 @pytest.fixture(autouse=True)
-def _declare(registry: kopf.OperatorRegistry, calls: Journal[Any], hold: Hold) -> None:
+def _declare(calls: Calls, hold: Hold) -> None:
     """The handlers of the operator that is late with the value "older"."""
 
-    @kopf.on.create(PLURAL, registry=registry)
-    @kopf.on.update(PLURAL, registry=registry)
+    @kopf.on.create(PLURAL)
+    @kopf.on.update(PLURAL)
     async def handle(spec: kopf.Spec, patch: kopf.Patch, **_: Any) -> None:
         calls.append(("one", spec["field"]))
         if spec["field"] == "older":
@@ -119,7 +119,7 @@ async def test_a_write_after_all_by_the_one_who_dies_then(
 
 async def test_the_late_one_goes_on_from_what_the_other_one_has_done(
         operator: Operator, cluster: LocalCluster, sub: Objects, other: kopf.OperatorRegistry, hold: Hold, logs: Logs,
-        calls: Journal[Any],
+        calls: Calls,
 ) -> None:
     logs.expected.append("The object was handled by somebody else meanwhile.*")
     await be_late(operator, sub, hold)
@@ -134,7 +134,7 @@ async def test_the_late_one_goes_on_from_what_the_other_one_has_done(
 
 
 async def test_edits_by_users_do_not_supersede_anything(
-        operator: Operator, cluster: LocalCluster, sub: Objects, hold: Hold, calls: Journal[Any],
+        operator: Operator, cluster: LocalCluster, sub: Objects, hold: Hold, calls: Calls,
 ) -> None:
     """There is nothing to be repeated: the handlers have seen the older change, and it is known that they have."""
     await be_late(operator, sub, hold)
@@ -149,13 +149,12 @@ async def test_edits_by_users_do_not_supersede_anything(
 
 @pytest.mark.parametrize("resource", [PLURAL, f"{PLURAL}/status"])
 async def test_lost_answers_do_not_look_like_others(
-        operator: Operator, registry: kopf.OperatorRegistry, cluster: LocalCluster, sub: Objects, calls: Journal[Any],
-        resource: str, logs: Logs,
+        operator: Operator, cluster: LocalCluster, sub: Objects, calls: Calls, resource: str, logs: Logs,
 ) -> None:
     """Our own write is recognised, even if it is not known that it has succeeded."""
     logs.expected.append("A request has failed.*")
 
-    @kopf.on.resume(PLURAL, registry=registry)
+    @kopf.on.resume(PLURAL)
     async def resume(spec: kopf.Spec, **_: Any) -> None:
         calls.append(("resume", spec["field"]))
 

@@ -38,9 +38,7 @@ def start(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Starter:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nonexistent-kubeconfig"))
     monkeypatch.setenv("HOME", str(tmp_path))
 
-    def start(
-            *args: str, kubeconfig: pathlib.Path | None = None, log: str = "output.log", **env: str,
-    ) -> Process:
+    def start(*args: str, kubeconfig: pathlib.Path | None = None, log: str = "output.log", **env: str) -> Process:
         if kubeconfig is not None:
             env["KUBECONFIG"] = str(kubeconfig)
         return Process(*args, cwd=tmp_path, log=tmp_path / log, env=env)

@@ -131,9 +131,7 @@ def test_missing_kinds_are_explained(tmp_path: pathlib.Path) -> None:
     ([], {"KOPF_RUN_DEV": "true", "KOPF_RUN_PRIORITY": "5"}, 666),
     (["--dev", "--priority=5"], {}, 5),
 ], ids=str)
-def test_priorities(
-        start: Starter, cluster: LocalCluster, args: list[str], env: dict[str, str], expected: int,
-) -> None:
+def test_priorities(start: Starter, cluster: LocalCluster, args: list[str], env: dict[str, str], expected: int) -> None:
     with start("run", "--verbose", *args, HANDLERS, kubeconfig=cluster.kubeconfig, **env) as process:
         process.wait_for("Keep-alive in 'default' cluster-wide: ok.")
         [record] = get_records(cluster).values()
@@ -159,9 +157,7 @@ def test_standalone(start: Starter, cluster: LocalCluster) -> None:
     assert get_records(cluster).keys() == {ME}
 
 
-def test_killed_operators_are_replaced(
-        start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path,
-) -> None:
+def test_killed_operators_are_replaced(start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
     """They cannot withdraw, so it takes as long as they are believed to be alive."""
     (tmp_path / "quick.py").write_text(
         "import kopf\n"

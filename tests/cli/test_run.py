@@ -249,9 +249,7 @@ def test_files_and_modules_together(start: Starter, cluster: LocalCluster, tmp_p
             assert f"Handler '{pathlib.Path(path).stem}_fn' succeeded." in process.output
 
 
-def test_fast_event_loops_are_used_if_installed(
-        start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path,
-) -> None:
+def test_fast_event_loops_are_used_if_installed(start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
     (tmp_path / "handlers.py").write_text(
         "import asyncio, kopf\n"
         "@kopf.on.startup()\n"
@@ -360,9 +358,7 @@ def test_no_way_to_log_in_is_one_clear_message(start: Starter) -> None:
     assert "kubeconfig" in line
 
 
-def test_failed_startup_is_one_clear_message(
-        start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path,
-) -> None:
+def test_failed_startup_is_one_clear_message(start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
     (tmp_path / "handlers.py").write_text(
         "import kopf\n"
         "@kopf.on.startup()\n"

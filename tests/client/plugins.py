@@ -41,9 +41,7 @@ class Plugin:
         self.path.write_text(_SCRIPT.format(python=sys.executable, folder=str(folder)))
         self.path.chmod(0o755)
 
-    def behave(
-        self, stdout: str = "", *, stderr: str = "", code: int = 0, delay: float = 0, wait: str = ""
-    ) -> None:
+    def behave(self, stdout: str = "", *, stderr: str = "", code: int = 0, delay: float = 0, wait: str = "") -> None:
         """What to do when called; ``wait`` is the name of the file to wait for."""
         behaviour = {"stdout": stdout, "stderr": stderr, "code": code, "delay": delay, "wait": wait}
         (self._folder / "behaviour").write_text(json.dumps(behaviour))

@@ -142,9 +142,7 @@ async def test_absent_groups(server: ScriptedServer, api: APIClient) -> None:
 
 @pytest.mark.fastforward
 @pytest.mark.parametrize("failure", [refuse(503, "ServiceUnavailable", "no endpoints"), refuse(429)])
-async def test_broken_extensions_are_tolerated(
-    server: ScriptedServer, api: APIClient, failure: Any
-) -> None:
+async def test_broken_extensions_are_tolerated(server: ScriptedServer, api: APIClient, failure: Any) -> None:
     server.on("GET /api", reply({"versions": ["v1"]}))
     server.on("GET /api/v1", reply(resources("pods")))
     server.on("GET /apis", reply({"groups": [group("metrics.k8s.io", "v1"), group("kopf.dev", "v1")]}))

@@ -61,9 +61,7 @@ def login(
 
 
 @pytest.mark.parametrize("api_version", [V1, V1BETA1])
-def test_tokens(
-    plugin: Plugin, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, api_version: str
-) -> None:
+def test_tokens(plugin: Plugin, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, api_version: str) -> None:
     plugin.bring(api_version=api_version, token="tkn", expirationTimestamp="2030-12-31T23:59:59Z")
     info = login(plugin.make_stanza(apiVersion=api_version), tmp_path, monkeypatch)
     assert info.server == "https://host:6443"

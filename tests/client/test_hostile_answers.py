@@ -196,9 +196,7 @@ USERS: list[dict[str, Any]] = [
     {"clusters": [{"name": "cls", "cluster": {"server": "https://host", "certificate-authority": 5}}]},
     *({"users": [{"name": "usr", "user": user}]} for user in USERS),
 ], ids=str)
-def test_malformed_kubeconfigs(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any]
-) -> None:
+def test_malformed_kubeconfigs(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any]) -> None:
     path = tmp_path / "config"
     path.write_text(yaml.safe_dump({**make_config(), **config}))
     monkeypatch.setenv("KUBECONFIG", str(path))

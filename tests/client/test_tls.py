@@ -72,9 +72,7 @@ async def test_the_server_is_verified(authority: Authority, vault: Vault, api: A
         await api.get("/x")
 
 
-async def test_unknown_authorities(
-    authority: Authority, vault: Vault, api: APIClient, tmp_path: pathlib.Path
-) -> None:
+async def test_unknown_authorities(authority: Authority, vault: Vault, api: APIClient, tmp_path: pathlib.Path) -> None:
     async with serving(authority.make_server_context("127.0.0.1")) as server:
         vault.populate([ConnectionInfo(server=server.url, ca_data=Authority(tmp_path).pem)])
         with pytest.raises(APINetworkError, match=r"certificate verify failed.* check certificate-authority in the"):

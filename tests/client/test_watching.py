@@ -17,18 +17,7 @@ from kopf._client.resources.watch_machine import LISTED, WatchEvent
 from kopf._client.resources.watching import watch_batches
 from kopf._settings.settings import OperatorSettings
 from kopf._values.resources import Resource
-from tests.client.scripted import (
-    Responder,
-    ScriptedServer,
-    drop,
-    line,
-    listing,
-    never,
-    obj,
-    refuse,
-    reply,
-    stream,
-)
+from tests.client.scripted import Responder, ScriptedServer, drop, line, listing, never, obj, refuse, reply, stream
 
 RESOURCE = Resource("kopf.dev", "v1", "kopfexamples", "KopfExample", namespaced=True)
 PATH = "/apis/kopf.dev/v1/kopfexamples"

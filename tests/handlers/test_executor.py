@@ -36,9 +36,7 @@ executor = HandlerExecutor(ExecutionSettings())
 async def async_fn(**_: Any) -> None: ...
 
 
-async def execute(
-    handler: Handler, result: Any = None, *, retry: int = 0, runtime: float = 0
-) -> Outcome:
+async def execute(handler: Handler, result: Any = None, *, retry: int = 0, runtime: float = 0) -> Outcome:
     """Try the handler once, with the given result or error of its function."""
     attempt = Attempt(retry=retry, started=STARTED, runtime=datetime.timedelta(seconds=runtime))
 

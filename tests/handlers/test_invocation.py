@@ -65,9 +65,7 @@ class AsyncInstance:
     (lambda **kwargs: async_fn(**kwargs), "MainThread"),
     (functools.partial(AsyncInstance()), "MainThread"),
 ])
-async def test_functions_run_in_threads_and_coroutines_in_the_loop(
-    threads: ThreadPools, fn: Any, thread: str
-) -> None:
+async def test_functions_run_in_threads_and_coroutines_in_the_loop(threads: ThreadPools, fn: Any, thread: str) -> None:
     token = variable.set("value")
     try:
         result = await invoke(make_handler(fn=fn), {"x": 1, "y": 2}, threads=threads)

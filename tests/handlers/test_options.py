@@ -136,27 +136,21 @@ FLAGS: list[tuple[Decorator, str]] = [
 
 @pytest.mark.parametrize(("decorator", "option"), FLAGS)
 @pytest.mark.parametrize("value", ["no", "false", "", 2, [True]])
-def test_flags_are_booleans(
-    registry: kopf.OperatorRegistry, decorator: Decorator, option: str, value: object
-) -> None:
+def test_flags_are_booleans(registry: kopf.OperatorRegistry, decorator: Decorator, option: str, value: object) -> None:
     with pytest.raises(kopf.DeclarationError, match=rf"{option}= must be True or False, got "):
         declare(decorator, registry, **{option: value})
 
 
 @pytest.mark.parametrize(("decorator", "option"), FLAGS)
 @pytest.mark.parametrize("value", [True, False, 0, 1, None])
-def test_values_of_flags(
-    registry: kopf.OperatorRegistry, decorator: Decorator, option: str, value: object
-) -> None:
+def test_values_of_flags(registry: kopf.OperatorRegistry, decorator: Decorator, option: str, value: object) -> None:
     declare(decorator, registry, **{option: value})
 
 
 @pytest.mark.parametrize("decorator", SELECTED)
 @pytest.mark.parametrize("option", ["labels", "annotations"])
 @pytest.mark.parametrize("value", ["x", {"x"}, ["x"], {"x": None}, {"x": 5}, {"x": True}, {5: "x"}], ids=repr)
-def test_filters_of_metadata(
-    registry: kopf.OperatorRegistry, decorator: Decorator, option: str, value: object
-) -> None:
+def test_filters_of_metadata(registry: kopf.OperatorRegistry, decorator: Decorator, option: str, value: object) -> None:
     with pytest.raises(kopf.DeclarationError, match=f"{option}= must be a dict"):
         declare(decorator, registry, **{option: value})
 

@@ -37,9 +37,7 @@ def usage(monkeypatch: pytest.MonkeyPatch) -> ThreadUsage:
     return ThreadUsage()
 
 
-async def run(
-        name: str, event: threading.Event, pool: concurrent.futures.Executor, usage: ThreadUsage,
-) -> None:
+async def run(name: str, event: threading.Event, pool: concurrent.futures.Executor, usage: ThreadUsage) -> None:
     call = ThreadCall(name, lambda: event.wait(30), pool, usage)
     try:
         await asyncio.get_running_loop().run_in_executor(pool, call)

@@ -14,30 +14,14 @@ from kopf_cluster import LocalCluster
 from tests.behaviour.conftest import (  # the fixtures are used where they are imported
     _default_registry as _default_registry,
 )
-from tests.behaviour.conftest import (
-    api as api,
-)
-from tests.behaviour.conftest import (
-    calls as calls,
-)
-from tests.behaviour.conftest import (
-    cluster as cluster,
-)
-from tests.behaviour.conftest import (
-    kex as kex,
-)
-from tests.behaviour.conftest import (
-    logs as logs,
-)
-from tests.behaviour.conftest import (
-    operator as operator,
-)
-from tests.behaviour.conftest import (
-    sub as sub,
-)
-from tests.behaviour.conftest import (
-    watch_lag as watch_lag,
-)
+from tests.behaviour.conftest import api as api
+from tests.behaviour.conftest import calls as calls
+from tests.behaviour.conftest import cluster as cluster
+from tests.behaviour.conftest import kex as kex
+from tests.behaviour.conftest import logs as logs
+from tests.behaviour.conftest import operator as operator
+from tests.behaviour.conftest import sub as sub
+from tests.behaviour.conftest import watch_lag as watch_lag
 from tests.hostile.spoiling import SpoilingProxy
 
 

@@ -12,12 +12,11 @@ import gc
 import logging
 import pathlib
 import time
-from typing import Any
 
 import psutil
 
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 SECRET = "S3cr3tS3cr3t"
 PROMPTNESS = 1.0
@@ -35,7 +34,7 @@ def get_starvation() -> float:
 class Oracle:
     """Looks at the operator while and after it gets hostile inputs."""
 
-    def __init__(self, operator: Operator, kex: Objects, logs: Logs, calls: Journal[Any]) -> None:
+    def __init__(self, operator: Operator, kex: Objects, logs: Logs, calls: Calls) -> None:
         self._operator = operator
         self._kex = kex
         self._logs = logs

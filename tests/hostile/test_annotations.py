@@ -9,7 +9,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import LAST_HANDLED, PREFIX, Obj, Objects, get_progress, is_handled
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 from tests.hostile.inputs import COUNT, get_crafted_texts
 
 ESSENCES = [
@@ -28,11 +28,11 @@ RECORDS = [
 
 
 @pytest.fixture(autouse=True)
-def _handlers(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
-    @kopf.on.create("kopfexamples", id="fn", registry=registry)
-    @kopf.on.update("kopfexamples", id="fn", registry=registry)
-    @kopf.on.resume("kopfexamples", id="fn", registry=registry)
-    @kopf.on.delete("kopfexamples", id="fn", registry=registry)
+def _handlers(calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="fn")
+    @kopf.on.update("kopfexamples", id="fn")
+    @kopf.on.resume("kopfexamples", id="fn")
+    @kopf.on.delete("kopfexamples", id="fn")
     async def fn(name: str, reason: str, **_: Any) -> None:
         calls.append((reason, name))
 

@@ -15,7 +15,7 @@ import pytest
 import kopf
 from kopf._values import codec
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 from tests.hostile.spoiling import SpoilingProxy, custom, find_objects
 
 
@@ -41,13 +41,11 @@ def _do(how: str, text: str, body: kopf.Body, patch: kopf.Patch, logger: kopf.Lo
 
 
 @pytest.mark.parametrize("how", ["message", "event", "temporary", "permanent", "arbitrary", "result", "patch", "key"])
-async def test_broken_texts_of_handlers(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any], how: str,
-) -> None:
+async def test_broken_texts_of_handlers(operator: Operator, kex: Objects, logs: Logs, calls: Calls, how: str) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.posting.enabled = True
 
-    @kopf.on.create("kopfexamples", registry=registry, backoff=0.01)
+    @kopf.on.create("kopfexamples", backoff=0.01)
     async def fn(
             name: str, spec: kopf.Spec, logger: kopf.Logger, body: kopf.Body, patch: kopf.Patch, retry: int, **_: Any,
     ) -> Any:
@@ -67,11 +65,9 @@ async def test_broken_texts_of_handlers(
     assert len(logs.get_messages(level=logging.WARNING)) <= 1
 
 
-async def test_malformed_answers_to_events(
-        operator: Operator, registry: kopf.OperatorRegistry, proxy: SpoilingProxy, kex: Objects, logs: Logs,
-) -> None:
+async def test_malformed_answers_to_events(operator: Operator, proxy: SpoilingProxy, kex: Objects, logs: Logs) -> None:
     """An event that cannot be posted, ends neither the other ones nor the operator."""
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def fn(logger: kopf.Logger, **_: Any) -> None:
         logger.info("said")
 
@@ -104,17 +100,17 @@ UNREADABLE = "The object cannot be decoded: .*It is not handled until.*"
 @pytest.mark.parametrize("stanza", ["spec.field", "spec", "metadata.managedFields", "metadata.generation"])
 @pytest.mark.parametrize(("raw", "streaming"), [*((raw, False) for raw in MALFORMED), (b"NaN", True)])
 async def test_malformed_values(
-        operator: Operator, registry: kopf.OperatorRegistry, proxy: SpoilingProxy, kex: Objects, logs: Logs,
-        calls: Journal[Any], raw: bytes, stanza: str, streaming: bool,
+        operator: Operator, proxy: SpoilingProxy, kex: Objects, logs: Logs, calls: Calls, raw: bytes,
+        stanza: str, streaming: bool,
 ) -> None:
     """Kubernetes itself has no such values, aggregated APIs can: the object is set aside, the others are handled."""
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.update("kopfexamples", registry=registry)
-    @kopf.on.delete("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
+    @kopf.on.update("kopfexamples")
+    @kopf.on.delete("kopfexamples")
     async def fn(name: str, reason: str, spec: kopf.Spec, **_: Any) -> None:
         calls.append((reason, name, dict(spec)))
 
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples")
     async def event(body: kopf.Body, **_: Any) -> None:
         calls.append(("event", body.metadata.name, dict(body.spec)))
 
@@ -151,10 +147,9 @@ async def test_malformed_values(
 
 @pytest.mark.parametrize("raw", [b"-0.0e-99999", b"1" + b"0" * 25, b'"\\u0000"'], ids=lambda raw: repr(raw[:10]))
 async def test_unusual_values_are_handled(
-        operator: Operator, registry: kopf.OperatorRegistry, proxy: SpoilingProxy, kex: Objects, logs: Logs,
-        calls: Journal[Any], raw: bytes,
+        operator: Operator, proxy: SpoilingProxy, kex: Objects, logs: Logs, calls: Calls, raw: bytes,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def fn(spec: kopf.Spec, **_: Any) -> None:
         calls.append(spec["field"])
 

@@ -10,7 +10,7 @@ import pytest
 import kopf
 from tests.behaviour.objects import API, FINALIZER, Objects, get_finalizers
 from tests.behaviour.peerings import PeeringObject, define_peering
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 from tests.hostile.spoiling import SpoilingProxy, deep, deep_list
 
 UNREADABLE = "The object cannot be decoded: it is nested too deeply.*It is not handled until.*"
@@ -19,18 +19,16 @@ TOO_DEEP = [deep(20_000), deep_list(20_000), deep(100_000)]
 
 
 @pytest.fixture(autouse=True)
-def _handlers(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.update("kopfexamples", registry=registry)
-    @kopf.on.delete("kopfexamples", registry=registry)
+def _handlers(calls: Calls) -> None:
+    @kopf.on.create("kopfexamples")
+    @kopf.on.update("kopfexamples")
+    @kopf.on.delete("kopfexamples")
     async def fn(name: str, reason: str, **_: Any) -> None:
         calls.append((reason, name))
 
 
 @pytest.mark.parametrize("mark", TOO_DEEP)
-async def test_others_are_handled(
-        operator: Operator, kex: Objects, logs: Logs, calls: Journal[Any], mark: str,
-) -> None:
+async def test_others_are_handled(operator: Operator, kex: Objects, logs: Logs, calls: Calls, mark: str) -> None:
     await kex.create("deep1", spec={"a": mark})
     await kex.create("flat1")
     await operator.start()
@@ -57,9 +55,7 @@ async def test_it_is_handled_once_it_is_readable(operator: Operator, kex: Object
 
 
 @pytest.mark.parametrize("mark", TOO_DEEP)
-async def test_it_can_be_deleted(
-        operator: Operator, kex: Objects, logs: Logs, calls: Journal[Any], mark: str,
-) -> None:
+async def test_it_can_be_deleted(operator: Operator, kex: Objects, logs: Logs, calls: Calls, mark: str) -> None:
     await operator.start()
     await kex.create()
     await kex.wait_handled()
@@ -86,21 +82,19 @@ async def test_there_is_a_kubernetes_event(operator: Operator, kex: Objects, api
     assert "too deeply" in events[0]["message"]
 
 
-async def test_raw_events_and_indices_and_daemons(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
-) -> None:
+async def test_raw_events_and_indices_and_daemons(operator: Operator, kex: Objects, logs: Logs) -> None:
     types: list[tuple[str, str | None]] = []
     daemons: list[str] = []
 
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples")
     async def spy(name: str, type: str | None, spec: kopf.Spec, **_: Any) -> None:
         types.append((name, type))
 
-    @kopf.index("kopfexamples", registry=registry)
+    @kopf.index("kopfexamples")
     async def index(name: str, spec: kopf.Spec, **_: Any) -> dict[str, Any]:
         return {name: spec.get("a")}
 
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples")
     async def daemon(name: str, stopped: Any, **_: Any) -> None:
         daemons.append(name)
         await stopped.wait()
@@ -123,7 +117,7 @@ async def test_raw_events_and_indices_and_daemons(
     400, 500, 700, 850, 900, 940, 950, 955, 960, 970, 980, 990, 1100, 5000, 9000, 9900, 9950, 9990,
 ])
 async def test_those_that_are_nearly_too_deep_are_handled_or_skipped_but_always_deletable(
-        operator: Operator, kex: Objects, calls: Journal[Any], levels: int,
+        operator: Operator, kex: Objects, calls: Calls, levels: int,
 ) -> None:
     await operator.start()
     await kex.create("deep", spec={"a": deep(levels)})
@@ -147,7 +141,7 @@ async def test_those_that_are_nearly_too_deep_are_handled_or_skipped_but_always_
     {"lifetime": 1e308, "lastseen": "2020-01-01T00:00:00"}, {"lifetime": "nan", "lastseen": "2020-01-01T00:00:00"},
 ])
 async def test_unreadable_records_of_peers_are_ignored(
-        operator: Operator, proxy: SpoilingProxy, api: API, kex: Objects, logs: Logs, calls: Journal[Any], record: Any,
+        operator: Operator, proxy: SpoilingProxy, api: API, kex: Objects, logs: Logs, calls: Calls, record: Any,
 ) -> None:
     define_peering(operator.cluster)
     peering = PeeringObject(api)

@@ -27,7 +27,7 @@ from kopf._values import nesting
 from kopf._values.objects import KubeObject
 from tests.behaviour.objects import API, Objects
 from tests.behaviour.peerings import PeeringObject, define_peering
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 from tests.client.plugins import V1
 from tests.hostile.inputs import COUNT, documents, examples, get_documents, values
 from tests.hostile.oracle import SECRET, Oracle
@@ -41,11 +41,9 @@ def _encode(text: str) -> bytes:
 
 
 @pytest.fixture
-def oracle(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
-) -> Oracle:
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.update("kopfexamples", registry=registry)
+def oracle(operator: Operator, kex: Objects, logs: Logs, calls: Calls) -> Oracle:
+    @kopf.on.create("kopfexamples")
+    @kopf.on.update("kopfexamples")
     async def fn(name: str, **_: Any) -> None:
         calls.append(name)
 

@@ -13,7 +13,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import API, FINALIZER, Objects
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 from tests.hostile.spoiling import SpoilingProxy, deep, find_objects
 
 KNOWN: list[dict[str, Any]] = [
@@ -52,23 +52,23 @@ def spoiler(proxy: SpoilingProxy) -> Spoiler:
 
 
 @pytest.fixture(autouse=True)
-def _handlers(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
-    @kopf.on.create("kopfexamples", registry=registry)
-    @kopf.on.update("kopfexamples", registry=registry)
-    @kopf.on.delete("kopfexamples", registry=registry)
+def _handlers(calls: Calls) -> None:
+    @kopf.on.create("kopfexamples")
+    @kopf.on.update("kopfexamples")
+    @kopf.on.delete("kopfexamples")
     async def fn(name: str, reason: str, **_: Any) -> None:
         calls.append((reason, name))
 
-    @kopf.on.event("kopfexamples", registry=registry)
+    @kopf.on.event("kopfexamples")
     async def event(name: str, **_: Any) -> None:
         pass
 
-    @kopf.index("kopfexamples", registry=registry)
+    @kopf.index("kopfexamples")
     async def names(name: str, **_: Any) -> str:
         return name
 
 
-async def _check(operator: Operator, kex: Objects, calls: Journal[Any]) -> None:
+async def _check(operator: Operator, kex: Objects, calls: Calls) -> None:
     """In the first listing, in the stream, and in a listing anew, the others are handled."""
     await kex.create("bad1")
     await kex.create("flat1")
@@ -91,8 +91,7 @@ async def _check(operator: Operator, kex: Objects, calls: Journal[Any]) -> None:
 
 @pytest.mark.parametrize(("metadata", "streaming"), [*((item, False) for item in KNOWN), (KNOWN[-1], True)], ids=str)
 async def test_known_objects(
-        operator: Operator, spoiler: Spoiler, kex: Objects, logs: Logs, calls: Journal[Any], metadata: Any,
-        streaming: bool,
+        operator: Operator, spoiler: Spoiler, kex: Objects, logs: Logs, calls: Calls, metadata: Any, streaming: bool,
 ) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.watching.initial_streaming = streaming
@@ -107,8 +106,7 @@ async def test_known_objects(
 
 @pytest.mark.parametrize(("metadata", "streaming"), [*((item, False) for item in UNKNOWN), ("str", True)], ids=str)
 async def test_unknown_objects(
-        operator: Operator, spoiler: Spoiler, kex: Objects, logs: Logs, calls: Journal[Any], metadata: Any,
-        streaming: bool,
+        operator: Operator, spoiler: Spoiler, kex: Objects, logs: Logs, calls: Calls, metadata: Any, streaming: bool,
 ) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.watching.initial_streaming = streaming
@@ -149,7 +147,7 @@ async def test_it_is_handled_once_the_metadata_are_proper(
 
 
 async def test_its_deletion_is_not_blocked(
-        operator: Operator, spoiler: Spoiler, kex: Objects, logs: Logs, calls: Journal[Any],
+        operator: Operator, spoiler: Spoiler, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
     spoiler.metadata = {"generation": 1}
     await operator.start()

@@ -8,7 +8,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_finalizers, is_handled
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Journal, Logs, Operator
 from tests.hostile.spoiling import SpoilingProxy, find_objects
 
 MISSING = pytest.mark.parametrize("missing", [["uid"], ["uid", "resourceVersion"]], ids=["uids", "versions"])
@@ -30,10 +30,10 @@ def _proxy(proxy: SpoilingProxy, missing: list[str]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _handlers(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
-    @kopf.on.create("kopfexamples", id="fn", registry=registry)
-    @kopf.on.update("kopfexamples", id="fn", registry=registry)
-    @kopf.on.delete("kopfexamples", id="fn", registry=registry)
+def _handlers(calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="fn")
+    @kopf.on.update("kopfexamples", id="fn")
+    @kopf.on.delete("kopfexamples", id="fn")
     async def fn(name: str, reason: str, memo: kopf.Memo, uid: str | None, **_: Any) -> str:
         assert not uid
         memo.setdefault("seen", []).append(name)
@@ -42,7 +42,7 @@ def _handlers(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
 
 
 @MISSING
-async def test_everyone_is_handled(operator: Operator, kex: Objects, calls: Journal[Any], logs: Logs) -> None:
+async def test_everyone_is_handled(operator: Operator, kex: Objects, calls: Calls, logs: Logs) -> None:
     await kex.create("old")
     await operator.start()
     await kex.create("new")
@@ -60,21 +60,21 @@ async def test_everyone_is_handled(operator: Operator, kex: Objects, calls: Jour
     assert not logs.get_messages(level=30)
 
 
-async def test_daemons_and_indices(operator: Operator, registry: kopf.OperatorRegistry, kex: Objects) -> None:
+async def test_daemons_and_indices(operator: Operator, kex: Objects) -> None:
     daemons: Journal[Any] = Journal()
     indexed: list[list[str]] = []
 
-    @kopf.daemon("kopfexamples", registry=registry)
+    @kopf.daemon("kopfexamples")
     async def daemon(name: str, stopped: Any, **_: Any) -> None:
         daemons.append(("started", name))
         await stopped.wait()
         daemons.append(("stopped", name))
 
-    @kopf.index("kopfexamples", registry=registry)
+    @kopf.index("kopfexamples")
     async def names(name: str, **_: Any) -> str:
         return name
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def look(names: kopf.Index[Any, str], **_: Any) -> None:
         indexed.append(sorted(names.get(None, ())))
 
@@ -95,11 +95,11 @@ async def test_daemons_and_indices(operator: Operator, registry: kopf.OperatorRe
 
 
 async def test_an_object_that_is_created_anew_while_the_previous_one_is_handled(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     going_on = asyncio.Event()
 
-    @kopf.on.create("kopfexamples", registry=registry)
+    @kopf.on.create("kopfexamples")
     async def slow(spec: kopf.Spec, **_: Any) -> None:
         calls.append(("slow", spec["field"]))
         await going_on.wait()

@@ -8,7 +8,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Journal, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 RECORD: dict[str, Any] = {"started": 5, "stopped": {}, "delayed": [], "retries": "x", "success": "yes", "subrefs": 5}
 
@@ -20,14 +20,13 @@ RECORD: dict[str, Any] = {"started": 5, "stopped": {}, "delayed": [], "retries":
     {"kopf": {"progress": {"fn": {"retries": 10**30}, "fn~digest": {"started": None, "digest": [], "reentries": {}}}}},
 ], ids=str)
 async def test_progress_records(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs, calls: Journal[Any],
-        crafted: dict[str, Any],
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls, crafted: dict[str, Any],
 ) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.persistence.progress_storage = kopf.StatusProgressStorage()
 
-    @kopf.on.create("kopfexamples", id="fn", registry=registry)
-    @kopf.on.delete("kopfexamples", id="fn", registry=registry)
+    @kopf.on.create("kopfexamples", id="fn")
+    @kopf.on.delete("kopfexamples", id="fn")
     async def fn(name: str, reason: str, retry: int, **_: Any) -> None:
         calls.append((reason, name))
         if retry == 0:

@@ -11,11 +11,11 @@ from kopf._legacy.context import cause_var, handler_var
 from kopf._legacy.posting import K8sEvent, event_queue_var, settings_var
 from tests.behaviour.conftest import *  # noqa: F403  # the operator, the cluster, the objects in it
 from tests.behaviour.objects import API, Objects
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Calls, Operator
 
 
 async def test_the_current_cause(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Journal[Any],
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Calls,
 ) -> None:
     @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
     def create_fn(body: kopf.Body, patch: kopf.Patch, **_: Any) -> None:
@@ -35,7 +35,7 @@ async def test_the_current_cause(
 
 
 async def test_events_posted_from_other_threads(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, calls: Journal[Any],
+        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, calls: Calls,
 ) -> None:
     @kopf.on.create("kopfexamples", registry=registry)
     def create_fn(body: kopf.Body, **_: Any) -> None:

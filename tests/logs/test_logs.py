@@ -85,9 +85,7 @@ def test_levels(
     assert output() == levels
 
 
-def test_internals_are_hidden_unless_debugging_but_their_errors_are_not(
-        output: Callable[[], list[str]],
-) -> None:
+def test_internals_are_hidden_unless_debugging_but_their_errors_are_not(output: Callable[[], list[str]]) -> None:
     def log() -> list[str]:
         for name in ("asyncio", "aiohttp.access", "some.lib"):
             logging.getLogger(name).info(name)
@@ -155,9 +153,7 @@ def test_json_format_with_prefix_and_key(logger: ObjectLogger, output: Callable[
     (logging.DEBUG, "debug"), (logging.INFO, "info"), (logging.WARNING, "warn"),
     (logging.ERROR, "error"), (logging.CRITICAL, "fatal"), (logging.INFO - 1, "info"),
 ])
-def test_json_severities(
-        level: int, severity: str, logger: ObjectLogger, output: Callable[[], list[str]],
-) -> None:
+def test_json_severities(level: int, severity: str, logger: ObjectLogger, output: Callable[[], list[str]]) -> None:
     configure(debug=True, log_format=LogFormat.JSON)
     logger.log(level, "hello")
     assert json.loads(output()[0])["severity"] == severity
@@ -176,9 +172,7 @@ def test_exceptions_are_in_all_formats(logger: ObjectLogger, output: Callable[[]
             assert "ValueError: boom" in json.loads(lines[0])["exc_info"]
 
 
-def test_formatting_does_not_affect_other_handlers(
-        logger: ObjectLogger, output: Callable[[], list[str]],
-) -> None:
+def test_formatting_does_not_affect_other_handlers(logger: ObjectLogger, output: Callable[[], list[str]]) -> None:
     configure(log_format=LogFormat.PLAIN, log_prefix=True)
     other = logging.StreamHandler(sys.stderr)
     other.setFormatter(logging.Formatter("%(message)s"))
@@ -235,9 +229,7 @@ def test_loggers_do_not_look_into_the_body_until_they_log(settings: OperatorSett
         logger.error("enabled")
 
 
-def test_the_place_of_the_call_is_that_of_the_caller(
-        logger: ObjectLogger, caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_the_place_of_the_call_is_that_of_the_caller(logger: ObjectLogger, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     logger.debug("one")
     logger.info("two")
@@ -283,9 +275,7 @@ def test_tracebacks_begin_from_the_users_code_unless_debugging(
     assert text.endswith("ValueError: boom")
 
 
-def test_trimmed_tracebacks_do_not_affect_other_handlers(
-        logger: ObjectLogger, output: Callable[[], list[str]],
-) -> None:
+def test_trimmed_tracebacks_do_not_affect_other_handlers(logger: ObjectLogger, output: Callable[[], list[str]]) -> None:
     configure(log_format="ours: %(message)s")
     other = logging.StreamHandler(sys.stderr)
     logging.getLogger().addHandler(other)

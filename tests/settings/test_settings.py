@@ -12,12 +12,7 @@ from typing import Any
 
 import pytest
 
-from kopf._settings.settings import (
-    ExecutionSettings,
-    OperatorSettings,
-    PeeringSettings,
-    iter_delays,
-)
+from kopf._settings.settings import ExecutionSettings, OperatorSettings, PeeringSettings, iter_delays
 from kopf._settings.threads import HandlerThreads
 from kopf._storage.diffbase import AnnotationsDiffBaseStorage
 from kopf._storage.progress import SmartProgressStorage

@@ -15,7 +15,7 @@ from kopf_cluster import LocalCluster
 from tests.admission.servers.authorities import Authority
 from tests.admission.servers.serving import connect, find_free_port, make_review, wait_until_served
 from tests.behaviour.conftest import make_crd
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Calls, Operator
 
 pytestmark = pytest.mark.fastforward("exit")
 
@@ -54,8 +54,8 @@ async def cluster(cluster: LocalCluster) -> LocalCluster:
 
 
 @pytest.fixture
-async def show_auth(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
-    @kopf.on.validate("kex", registry=registry, id="show_auth")
+async def show_auth(calls: Calls) -> None:
+    @kopf.on.validate("kex", id="show_auth")
     def show_auth(headers: kopf.Headers, sslpeer: kopf.SSLPeer | None, warnings: list[str], **_: Any) -> None:
         calls.append((headers, sslpeer))
         names = {key: value for ((key, value),) in (sslpeer or {}).get("subject", ())}
@@ -70,7 +70,7 @@ def serve(operator: Operator, server: kopf.WebhookServer) -> None:
 
 
 async def test_with_openssl_and_curl(
-        operator: Operator, show_auth: None, calls: Journal[Any], tmp_path: pathlib.Path, port: int,
+        operator: Operator, show_auth: None, calls: Calls, tmp_path: pathlib.Path, port: int,
 ) -> None:
     openssl, curl = find_tool("openssl"), find_tool("curl")
     await run(openssl, "req", "-x509", "-newkey", "rsa:2048", "-keyout", "client-key.pem", "-out", "client-cert.pem",
@@ -100,9 +100,7 @@ async def test_with_openssl_and_curl(
     assert "Authorization" not in calls[1][0]
 
 
-async def test_debugging_with_curl(
-        operator: Operator, show_auth: None, tmp_path: pathlib.Path, port: int,
-) -> None:
+async def test_debugging_with_curl(operator: Operator, show_auth: None, tmp_path: pathlib.Path, port: int) -> None:
     curl = find_tool("curl")
     (tmp_path / "review.json").write_text(json.dumps(make_review()))
     serve(operator, kopf.WebhookServer(cadump=tmp_path / "selfsigned.pem", port=port))
@@ -115,9 +113,7 @@ async def test_debugging_with_curl(
         await run(curl, f"https://localhost:{port}", "--json", "@review.json", cwd=tmp_path)
 
 
-async def test_in_python(
-        operator: Operator, show_auth: None, calls: Journal[Any], tmp_path: pathlib.Path, port: int,
-) -> None:
+async def test_in_python(operator: Operator, show_auth: None, calls: Calls, tmp_path: pathlib.Path, port: int) -> None:
     authority = Authority("Example CA")
     files = authority.write(tmp_path / "client", "client")
     serve(operator, kopf.WebhookServer(cafile=files.ca, port=port))
@@ -137,9 +133,7 @@ async def test_in_python(
     assert sslpeer["issuer"] == ((("commonName", "Example CA"),),)
 
 
-async def test_in_python_without_tls(
-        operator: Operator, show_auth: None, calls: Journal[Any], port: int,
-) -> None:
+async def test_in_python_without_tls(operator: Operator, show_auth: None, calls: Calls, port: int) -> None:
     operator.configure = lambda settings: setattr(
         settings.admission, "server", kopf.WebhookServer(insecure=True, port=port))
     await operator.launch()

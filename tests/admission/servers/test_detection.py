@@ -33,9 +33,7 @@ CLUSTERS: dict[str, tuple[str, list[dict[str, Any]], str | None]] = {
 
 
 @contextlib.asynccontextmanager
-async def inside_cluster(
-        version: str, nodes: list[dict[str, Any]] | None,
-) -> AsyncIterator[APIClient]:
+async def inside_cluster(version: str, nodes: list[dict[str, Any]] | None) -> AsyncIterator[APIClient]:
     """Something that looks like a cluster of a known kind; with no permission to see the nodes if there are none."""
     async def get_version(_: web.Request) -> web.Response:
         return web.json_response({"gitVersion": version, "major": "1", "minor": "33"})

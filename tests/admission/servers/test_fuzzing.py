@@ -68,14 +68,12 @@ def make_body(rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_whatever_comes_is_answered(
-        seed: int, operator: Operator, registry: kopf.OperatorRegistry, caplog: pytest.LogCaptureFixture,
-) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, id="validate")
+async def test_whatever_comes_is_answered(seed: int, operator: Operator, caplog: pytest.LogCaptureFixture) -> None:
+    @kopf.on.validate("kopfexamples", id="validate")
     def validate(body: kopf.Body, warnings: list[str], old: Any, new: Any, diff: Any, userinfo: Any, **_: Any) -> None:
         warnings.append("seen")
 
-    @kopf.on.mutate("kopfexamples", registry=registry, id="mutate_fn")
+    @kopf.on.mutate("kopfexamples", id="mutate_fn")
     def mutate_fn(patch: kopf.Patch, **_: Any) -> None:
         patch.spec["seen"] = True
 

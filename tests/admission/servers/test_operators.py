@@ -15,7 +15,7 @@ from kopf._admission.webhooks import WebhookServerExitedError
 from kopf_cluster import LocalCluster
 from tests.admission.servers.serving import TIMEOUT, ImpatientServer, find_free_port, get_bundle, wait_until_served
 from tests.behaviour.objects import API, Refused
-from tests.behaviour.running import Journal, Operator
+from tests.behaviour.running import Calls, Operator
 
 pytestmark = pytest.mark.fastforward("exit")
 
@@ -37,8 +37,8 @@ def use(operator: Operator, server: Any) -> None:
 
 
 @pytest.fixture
-async def check(registry: kopf.OperatorRegistry, calls: Journal[Any]) -> None:
-    @kopf.on.validate("kopfexamples", registry=registry, id="check")
+async def check(calls: Calls) -> None:
+    @kopf.on.validate("kopfexamples", id="check")
     def check(name: str, **_: Any) -> None:
         calls.append(name)
         if name.startswith("bad"):
@@ -66,7 +66,7 @@ def count_creations(cluster: LocalCluster) -> dict[int, int]:
             if verb == "create" and resource == "kopfexamples"}
 
 
-async def test_admission_by_the_server(operator: Operator, check: None, api: API, calls: Journal[Any]) -> None:
+async def test_admission_by_the_server(operator: Operator, check: None, api: API, calls: Calls) -> None:
     use(operator, kopf.WebhookServer(port=0))
     await operator.launch()
     await wait_for_webhooks(api)

@@ -83,9 +83,7 @@ async def test_tokens_end_with_the_secrets_they_are_bound_to(client: Client) -> 
     assert (await use(client, token)).status == 401
 
 
-async def test_webhooks_are_told_who_asks(
-        client: Client, cluster: LocalCluster, tmp_path: pathlib.Path,
-) -> None:
+async def test_webhooks_are_told_who_asks(client: Client, cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
     async with serve_hooks(tmp_path) as hooks:
         cluster.apply({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",

@@ -10,16 +10,7 @@ from typing import Any
 import pytest
 
 from kopf_cluster import LocalCluster
-from tests.cluster.conftest import (
-    CONFIG_MAPS,
-    JSON,
-    MERGE,
-    Client,
-    Obj,
-    make_config_map,
-    make_definition,
-    make_kex,
-)
+from tests.cluster.conftest import CONFIG_MAPS, JSON, MERGE, Client, Obj, make_config_map, make_definition, make_kex
 from tests.cluster.webhooks import Hooks, add, allow, deny, patch, respond, serve_hooks
 
 NAMESPACES = "/api/v1/namespaces"
@@ -114,8 +105,7 @@ async def test_reads_are_not_reviewed(cluster: LocalCluster, client: Client, hoo
     assert not hooks.reviews
 
 
-async def test_configurations_themselves_are_not_reviewed(
-        cluster: LocalCluster, client: Client, hooks: Hooks) -> None:
+async def test_configurations_themselves_are_not_reviewed(cluster: LocalCluster, client: Client, hooks: Hooks) -> None:
     configure(cluster, webhook(hooks.on("/", deny("never")), rules=[ANY_RULE]))
     await client.delete("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/hooks")
     await client.create(CONFIG_MAPS, make_config_map())
@@ -141,8 +131,7 @@ async def test_denials_are_told_in_the_words_of_the_webhook(
     assert (await client.get(CONFIG_MAPS))["items"] == []
 
 
-async def test_denied_updates_and_deletions_change_nothing(
-        cluster: LocalCluster, client: Client, hooks: Hooks) -> None:
+async def test_denied_updates_and_deletions_change_nothing(cluster: LocalCluster, client: Client, hooks: Hooks) -> None:
     created = await client.create(CONFIG_MAPS, make_config_map(data={"a": "1"}))
     configure(cluster, webhook(hooks.on("/", deny("no"))))
     assert (await client.send_patch(f"{CONFIG_MAPS}/one", {"data": {"a": "2"}})).status == 400
@@ -345,8 +334,7 @@ async def test_objects_are_selected_by_either_state(cluster: LocalCluster, clien
     assert len(hooks.reviews) == 1
 
 
-async def test_namespaces_are_selected_by_their_own_labels(
-        cluster: LocalCluster, client: Client, hooks: Hooks) -> None:
+async def test_namespaces_are_selected_by_their_own_labels(cluster: LocalCluster, client: Client, hooks: Hooks) -> None:
     rule = {**CONFIG_MAP_RULE, "resources": ["namespaces"]}
     configure(cluster, webhook(hooks.on("/", allow), rules=[rule], namespaceSelector={"matchLabels": {"a": "b"}}))
     await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one"}})
@@ -464,8 +452,7 @@ async def test_only_https_is_called(cluster: LocalCluster, client: Client, hooks
     assert "only https is allowed" in reply.body["message"]
 
 
-async def test_services_are_called_at_registered_addresses(
-        cluster: LocalCluster, client: Client, hooks: Hooks) -> None:
+async def test_services_are_called_at_registered_addresses(cluster: LocalCluster, client: Client, hooks: Hooks) -> None:
     hooks.on("/check", allow)
     config = {"service": {"namespace": "ops", "name": "hooks", "path": "/check"}, "caBundle": hooks.bundle}
     configure(cluster, webhook(config))
@@ -487,8 +474,7 @@ async def test_certificates_of_services_are_for_their_names(
 # ------------------------------------------------------------------------------------------ dry runs
 
 @pytest.mark.parametrize("effects", ["None", "NoneOnDryRun"])
-async def test_dry_runs_are_reviewed_as_such(
-        cluster: LocalCluster, client: Client, hooks: Hooks, effects: str) -> None:
+async def test_dry_runs_are_reviewed_as_such(cluster: LocalCluster, client: Client, hooks: Hooks, effects: str) -> None:
     configure(cluster, webhook(hooks.on("/", allow), sideEffects=effects))
     reply = await client.call("POST", f"{CONFIG_MAPS}?dryRun=All", json=make_config_map())
     assert reply.status == 201
@@ -531,8 +517,7 @@ async def test_failed_calls_are_remembered_with_their_errors(
     assert (call.allowed, call.error) == (True, "the server could not find the requested resource")
 
 
-async def test_webhooks_may_call_the_cluster_themselves(
-        cluster: LocalCluster, client: Client, hooks: Hooks) -> None:
+async def test_webhooks_may_call_the_cluster_themselves(cluster: LocalCluster, client: Client, hooks: Hooks) -> None:
     async def look(review: Obj) -> Obj:
         found = (await client.get(CONFIG_MAPS))["items"]
         return respond(review, allowed=not found, status={"message": "there is one already"})

@@ -9,14 +9,7 @@ import pytest
 from kr8s.asyncio.objects import ConfigMap, Deployment, new_class
 
 from kopf.testing import LocalCluster
-from tests.cluster.rounds.widgets import (
-    API_VERSION,
-    KIND,
-    PLURAL,
-    make_config_map,
-    make_deployment,
-    make_widget,
-)
+from tests.cluster.rounds.widgets import API_VERSION, KIND, PLURAL, make_config_map, make_deployment, make_widget
 
 Widget = new_class(KIND, API_VERSION, namespaced=True, plural=PLURAL)
 

@@ -10,15 +10,7 @@ from kubernetes_asyncio import client, config, watch
 from kubernetes_asyncio.client.exceptions import ApiException
 
 from kopf.testing import LocalCluster
-from tests.cluster.rounds.widgets import (
-    GROUP,
-    KIND,
-    PLURAL,
-    VERSION,
-    make_config_map,
-    make_deployment,
-    make_widget,
-)
+from tests.cluster.rounds.widgets import GROUP, KIND, PLURAL, VERSION, make_config_map, make_deployment, make_widget
 
 MERGE = "application/merge-patch+json"
 JSON = "application/json-patch+json"

@@ -13,14 +13,7 @@ from lightkube.resources.core_v1 import ConfigMap
 from lightkube.types import PatchType
 
 from kopf.testing import LocalCluster
-from tests.cluster.rounds.widgets import (
-    GROUP,
-    KIND,
-    PLURAL,
-    VERSION,
-    make_deployment,
-    make_widget,
-)
+from tests.cluster.rounds.widgets import GROUP, KIND, PLURAL, VERSION, make_deployment, make_widget
 
 Widget = create_namespaced_resource(GROUP, VERSION, KIND, PLURAL)
 

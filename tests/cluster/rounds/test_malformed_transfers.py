@@ -10,15 +10,7 @@ import pytest
 
 from kopf.testing import LocalCluster
 from tests.cluster.rounds import widgets
-from tests.cluster.rounds.malformed import (
-    CONFIG_MAPS,
-    MERGE,
-    check_alive,
-    check_refusal,
-    encode,
-    mutate,
-    prepare,
-)
+from tests.cluster.rounds.malformed import CONFIG_MAPS, MERGE, check_alive, check_refusal, encode, mutate, prepare
 from tests.cluster.rounds.widgets import make_config_map
 from tests.cluster.rounds.wire import Wire
 

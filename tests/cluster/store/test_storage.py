@@ -167,9 +167,7 @@ def test_snapshots_show_every_remembered_moment(steps: list[tuple[str, str]], rn
 
 
 @given(operations, st.integers(min_value=1, max_value=7))
-def test_replaying_the_log_from_any_revision_gives_the_current_state(
-        steps: list[tuple[str, str]], limit: int,
-) -> None:
+def test_replaying_the_log_from_any_revision_gives_the_current_state(steps: list[tuple[str, str]], limit: int) -> None:
     store = Store(history=20_000)
     starts = [store.revision]
     for action, name in steps:

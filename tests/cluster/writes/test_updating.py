@@ -181,9 +181,7 @@ async def test_builtin_objects_are_patched_strategically(client: Client) -> None
 @pytest.mark.parametrize(("content_type", "status"), [
     (STRATEGIC, 415), ("application/json", 415), ("text/plain", 415),
 ])
-async def test_unsupported_patches_are_refused(
-        client: Client, kexes: str, content_type: str, status: int,
-) -> None:
+async def test_unsupported_patches_are_refused(client: Client, kexes: str, content_type: str, status: int) -> None:
     await client.create(kexes, make_kex())
     reply = await client.send_patch(f"{kexes}/one", {"spec": {"a": 1}}, content_type)
     assert reply.status == status

@@ -395,9 +395,7 @@ def test_the_lost_state_is_stored_again(is_restoring: bool, is_handled: bool) ->
     pytest.param(1, None, True, Reason.FREE, id="released"),
     pytest.param(1, 1, True, Reason.FREE, id="lost-and-released"),
 ])
-def test_what_is_remembered_corrects_what_is_detected(
-    spec: Any, memory: Any, released: bool, reason: Reason
-) -> None:
+def test_what_is_remembered_corrects_what_is_detected(spec: Any, memory: Any, released: bool, reason: Reason) -> None:
     detection = detect(make(spec), snapshots, finalizer=FINALIZER, initial=False)
     fingerprint = None if memory is None else make_fingerprint(snapshots.take(make(memory)))
     assert recognise(detection, fingerprint, is_released=released).reason is reason
@@ -600,9 +598,7 @@ def test_a_deletion_is_not_held_by_a_contested_finalizer() -> None:
     (make(1, finalizers=[FINALIZER]), REMOVE),
     (make(1, finalizers=[FINALIZER], deleted=True), REMOVE),
 ])
-def test_objects_are_not_touched_by_those_who_are_not_for_them(
-    obj: KubeObject, change: FinalizerChange | None
-) -> None:
+def test_objects_are_not_touched_by_those_who_are_not_for_them(obj: KubeObject, change: FinalizerChange | None) -> None:
     plan = finish(obj, DELETE, choose=lambda reason: Choice())
     assert (plan.saving, plan.finalizer, plan.is_handled, plan.resumed) == (Saving.FINALIZER, change, False, True)
 

@@ -22,9 +22,7 @@ LAST_HANDLED = "kopf.zalando.org/last-handled-configuration"
 DELETED: dict[str, Any] = {"deletionTimestamp": "2026-11-21T00:00:00Z"}
 
 
-def make(
-    spec: Any = "same", *, handled: Any = None, annotations: Any = (), **stanzas: Any
-) -> Body:
+def make(spec: Any = "same", *, handled: Any = None, annotations: Any = (), **stanzas: Any) -> Body:
     """Make an object with that spec & metadata, which was handled with some other content, if it was."""
     metadata = {"name": "x", **stanzas.pop("metadata", {})}
     annotations = {**dict(annotations), **({} if handled is None else {LAST_HANDLED: json.dumps(handled) + "\n"})}
