@@ -51,7 +51,7 @@ class Plan:
     objects: int
     """How many objects exist at a time."""
     pace: float
-    """How many times slower everything happens than at the fastest."""
+    """How many times slower everything happens than it does at 1, which gives the operators time for everything."""
     seed: int
     verbose: bool = False
     """Whether to print the trouble as it happens."""
@@ -167,7 +167,7 @@ class Objects:
         while True:
             await self._change()
             self._report.changes += 1
-            await asyncio.sleep(self._random.uniform(0, 0.2))
+            await asyncio.sleep(self._random.uniform(0, 0.2) * min(self._plan.pace, 1))  # the long runs are not idle
 
     async def _change(self) -> None:
         if len(self.values) < self._plan.objects:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.soak.soaking import Plan, Report, check_growth, soak
 
-PLAN = Plan(duration=20, objects=30, pace=1.0, seed=0)
+PLAN = Plan(duration=14, objects=30, pace=0.6, seed=0)
 
 
 @pytest.mark.timeout(240)
