@@ -238,8 +238,7 @@ async def test_memos_of_existing_objects_are_shared_with_other_handlers(
     await operator.start()
     obj = await kex.create_and_wait()
     assert (await reviewer.review("UPDATE", obj, obj))["allowed"]
-    await kex.merge({"spec": {"field": "new"}})
-    obj = await kex.wait_handled(field="new")
+    obj = await kex.change_and_wait(field="new")
     assert (await reviewer.review("DELETE", None, obj))["allowed"]
     assert calls == [
         ("UPDATE", {"created": True}),

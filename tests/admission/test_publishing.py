@@ -104,11 +104,8 @@ async def test_outdated_webhooks_are_removed_with_the_last_handler(
 async def test_nothing_is_managed_by_default(operator: Operator, configurations: Configurations) -> None:
     tunnel = Tunnel()
 
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.admission.server = tunnel
-
     declare()
-    operator.configure = configure
+    operator.set("admission.server", tunnel)
     await operator.launch()
     await asyncio.sleep(10)
     await operator.stop()
@@ -144,12 +141,9 @@ async def test_not_before_the_server_is_ready(operator: Operator, configurations
         yield URL
         await asyncio.Event().wait()
 
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.admission.server = server
-        settings.admission.managed = NAME
-
     declare()
-    operator.configure = configure
+    operator.set("admission.server", server)
+    operator.set("admission.managed", NAME)
     await operator.launch()
     await configurations.wait(lambda obj: obj)
     assert is_ready
@@ -215,12 +209,9 @@ async def test_the_server_is_closed_after_the_webhooks_are_removed(
         finally:
             calls.append(await configurations.get_webhooks())
 
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.admission.server = server
-        settings.admission.managed = NAME
-
     declare()
-    operator.configure = configure
+    operator.set("admission.server", server)
+    operator.set("admission.managed", NAME)
     await operator.launch()
     await configurations.wait_webhooks("check")
     await operator.stop()

@@ -19,10 +19,8 @@ pytestmark = pytest.mark.fastforward
 
 
 def use(operator: Operator, server: Any, *, managed: str | None = None) -> None:
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.admission.server = server
-        settings.admission.managed = managed
-    operator.configure = configure
+    operator.set("admission.server", server)
+    operator.set("admission.managed", managed)
 
 
 def declare(**options: Any) -> None:

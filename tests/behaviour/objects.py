@@ -139,6 +139,11 @@ class Objects:
         path = f"{self._path}/{name}"
         return await self.api.request("PATCH", path, operations, JSON_PATCH)  # type: ignore[no-any-return]
 
+    async def change_and_wait(self, name: str = "obj", **spec: Any) -> Obj:
+        """Change the spec, and wait until that is handled; get the object as it is then."""
+        await self.merge({"spec": spec}, name)
+        return await self.wait_handled(name, **spec)
+
     async def delete(self, name: str = "obj") -> None:
         """Request the deletion; the object remains while there are finalizers."""
         await self.api.request("DELETE", f"{self._path}/{name}")

@@ -23,6 +23,10 @@ class Decorator(Protocol):
     def __call__(self, *args: Any, **options: Any) -> Callable[[Fn], Fn]: ...
 
 
+async def do_nothing(**_: Any) -> None:
+    """A handler that is only there."""
+
+
 class Journal(Generic[T]):
     """What has happened, in the order it happened; it can be waited for. Can be written from any thread."""
 
@@ -127,9 +131,14 @@ class Operator:
         self.cluster = cluster
         self.registry = registry
         self.configure: Callable[[kopf.OperatorSettings], None] = lambda settings: None
-        """What to change in the settings of every operator."""
+        """What to change in the settings of every operator, if it is more than simple values: see `set`."""
+        self._settings: dict[str, Any] = {}
         self._stop_flag = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+
+    def set(self, name: str, value: Any) -> None:
+        """Change a setting of every operator that is started from now on, e.g. ``queueing.exit_timeout``."""
+        self._settings[name] = value
 
     async def start(self, *, watching: tuple[str, ...] = ("kopfexamples",), **kwargs: Any) -> None:
         """Start, and wait until it watches the resources."""
@@ -157,6 +166,10 @@ class Operator:
     async def _run(self, ready_flag: asyncio.Event, **kwargs: Any) -> None:
         settings = kopf.OperatorSettings()
         settings.posting.enabled = False
+        for name, value in self._settings.items():
+            group, _, field = name.partition(".")
+            assert hasattr(getattr(settings, group), field), name
+            setattr(getattr(settings, group), field, value)
         self.configure(settings)
         await kopf.operator(**{
             "registry": self.registry, "settings": settings, "clusterwide": True,

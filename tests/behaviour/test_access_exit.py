@@ -75,15 +75,12 @@ async def test_credentials_are_renewed_until_the_very_end(
     """The last handlers save what they have done, even if the token has expired by then."""
     go = asyncio.Event()
 
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.queueing.exit_timeout = 30
-
     @kopf.on.create("kopfexamples")
     async def fn(**_: Any) -> None:
         calls.append("called")
         await go.wait()
 
-    operator.configure = configure
+    operator.set("queueing.exit_timeout", 30)
 
     await operator.start()
     await kex.create()

@@ -11,7 +11,7 @@ import yarl
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Logs, Operator
+from tests.behaviour.running import Logs, Operator, do_nothing
 from tests.client.certificates import Authority
 from tests.client.proxying import HttpProxy, Proxy, SocksProxy, TlsRelay
 
@@ -21,9 +21,7 @@ def registry() -> kopf.OperatorRegistry:
     """With no login handlers, so with the default login."""
     registry = kopf.OperatorRegistry()
 
-    @kopf.on.create("kopfexamples", registry=registry)
-    async def fn(**_: Any) -> None:
-        pass
+    kopf.on.create("kopfexamples", registry=registry)(do_nothing)
 
     return registry
 
@@ -100,11 +98,8 @@ async def test_sloppy_certificates_are_accepted_on_demand(
         operator: Operator, kex: Objects, kubeconfig: Any, tmp_path: pathlib.Path, is_strict: bool,
 ) -> None:
     """As of clusters that were created years ago, which Python distrusts since 3.13."""
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.networking.strict_x509 = is_strict
-        settings.networking.error_backoffs = []
-
-    operator.configure = configure
+    operator.set("networking.strict_x509", is_strict)
+    operator.set("networking.error_backoffs", [])
     authority = Authority(tmp_path, sloppy=True)
     (tmp_path / "ca.crt").write_bytes(authority.pem)
     relay = TlsRelay(operator.cluster.url, operator.cluster.ca_data)

@@ -46,8 +46,7 @@ async def test_existing_objects_handled_before_are_resumed(operator: Operator, k
 async def test_changed_objects_are_updated(operator: Operator, kex: Objects, calls: Calls) -> None:
     await operator.start()
     await kex.create_and_wait()
-    await kex.merge({"spec": {"field": "new"}})
-    await kex.wait_handled(field="new")
+    await kex.change_and_wait(field="new")
     assert calls == [("create", "create"), ("update", "update")]
 
 
@@ -73,8 +72,7 @@ async def test_other_changes_are_not_updates(
     await operator.start()
     await kex.create_and_wait()
     await kex.merge(patch)
-    await kex.merge({"spec": {"field": "new"}})
-    await kex.wait_handled(field="new")
+    await kex.change_and_wait(field="new")
     assert calls == [("create", "create"), ("update", "update")]
 
 
@@ -124,8 +122,7 @@ async def test_objects_created_and_deleted_while_the_operator_runs_are_never_res
     await operator.start()
     await kex.create_and_wait()
     operator.cluster.faults.cut_watches()
-    await kex.merge({"spec": {"field": "new"}})
-    await kex.wait_handled(field="new")
+    await kex.change_and_wait(field="new")
     await kex.delete_and_wait()
     assert [name for name, _ in calls] == ["create", "update", "delete"]
 
@@ -137,8 +134,7 @@ async def test_resuming_happens_once_in_the_life_of_an_operator(operator: Operat
     # The history is forgotten, and so everything is listed anew.
     operator.cluster.faults.compact()
     operator.cluster.faults.cut_watches()
-    await kex.merge({"spec": {"field": "new"}})
-    await kex.wait_handled(field="new")
+    await kex.change_and_wait(field="new")
     assert calls == [("create", "create"), ("resume", "create"), ("update", "update")]
 
 

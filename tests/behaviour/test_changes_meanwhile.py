@@ -116,8 +116,7 @@ async def test_own_patches_do_not_repeat_the_handler(operator: Operator, kex: Ob
 
     await operator.start()
     await kex.create_and_wait()
-    await kex.merge({"spec": {"field": "new"}})
-    await kex.wait_handled(field="new")
+    await kex.change_and_wait(field="new")
     assert calls == ["first", "second"]
 
 

@@ -158,9 +158,7 @@ async def test_a_failing_api(api: API, operator: Operator, logs: Logs) -> None:
                 done.set()
             return param
 
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.networking.error_backoffs = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 1, 1]
-    operator.configure = configure
+    operator.set("networking.error_backoffs", [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 1, 1])
     logging.getLogger("kopf").setLevel(logging.INFO)
     await operator.start()
     operator.cluster.faults.inject(500, rate=0.01)

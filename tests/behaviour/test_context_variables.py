@@ -35,10 +35,7 @@ async def test_handlers_of_objects_that_wait_for_each_other(operator: Operator, 
         variable.set(name)
         await asyncio.sleep(1)
 
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.queueing.worker_limit = 1
-
-    operator.configure = configure
+    operator.set("queueing.worker_limit", 1)
     await operator.start()
     for name in ("one", "two", "three"):
         await kex.create(name)

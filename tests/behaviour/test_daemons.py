@@ -73,10 +73,7 @@ async def test_a_pre_scaled_executor_holds_many_sync_daemons(operator: Operator,
         calls.append(name)
         stopped.wait()
 
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.execution.max_workers = 60
-
-    operator.configure = configure
+    operator.set("execution.max_workers", 60)
     await operator.start()
     for i in range(50):
         await kex.create(f"obj{i}")
@@ -102,8 +99,7 @@ async def test_several_daemons_of_one_object_run_together_with_its_handlers(
 
     await operator.start()
     await kex.create_and_wait()
-    await kex.merge({"spec": {"field": "new"}})
-    await kex.wait_handled(field="new")
+    await kex.change_and_wait(field="new")
     assert sorted(calls) == ["a", "b", "create", "update"]
     await kex.delete_and_wait()
     assert sorted(calls.items[4:]) == ["-a", "-b"]
@@ -165,7 +161,7 @@ async def test_a_failing_callable_of_the_initial_delay_does_not_lose_the_daemon(
         await stopped.wait()
 
     logs.expected.append("something is wrong for once")
-    operator.configure = lambda settings: setattr(settings.queueing, "error_delays", 0.01)
+    operator.set("queueing.error_delays", 0.01)
     await operator.start()
     await kex.create()
     await calls.wait(lambda items: "called" in items)

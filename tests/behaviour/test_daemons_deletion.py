@@ -13,7 +13,7 @@ import kopf
 from kopf._controller.background.runs import BackgroundRun, Companion
 from kopf._controller.object_state import ObjectState
 from tests.behaviour.objects import FINALIZER, Objects, get_annotations, get_finalizers
-from tests.behaviour.running import Calls, Operator
+from tests.behaviour.running import Calls, Operator, do_nothing
 
 pytestmark = pytest.mark.lagging
 
@@ -139,9 +139,7 @@ async def test_the_memory_of_gone_objects_is_freed(operator: Operator, kex: Obje
         calls.append(weakref.ref(memo.value))
         await stopped.wait()
 
-    @kopf.timer("kopfexamples", interval=0.01)
-    async def timer_fn(**_: Any) -> None:
-        pass
+    kopf.timer("kopfexamples", interval=0.01)(do_nothing)
 
     @kopf.on.event("kopfexamples")
     @kopf.on.create("kopfexamples")

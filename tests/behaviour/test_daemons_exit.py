@@ -9,7 +9,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
-from tests.behaviour.running import Calls, Logs, Operator, now
+from tests.behaviour.running import Calls, Logs, Operator, do_nothing, now
 
 pytestmark = pytest.mark.lagging
 
@@ -202,9 +202,7 @@ async def test_what_only_waits_exits_at_once(
     async def daemon_fn(**_: Any) -> None:
         raise kopf.TemporaryError("later", delay=10000)
 
-    @kopf.timer("kopfexamples", interval=10000, **options)
-    async def timer_fn(**_: Any) -> None:
-        pass
+    kopf.timer("kopfexamples", interval=10000, **options)(do_nothing)
 
     @kopf.on.create("kopfexamples")
     async def create_fn(**_: Any) -> None:

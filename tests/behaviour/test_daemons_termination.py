@@ -148,7 +148,7 @@ async def test_without_the_timeout_it_is_polled_forever_and_the_object_is_blocke
 ) -> None:
     options: dict[str, Any] = {"cancellation_polling": 30} if source == "option" else {}
     if source == "settings":
-        operator.configure = lambda settings: setattr(settings.background, "cancellation_polling", 30)
+        operator.set("background.cancellation_polling", 30)
 
     @kopf.daemon("kopfexamples", **options, id="fn")
     async def fn(**_: Any) -> None:

@@ -37,10 +37,8 @@ async def test_each_declaration_has_its_own_options(operator: Operator, kex: Obj
 
     await operator.start()
     await kex.create_and_wait(spec={"field": "a", "items": [1]})
-    await kex.merge({"spec": {"field": "b"}})
-    await kex.wait_handled(field="b")
-    await kex.merge({"spec": {"items": [2]}})
-    await kex.wait_handled(items=[2])
+    await kex.change_and_wait(field="b")
+    await kex.change_and_wait(items=[2])
     await operator.restart()
     await calls.wait_length(4)
     assert calls == [1000, 10, 1, 100]
@@ -54,8 +52,7 @@ async def test_a_function_is_called_once_for_each_of_its_fields(operator: Operat
 
     await operator.start()
     await kex.create_and_wait()
-    await kex.merge({"spec": {"field": "new"}})
-    await kex.wait_handled(field="new")
+    await kex.change_and_wait(field="new")
     assert sorted(calls) == [
         (1, {"field": "value"}, {"field": "new"}, (("change", ("field",), "value", "new"),)),
         (10, "value", "new", (("change", (), "value", "new"),)),
@@ -156,8 +153,7 @@ async def test_one_function_for_all_reasons_runs_for_each_of_them(
 
     await operator.start()
     await kex.create_and_wait()
-    await kex.merge({"spec": {"field": "new"}})
-    await kex.wait_handled(field="new")
+    await kex.change_and_wait(field="new")
     await kex.delete_and_wait()
     assert calls == ["create", "update", "delete"]
 

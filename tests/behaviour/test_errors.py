@@ -71,8 +71,7 @@ async def test_resuming_is_retried_after_errors_and_happens_once_otherwise(
     await calls.wait_length(3)
     await kex.wait_handled()
     for field in ("new1", "new2"):
-        await kex.merge({"spec": {"field": field}})
-        await kex.wait_handled(field=field)
+        await kex.change_and_wait(field=field)
     await asyncio.sleep(1000)
     assert calls == [0, 1, 2]
 
@@ -268,8 +267,7 @@ async def test_permanent_errors_exclude_the_handler_from_one_change_only(
     await operator.start()
     await kex.create_and_wait()
     for value in ("one", "two"):
-        await kex.merge({"spec": {"field": value}})
-        await kex.wait_handled(field=value)
+        await kex.change_and_wait(field=value)
     assert calls == ["one", "two"]
 
 
@@ -288,13 +286,10 @@ async def test_handlers_exclude_themselves_forever_by_annotations(
 
     await operator.start()
     await kex.create_and_wait()
-    await kex.merge({"spec": {"field": "one"}})
-    await kex.wait_handled(field="one")
-    await kex.merge({"spec": {"field": "two"}})
-    await kex.wait_handled(field="two")
+    await kex.change_and_wait(field="one")
+    await kex.change_and_wait(field="two")
     await operator.restart()
-    await kex.merge({"spec": {"field": "three"}})
-    await kex.wait_handled(field="three")
+    await kex.change_and_wait(field="three")
     assert sorted(calls) == [("excluded", "one"), ("regular", "one"), ("regular", "three"), ("regular", "two")]
 
 

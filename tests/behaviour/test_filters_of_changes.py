@@ -8,7 +8,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_annotations, get_essence
-from tests.behaviour.running import Calls, Operator
+from tests.behaviour.running import Calls, Operator, do_nothing
 
 Decorator = Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]
 
@@ -224,9 +224,7 @@ async def test_helpers_combine_callbacks(
         async def fn(name: str, param: str, **_: Any) -> None:
             calls.append((param, name))
 
-    @kopf.on.create("kopfexamples")
-    async def dummy_fn(**_: Any) -> None:
-        pass
+    kopf.on.create("kopfexamples")(do_nothing)
 
     await operator.start()
     for name in ("kopf-value", "kopf-other", "x-value", "x-other"):

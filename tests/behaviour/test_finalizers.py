@@ -8,7 +8,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Obj, Objects, get_essence, get_finalizers, get_progress
-from tests.behaviour.running import Calls, Decorator, Logs, Operator
+from tests.behaviour.running import Calls, Decorator, Logs, Operator, do_nothing
 
 pytestmark = pytest.mark.lagging
 
@@ -46,9 +46,7 @@ async def test_it_is_removed_after_the_last_handler(operator: Operator, kex: Obj
 
 
 async def test_others_finalizers_are_kept_in_their_order(operator: Operator, kex: Objects) -> None:
-    @kopf.on.delete("kopfexamples")
-    def delete_fn(**_: Any) -> None:
-        pass
+    kopf.on.delete("kopfexamples")(lambda **_: None)
 
     await operator.start()
     obj = await kex.create_and_wait(finalizers=[THEIRS, "example.com/more"])
@@ -146,9 +144,7 @@ async def test_a_retried_deletion_handler_holds_the_object(operator: Operator, k
 async def test_it_is_put_to_existing_objects_when_deletion_handlers_appear(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples")
-    def create_fn(**_: Any) -> None:
-        pass
+    kopf.on.create("kopfexamples")(lambda **_: None)
 
     await operator.start()
     await kex.create_and_wait()
@@ -165,14 +161,11 @@ async def test_it_is_put_to_existing_objects_when_deletion_handlers_appear(
 
 
 async def test_the_name_of_it_is_in_the_settings(operator: Operator, kex: Objects, calls: Calls) -> None:
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.persistence.finalizer = "example.com/mine"
-
     @kopf.on.delete("kopfexamples")
     def delete_fn(**_: Any) -> None:
         calls.append("called")
 
-    operator.configure = configure
+    operator.set("persistence.finalizer", "example.com/mine")
     await operator.start()
     await kex.create(finalizers=[FINALIZER])  # of another operator
     obj = await kex.wait_handled()
@@ -186,9 +179,7 @@ async def test_the_name_of_it_is_in_the_settings(operator: Operator, kex: Object
 
 async def test_two_changes_of_finalizers_at_once_are_both_done(operator: Operator, kex: Objects) -> None:
     """Others change the finalizers while ours is about to be put: nobody's change is lost."""
-    @kopf.on.delete("kopfexamples")
-    def delete_fn(**_: Any) -> None:
-        pass
+    kopf.on.delete("kopfexamples")(lambda **_: None)
 
     operator.cluster.faults.inject(action="delay", latency=0.1, verb="patch", resource="kopfexamples", times=1)
     await operator.start()
@@ -215,9 +206,7 @@ async def test_those_who_insist_on_the_finalizer_are_not_fought_with(
         operator: Operator, kex: Objects, logs: Logs,
 ) -> None:
     """E.g., another operator with the same (default) name of the finalizer, which needs it for this object."""
-    @kopf.on.delete("kopfexamples", labels={"ours": "yes"})
-    async def fn(**_: Any) -> None:
-        pass
+    kopf.on.delete("kopfexamples", labels={"ours": "yes"})(do_nothing)
 
     await operator.start()
     await kex.create(finalizers=[FINALIZER])
@@ -236,9 +225,7 @@ async def test_those_who_insist_on_the_finalizer_are_not_fought_with(
 async def test_those_who_insist_on_the_finalizer_cannot_block_the_deletion(
         operator: Operator, kex: Objects, logs: Logs,
 ) -> None:
-    @kopf.on.delete("kopfexamples", labels={"ours": "yes"})
-    async def fn(**_: Any) -> None:
-        pass
+    kopf.on.delete("kopfexamples", labels={"ours": "yes"})(do_nothing)
 
     await operator.start()
     await kex.create(finalizers=[FINALIZER])

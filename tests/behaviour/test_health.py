@@ -21,7 +21,7 @@ import kopf
 from kopf._controller import supervision
 from tests.behaviour.objects import API, Objects, get_patience
 from tests.behaviour.peerings import PeeringObject, define_peering
-from tests.behaviour.running import Calls, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 
 Answer = tuple[int, Any]
 
@@ -29,9 +29,7 @@ Answer = tuple[int, Any]
 @pytest.fixture(autouse=True)
 def _standalone(operator: Operator) -> None:
     """For a moment after the start, operators are paused to look for the other ones, and the answers say so."""
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.peering.standalone = True
-    operator.configure = configure
+    operator.set("peering.standalone", True)
 
 
 @pytest.fixture
@@ -101,9 +99,7 @@ async def test_results_of_probes(operator: Operator, url: str, ask: Callable[[],
     async def async_fn(param: Any, **_: Any) -> Any:
         return param
 
-    @kopf.on.probe()
-    async def no_result(**_: Any) -> None:
-        pass
+    kopf.on.probe()(do_nothing)
 
     await operator.launch(liveness_endpoint=url)
     assert await ask() == (200, {"now": "today", "async_fn": {"a": [1, None]}})
@@ -258,12 +254,9 @@ async def test_bad_endpoints_are_errors_at_once(operator: Operator) -> None:
 async def test_silent_streams_are_unhealthy_until_they_recover(
         operator: Operator, url: str, ask: Callable[[], Any], kex: Objects,
 ) -> None:
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.health.stream_timeout = 1.0
-        settings.watching.inactivity_timeout = 0.5
-        settings.scanning.disabled = True
-        settings.peering.standalone = True
-    operator.configure = configure
+    operator.set("health.stream_timeout", 1.0)
+    operator.set("watching.inactivity_timeout", 0.5)
+    operator.set("scanning.disabled", True)
     kopf.on.event("kopfexamples")(lambda **_: None)
     await kex.create()
     await operator.start(liveness_endpoint=url)
@@ -281,12 +274,9 @@ async def test_silent_streams_are_unhealthy_until_they_recover(
 
 
 async def test_failing_reconnections_are_unhealthy(operator: Operator, url: str, ask: Callable[[], Any]) -> None:
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.health.stream_timeout = 1.0
-        settings.watching.inactivity_timeout = 0.5
-        settings.scanning.disabled = True
-        settings.peering.standalone = True
-    operator.configure = configure
+    operator.set("health.stream_timeout", 1.0)
+    operator.set("watching.inactivity_timeout", 0.5)
+    operator.set("scanning.disabled", True)
     kopf.on.event("kopfexamples")(lambda **_: None)
     await operator.start(liveness_endpoint=url)
     operator.cluster.faults.inject(503, verb="watch")
@@ -313,11 +303,9 @@ async def test_tasks_that_keep_failing_are_unhealthy(
 async def test_denied_streams_are_not_about_the_health(
         operator: Operator, url: str, ask: Callable[[], Any], logs: Logs,
 ) -> None:
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.health.stream_timeout = 0.2
-        settings.watching.inactivity_timeout = 0.1
-        settings.scanning.disabled = True
-    operator.configure = configure
+    operator.set("health.stream_timeout", 0.2)
+    operator.set("watching.inactivity_timeout", 0.1)
+    operator.set("scanning.disabled", True)
     logs.expected.append("not permitted to list")
     kopf.on.event("kopfexamples")(lambda **_: None)
     operator.cluster.faults.inject(403, resource="kopfexamples")
@@ -363,7 +351,7 @@ async def test_a_pause_is_shown_and_is_healthy(
 ) -> None:
     """The peering object is mandatory here, and it does not exist."""
     kopf.on.event("kopfexamples")(lambda **_: None)
-    operator.configure = lambda settings: None
+    operator.set("peering.standalone", False)
     await operator.launch(liveness_endpoint=url, peering_name="nonexistent")
     status, content = await wait_for(ask, lambda _, content: "paused" in content.get("kopf", {}))
     assert status == 200
@@ -375,7 +363,7 @@ async def test_those_who_pause_the_operator_are_shown_with_their_limited_lifetim
         operator: Operator, api: API, url: str, ask: Callable[[], Any], logs: Logs,
 ) -> None:
     kopf.on.event("kopfexamples")(lambda **_: None)
-    operator.configure = lambda settings: None
+    operator.set("peering.standalone", False)
     define_peering(operator.cluster)
     record = {"priority": 100, "lifetime": 10**9, "lastseen": "2100-01-01T00:00:00+00:00"}
     peering = PeeringObject(api)
@@ -398,7 +386,7 @@ async def test_not_all_of_those_who_pause_the_operator_are_shown_if_there_are_ma
         operator: Operator, api: API, url: str, ask: Callable[[], Any], logs: Logs,
 ) -> None:
     kopf.on.event("kopfexamples")(lambda **_: None)
-    operator.configure = lambda settings: None
+    operator.set("peering.standalone", False)
     define_peering(operator.cluster)
     record = {"priority": 100, "lifetime": 60, "lastseen": "2100-01-01T00:00:00+00:00", "message": "m" * 100}
     await PeeringObject(api).create(status={f"{index}-{'x' * 1000}": record for index in range(500)})

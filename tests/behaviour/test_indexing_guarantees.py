@@ -10,7 +10,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Calls, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 
 Decorator = Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]
 
@@ -37,7 +37,7 @@ async def test_they_are_full_before_any_handler_of_any_resource(
     async def fn(idx: kopf.Index[Any, Any], **_: Any) -> None:
         calls.append(read(idx))
 
-    operator.configure = lambda settings: setattr(settings.watching, "chunk_size", 3)
+    operator.set("watching.chunk_size", 3)
     operator.cluster.faults.inject(action="delay", latency=0.05, verb="list", resource="kopfexamples", times=2)
     for i in range(10):
         await kex.create(f"obj{i}")
@@ -96,9 +96,7 @@ async def test_they_are_in_the_kwargs_of_all_handlers_and_callbacks(
         note("initial_delay", **kwargs)
         return 0
 
-    @kopf.daemon("kopfexamples", initial_delay=get_delay)
-    async def daemon_fn(**_: Any) -> None:
-        pass
+    kopf.daemon("kopfexamples", initial_delay=get_delay)(do_nothing)
 
     def check(value: Any, **kwargs: Any) -> bool:
         return note("new", **kwargs)
@@ -111,8 +109,7 @@ async def test_they_are_in_the_kwargs_of_all_handlers_and_callbacks(
     await operator.start()
     await kex.wait_handled("before")
     await kex.create_and_wait("obj", labels={"label": "x"})
-    await kex.merge({"spec": {"field": "new"}})
-    await kex.wait_handled(field="new")
+    await kex.change_and_wait(field="new")
     await calls.wait(lambda items: {"daemon", "timer"} <= {what for what, _ in items})
     await kex.delete_and_wait()
     await operator.stop()
@@ -173,7 +170,7 @@ async def test_the_limit_of_workers_does_not_matter(
         calls.append(len(read(idx)))
 
     kopf.on.create("kopfexamples", id="fn")(sync_fn if kind == "sync" else async_fn)
-    operator.configure = lambda settings: setattr(settings.queueing, "worker_limit", 1)
+    operator.set("queueing.worker_limit", 1)
     for i in range(50):
         await kex.create(f"obj{i}")
     await operator.start()
@@ -197,7 +194,7 @@ async def test_a_hung_handler_does_not_hold_the_indexing(
         calls.append("seen")
 
     allowed = asyncio.Event()
-    operator.configure = lambda settings: setattr(settings.queueing, "worker_limit", 1)
+    operator.set("queueing.worker_limit", 1)
     await operator.start(watching=("kopfexamples", "kopfstatusexamples"))
     await kex.create("a")
     await kex.create("b")
@@ -283,9 +280,7 @@ async def test_restarted_operators_begin_with_empty_indices(operator: Operator, 
     async def fn(idx: kopf.Index[Any, Any], activity: Any, **_: Any) -> None:
         calls.append((activity.value, read(idx)))
 
-    @kopf.on.create("kopfexamples")
-    async def create_fn(**_: Any) -> None:
-        pass
+    kopf.on.create("kopfexamples")(do_nothing)
 
     await operator.start()
     await kex.create_and_wait()

@@ -212,9 +212,7 @@ async def test_the_number_of_threads_can_be_limited(operator: Operator, kex: Obj
         with lock:
             running -= 1
 
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.execution.max_workers = 2
-    operator.configure = configure
+    operator.set("execution.max_workers", 2)
     await operator.start()
     names = [f"obj{i}" for i in range(100)]
     for name in names:
@@ -240,9 +238,7 @@ async def test_the_number_of_objects_handled_at_once_can_be_limited(
         await asyncio.sleep(0.002)
         running -= 1
 
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.queueing.worker_limit = limit
-    operator.configure = configure
+    operator.set("queueing.worker_limit", limit)
     await operator.start()
     names = [f"obj{i}" for i in range(20)]
     for name in names:

@@ -244,8 +244,7 @@ async def test_functions_are_judged_by_what_they_actually_get(
     await kex.create("existing", labels={"l": "v"})
     await operator.start()
     await kex.create_and_wait(labels={"l": "v"})
-    await kex.merge({"spec": {"field": "new"}})
-    await kex.wait_handled(field="new")
+    await kex.change_and_wait(field="new")
     await kex.delete_and_wait()
     await operator.stop()
 

@@ -34,16 +34,13 @@ async def test_backoff_is_the_pause_after_arbitrary_errors(
 
 
 async def test_the_default_backoff_is_in_the_settings(operator: Operator, kex: Objects, calls: Calls) -> None:
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.execution.default_backoff = 7
-
     @kopf.on.create("kopfexamples", id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(now() - started)
         if retry < 2:
             raise ValueError("boom")
 
-    operator.configure = configure
+    operator.set("execution.default_backoff", 7)
     await operator.start()
     started = now()
     await kex.create_and_wait()

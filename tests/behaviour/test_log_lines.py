@@ -32,8 +32,7 @@ async def test_a_whole_life(operator: Operator, kex: Objects, logs: Logs) -> Non
 
     await operator.start()
     await kex.create_and_wait()
-    await kex.merge({"spec": {"field": "new"}})
-    await kex.wait_handled(field="new")
+    await kex.change_and_wait(field="new")
     await logs.wait(".*waiting for new changes.*", times=2)
     await kex.merge({"status": {"field": "theirs"}})
     await logs.wait(".*waiting for new changes.*", times=3)

@@ -22,8 +22,7 @@ async def test_all_handlers_of_one_object_share_its_memo(operator: Operator, kex
     await operator.start()
     for name in ("a", "b"):
         await kex.create_and_wait(name)
-        await kex.merge({"spec": {"field": "new"}}, name)
-        await kex.wait_handled(name, field="new")
+        await kex.change_and_wait(name, field="new")
         await kex.delete_and_wait(name)
     for name in ("a", "b"):
         memos = [names for owner, names in calls if owner == name]
@@ -44,8 +43,7 @@ async def test_values_are_both_attributes_and_items(operator: Operator, kex: Obj
 
     await operator.start()
     await kex.create_and_wait()
-    await kex.merge({"spec": {"field": "new"}})
-    await kex.wait_handled(field="new")
+    await kex.change_and_wait(field="new")
     assert calls == [(1, 2, None)]
 
 
@@ -131,8 +129,7 @@ async def test_later_changes_of_the_operator_memo_are_not_replicated_but_shared_
     memo.shared.append("new")
     for name in ("empty", "filled"):
         for field in ("new1", "new2"):
-            await kex.merge({"spec": {"field": field}}, name)
-            await kex.wait_handled(name, field=field)
+            await kex.change_and_wait(name, field=field)
         assert calls == [(name, "old", ["old", "new"], None)] * 2
         calls.items.clear()
         await kex.merge({"metadata": {"labels": {"daemon": "yes"}}}, name)
@@ -160,8 +157,7 @@ async def test_custom_classes_are_copied_for_each_object(operator: Operator, kex
     await operator.start(memo=context)
     for name in ("a", "b"):
         await kex.create_and_wait(name)
-        await kex.merge({"spec": {"field": "new"}}, name)
-        await kex.wait_handled(name, field="new")
+        await kex.change_and_wait(name, field="new")
     assert [value for _, value in calls] == ["of the operator", "of a", "of the operator", "of b"]
     assert calls[0][0] is calls[1][0] is not calls[2][0]
     assert context == PlainContext(shared=["a", "a", "b", "b"])
@@ -203,6 +199,5 @@ async def test_memos_live_as_long_as_the_operator(operator: Operator, kex: Objec
     await calls.wait_length(2)
     operator.cluster.faults.compact()
     operator.cluster.faults.cut_watches()
-    await kex.merge({"spec": {"field": "new"}})
-    await kex.wait_handled(field="new")
+    await kex.change_and_wait(field="new")
     assert calls == [("create", None), ("resume", None), ("update", 1)]

@@ -39,8 +39,7 @@ async def test_nothing_leaks_from_the_handlers_of_changes(operator: Operator, ke
     obj = await kex.create_and_wait(spec=SPEC)
     assert get_essence(obj) == {"spec": SPEC}
     assert calls == [("create", [1])] * 2
-    await kex.merge({"spec": {"field": "new"}})
-    obj = await kex.wait_handled(field="new")
+    obj = await kex.change_and_wait(field="new")
     assert get_essence(obj) == {"spec": {**SPEC, "field": "new"}}
     assert calls == [("create", [1])] * 2 + [("update", [1])]
     await operator.restart()
@@ -81,8 +80,7 @@ async def test_nothing_leaks_from_other_handlers(operator: Operator, kex: Object
     await operator.start()
     await kex.create(spec=SPEC)
     for value in ("a", "b", "c"):
-        await kex.merge({"spec": {"field": value}})
-        await kex.wait_handled(field=value)
+        await kex.change_and_wait(field=value)
     obj = await kex.get()
     assert get_essence(obj) == {"spec": {**SPEC, "field": "c"}}
     assert [call for call in calls if call[0] == "update"][-1] == ("update", "c")

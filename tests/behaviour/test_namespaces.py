@@ -230,7 +230,7 @@ async def test_scanning_only_once(
 ) -> None:
     note_created(calls)
     await namespaces.create("ns1")
-    operator.configure = lambda settings: setattr(settings.scanning, "disabled", True)
+    operator.set("scanning.disabled", True)
     await operator.start(clusterwide=False, namespaces=["ns*", "later", "never*"])
     await logs.wait(r"No namespaces match never\*. They will not be noticed until the restart.")
     await namespaces.create("ns2", "later")

@@ -31,8 +31,7 @@ async def test_handlers_run_in_the_order_of_their_declaration(operator: Operator
     await operator.start()
     await kex.create_and_wait()
     assert calls == IDS
-    await kex.merge({"spec": {"field": "new"}})
-    await kex.wait_handled(field="new")
+    await kex.change_and_wait(field="new")
     assert calls == IDS * 2
     await kex.delete_and_wait()
     assert calls == IDS * 3
@@ -51,8 +50,7 @@ async def test_each_handler_is_saved_before_the_next_one_by_default(
     await operator.start()
     await kex.create_and_wait()
     operator.cluster.reset_counters()
-    await kex.merge({"spec": {"field": "new"}})
-    await kex.wait_handled(field="new")
+    await kex.change_and_wait(field="new")
     # The test's own patch, one patch after each of the handlers, the last of which also ends the handling.
     assert operator.cluster.counters["patch", "kopfexamples", 200] == 1 + len(IDS)
 
@@ -62,8 +60,7 @@ async def test_all_at_once(operator: Operator, kex: Objects, calls: Calls) -> No
     await kex.create_and_wait()
     assert calls == IDS
     operator.cluster.reset_counters()
-    await kex.merge({"spec": {"field": "new"}})
-    await kex.wait_handled(field="new")
+    await kex.change_and_wait(field="new")
     assert calls == IDS * 2
     assert operator.cluster.counters["patch", "kopfexamples", 200] == 1 + 1
 

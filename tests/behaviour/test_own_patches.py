@@ -7,7 +7,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_essence
-from tests.behaviour.running import Calls, Operator
+from tests.behaviour.running import Calls, Operator, do_nothing
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
@@ -82,9 +82,7 @@ async def test_foreign_edits_in_a_creation_are_an_update_afterwards(
 async def test_own_patches_in_an_update_do_not_repeat_the_others(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", id="create")
-    async def create(**_: Any) -> None:
-        pass
+    kopf.on.create("kopfexamples", id="create")(do_nothing)
 
     @kopf.on.update("kopfexamples", id="one")
     async def one(**_: Any) -> None:

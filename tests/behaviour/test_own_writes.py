@@ -74,8 +74,7 @@ async def test_silent_streams_do_not_hold_the_handling(
     await read(kex)
     assert calls == [("create-a", "value"), ("create-b", "value"), ("create-c", "value")]
     operator.cluster.faults.silence_watches(False)
-    await kex.merge({"spec": {"field": "new"}})
-    await kex.wait_handled(field="new")
+    await kex.change_and_wait(field="new")
     assert calls.items[3:] == [("update-a", "new"), ("update-b", "new"), ("update-c", "new")]
 
 
@@ -206,7 +205,7 @@ async def test_how_long_our_patch_is_waited_for(
     async def update_fn(**_: Any) -> None:
         calls.append(asyncio.get_running_loop().time())
 
-    operator.configure = lambda settings: setattr(settings.persistence, "consistency_timeout", timeout)
+    operator.set("persistence.consistency_timeout", timeout)
     await operator.start()
     await kex.create()
     await read(kex)

@@ -388,7 +388,7 @@ async def test_the_pause_can_come_at_any_moment_of_the_start(
     for number in range(5):
         await kex.create(f"obj{number}")
     if moment == "listing":
-        operator.configure = lambda settings: setattr(settings.watching, "chunk_size", 1)
+        operator.set("watching.chunk_size", 1)
         cluster.faults.inject(action="delay", latency=0.1, verb="list", resource="kopfexamples")
     waiting: dict[str, Callable[[], Awaitable[object]]] = {
         "starting": lambda: asyncio.sleep(0),

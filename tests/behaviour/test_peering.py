@@ -57,8 +57,7 @@ async def test_the_higher_priority_takes_over_and_gives_back(
     async with running(cluster, registries[1], priority=5):
         await logs.wait(PAUSING)
         await kex.create_and_wait("b")
-        await kex.merge({"spec": {"field": "changed"}}, "a")
-        await kex.wait_handled("a", field="changed")
+        await kex.change_and_wait("a", field="changed")
         await kex.create_and_wait("gone")
         await kex.delete_and_wait("gone")
     await logs.wait(RESUMING)
@@ -155,7 +154,7 @@ async def test_those_who_die_silently_are_waited_for_no_longer_than_they_live(
     loop = asyncio.get_running_loop()
     await operator.start()
     dying = Operator(cluster, registries[1])
-    dying.configure = lambda settings: setattr(settings.peering, "lifetime", 100)
+    dying.set("peering.lifetime", 100)
     await dying.launch(priority=5)
     await logs.wait(PAUSING)
     await kex.create_and_wait()
@@ -227,7 +226,7 @@ async def test_the_records_are_renewed_before_they_expire(
 async def test_stealth_is_about_logs_only(
         operator: Operator, registries: list[kopf.OperatorRegistry], peering: PeeringObject, logs: Logs,
 ) -> None:
-    operator.configure = lambda settings: setattr(settings.peering, "stealth", True)
+    operator.set("peering.stealth", True)
     await operator.start()
     [(identity, record)] = (await peering.get_records()).items()
     await peering.wait(lambda records: records[identity] != record)

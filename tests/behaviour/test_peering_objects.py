@@ -118,7 +118,7 @@ async def test_mandatory_objects_are_waited_for(
 async def test_mandatory_kinds_are_waited_for(
         operator: Operator, cluster: LocalCluster, api: API, kex: Objects, logs: Logs, scanned: bool,
 ) -> None:
-    operator.configure = lambda settings: setattr(settings.scanning, "disabled", not scanned)
+    operator.set("scanning.disabled", not scanned)
     await operator.launch(peering_name="custom")
     message = (await logs.wait(MISSING)).getMessage()
     assert "the kind ClusterKopfPeering is not defined in the cluster" in message
@@ -128,7 +128,7 @@ async def test_mandatory_kinds_are_waited_for(
 
 
 async def test_mandatory_peering_by_settings(operator: Operator, logs: Logs) -> None:
-    operator.configure = lambda settings: setattr(settings.peering, "mandatory", True)
+    operator.set("peering.mandatory", True)
     await operator.launch()
     await logs.wait("Pausing operations: the peering 'default' cluster-wide is mandatory, and it is absent.*")
 

@@ -267,7 +267,7 @@ async def test_permitted_namespaces_are_scanned(
         operator: Operator, roles: Roles, api: API, calls: Calls, logs: Logs, disabled: bool,
 ) -> None:
     """With the scanning disabled, it is enough to list them; or even nothing, for exact names."""
-    operator.configure = lambda settings: setattr(settings.scanning, "disabled", disabled)
+    operator.set("scanning.disabled", disabled)
     note_created(calls)
     roles.grant({**KEX, "verbs": ["list", "watch", "patch"]})
     roles.grant({**SEEING_NAMESPACES, "verbs": ["list"] if disabled else ["list", "watch"]})

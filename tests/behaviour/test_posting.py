@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,24 +15,8 @@ from tests.behaviour.running import Calls, Logs, Operator
 @pytest.fixture(autouse=True)
 def _posting(operator: Operator) -> None:
     """Events are posted by default; other tests switch that off."""
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.posting.enabled = True
-        settings.posting.loggers = False
-    operator.configure = configure
-
-
-@pytest.fixture
-def configured(operator: Operator) -> Callable[..., None]:
-    """Add something to the settings of posting."""
-    def change(**options: Any) -> None:
-        previous = operator.configure
-
-        def configure(settings: kopf.OperatorSettings) -> None:
-            previous(settings)
-            for name, value in options.items():
-                setattr(settings.posting, name, value)
-        operator.configure = configure
-    return change
+    operator.set("posting.enabled", True)
+    operator.set("posting.loggers", False)
 
 
 async def wait_for_events(api: API, number: int) -> list[Obj]:
@@ -117,9 +100,7 @@ async def test_events_about_events_are_skipped(operator: Operator, kex: Objects,
     assert brief(await wait_for_events(api, 1)) == [("Normal", "Posted", "x")]
 
 
-async def test_log_messages_become_events(
-        operator: Operator, kex: Objects, api: API, configured: Callable[..., None],
-) -> None:
+async def test_log_messages_become_events(operator: Operator, kex: Objects, api: API) -> None:
     @kopf.on.create("kopfexamples", id="create_fn")
     def create_fn(logger: kopf.Logger, **_: Any) -> None:
         logger.debug("a debug message")
@@ -127,7 +108,7 @@ async def test_log_messages_become_events(
         logger.warning("a warning message")
         logger.error("an error message")
 
-    configured(loggers=True)
+    operator.set("posting.loggers", True)
     await operator.start()
     await kex.create()
     events = await wait_for_events(api, 5)
@@ -148,9 +129,7 @@ async def test_log_messages_are_posted_by_default(operator: Operator, kex: Objec
     assert ("Normal", "Logging", "Handler 'fn' succeeded.") in brief(events)
 
 
-async def test_the_level_is_configurable(
-        operator: Operator, kex: Objects, api: API, configured: Callable[..., None],
-) -> None:
+async def test_the_level_is_configurable(operator: Operator, kex: Objects, api: API) -> None:
     @kopf.on.create("kopfexamples", id="create_fn")
     def create_fn(logger: kopf.Logger, body: kopf.Body, **_: Any) -> None:
         logger.info("not posted")
@@ -158,7 +137,8 @@ async def test_the_level_is_configurable(
         logger.warning("a warning message")
         kopf.warn(body, reason="Posted", message="x")
 
-    configured(loggers=True, level=logging.WARNING)
+    operator.set("posting.loggers", True)
+    operator.set("posting.level", logging.WARNING)
     await operator.start()
     await kex.create_and_wait()
     await operator.stop()
@@ -166,7 +146,7 @@ async def test_the_level_is_configurable(
 
 
 async def test_what_is_not_logged_is_not_posted(
-        operator: Operator, kex: Objects, api: API, configured: Callable[..., None], caplog: pytest.LogCaptureFixture,
+        operator: Operator, kex: Objects, api: API, caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The explicit events do not depend on the levels of the logging."""
     @kopf.on.create("kopfexamples", id="create_fn")
@@ -176,29 +156,28 @@ async def test_what_is_not_logged_is_not_posted(
         kopf.info(body, reason="Posted", message="x")
 
     caplog.set_level(logging.WARNING, "kopf.objects")
-    configured(loggers=True)
+    operator.set("posting.loggers", True)
     await operator.start()
     await kex.create_and_wait()
     await operator.stop()
     assert brief(await api.list_events()) == [("Normal", "Posted", "x"), ("Warning", "Logging", "a warning message")]
 
 
-async def test_it_can_be_disabled(operator: Operator, kex: Objects, api: API, configured: Callable[..., None]) -> None:
+async def test_it_can_be_disabled(operator: Operator, kex: Objects, api: API) -> None:
     @kopf.on.create("kopfexamples", id="create_fn")
     def create_fn(logger: kopf.Logger, body: kopf.Body, **_: Any) -> None:
         logger.error("not posted")
         kopf.event(body, type="Any", reason="NotPosted", message="x")
 
-    configured(enabled=False, loggers=True)
+    operator.set("posting.enabled", False)
+    operator.set("posting.loggers", True)
     await operator.start()
     await kex.create_and_wait()
     await operator.stop()
     assert await api.list_events() == []
 
 
-async def test_raw_event_handlers_do_not_flood_with_their_logs(
-        operator: Operator, kex: Objects, api: API, configured: Callable[..., None],
-) -> None:
+async def test_raw_event_handlers_do_not_flood_with_their_logs(operator: Operator, kex: Objects, api: API) -> None:
     """Nothing is put to or around the objects for raw events; explicit events are posted nevertheless."""
     @kopf.on.event("kopfexamples", id="fn")
     def fn(logger: kopf.Logger, body: kopf.Body, event: kopf.RawEvent, **_: Any) -> None:
@@ -206,7 +185,7 @@ async def test_raw_event_handlers_do_not_flood_with_their_logs(
         if event["type"] == "ADDED":
             kopf.info(body, reason="Posted", message="x")
 
-    configured(loggers=True)
+    operator.set("posting.loggers", True)
     await operator.start()
     await kex.create()
     await wait_for_events(api, 1)
@@ -227,11 +206,11 @@ async def test_long_messages_are_cut(operator: Operator, kex: Objects, api: API)
     assert event["message"].endswith("xxxend")
 
 
-async def test_the_identity_is_configurable(
-        operator: Operator, kex: Objects, api: API, configured: Callable[..., None],
-) -> None:
+async def test_the_identity_is_configurable(operator: Operator, kex: Objects, api: API) -> None:
     kopf.on.create("kopfexamples")(lambda body, **_: kopf.info(body, reason="R", message="m"))
-    configured(reporting_component="my-operator", reporting_instance="my-pod", event_name_prefix="my-event-")
+    operator.set("posting.reporting_component", "my-operator")
+    operator.set("posting.reporting_instance", "my-pod")
+    operator.set("posting.event_name_prefix", "my-event-")
     await operator.start()
     await kex.create()
     (event,) = await wait_for_events(api, 1)
@@ -264,15 +243,17 @@ async def test_failures_of_posting_do_not_affect_the_handling(
     ((), (), 2), ((1, 1, 1), (), 5), ((), 10, 3), ([5] * 4, [5] * 2, 8),
 ], ids=str)
 async def test_failed_requests_are_repeated_by_the_settings(
-        operator: Operator, kex: Objects, configured: Callable[..., None], logs: Logs, explicit: Any, logging_: Any,
-        expected: int,
+        operator: Operator, kex: Objects, logs: Logs, explicit: Any, logging_: Any, expected: int,
 ) -> None:
     @kopf.on.create("kopfexamples", id="create_fn")
     async def create_fn(body: kopf.Body, logger: kopf.Logger, **_: Any) -> None:
         kopf.warn(body, reason="R", message="explicit")
         logger.warning("logged")
 
-    configured(default_backoffs=explicit, logging_backoffs=logging_, loggers=True, level=logging.WARNING)
+    operator.set("posting.default_backoffs", explicit)
+    operator.set("posting.logging_backoffs", logging_)
+    operator.set("posting.loggers", True)
+    operator.set("posting.level", logging.WARNING)
     operator.cluster.faults.inject(500, resource="events", verb="create")
     await operator.start()
     await kex.create()
@@ -283,14 +264,14 @@ async def test_failed_requests_are_repeated_by_the_settings(
 @pytest.mark.fastforward
 @pytest.mark.parametrize(("limit", "duration"), [(1, 100), (2, 50), (10, 10)])
 async def test_how_many_requests_are_made_at_once(
-        operator: Operator, kex: Objects, api: API, configured: Callable[..., None], limit: int, duration: float,
+        operator: Operator, kex: Objects, api: API, limit: int, duration: float,
 ) -> None:
     @kopf.on.create("kopfexamples", id="create_fn")
     async def create_fn(body: kopf.Body, **_: Any) -> None:
         for i in range(10):
             kopf.info(body, reason="R", message=f"message {i}")
 
-    configured(worker_limit=limit)
+    operator.set("posting.worker_limit", limit)
     operator.cluster.faults.inject(resource="events", verb="create", action="delay", latency=10)
     await operator.start()
     started = asyncio.get_running_loop().time()

@@ -19,10 +19,8 @@ EVENTS = "/api/v1/namespaces/default/events"
 
 @pytest.fixture(autouse=True)
 def _posting(operator: Operator) -> None:
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.posting.enabled = True
-        settings.posting.loggers = False
-    operator.configure = configure
+    operator.set("posting.enabled", True)
+    operator.set("posting.loggers", False)
 
 
 @pytest.fixture
@@ -79,10 +77,7 @@ async def test_a_burst_of_repeats_is_a_few_requests(
 async def test_the_rate_is_limited_for_an_object_but_not_for_others(
         operator: Operator, kex: Objects, api: API, post: list[str], logs: Logs,
 ) -> None:
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.posting.loggers, settings.posting.enabled = False, True
-        settings.posting.object_burst = 5
-    operator.configure = configure
+    operator.set("posting.object_burst", 5)
     post += [f"message {i}" for i in range(20)]
     await operator.start()
     await kex.create("obj1")
@@ -100,10 +95,7 @@ async def test_the_rate_is_limited_for_an_object_but_not_for_others(
 async def test_too_many_different_messages_are_combined(
         operator: Operator, kex: Objects, api: API, post: list[str],
 ) -> None:
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.posting.loggers, settings.posting.enabled = False, True
-        settings.posting.similar_limit = 3
-    operator.configure = configure
+    operator.set("posting.similar_limit", 3)
     post += [f"message {i}" for i in range(10)]
     await operator.start()
     await kex.create()
@@ -177,10 +169,7 @@ async def test_threads_post_without_waiting_and_without_limits_of_memory(
     """If the loop is blocked, only as many reports are taken as the queue can hold."""
     threads: list[threading.Thread] = []
 
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.posting.loggers, settings.posting.enabled = False, True
-        settings.posting.similar_limit = 10_000
-    operator.configure = configure
+    operator.set("posting.similar_limit", 10_000)
 
     def report(body: kopf.Body, start: int) -> None:
         for i in range(start, start + (250 if is_blocked else 100)):

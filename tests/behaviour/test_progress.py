@@ -45,9 +45,7 @@ async def test_progress_is_saved_after_each_handler_and_removed_in_the_end(opera
     def second(**_: Any) -> None:
         raise kopf.PermanentError("never")
 
-    @kopf.on.create("kopfexamples")
-    def third(**_: Any) -> None:
-        pass
+    kopf.on.create("kopfexamples")(lambda **_: None)
 
     await operator.start()
     await kex.create_and_wait()
@@ -163,8 +161,7 @@ async def test_the_last_handled_configuration_is_written_in_the_end_only(operato
         "a": "w",
         LAST_HANDLED: '{"spec":{"field":"value"},"metadata":{"labels":{"l":"v"},"annotations":{"a":"w"}}}\n',
     }
-    await kex.merge({"spec": {"field": "new"}})
-    await kex.wait_handled(field="new")
+    await kex.change_and_wait(field="new")
     for obj in kex.get_history():
         if get_progress(obj):
             assert get_essence(obj) is None or get_essence(obj)["spec"] == {"field": "value"}
@@ -178,10 +175,8 @@ async def test_unhandled_changes_are_remembered_too(operator: Operator, kex: Obj
 
     await operator.start()
     await kex.create_and_wait()
-    await kex.merge({"spec": {"other": "thing"}})
-    await kex.wait_handled(other="thing")
-    await kex.merge({"spec": {"field": "new"}})
-    await kex.wait_handled(field="new")
+    await kex.change_and_wait(other="thing")
+    await kex.change_and_wait(field="new")
     assert calls == [("value", "new")]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import API, FINALIZER, Objects, get_finalizers
-from tests.behaviour.running import Calls, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
@@ -22,10 +22,7 @@ PUSHED = "Of kopfexamples.* the server is to select only .*"
 @pytest.fixture(params=[True, False], ids=["pushed", "unpushed"])
 def pushing(request: pytest.FixtureRequest, operator: Operator) -> bool:
     """Whether the selectors are pushed: in each of the tests, it makes no difference."""
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.watching.push_selectors = request.param
-
-    operator.configure = configure
+    operator.set("watching.push_selectors", request.param)
     return bool(request.param)
 
 
@@ -187,9 +184,7 @@ async def test_finalizers_of_what_has_lost_the_label_while_the_operator_was_down
         operator: Operator, kex: Objects, pushing: bool, deleted: bool,
 ) -> None:
     """An earlier version of the operator needed them."""
-    @kopf.on.event("kopfexamples", labels=MATCHING)
-    async def fn(**_: Any) -> None:
-        pass
+    kopf.on.event("kopfexamples", labels=MATCHING)(do_nothing)
 
     await kex.create("blocked", finalizers=[FINALIZER])
     await kex.create("strange", finalizers=["example.com/other"])
@@ -367,10 +362,7 @@ async def test_selectors_of_the_settings_are_respected(
     async def fn(name: str, type: str | None, **_: Any) -> None:
         calls.append((name, type))
 
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.watching.label_selectors = {"kopfexamples.kopf.dev": "own"}
-
-    operator.configure = configure
+    operator.set("watching.label_selectors", {"kopfexamples.kopf.dev": "own"})
     await operator.start()
     await kex.create("other", labels=MATCHING)
     await kex.create("one", labels={**MATCHING, "own": ""})

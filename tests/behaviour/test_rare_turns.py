@@ -11,7 +11,7 @@ import pytest
 import kopf
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import API, Objects, get_finalizers, get_progress, watch
-from tests.behaviour.running import Calls, Logs, Operator, now
+from tests.behaviour.running import Calls, Logs, Operator, do_nothing, now
 
 pytestmark = [pytest.mark.fastforward]
 
@@ -114,9 +114,7 @@ async def test_a_timer_starts_by_a_status_that_was_changed_during_the_creation(
 async def test_resuming_is_not_repeated_by_an_edit_in_the_middle_of_an_update(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", id="create")
-    async def create(**_: Any) -> None:
-        pass
+    kopf.on.create("kopfexamples", id="create")(do_nothing)
 
     @kopf.on.resume("kopfexamples", id="resume")
     async def resume(**_: Any) -> None:
@@ -135,8 +133,7 @@ async def test_resuming_is_not_repeated_by_an_edit_in_the_middle_of_an_update(
     calls.items.clear()
     await operator.start()
     await calls.wait(lambda items: {"resumes", "updates"} <= {*items})
-    await kex.merge({"spec": {"field": 6}})
-    await kex.wait_handled(field=6)
+    await kex.change_and_wait(field=6)
     await asyncio.sleep(300)
     assert calls.items.count("resumes") == 1
 
@@ -144,9 +141,7 @@ async def test_resuming_is_not_repeated_by_an_edit_in_the_middle_of_an_update(
 async def test_subhandlers_run_again_after_an_update_in_which_they_were_absent(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", id="create")
-    async def create(**_: Any) -> None:
-        pass
+    kopf.on.create("kopfexamples", id="create")(do_nothing)
 
     @kopf.on.update("kopfexamples", id="parent")
     async def parent(spec: kopf.Spec, **_: Any) -> None:
@@ -208,9 +203,7 @@ async def test_a_creation_is_not_followed_by_an_update_when_the_api_drops_what_i
     async def one(patch: kopf.Patch, **_: Any) -> None:
         patch.spec["unknown"] = 1
 
-    @kopf.on.create("prunes", id="two")
-    async def two(**_: Any) -> None:
-        pass
+    kopf.on.create("prunes", id="two")(do_nothing)
 
     @kopf.on.update("prunes", id="update")
     async def update(diff: kopf.Diff, **_: Any) -> None:

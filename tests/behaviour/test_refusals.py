@@ -9,7 +9,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import API, FINALIZER, Objects, get_progress
-from tests.behaviour.running import Calls, Logs, Operator, now
+from tests.behaviour.running import Calls, Logs, Operator, do_nothing, now
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
@@ -70,8 +70,7 @@ async def test_oversized_states(operator: Operator, kex: Objects, logs: Logs, ca
     assert calls == [300_000]
     assert len(logs.get_messages("obj", level=logging.WARNING)) == 1
     # As soon as the state can be stored again, it is handled: either as an update, or as a creation.
-    await kex.merge({"spec": {"field": "short"}})
-    await kex.wait_handled(field="short")
+    await kex.change_and_wait(field="short")
     assert calls == [300_000, len("short")]
 
 
@@ -154,15 +153,12 @@ async def test_lost_answers_of_successful_patches(
 async def test_exhausted_retries_of_requests_are_continued_as_errors_of_the_object(
         operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.networking.error_backoffs = [1, 1]
-        settings.queueing.error_delays = [100]
-
     @kopf.on.create("kopfexamples", id="fn")
     async def fn(**_: Any) -> None:
         calls.append("called")
 
-    operator.configure = configure
+    operator.set("networking.error_backoffs", [1, 1])
+    operator.set("queueing.error_delays", [100])
     logs.expected.append("left alone for 100 seconds")
     await operator.start()
     operator.cluster.faults.inject(500, verb="patch", resource="kopfexamples", times=7)
@@ -208,11 +204,8 @@ async def test_objects_that_can_never_be_noted_say_so_with_the_cure(
     async def fn(**_: Any) -> None:
         calls.append("called")
 
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.posting.enabled = True
-        settings.posting.level = logging.ERROR
-
-    operator.configure = configure
+    operator.set("posting.enabled", True)
+    operator.set("posting.level", logging.ERROR)
     logs.expected.append("[Tt]oo long")
     await kex.create(annotations=FULL, spec={"field": "y" * 500})
     for attempt in (1, 2):
@@ -263,9 +256,7 @@ async def test_the_cures_of_full_annotations(
 
 
 async def test_the_words_of_etcd(operator: Operator, kex: Objects, logs: Logs) -> None:
-    @kopf.on.create("kopfexamples", id="fn")
-    async def fn(**_: Any) -> None:
-        pass
+    kopf.on.create("kopfexamples", id="fn")(do_nothing)
 
     text = "etcdserver: request is too large"
     operator.cluster.faults.inject(500, verb="patch", resource="kopfexamples", message=text)

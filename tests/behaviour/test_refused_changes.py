@@ -10,7 +10,7 @@ import pytest
 import kopf
 from kopf_cluster.faults.faults import FaultRule
 from tests.behaviour.objects import Objects, Refused, get_progress
-from tests.behaviour.running import Calls, Logs, Operator, now
+from tests.behaviour.running import Calls, Logs, Operator, do_nothing, now
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
@@ -76,9 +76,7 @@ async def test_their_own_statuses_are_not_news_for_them(
         calls.append(diff)
         patch.status["own"] = "mine"
 
-    @kopf.on.create("kopfstatusexamples", id="create")
-    async def create(**_: Any) -> None:
-        pass
+    kopf.on.create("kopfstatusexamples", id="create")(do_nothing)
 
     await operator.start(watching=("kopfstatusexamples",))
     await sub.create_and_wait()
@@ -98,9 +96,7 @@ async def test_their_own_statuses_are_not_news_for_them(
 async def test_an_edit_that_cures_the_refusal_goes_on_where_it_was(
         operator: Operator, sub: Objects, logs: Logs, calls: Calls, refuse: Refuse, during: str,
 ) -> None:
-    @kopf.on.create("kopfstatusexamples", id="other", when=lambda **_: during == "update")
-    async def other(**_: Any) -> None:
-        pass
+    kopf.on.create("kopfstatusexamples", id="other", when=lambda **_: during == "update")(do_nothing)
 
     decorator = kopf.on.create if during == "creation" else kopf.on.update
 

@@ -9,7 +9,7 @@ import pytest
 import kopf
 from tests.behaviour.objects import API, Objects
 from tests.behaviour.resources import create, define
-from tests.behaviour.running import Calls, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 
 
 @pytest.fixture(autouse=True)
@@ -92,9 +92,7 @@ async def test_ambiguous_names_are_not_served_and_a_warning_is_issued(
     define(operator.cluster, "kexes", group="example.com", kind="Kexe")
     note(calls, "kexes")
 
-    @kopf.on.create("kopfexamples")
-    async def fn(**_: Any) -> None:
-        pass
+    kopf.on.create("kopfexamples")(do_nothing)
 
     await operator.start()
     record = await logs.wait(".*'kexes'.*ambiguous.*kexes.v1.example.com.*kexes.v1.kopf.dev.*")
@@ -187,7 +185,7 @@ async def test_the_server_can_be_asked_for_some_objects_only(
         calls.append((resource.plural, name))
 
     selector = "match=yes" if kind == "label_selectors" else "metadata.name=good"
-    operator.configure = lambda settings: setattr(settings.watching, kind, {"kexes.kopf.dev": selector})
+    operator.set(f"watching.{kind}", {"kexes.kopf.dev": selector})
     await create(api, "kexes", "before")
     await operator.start(watching=("kexes", "rivals"))
     await create(api, "kexes", "bad")

@@ -139,7 +139,7 @@ async def test_a_new_preferred_version_replaces_the_previous_one(operator: Opera
 async def test_scanning_can_be_disabled(operator: Operator, api: API, kex: Objects, calls: Calls) -> None:
     note(calls, "temps")
     note(calls, "kopfexamples")
-    operator.configure = lambda settings: setattr(settings.scanning, "disabled", True)
+    operator.set("scanning.disabled", True)
     await operator.start()
     define(operator.cluster, "temps")
     await create(api, "temps", "obj")
@@ -163,7 +163,7 @@ async def test_unavailable_groups_hold_nobody(
     rule = operator.cluster.faults.inject(path="^/apis/example.com/v1$", **fault)
     await kex.create()
     started = asyncio.get_running_loop().time()
-    await operator.start()
+    await operator.launch()
     await calls.wait_length(1)
     assert asyncio.get_running_loop().time() - started < 15
     await asyncio.sleep(600)

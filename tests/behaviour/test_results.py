@@ -69,8 +69,7 @@ async def test_results_of_several_handlers_and_of_fields(operator: Operator, obj
     assert obj["status"] == {
         "create_1": 100, "create_2": {"uid": uid}, "field_fn/spec.field": {"became": "value"}}
 
-    await objects.merge({"spec": {"field": "new"}})
-    obj = await objects.wait_handled(field="new")
+    obj = await objects.change_and_wait(field="new")
     assert obj["status"] == {
         "create_1": 100, "create_2": {"uid": uid},
         "field_fn/spec.field": {"became": "new"}, "update_fn/spec.field": "new"}

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-from typing import Any
 
 import pytest
 
@@ -222,8 +221,7 @@ async def test_overlapping_fields(operator: Operator, kex: Objects, load: Load, 
     """)
     await operator.start()
     await kex.create_and_wait()
-    await kex.merge({"spec": {"field": "new"}})
-    await kex.wait_handled(field="new")
+    await kex.change_and_wait(field="new")
     assert logs.find("Handler 'fn/spec' succeeded.")
     assert logs.find("Handler 'fn/spec.field' succeeded.")
     assert logs.find("Updating is processed: 2 succeeded; 0 failed.")
@@ -275,11 +273,8 @@ async def test_events_of_handlers(operator: Operator, kex: Objects, load: Load) 
                 kopf.exception(body, reason="SomeReason", message="Some exception:")
     """)
 
-    def configure(settings: Any) -> None:
-        settings.posting.enabled = True
-        settings.posting.loggers = False
-
-    operator.configure = configure
+    operator.set("posting.enabled", True)
+    operator.set("posting.loggers", False)
     await operator.start()
     await kex.create_and_wait()
     await operator.stop()

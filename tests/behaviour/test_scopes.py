@@ -75,16 +75,13 @@ async def test_objects_of_no_namespace(operator: Operator, api: API, calls: Call
     crd["spec"]["scope"] = "Cluster"
     operator.cluster.apply(crd)
 
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.posting.enabled = True
-
     @kopf.on.create("clusterexamples", id="create_fn")
     async def create_fn(namespace: str | None, name: str, body: kopf.Body, **_: Any) -> str:
         calls.append((namespace, name))
         kopf.info(body, reason="Explicit", message="m")
         return "done"
 
-    operator.configure = configure
+    operator.set("posting.enabled", True)
     await operator.start(watching=("clusterexamples",), **options)
     path = "/apis/kopf.dev/v1/clusterexamples"
     await api.request("POST", path, {"apiVersion": "kopf.dev/v1", "kind": "ClusterExample",

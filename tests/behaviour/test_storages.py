@@ -97,8 +97,7 @@ async def test_transition_between_storages(operator: Operator, kex: Objects, cal
     obj = await kex.create_and_wait("new")
     assert calls == ["a", "b", "c"]  # for the new object only
     assert json.loads(obj["status"]["diff-base"]) == {"spec": {"field": "value"}}
-    await kex.merge({"spec": {"field": "new"}}, "old")
-    obj = await kex.wait_handled("old", field="new")
+    obj = await kex.change_and_wait("old", field="new")
     assert json.loads(obj["status"]["diff-base"]) == {"spec": {"field": "new"}}
     assert calls == ["a", "b", "c"]
 

@@ -89,8 +89,7 @@ async def test_they_get_the_kwargs_of_their_cause(operator: Operator, kex: Objec
 
     await operator.start()
     await kex.create_and_wait()
-    await kex.merge({"spec": {"field": "new"}})
-    await kex.wait_handled(field="new")
+    await kex.change_and_wait(field="new")
     kwargs = calls[0]
     assert kwargs["param"] == 123
     assert kwargs["retry"] == 0
@@ -104,9 +103,7 @@ async def test_progress_of_them_and_of_their_parents(operator: Operator, kex: Ob
     @kopf.on.create("kopfexamples", id="parent")
     def parent(**_: Any) -> None:
         for id in ("a", "b"):
-            @kopf.subhandler(id=id)
-            def sub(**_: Any) -> None:
-                pass
+            kopf.subhandler(id=id)(lambda **_: None)
 
     await operator.start()
     obj = await kex.create_and_wait()
@@ -226,8 +223,7 @@ async def test_handlers_of_a_registry_can_be_executed(operator: Operator, kex: O
 
     await operator.start()
     await kex.create_and_wait()
-    await kex.merge({"spec": {"field": "new"}})
-    obj = await kex.wait_handled(field="new")
+    obj = await kex.change_and_wait(field="new")
     assert calls == ["created", "leaving", "updated", "leaving"]
     assert obj["status"] == {"parent/a": "created", "parent/b": "updated"}
 
@@ -273,8 +269,7 @@ async def test_all_filters_are_available(
 
     await operator.start()
     await kex.create_and_wait(labels={"l": "v"}, annotations={"a": "w"}, spec={"field": "value", "other": "same"})
-    await kex.merge({"spec": {"field": "new"}})
-    await kex.wait_handled(field="new")
+    await kex.change_and_wait(field="new")
     assert calls == ["sub"] * expected
 
 

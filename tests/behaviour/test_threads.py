@@ -36,9 +36,7 @@ async def test_sync_daemons_do_not_take_the_threads_of_handlers(operator: Operat
     def update_fn(**_: Any) -> None:
         calls.append("updated")
 
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.execution.max_workers = 1
-    operator.configure = configure
+    operator.set("execution.max_workers", 1)
     await operator.start()
     names = [f"obj{i}" for i in range(5)]
     for name in names:
@@ -46,8 +44,7 @@ async def test_sync_daemons_do_not_take_the_threads_of_handlers(operator: Operat
     await calls.wait_length(5)
     for name in names:
         await kex.wait_handled(name)
-        await kex.merge({"spec": {"field": "new"}}, name)
-        await kex.wait_handled(name, field="new")
+        await kex.change_and_wait(name, field="new")
     await operator.stop()
     assert calls == ["kopf-daemon"] * 5 + ["updated"] * 5
 
@@ -104,9 +101,7 @@ async def test_saturation_is_warned_of_with_the_names_of_handlers(
         assert isinstance(stopped, kopf.SyncDaemonStopperChecker)
         stopped.wait()
 
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.execution.max_workers = 2
-    operator.configure = configure
+    operator.set("execution.max_workers", 2)
     monkeypatch.setattr(thread_usage, "SATURATION_DELAY", 0.1)
     await operator.start()
     for name in ("obj1", "obj2"):
@@ -150,9 +145,7 @@ async def test_hung_handlers_do_not_hold_the_exit(
     def hung_fn(**_: Any) -> None:
         release.wait(30)
 
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.queueing.exit_timeout = 0.1
-    operator.configure = configure
+    operator.set("queueing.exit_timeout", 0.1)
     await operator.start()
     for i in range(5):
         await kex.create(f"obj{i}")

@@ -49,7 +49,7 @@ async def refusals(operator: Operator, logs: Logs) -> Refusals:
 
 
 def configure(operator: Operator, delays: Any) -> None:
-    operator.configure = lambda settings: setattr(settings.queueing, "error_delays", delays)
+    operator.set("queueing.error_delays", delays)
 
 
 def get_said(logs: Logs) -> list[str]:
@@ -68,8 +68,7 @@ async def test_the_last_delay_is_repeated_and_a_success_resets_them(
     await kex.create_and_wait(spec={"field": 1})
     assert get_said(logs) == ["10", "20", "30", "30", "30"]
     assert 120 <= asyncio.get_running_loop().time() - started < 130
-    await kex.merge({"spec": {"field": 2}})
-    await kex.wait_handled(field=2)
+    await kex.change_and_wait(field=2)
     assert get_said(logs)[5:] == ["10", "20"]
     assert refusals.handled == [1, 2]
 
@@ -98,8 +97,7 @@ async def test_only_the_latest_state_is_handled_afterwards(
     await logs.wait(".*left alone for 100 seconds.*")
     for value in range(3, 10):
         await kex.merge({"metadata": {"labels": {"l": str(value)}}})
-    await kex.merge({"spec": {"field": 9}})
-    await kex.wait_handled(field=9)
+    await kex.change_and_wait(field=9)
     assert refusals.handled == [1, 2, 9]
 
 
@@ -136,8 +134,7 @@ async def test_what_can_be_the_cure_does_not_wait(
     if change == "deletion":
         await kex.delete_and_wait()
     else:
-        await kex.merge({"spec": {"field": 3}})
-        await kex.wait_handled(field=3)
+        await kex.change_and_wait(field=3)
     assert asyncio.get_running_loop().time() - started < 1000
     assert refusals.handled == [1, 2, -1 if change == "deletion" else 3]
 

@@ -129,8 +129,7 @@ async def test_several_timers_of_one_object_are_independent(operator: Operator, 
     await operator.start()
     await kex.create()
     await calls.wait_length(20)
-    await kex.merge({"spec": {"field": "new"}})
-    await kex.wait_handled(field="new")
+    await kex.change_and_wait(field="new")
     for interval in (7, 10):
         pauses = get_pauses([time for key, time in calls if key == interval])
         assert pauses == pytest.approx([interval] * len(pauses), abs=0.5)

@@ -42,9 +42,6 @@ def _do(how: str, text: str, body: kopf.Body, patch: kopf.Patch, logger: kopf.Lo
 
 @pytest.mark.parametrize("how", ["message", "event", "temporary", "permanent", "arbitrary", "result", "patch", "key"])
 async def test_broken_texts_of_handlers(operator: Operator, kex: Objects, logs: Logs, calls: Calls, how: str) -> None:
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.posting.enabled = True
-
     @kopf.on.create("kopfexamples", backoff=0.01)
     async def fn(
             name: str, spec: kopf.Spec, logger: kopf.Logger, body: kopf.Body, patch: kopf.Patch, retry: int, **_: Any,
@@ -54,7 +51,7 @@ async def test_broken_texts_of_handlers(operator: Operator, kex: Objects, logs: 
         return _do(how, text, body, patch, logger) if text and not retry else None
 
     logs.expected.append(".*said.*")
-    operator.configure = configure
+    operator.set("posting.enabled", True)
     await operator.start()
     async with asyncio.timeout(10):
         await kex.create("bad", spec={"json": '"said \\ud800"'})
@@ -76,12 +73,9 @@ async def test_malformed_answers_to_events(operator: Operator, proxy: SpoilingPr
             if "involvedObject" in event:
                 del event["metadata"]
 
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.posting.enabled = True
-
     logs.expected.append("Failed to post an event.*")
     proxy.rewrite = rewrite
-    operator.configure = configure
+    operator.set("posting.enabled", True)
     await operator.start()
     await kex.create("first")
     await logs.wait("Failed to post an event.*")
@@ -114,9 +108,6 @@ async def test_malformed_values(
     async def event(body: kopf.Body, **_: Any) -> None:
         calls.append(("event", body.metadata.name, dict(body.spec)))
 
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.watching.initial_streaming = streaming
-
     def rewrite(content: Any) -> None:
         """Spoil what is there already when the operator starts, and what is spoiled later."""
         for obj in find_objects(content):
@@ -126,7 +117,7 @@ async def test_malformed_values(
                 obj[first] = {**obj.get(first, {}), second: custom(0)} if second else custom(0)
 
     logs.expected += [".*failed with an exception.*"]  # a handler was the first to look
-    operator.configure = configure
+    operator.set("watching.initial_streaming", streaming)
     proxy.texts, proxy.rewrite = [raw], rewrite
     await kex.create("crafted")
     await kex.create("other")

@@ -39,8 +39,7 @@ async def test_others_are_handled(operator: Operator, kex: Objects, logs: Logs, 
         await kex.wait_handled("flat2")
     await logs.wait(UNREADABLE, times=2)
     await kex.merge({"spec": {"b": 1}}, "deep1")
-    await kex.merge({"spec": {"b": 1}}, "flat1")
-    await kex.wait_handled("flat1", b=1)
+    await kex.change_and_wait("flat1", b=1)
     assert sorted(calls) == [("create", "flat1"), ("create", "flat2"), ("update", "flat1")]
     assert len(logs.find(UNREADABLE)) == 2  # not for every event
     assert len(logs.get_messages(level=logging.WARNING)) == 2
@@ -50,8 +49,7 @@ async def test_it_is_handled_once_it_is_readable(operator: Operator, kex: Object
     await kex.create(spec={"a": deep(20_000)})
     await operator.start()
     await logs.wait(UNREADABLE)
-    await kex.merge({"spec": {"a": "flat"}})
-    await kex.wait_handled(a="flat")
+    await kex.change_and_wait(a="flat")
 
 
 @pytest.mark.parametrize("mark", TOO_DEEP)
@@ -68,10 +66,7 @@ async def test_it_can_be_deleted(operator: Operator, kex: Objects, logs: Logs, c
 
 
 async def test_there_is_a_kubernetes_event(operator: Operator, kex: Objects, api: API, logs: Logs) -> None:
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.posting.enabled = True
-
-    operator.configure = configure
+    operator.set("posting.enabled", True)
     await operator.start()
     await kex.create(spec={"a": deep(20_000)})
     await logs.wait(UNREADABLE)

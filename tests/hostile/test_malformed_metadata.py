@@ -93,10 +93,7 @@ async def _check(operator: Operator, kex: Objects, calls: Calls) -> None:
 async def test_known_objects(
         operator: Operator, spoiler: Spoiler, kex: Objects, logs: Logs, calls: Calls, metadata: Any, streaming: bool,
 ) -> None:
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.watching.initial_streaming = streaming
-
-    operator.configure = configure
+    operator.set("watching.initial_streaming", streaming)
     spoiler.metadata = metadata
     await _check(operator, kex, calls)
     await logs.wait(UNREADABLE, times=2)
@@ -108,10 +105,7 @@ async def test_known_objects(
 async def test_unknown_objects(
         operator: Operator, spoiler: Spoiler, kex: Objects, logs: Logs, calls: Calls, metadata: Any, streaming: bool,
 ) -> None:
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.watching.initial_streaming = streaming
-
-    operator.configure = configure
+    operator.set("watching.initial_streaming", streaming)
     spoiler.metadata = metadata
     await _check(operator, kex, calls)
     assert len(logs.find(SKIPPED)) == 1
@@ -142,8 +136,7 @@ async def test_it_is_handled_once_the_metadata_are_proper(
     await kex.create("bad1")
     await logs.wait(UNREADABLE)
     spoiler.metadata = {"generation": 1}
-    await kex.merge({"spec": {"field": "new"}}, "bad1")
-    await kex.wait_handled("bad1", field="new")
+    await kex.change_and_wait("bad1", field="new")
 
 
 async def test_its_deletion_is_not_blocked(
@@ -166,10 +159,7 @@ async def test_its_deletion_is_not_blocked(
 async def test_there_is_a_kubernetes_event(
         operator: Operator, spoiler: Spoiler, kex: Objects, api: API, logs: Logs,
 ) -> None:
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.posting.enabled = True
-
-    operator.configure = configure
+    operator.set("posting.enabled", True)
     spoiler.metadata = {"labels": []}
     await operator.start()
     await kex.create("bad1")

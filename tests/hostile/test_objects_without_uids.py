@@ -48,8 +48,7 @@ async def test_everyone_is_handled(operator: Operator, kex: Objects, calls: Call
     await kex.create("new")
     for name in ("old", "new"):
         await kex.wait_handled(name)
-        await kex.merge({"spec": {"field": "changed"}}, name)
-        obj = await kex.wait_handled(name, field="changed")
+        obj = await kex.change_and_wait(name, field="changed")
         assert obj["status"] == {"fn": "update"}
         assert get_finalizers(obj) == [FINALIZER]
         await kex.delete(name)

@@ -50,11 +50,8 @@ async def test_events_posted_from_other_threads(
         thread.start()
         thread.join()
 
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.posting.enabled = True
-        settings.posting.loggers = False
-
-    operator.configure = configure
+    operator.set("posting.enabled", True)
+    operator.set("posting.loggers", False)
     await operator.start()
     await kex.create_and_wait()
     await operator.stop()

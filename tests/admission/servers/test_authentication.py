@@ -63,10 +63,8 @@ async def show_auth(calls: Calls) -> None:
 
 
 def serve(operator: Operator, server: kopf.WebhookServer) -> None:
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.admission.managed = "auto.kopf.dev"
-        settings.admission.server = server
-    operator.configure = configure
+    operator.set("admission.managed", "auto.kopf.dev")
+    operator.set("admission.server", server)
 
 
 async def test_with_openssl_and_curl(
@@ -134,8 +132,7 @@ async def test_in_python(operator: Operator, show_auth: None, calls: Calls, tmp_
 
 
 async def test_in_python_without_tls(operator: Operator, show_auth: None, calls: Calls, port: int) -> None:
-    operator.configure = lambda settings: setattr(
-        settings.admission, "server", kopf.WebhookServer(insecure=True, port=port))
+    operator.set("admission.server", kopf.WebhookServer(insecure=True, port=port))
     await operator.launch()
     await wait_until_served(port)
     async with connect() as session:

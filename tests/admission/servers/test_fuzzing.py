@@ -78,8 +78,7 @@ async def test_whatever_comes_is_answered(seed: int, operator: Operator, caplog:
         patch.spec["seen"] = True
 
     port, rng = find_free_port(), random.Random(seed)
-    operator.configure = lambda settings: setattr(
-        settings.admission, "server", kopf.WebhookServer(insecure=True, port=port))
+    operator.set("admission.server", kopf.WebhookServer(insecure=True, port=port))
     await operator.launch()
     await wait_until_served(port)
     statuses: set[int] = set()

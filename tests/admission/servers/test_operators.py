@@ -30,10 +30,8 @@ class ShortLivedServer(ImpatientServer):
 
 
 def use(operator: Operator, server: Any) -> None:
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.admission.managed = "auto.kopf.dev"
-        settings.admission.server = server
-    operator.configure = configure
+    operator.set("admission.managed", "auto.kopf.dev")
+    operator.set("admission.server", server)
 
 
 @pytest.fixture
@@ -113,9 +111,7 @@ async def test_rolling_restarts_lose_nothing(
         registry: kopf.OperatorRegistry, operator: Operator, api: API, cluster: LocalCluster,
 ) -> None:
     """Two operators behind one service are replaced by two others, one by one, as in deployments."""
-    @kopf.on.validate("kopfexamples", registry=registry, persistent=True, id="check")
-    def check(**_: Any) -> None:
-        pass
+    kopf.on.validate("kopfexamples", registry=registry, persistent=True, id="check")(lambda **_: None)
 
     ports = [find_free_port() for _ in range(3)]
     replicas = [Operator(cluster, registry) for _ in ports]
