@@ -379,19 +379,18 @@ async def test_manual_changes_are_respected(operator: Operator, configurations: 
 # --- trouble ---
 
 
-async def test_denied_management(operator: Operator, tunnel: Tunnel, logs: Logs) -> None:
+@pytest.mark.parametrize(("status", "verb", "error"), [
+    (403, "patch", "permit the verbs 'create' & 'patch' on 'validatingwebhookconfigurations"),
+    (403, "create", "permit the verbs 'create' & 'patch'"),
+    (422, "patch", "is not accepted; check the name in settings.admission.managed"),
+])
+async def test_refusals_end_the_operator(
+        operator: Operator, tunnel: Tunnel, status: int, verb: str, error: str,
+) -> None:
     declare()
-    operator.cluster.faults.inject(403, verb="patch", resource="validatingwebhookconfigurations")
+    operator.cluster.faults.inject(status, verb=verb, resource="validatingwebhookconfigurations")
     await operator.launch()
-    with pytest.raises(Exception, match="permit the verbs 'create' & 'patch' on 'validatingwebhookconfigurations"):
-        await operator.wait()
-
-
-async def test_denied_creation(operator: Operator, tunnel: Tunnel) -> None:
-    declare()
-    operator.cluster.faults.inject(403, verb="create", resource="validatingwebhookconfigurations")
-    await operator.launch()
-    with pytest.raises(Exception, match="permit the verbs 'create' & 'patch'"):
+    with pytest.raises(Exception, match=error):
         await operator.wait()
 
 
@@ -433,14 +432,6 @@ async def test_bad_names(operator: Operator, tunnel: Tunnel, managed: str) -> No
     operator.configure = configure
     await operator.launch()
     with pytest.raises(ValueError, match="settings.admission.managed must be a lowercase domain name"):
-        await operator.wait()
-
-
-async def test_refused_content(operator: Operator, tunnel: Tunnel) -> None:
-    declare()
-    operator.cluster.faults.inject(422, verb="patch", resource="validatingwebhookconfigurations")
-    await operator.launch()
-    with pytest.raises(Exception, match="is not accepted; check the name in settings.admission.managed"):
         await operator.wait()
 
 

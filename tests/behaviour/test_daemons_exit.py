@@ -9,7 +9,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
-from tests.behaviour.running import Calls, Logs, Operator, do_nothing, now
+from tests.behaviour.running import Calls, Decorator, Logs, Operator, do_nothing, now
 
 pytestmark = pytest.mark.lagging
 
@@ -64,31 +64,18 @@ async def test_daemons_that_need_some_time_have_it(
 
 
 @pytest.mark.fastforward
-async def test_daemons_with_stages_are_cancelled_by_them(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.daemon("kopfexamples", cancellation_backoff=1, cancellation_timeout=1, id="fn")
-    async def fn(**_: Any) -> None:
-        calls.append("started")
-        try:
-            await asyncio.sleep(1000000)
-        except asyncio.CancelledError:
-            calls.append("cancelled")
-            raise
-
-    await operator.start()
-    await kex.create()
-    await calls.wait_length(1)
-    started = now()
-    await operator.stop()
-    assert now() - started == pytest.approx(1, abs=0.5)
-    assert calls == ["started", "cancelled"]
-
-
-@pytest.mark.fastforward
-async def test_hung_daemons_are_cancelled_in_five_seconds_whatever_their_stages(
-        operator: Operator, kex: Objects, calls: Calls,
+@pytest.mark.parametrize(("kind", "all_options", "expected"), [
+    pytest.param(kopf.daemon, [{"cancellation_backoff": 1, "cancellation_timeout": 1}], 1, id="by their stages"),
+    pytest.param(kopf.daemon, [
+        {}, {"cancellation_backoff": 1000}, {"cancellation_backoff": 1000, "cancellation_timeout": 1000},
+    ], 5, id="in five seconds whatever their stages"),
+    pytest.param(kopf.timer, [{"interval": 1}], 5, id="timers"),
+])
+async def test_those_who_hang_are_cancelled(
+        operator: Operator, kex: Objects, calls: Calls, kind: Decorator, all_options: list[Any], expected: float,
 ) -> None:
-    for n, (backoff, timeout) in enumerate([(None, None), (1000, None), (1000, 1000)]):
-        @kopf.daemon("kopfexamples", id=f"daemon{n}", cancellation_backoff=backoff, cancellation_timeout=timeout)
+    for number, options in enumerate(all_options):
+        @kind("kopfexamples", id=f"fn{number}", **options)
         async def fn(**_: Any) -> None:
             calls.append("started")
             try:
@@ -97,13 +84,14 @@ async def test_hung_daemons_are_cancelled_in_five_seconds_whatever_their_stages(
                 calls.append("cancelled")
                 raise
 
+    count = len(all_options)
     await operator.start()
     await kex.create()
-    await calls.wait_length(3)
+    await calls.wait_length(count)
     started = now()
     await operator.stop()
-    assert now() - started == pytest.approx(5, abs=1)
-    assert calls.items[3:] == ["cancelled"] * 3
+    assert now() - started == pytest.approx(expected, abs=0.5 if expected == 1 else 1)
+    assert calls == ["started"] * count + ["cancelled"] * count
 
 
 @pytest.mark.fastforward
@@ -214,26 +202,6 @@ async def test_what_only_waits_exits_at_once(
     started = now()
     await operator.stop()
     assert now() - started < 1
-
-
-@pytest.mark.fastforward
-async def test_hung_timers_are_cancelled_in_five_seconds(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.timer("kopfexamples", interval=1, id="fn")
-    async def fn(**_: Any) -> None:
-        calls.append("started")
-        try:
-            await asyncio.sleep(1000000)
-        except asyncio.CancelledError:
-            calls.append("cancelled")
-            raise
-
-    await operator.start()
-    await kex.create()
-    await calls.wait_length(1)
-    started = now()
-    await operator.stop()
-    assert now() - started == pytest.approx(5, abs=1)
-    assert calls == ["started", "cancelled"]
 
 
 @pytest.mark.fastforward

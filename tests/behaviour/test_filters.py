@@ -99,7 +99,6 @@ async def test_objects_that_stopped_matching_while_the_operator_was_down_are_rel
         operator: Operator, kex: Objects,
 ) -> None:
     kopf.on.delete("kopfexamples", labels={"match": "yes"})(lambda **_: None)
-
     await operator.start()
     await kex.create_and_wait(labels={"match": "yes"})
     await operator.stop()

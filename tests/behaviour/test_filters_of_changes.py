@@ -225,7 +225,6 @@ async def test_helpers_combine_callbacks(
             calls.append((param, name))
 
     kopf.on.create("kopfexamples")(do_nothing)
-
     await operator.start()
     for name in ("kopf-value", "kopf-other", "x-value", "x-other"):
         await kex.create_and_wait(name, labels={"label": name}, spec={"field": name.partition("-")[2]})

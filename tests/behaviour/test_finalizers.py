@@ -47,7 +47,6 @@ async def test_it_is_removed_after_the_last_handler(operator: Operator, kex: Obj
 
 async def test_others_finalizers_are_kept_in_their_order(operator: Operator, kex: Objects) -> None:
     kopf.on.delete("kopfexamples")(lambda **_: None)
-
     await operator.start()
     obj = await kex.create_and_wait(finalizers=[THEIRS, "example.com/more"])
     assert get_finalizers(obj) == [THEIRS, "example.com/more", FINALIZER]
@@ -145,7 +144,6 @@ async def test_it_is_put_to_existing_objects_when_deletion_handlers_appear(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     kopf.on.create("kopfexamples")(lambda **_: None)
-
     await operator.start()
     await kex.create_and_wait()
     await operator.stop()
@@ -207,7 +205,6 @@ async def test_those_who_insist_on_the_finalizer_are_not_fought_with(
 ) -> None:
     """E.g., another operator with the same (default) name of the finalizer, which needs it for this object."""
     kopf.on.delete("kopfexamples", labels={"ours": "yes"})(do_nothing)
-
     await operator.start()
     await kex.create(finalizers=[FINALIZER])
     await insist_on_the_finalizer(kex)
@@ -226,7 +223,6 @@ async def test_those_who_insist_on_the_finalizer_cannot_block_the_deletion(
         operator: Operator, kex: Objects, logs: Logs,
 ) -> None:
     kopf.on.delete("kopfexamples", labels={"ours": "yes"})(do_nothing)
-
     await operator.start()
     await kex.create(finalizers=[FINALIZER])
     await insist_on_the_finalizer(kex)

@@ -100,7 +100,6 @@ async def test_results_of_probes(operator: Operator, url: str, ask: Callable[[],
         return param
 
     kopf.on.probe()(do_nothing)
-
     await operator.launch(liveness_endpoint=url)
     assert await ask() == (200, {"now": "today", "async_fn": {"a": [1, None]}})
 

@@ -281,7 +281,6 @@ async def test_restarted_operators_begin_with_empty_indices(operator: Operator, 
         calls.append((activity.value, read(idx)))
 
     kopf.on.create("kopfexamples")(do_nothing)
-
     await operator.start()
     await kex.create_and_wait()
     await operator.restart()

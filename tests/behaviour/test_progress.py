@@ -46,7 +46,6 @@ async def test_progress_is_saved_after_each_handler_and_removed_in_the_end(opera
         raise kopf.PermanentError("never")
 
     kopf.on.create("kopfexamples")(lambda **_: None)
-
     await operator.start()
     await kex.create_and_wait()
     success = {

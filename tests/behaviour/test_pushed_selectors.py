@@ -185,7 +185,6 @@ async def test_finalizers_of_what_has_lost_the_label_while_the_operator_was_down
 ) -> None:
     """An earlier version of the operator needed them."""
     kopf.on.event("kopfexamples", labels=MATCHING)(do_nothing)
-
     await kex.create("blocked", finalizers=[FINALIZER])
     await kex.create("strange", finalizers=["example.com/other"])
     if deleted:

@@ -77,7 +77,6 @@ async def test_their_own_statuses_are_not_news_for_them(
         patch.status["own"] = "mine"
 
     kopf.on.create("kopfstatusexamples", id="create")(do_nothing)
-
     await operator.start(watching=("kopfstatusexamples",))
     await sub.create_and_wait()
     rule = refuse()

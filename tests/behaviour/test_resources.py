@@ -93,7 +93,6 @@ async def test_ambiguous_names_are_not_served_and_a_warning_is_issued(
     note(calls, "kexes")
 
     kopf.on.create("kopfexamples")(do_nothing)
-
     await operator.start()
     record = await logs.wait(".*'kexes'.*ambiguous.*kexes.v1.example.com.*kexes.v1.kopf.dev.*")
     assert record.levelname == "WARNING"

@@ -6,6 +6,7 @@ of the standard output tell which process it is, and later with which code it ha
 """
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import os
@@ -38,6 +39,9 @@ def live(job: dict[str, Any]) -> None:
 
 
 def main() -> None:
+    # The operators go through all that is imported here when they collect their garbage, and then they copy it.
+    gc.collect()
+    gc.freeze()
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
