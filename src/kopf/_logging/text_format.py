@@ -34,7 +34,8 @@ class ObjectTextFormatter(TrimmingFormatter):
         # The attribute exists only for the formatting: every formatter makes it anew.
         if self._prefix:
             record.message = get_prefix(record) + record.message
-        record.message = _CONTROLS.sub(_escape, record.message)
+        if not record.message.isprintable():  # a much faster check, and nearly all messages are
+            record.message = _CONTROLS.sub(_escape, record.message)
         return super().formatMessage(record)
 
     def formatException(self, ei: ExcInfo) -> str:
