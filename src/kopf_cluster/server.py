@@ -28,7 +28,7 @@ from .control.definition_life import Definitions
 from .control.disruptions import Disruptions
 from .control.namespaces import Namespaces
 from .control.simulation import create_nodes, make_simulation
-from .control.work import WorkQueue
+from .control.work import WorkQueue, supervised
 from .custom_resources import definitions as customs
 from .faults.faults import Faults
 from .http.requests import Answer, Call, Identity, Request, Stream, asking
@@ -91,12 +91,14 @@ class ClusterServer:
         """Let the control loops see what is there; then what every cluster has, and what comes."""
         parts = self._store, self._registry, self._writer, self._queue
         namespaces, basics = Namespaces(*parts), Basics(*parts, ca=credentials.ca.decode(), port=port)
-        observers = [Definitions(*parts, self._caller).observe, self._webhooks.observe, namespaces.observe,
-                     Collector(*parts).observe, Disruptions(Objects(*parts)).observe]
+        observers: list[Callable[[str, Change], None]] = [
+            Definitions(*parts, self._caller).observe, self._webhooks.observe, namespaces.observe,
+            Collector(*parts).observe, Disruptions(Objects(*parts)).observe]
         if not self._options.bare:
             observers.append(basics.observe)
         if self._options.simulate:
             observers += [loop.observe for loop in make_simulation(*parts)]
+        observers = [supervised(observer) for observer in observers]
         if snapshot is not None:
             _restore(self._store, snapshot, observers)
         self._store.observers += observers

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import Any
 
 from ..admission.webhook_calls import Caller
 from ..custom_resources import definitions as customs
@@ -139,13 +140,14 @@ def _stored_versions(definition: Obj) -> list[str]:
     return stored + [name for name in current if name not in stored]
 
 
-def _outcomes(status: Obj) -> list[tuple[str, str]]:
-    return [(item["type"], item["status"]) for item in status.get("conditions") or ()]
+def _outcomes(status: Obj) -> list[tuple[Any, Any]]:
+    """Give what the conditions say; clients can write them, too, and can leave out whatever they like."""
+    return [(item.get("type"), item.get("status")) for item in status.get("conditions") or ()]
 
 
 def _mark_terminating(old: Obj) -> Obj:
     status = old.get("status") or {}
-    if any(condition["type"] == "Terminating" for condition in status.get("conditions") or ()):
+    if any(kind == "Terminating" for kind, _ in _outcomes(status)):
         return old
     return {**old, "status": {**status, "conditions": customs.conditions(terminating=True)}}
 

@@ -1,5 +1,7 @@
 """
 The queue of what the control loops have to do: one piece after another, soon after the change that has caused it.
+
+No object can end the control loops: whatever fails is logged, and is tried again later, while all the rest goes on.
 """
 from __future__ import annotations
 
@@ -10,14 +12,16 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 from .. import sessions, statuses
+from ..store.storage import Change
 
 logger = logging.getLogger("kopf.cluster")
 
 # How many pieces are done in a row before the others on the event loop get their turn.
 _TURN: Final = 20
 
-# When to try again what depends on others, in seconds.
+# When to try again what depends on others, or has failed, in seconds; twice as late with every further failure.
 _RETRY: Final = 1.0
+_MAX_RETRY: Final = 1000.0  # as in kube-controller-manager
 
 
 class WorkQueue:
@@ -28,6 +32,7 @@ class WorkQueue:
         self._pieces: collections.OrderedDict[Hashable, Callable[[], None]] = collections.OrderedDict()
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
         self._questions: set[asyncio.Task[None]] = set()
+        self._failures: collections.Counter[Hashable] = collections.Counter()
         self._wakeup = asyncio.Event()
 
     def add(self, name: Hashable, piece: Callable[[], None]) -> None:
@@ -83,11 +88,25 @@ class WorkQueue:
         self._questions.add(task)
         task.add_done_callback(self._questions.discard)
 
-    @staticmethod
-    def _do(name: Hashable, piece: Callable[[], None]) -> None:
+    def _do(self, name: Hashable, piece: Callable[[], None]) -> None:
         try:
             piece()
         except statuses.APIStatus as error:
             logger.warning("A control loop was refused at %r: %s", name, error.message)
         except Exception:  # the other pieces must be done anyway
-            logger.exception("A control loop has failed at %r", name)
+            delay = min(_RETRY * 2 ** min(self._failures[name], 10), _MAX_RETRY)
+            logger.exception("A control loop has failed at %r, and tries again in %g seconds", name, delay)
+            self._failures[name] += 1
+            self.add_later(delay, name, piece)
+        else:
+            self._failures.pop(name, None)
+
+
+def supervised(observer: Callable[[str, Change], None]) -> Callable[[str, Change], None]:
+    """Let the observer see the changes, and fail at some of them with no harm to those who write, or to the others."""
+    def observe(bucket: str, change: Change) -> None:
+        try:
+            observer(bucket, change)
+        except Exception:
+            logger.exception("A control loop has failed to see a change of %s %r", bucket, change.record.key)
+    return observe

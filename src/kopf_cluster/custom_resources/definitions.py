@@ -20,7 +20,7 @@ from ..kinds.scales import ScalePaths
 from ..patterns import PatternError, compile_pattern
 from ..statuses import FieldError, forbidden_value, invalid_value, quoted, required, unsupported_value
 from . import schemas
-from .specification import Conversion, SchemaProps, Specification, Version
+from .specification import Conversion, SchemaProps, Specification, Status, Version
 
 CLEANUP_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 GROUP: Final = "apiextensions.k8s.io"
@@ -189,7 +189,11 @@ def _validate_change(spec: Obj, old: Obj) -> Iterator[FieldError]:
 def _validate_stored_versions(definition: Obj) -> Iterator[FieldError]:
     """A version in which there can still be objects, must not disappear."""
     names = {version.get("name") for version in definition["spec"]["versions"]}
-    for index, name in enumerate((definition.get("status") or {}).get("storedVersions") or ()):
+    try:
+        status = msgspec.convert(definition.get("status") or {}, Status)
+    except msgspec.ValidationError:
+        return  # it is refused as mistyped when it is pruned
+    for index, name in enumerate(status.storedVersions or ()):
         if name not in names:
             yield invalid_value(f"status.storedVersions[{index}]", name, "missing from spec.versions; "
                                 f"{name} was previously a storage version, and must remain in spec.versions until a "

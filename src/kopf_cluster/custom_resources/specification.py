@@ -113,3 +113,9 @@ class Specification(msgspec.Struct):
     names: Names = msgspec.field(default_factory=Names)
     versions: list[Version] = msgspec.field(default_factory=list)
     conversion: Conversion | None = None
+
+
+class Status(msgspec.Struct):
+    """The `status` of a definition, of which only this is looked at in what clients write."""
+
+    storedVersions: list[str] | None = None

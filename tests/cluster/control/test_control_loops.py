@@ -3,6 +3,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
+from kopf_cluster.control.work import WorkQueue
 from tests.cluster.conftest import CONFIG_MAPS, TIMEOUT, Client, make_config_map, make_kex
 
 NAMESPACES = "/api/v1/namespaces"
@@ -125,3 +128,26 @@ async def test_big_families_are_collected_completely(client: Client, kexes: str)
     async with asyncio.timeout(TIMEOUT):
         while (await client.get(CONFIG_MAPS))["items"]:
             await asyncio.sleep(0.001)
+
+
+@pytest.mark.fastforward
+async def test_failed_work_is_tried_again_and_holds_nothing_up(caplog: pytest.LogCaptureFixture) -> None:
+    queue, times = WorkQueue(), list[int]()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    done = asyncio.Event()
+
+    def fail_thrice() -> None:
+        times.append(round(loop.time() - began))
+        if len(times) <= 4:
+            raise KeyError("type")
+        done.set()
+
+    queue.add("bad", fail_thrice)
+    queue.add("good", lambda: times.append(-1))
+    worker = asyncio.create_task(queue.run())
+    await done.wait()
+    worker.cancel()
+    await queue.close()
+    assert times == [0, -1, 1, 3, 7]
+    assert caplog.text.count("A control loop has failed at 'bad'") == 3

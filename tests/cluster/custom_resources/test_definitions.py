@@ -72,6 +72,31 @@ async def test_wrong_definitions_are_invalid(
     assert (await client.call("GET", KEXES)).status == 404
 
 
+@pytest.mark.parametrize("conditions", [[{}], [{"status": "True"}], [{"type": "Terminating"}], [None]])
+async def test_spoiled_conditions_do_not_hold_the_deletion(client: Client, conditions: list[Any]) -> None:
+    await client.create(CRDS, make_definition())
+    await wait_established(client)
+    await client.patch(f"{CRDS}/kexes.example.com/status", {"status": {"conditions": conditions}})
+    await client.create(KEXES, make_kex(metadata={"finalizers": ["example.com/hold"]}))
+    await client.delete(f"{CRDS}/kexes.example.com")
+    async with asyncio.timeout(TIMEOUT):
+        while "deletionTimestamp" not in (await client.get(f"{KEXES}/one"))["metadata"]:
+            await asyncio.sleep(0)
+    await client.patch(f"{KEXES}/one", {"metadata": {"finalizers": None}})
+    await client.wait_gone(f"{CRDS}/kexes.example.com")
+
+
+@pytest.mark.parametrize("status", [
+    {"conditions": "x"}, {"conditions": ["x"]}, {"conditions": {"type": "x"}}, {"conditions": [{"type": 5}]},
+    {"storedVersions": [{}]}, {"storedVersions": [["v1"]]}, {"storedVersions": 5}, {"acceptedNames": []}, "x",
+])
+async def test_mistyped_statuses_are_refused(client: Client, status: Any) -> None:
+    await client.create(CRDS, make_definition())
+    reply = await client.send_patch(f"{CRDS}/kexes.example.com/status", {"status": status})
+    assert reply.status == 400
+    assert "json: cannot unmarshal" in reply.body["message"]
+
+
 async def test_the_scope_is_immutable(client: Client) -> None:
     await client.create(CRDS, make_definition())
     reply = await client.send_patch(f"{CRDS}/kexes.example.com", {"spec": {"scope": "Cluster"}})
