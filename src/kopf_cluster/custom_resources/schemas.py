@@ -86,10 +86,14 @@ def prune(value: Any, schema: Schema, path: str, *, root: bool = False) -> Itera
 
 
 def fill_defaults(value: Any, schema: Schema) -> None:
-    """Add the default values of absent fields in place; a null gives way to a default if null is not allowed."""
+    """Add the default values of absent fields in place. Nulls where they are not allowed are as good as absent."""
     if isinstance(value, dict):
+        for name in [name for name, item in value.items() if item is None]:
+            sub = schema.properties.get(name, schema.additional)
+            if sub is not None and not sub.nullable:
+                del value[name]
         for name, default in schema.defaults.items():
-            if name not in value or (value[name] is None and not schema.properties[name].nullable):
+            if name not in value:
                 value[name] = codec.decode(codec.encode(default))
         for name, item in value.items():
             sub = schema.properties.get(name, schema.additional)
@@ -116,8 +120,8 @@ def validate_defaults(schema: Schema, path: str) -> Iterator[FieldError]:
         yield from validate_defaults(schema.additional, f"{path}.additionalProperties")
 
 
-def validate(value: Any, schema: Schema, path: str, *, root: bool = False) -> Iterator[FieldError]:
-    """Give everything that is wrong with the value."""
+def validate(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
+    """Give everything that is wrong with the value; an object is validated as a whole, with its head."""
     if value is None and (schema.nullable or not schema.type):
         return
     yield from _validate_type(value, schema, path)
@@ -125,8 +129,6 @@ def validate(value: Any, schema: Schema, path: str, *, root: bool = False) -> It
         yield from _validate_limits(value, schema, path)
     if isinstance(value, dict):
         for name, item in value.items():
-            if root and name in ("apiVersion", "kind", "metadata"):
-                continue
             sub = schema.properties.get(name, schema.additional)
             if sub is not None:
                 yield from validate(item, sub, f"{path}.{name}" if path else name)

@@ -56,10 +56,10 @@ def settle_body(
         if unknown is not None:
             unknown += dropped
         schemas.fill_defaults(body, kind.schema)
-        errors += schemas.validate(body, kind.schema, "", root=True)
         for key in [key for key in new if key not in objects.HEAD_FIELDS]:
             del new[key]
         new.update(body)
+        errors += schemas.validate(new, kind.schema, "")
     if kind.rules is not None and not errors:
         errors += cel_rules.validate(kind.rules, new, cel_rules.ABSENT if old is None else old)
     if kind.strategy is not None:

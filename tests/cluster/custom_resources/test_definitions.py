@@ -126,6 +126,23 @@ async def test_schemas_are_enforced(client: Client) -> None:
     assert await client.get(f"{KEXES}/one") == obj
 
 
+async def test_schemas_can_tell_of_the_head_of_objects(client: Client) -> None:
+    definition = make_definition()
+    root = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    root["required"] = ["apiVersion", "kind", "metadata", "spec"]
+    root["properties"] |= {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {
+        "type": "object", "properties": {"name": {"type": "string", "maxLength": 5}}}}
+    await client.create(CRDS, definition)
+    obj = await client.create(KEXES, make_kex())
+    await client.patch(f"{KEXES}/one", {"spec": {"x": 1}})
+    reply = await client.call("POST", KEXES, json=make_kex("too-long"))
+    assert reply.body["message"] == ('Kex.example.com "too-long" is invalid: metadata.name: Too long: '
+                                     "may not be more than 5 bytes")
+    reply = await client.call("POST", KEXES, json={**make_kex("two"), "spec": None})
+    assert reply.body["message"] == 'Kex.example.com "two" is invalid: spec: Required value'
+    assert obj["metadata"]["name"] == "one"
+
+
 async def test_unknown_fields_are_warned_of_or_refused(client: Client) -> None:
     await client.create(CRDS, make_definition(spec={"type": "object", "properties": {}}))
     reply = await client.call("POST", KEXES, json=make_kex(spec={'al"ien\n': 1}))
