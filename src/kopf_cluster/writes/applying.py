@@ -22,6 +22,9 @@ Obj: TypeAlias = dict[str, Any]
 
 NOTHING = FieldSet()
 
+# What nobody owns, but without what there is no object to be shown in another version.
+_IDENTITY = FieldSet.from_json({"f:metadata": {"f:name": {}}})
+
 #: Gives an object in another version of its kind with the topology there; nothing if there is no such version.
 Translate: TypeAlias = Callable[[Obj, str], tuple[Obj, Topology] | None]
 
@@ -167,7 +170,7 @@ def _prune_elsewhere(
     there = translate(merged, last.api_version)
     if there is None:
         return merged
-    kept = NOTHING
+    kept = _IDENTITY
     for entry in current.values():
         kept |= entry.fields if entry.api_version == last.api_version else NOTHING
     back = translate(remove(there[0], last.fields - kept, kept, there[1]), version)

@@ -240,3 +240,23 @@ async def test_what_others_own_in_other_versions_is_kept(client: Client) -> None
     reply = await apply(client, autoscaler_path("v2"), autoscaler("v2"))
     assert reply.status == 200
     assert reply.body["spec"]["metrics"] == [CPU]
+
+
+async def test_metadata_are_removed_across_versions(client: Client) -> None:
+    definition = make_definition()
+    first = definition["spec"]["versions"][0]
+    definition["spec"]["versions"].append({**first, "name": "v2", "storage": False})
+    await client.create(CRDS, definition)
+    head = {"kind": "Kex", "metadata": {"name": "one", "labels": {"a": "1"}, "finalizers": ["example.com/hold"]}}
+    await apply(client, f"{KEXES}/one", {"apiVersion": "example.com/v1", **head, "spec": {"a": 1, "b": 1}})
+    path = KEXES.replace("v1", "v2")
+    reply = await apply(client, f"{path}/one", {"apiVersion": "example.com/v2", "kind": "Kex",
+                                                "metadata": {"name": "one"}, "spec": {"b": 2}})
+    assert reply.status == 200, reply
+    assert reply.body["apiVersion"] == "example.com/v2"
+    assert reply.body["spec"] == {"b": 2}
+    assert not {"labels", "finalizers"} & set(reply.body["metadata"])
+    assert [entry["fieldsV1"] for entry in reply.body["metadata"]["managedFields"]] == [{"f:spec": {"f:b": {}}}]
+    reply = await apply(client, f"{KEXES}/one", {"apiVersion": "example.com/v1", **head})
+    assert reply.body["metadata"]["labels"] == {"a": "1"}
+    assert "b" not in reply.body.get("spec", {})
