@@ -17,18 +17,11 @@ from ..statuses import FieldError
 from ..writes.comparing import same
 from . import values as cel_values
 from .expressions import CompilationError, EvaluationError, Expression, compile_expression
-from .values import Schema, convert, is_transition
+from .values import ABSENT, Schema, convert, is_transition
 
 _REASONS: Final = ("FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate")
 _MAX_MESSAGE: Final = 5 * 1024
 _FIELD_PATH: Final = re.compile(r"(?:\.[A-Za-z_][\w-]*|\['[^']+'\])+")
-
-
-class _Absent:
-    """No value, as opposed to a null."""
-
-
-ABSENT: Final = _Absent()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,6 +48,8 @@ class RuleNode:
     fields: Mapping[str, RuleNode]
     values: RuleNode | None
     items: RuleNode | None
+    transitional: bool
+    """Whether any rule here or inside compares to the old value: such rules are checked even if nothing changes."""
 
     def __bool__(self) -> bool:
         return bool(self.rules or self.fields or self.values or self.items)
@@ -66,16 +61,14 @@ def compile_rules(schema: Schema) -> RuleNode | None:
 
 
 def _compile_node(schema: Schema, *, root: bool = False) -> RuleNode | None:
-    values, items = schema.get("additionalProperties"), schema.get("items")
+    raw_values, raw_items = schema.get("additionalProperties"), schema.get("items")
+    rules = tuple(_compile_rule(raw, schema, root=root) for raw in schema.get("x-kubernetes-validations") or ())
     fields = {name: node for name, sub in (schema.get("properties") or {}).items() if (node := _compile_node(sub))}
-    node = RuleNode(
-        schema=schema, root=root,
-        rules=tuple(_compile_rule(raw, schema, root=root) for raw in schema.get("x-kubernetes-validations") or ()),
-        fields=fields,
-        values=_compile_node(values) if isinstance(values, Mapping) else None,
-        items=_compile_node(items) if isinstance(items, Mapping) else None,
-    )
-    return node or None
+    values = _compile_node(raw_values) if isinstance(raw_values, Mapping) else None
+    items = _compile_node(raw_items) if isinstance(raw_items, Mapping) else None
+    inside = [node for node in (*fields.values(), values, items) if node is not None]
+    transitional = any(rule.transition for rule in rules) or any(node.transitional for node in inside)
+    return RuleNode(schema, root, rules, fields, values, items, transitional) or None
 
 
 def _compile_rule(raw: Mapping[str, Any], schema: Schema, *, root: bool) -> Rule:
@@ -185,9 +178,14 @@ def _wrong_rule(path: str, raw: Mapping[str, Any], what: str) -> FieldError:
 # ------------------------------------------------------------------------------------------ objects
 
 def validate(node: RuleNode, new: Any, old: Any = ABSENT, path: str = "") -> Iterator[FieldError]:
-    """Give the rules that the new value breaks. The old value is absent on creation, or if it is not known."""
+    """Give the rules that the new value breaks. The old value is absent on creation, or if it is not known.
+
+    What is unchanged is not held against it, except by the rules that compare to the old value: "Transition rules
+    are never ratcheted". A null is no value to compare to.
+    """
     if new is None:
         return
+    old = ABSENT if old is None else old
     unchanged = new is old or (old is not ABSENT and bool(node.rules or node.items) and same(new, old))
     if node.rules:
         yield from _evaluate(node, new, old, unchanged, path)
@@ -201,19 +199,9 @@ def validate(node: RuleNode, new: Any, old: Any = ABSENT, path: str = "") -> Ite
             elif node.values is not None:
                 yield from validate(node.values, value, olds.get(name, ABSENT), f"{path}[{name}]")
     elif isinstance(new, list) and node.items is not None:
-        counterparts = {} if unchanged else _index(old, node.schema)
-        keys = node.schema.get("x-kubernetes-list-map-keys") or ()
-        for index, value in enumerate(new):
-            known = counterparts.get(cel_values.item_key(value, keys), ABSENT) if counterparts else ABSENT
-            yield from validate(node.items, value, value if unchanged else known, f"{path}[{index}]")
-
-
-def _index(old: Any, schema: Schema) -> Mapping[Any, Any]:
-    """Find the old items by their keys; only those of keyed lists are the same items as before."""
-    if not isinstance(old, list) or schema.get("x-kubernetes-list-type") != "map":
-        return {}
-    keys = schema.get("x-kubernetes-list-map-keys") or ()
-    return {cel_values.item_key(item, keys): item for item in old}
+        items = new if unchanged else cel_values.counterparts(new, old, node.schema)
+        for index, (value, known) in enumerate(zip(new, items, strict=True)):
+            yield from validate(node.items, value, known, f"{path}[{index}]")
 
 
 def _evaluate(node: RuleNode, new: Any, old: Any, unchanged: bool, path: str) -> Iterator[FieldError]:

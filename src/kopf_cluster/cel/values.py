@@ -13,6 +13,13 @@ from typing import Any, Final, TypeAlias
 
 Schema: TypeAlias = Mapping[str, Any]
 
+
+class _Absent:
+    """No value, as opposed to a null."""
+
+
+ABSENT: Final = _Absent()
+
 _RESERVED: Final = frozenset({
     "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import",
     "let", "loop", "package", "namespace", "return", "var", "void", "while",
@@ -102,6 +109,15 @@ def item_key(item: Any, keys: Any) -> Any:
     if keys and isinstance(item, dict):
         return tuple(repr(item.get(key)) for key in keys)
     return repr(item)
+
+
+def counterparts(new: list[Any], old: Any, schema: Schema) -> list[Any]:
+    """Find what the items of a list were before; only those of keyed lists are the same items as before."""
+    if not isinstance(old, list) or schema.get("x-kubernetes-list-type") != "map":
+        return [ABSENT] * len(new)
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    known = {item_key(item, keys): item for item in old}
+    return [known.get(item_key(item, keys), ABSENT) for item in new]
 
 
 _LITERALS: Final = re.compile(

@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from .. import codec, statuses
+from ..cel.values import ABSENT, counterparts
 from ..patterns import compile_pattern
 from ..statuses import FieldError, invalid_value, quoted
+from ..writes.comparing import same
 
 _JSON_TYPES: Final[dict[type, str]] = {
     dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number",
@@ -120,21 +122,27 @@ def validate_defaults(schema: Schema, path: str) -> Iterator[FieldError]:
         yield from validate_defaults(schema.additional, f"{path}.additionalProperties")
 
 
-def validate(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
-    """Give everything that is wrong with the value; an object is validated as a whole, with its head."""
+def validate(value: Any, schema: Schema, path: str, old: Any = ABSENT) -> Iterator[FieldError]:
+    """Give everything that is wrong with the value; an object is validated as a whole, with its head.
+
+    With the old value, nothing in unchanged parts is held against it: see "Validation ratcheting".
+    """
     if value is None and (schema.nullable or not schema.type):
+        return
+    if old is not ABSENT and same(value, old):
         return
     yield from _validate_type(value, schema, path)
     if schema.limits:
         yield from _validate_limits(value, schema, path)
     if isinstance(value, dict):
+        olds = old if isinstance(old, dict) else {}
         for name, item in value.items():
             sub = schema.properties.get(name, schema.additional)
             if sub is not None:
-                yield from validate(item, sub, f"{path}.{name}" if path else name)
+                yield from validate(item, sub, f"{path}.{name}" if path else name, olds.get(name, ABSENT))
     elif isinstance(value, list) and schema.items is not None:
-        for index, item in enumerate(value):
-            yield from validate(item, schema.items, f"{path}[{index}]")
+        for index, (item, known) in enumerate(zip(value, counterparts(value, old, schema.raw), strict=True)):
+            yield from validate(item, schema.items, f"{path}[{index}]", known)
 
 
 def _validate_type(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:

@@ -59,11 +59,18 @@ def settle_body(
         for key in [key for key in new if key not in objects.HEAD_FIELDS]:
             del new[key]
         new.update(body)
-        errors += schemas.validate(new, kind.schema, "")
+        errors += _validate(kind.schema, new, old)
     if kind.rules is not None and not errors:
-        errors += cel_rules.validate(kind.rules, new, cel_rules.ABSENT if old is None else old)
+        errors += cel_rules.validate(kind.rules, new, old)
     if kind.strategy is not None:
         errors += kind.strategy(new, old, unknown)
+    return errors
+
+
+def _validate(schema: schemas.Schema, new: Obj, old: Obj | None) -> list[statuses.FieldError]:
+    errors = list(schemas.validate(new, schema, ""))
+    if errors and old is not None:  # rarely, so the old state is not looked at before
+        errors = list(schemas.validate(new, schema, "", old))
     return errors
 
 

@@ -105,7 +105,7 @@ class Writer:
         sent = new.get("metadata")
         new = parts.take(kind, subresource, old, dict(new))
         new = composing.compose(kind, new, composing.update_metadata(kind, old, new, need_version))
-        is_same = _is_same_body(old, new) and not options.repeated
+        is_same = _is_same_body(old, new) and not options.repeated and not _has_transitions(kind)
         wrong = [] if is_same else settling.settle(kind, new, old, sent, options)
         if self._gate:
             mutated = self._gate.mutate("UPDATE", kind, new, old, subresource=subresource, dry_run=options.dry_run)
@@ -275,6 +275,11 @@ def _now() -> str:
 
 def _is_same_body(old: Obj, new: Obj) -> bool:
     return all(old.get(key) == new.get(key) for key in {*old, *new} if key != "metadata")
+
+
+def _has_transitions(kind: Kind) -> bool:
+    """Whether an update can be wrong even if it changes nothing: by rules that compare to the old value."""
+    return kind.rules is not None and kind.rules.transitional
 
 
 def _is_new_generation(kind: Kind, old: Obj, new: Obj) -> bool:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kopf_cluster.cel import expressions
 from kopf_cluster.cel.expressions import CompilationError, EvaluationError, compile_expression
 from kopf_cluster.cel.functions import parse_quantity
-from kopf_cluster.cel.rules import ABSENT, compile_rules, validate, validate_rules
-from kopf_cluster.cel.values import escape
+from kopf_cluster.cel.rules import compile_rules, validate, validate_rules
+from kopf_cluster.cel.values import ABSENT, escape
 
 pytest.importorskip("cel_expr_python")
 
@@ -134,6 +134,7 @@ IMMUTABLE = spec_of({"n": {**INT, **rules("self == oldSelf", message="is immutab
 def test_transition_rules_need_an_old_value() -> None:
     assert broken(IMMUTABLE, {"spec": {"n": 1}}) == []
     assert broken(IMMUTABLE, {"spec": {"n": 1}}, {"spec": {}}) == []
+    assert broken(IMMUTABLE, {"spec": {"n": 1}}, {"spec": {"n": None}}) == []
     assert broken(IMMUTABLE, {"spec": {"n": 1}}, {"spec": {"n": 1}}) == []
     assert broken(IMMUTABLE, {"spec": {"n": 2}}, {"spec": {"n": 1}}) == [
         'spec.n: Invalid value: "integer": is immutable']

@@ -76,3 +76,67 @@ async def test_without_the_library_definitions_with_rules_are_refused(
     refused = await client.call("POST", CRDS, json=make_ruled({"rule": "self.size > 3"}, size=INT))
     assert refused.status == 422
     assert "cel-expr-python is not installed" in refused.body["message"]
+
+
+# ------------------------------------------------------------------------------------------ ratcheting
+
+# The cases are those of the conformance tests of Kubernetes: "CustomResourceValidationRatcheting".
+EVERYWHERE: Any = {"field": "foo", "struct": {"field": "foo"}, "list": [{"key": "foo", "field": "foo"}],
+                   "map": {"foo": {"field": "foo"}}}
+PLACES = {"spec.field", "spec.struct.field", "spec.list[0].field", "spec.map[foo].field"}
+
+
+def everywhere(**field: Any) -> dict[str, Any]:
+    """A definition where fields of this schema are in all places where old values can be found."""
+    field = {"type": "string", **field}
+    struct = {"type": "object", "properties": {"field": field}}
+    item = {"type": "object", "properties": {"key": {"type": "string"}, "field": field}, "required": ["key"]}
+    keyed = {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["key"], "items": item}
+    return make_definition(spec={"type": "object", "properties": {
+        "field": field, "struct": struct, "list": keyed, "map": {"type": "object", "additionalProperties": struct},
+        "other": {"type": "string"}}})
+
+
+async def restrict(client: Client, definition: dict[str, Any]) -> None:
+    await client.patch(f"{CRDS}/kexes.example.com", {"spec": {"versions": definition["spec"]["versions"]}})
+
+
+@pytest.mark.parametrize("limit", [
+    {"enum": ["bar"]}, {"pattern": "^b"}, {"x-kubernetes-validations": [{"rule": "self == 'bar'"}]},
+])
+async def test_what_is_unchanged_is_not_held_against_an_update(client: Client, limit: Any) -> None:
+    await client.create(CRDS, everywhere())
+    await client.create(KEXES, make_kex(spec=EVERYWHERE))
+    await restrict(client, everywhere(**limit))
+    await client.patch(f"{KEXES}/one", {"metadata": {"labels": {"a": "b"}}})
+    await client.patch(f"{KEXES}/one", {"spec": {"other": "x", "list": [
+        {"key": "new", "field": "bar"}, {"key": "foo", "field": "foo"}]}})
+    worse: Any = {"field": "fool", "struct": {"field": "fool"}, "list": [{"key": "foo", "field": "fool"}],
+                  "map": {"foo": {"field": "fool"}}}
+    refused = await client.send_patch(f"{KEXES}/one", {"spec": worse})
+    places = {place.replace("map.foo.", "map[foo].") for place, _ in causes(refused)}
+    assert places - {"<nil>"} == PLACES
+
+
+@pytest.mark.parametrize("kind", ["atomic", "set"])
+@pytest.mark.parametrize("limit", [{"enum": ["x"]}, {"x-kubernetes-validations": [{"rule": "self != 'foo'"}]}])
+async def test_items_of_changed_lists_are_held_against_it(client: Client, kind: str, limit: Any) -> None:
+    def listed(**items: Any) -> Any:
+        return make_definition(spec={"type": "object", "properties": {"list": {
+            "type": "array", "x-kubernetes-list-type": kind, "items": {"type": "string", **items}}}})
+
+    await client.create(CRDS, listed())
+    await client.create(KEXES, make_kex(spec={"list": ["foo", "bar"]}))
+    await restrict(client, listed(**limit))
+    await client.patch(f"{KEXES}/one", {"metadata": {"labels": {"a": "b"}}})
+    refused = await client.send_patch(f"{KEXES}/one", {"spec": {"list": ["foo", "bar", "x"]}})
+    assert causes(refused)[0][0] == "spec.list[0]"
+
+
+async def test_transition_rules_are_checked_even_if_nothing_changes(client: Client) -> None:
+    await client.create(CRDS, everywhere())
+    await client.create(KEXES, make_kex(spec=EVERYWHERE))
+    await restrict(client, everywhere(maxLength=5, **{"x-kubernetes-validations": [{"rule": "self != oldSelf"}]}))
+    for patch in ({"metadata": {"labels": {"a": "b"}}}, {"spec": {"other": "x"}}, {}):
+        refused = await client.send_patch(f"{KEXES}/one", patch)
+        assert {place for place, _ in causes(refused)} == PLACES
