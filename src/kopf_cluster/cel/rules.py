@@ -20,6 +20,7 @@ from .expressions import CompilationError, EvaluationError, Expression, compile_
 from .values import ABSENT, Schema, convert, is_transition
 
 _REASONS: Final = ("FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate")
+_NOWHERE: Final = "<nil>"  # the object as a whole
 _MAX_MESSAGE: Final = 5 * 1024
 _FIELD_PATH: Final = re.compile(r"(?:\.[A-Za-z_][\w-]*|\['[^']+'\])+")
 
@@ -216,29 +217,40 @@ def _evaluate(node: RuleNode, new: Any, old: Any, unchanged: bool, path: str) ->
             continue
         if unchanged and not rule.transition:
             continue
-        error = _check(rule, variables, node.schema, path)
+        error = _check(rule, variables, node.schema, new, path)
         if error is not None:
             yield error
 
 
-def _check(rule: Rule, variables: Mapping[str, Any], schema: Schema, path: str) -> FieldError | None:
-    place = (path + _shown(rule.field_path)).lstrip(".")
-    kind = schema.get("type") or "object"
+def _check(rule: Rule, variables: Mapping[str, Any], schema: Schema, value: Any, path: str) -> FieldError | None:
     try:
         passed = rule.program.evaluate(variables)
     except EvaluationError as error:
-        return statuses.invalid_value(place or "<nil>", kind, f"{error} evaluating rule: {rule.message or rule.text}")
+        return statuses.invalid_value(path or _NOWHERE, schema.get("type") or "", _explain(rule, str(error)))
     if passed is True:
         return None
-    message = _message(rule, variables)
+    place, message = (path + _shown(rule.field_path)).lstrip(".") or _NOWHERE, _message(rule, variables)
     match rule.reason:
         case "FieldValueForbidden":
-            return statuses.forbidden_value(place or "<nil>", message)
+            return statuses.forbidden_value(place, message)
         case "FieldValueRequired":
-            return statuses.required(place or "<nil>", message)
+            return statuses.required(place, message)
         case "FieldValueDuplicate":
-            return FieldError(place or "<nil>", rule.reason, f"Duplicate value: {statuses.quoted(kind)}")
-    return statuses.invalid_value(place or "<nil>", kind, message)
+            return FieldError(place, rule.reason, f"Duplicate value{_value(value)}")
+    return FieldError(place, rule.reason, f"Invalid value{_value(value)}: {message}")
+
+
+def _explain(rule: Rule, error: str) -> str:
+    what = rule.message or rule.text
+    if error.startswith("no such overload"):
+        return (f"'{error}': call arguments did not match a supported operator, function or macro signature "
+                f"for rule: {what}")
+    return f"{error} evaluating rule: {what}"
+
+
+def _value(value: Any) -> str:
+    """Show a value in messages, but not if there can be much inside of it."""
+    return "" if isinstance(value, (dict, list)) else f": {statuses.quoted(value)}"
 
 
 def _shown(field_path: str) -> str:

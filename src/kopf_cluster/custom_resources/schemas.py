@@ -133,7 +133,7 @@ def validate(value: Any, schema: Schema, path: str, old: Any = ABSENT) -> Iterat
         return
     yield from _validate_type(value, schema, path)
     if schema.limits:
-        yield from _validate_limits(value, schema, path)
+        yield from _validate_limits(value, schema.raw, path)
     if isinstance(value, dict):
         olds = old if isinstance(old, dict) else {}
         for name, item in value.items():
@@ -143,6 +143,8 @@ def validate(value: Any, schema: Schema, path: str, old: Any = ABSENT) -> Iterat
     elif isinstance(value, list) and schema.items is not None:
         for index, (item, known) in enumerate(zip(value, counterparts(value, old, schema.raw), strict=True)):
             yield from validate(item, schema.items, f"{path}[{index}]", known)
+    if schema.limits:
+        yield from _validate_contents(value, schema.raw, path)
 
 
 def _validate_type(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
@@ -163,21 +165,25 @@ def _wrong_type(path: str, actual: str, expected: str) -> FieldError:
     return FieldError(path, "FieldValueTypeInvalid", text)
 
 
-def _validate_limits(value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
-    raw = schema.raw
-    if "enum" in raw and not any(value == allowed and type(value) is type(allowed) for allowed in raw["enum"]):
-        allowed = ", ".join(quoted(item) for item in raw["enum"])
-        yield FieldError(path, "FieldValueNotSupported",
-                         f"Unsupported value: {quoted(value)}: supported values: {allowed}")
+def _validate_limits(value: Any, raw: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    """Validate the value itself, before what is inside; the order is that of the API server."""
+    yield from _validate_combinations(value, raw, path)
     if isinstance(value, str):
         yield from _validate_string(value, raw, path)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         yield from _validate_number(value, raw, path)
-    elif isinstance(value, list):
+    if "enum" in raw and not any(value == allowed and type(value) is type(allowed) for allowed in raw["enum"]):
+        allowed = ", ".join(quoted(item) for item in raw["enum"])
+        yield FieldError(path, "FieldValueNotSupported",
+                         f"Unsupported value: {quoted(value)}: supported values: {allowed}")
+
+
+def _validate_contents(value: Any, raw: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    """Validate what must be inside, after what is inside."""
+    if isinstance(value, list):
         yield from _validate_array(value, raw, path)
     elif isinstance(value, dict):
         yield from _validate_object(value, raw, path)
-    yield from _validate_combinations(value, raw, path)
 
 
 def _validate_string(value: str, raw: Mapping[str, Any], path: str) -> Iterator[FieldError]:
@@ -205,11 +211,11 @@ def _validate_number(value: float, raw: Mapping[str, Any], path: str) -> Iterato
 
 
 def _validate_array(value: list[Any], raw: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    if "minItems" in raw and len(value) < raw["minItems"]:
+        yield invalid_value(path, len(value), f"{path} in body should have at least {raw['minItems']} items")
     if "maxItems" in raw and len(value) > raw["maxItems"]:
         yield FieldError(path, "FieldValueTooMany",
                          f"Too many: {len(value)}: must have at most {raw['maxItems']} items")
-    if "minItems" in raw and len(value) < raw["minItems"]:
-        yield invalid_value(path, len(value), f"{path} in body should have at least {raw['minItems']} items")
     list_type = raw.get("x-kubernetes-list-type")
     if list_type == "set" or raw.get("uniqueItems"):
         yield from _find_duplicates(value, path)

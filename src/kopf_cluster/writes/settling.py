@@ -7,7 +7,7 @@ validation" in the Kubernetes "API Concepts".
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -17,6 +17,13 @@ from ..custom_resources import schemas
 from ..kinds.kind import Kind, Obj
 from . import objects
 from .write_options import WriteOptions
+
+# What makes an object unfit for being looked at by rules; with other errors, all is told at once.
+_BLOCKING: Final = frozenset({"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong",
+                              "FieldValueTooMany", "FieldValueTypeInvalid"})
+_UNCHECKED: Final = statuses.invalid_value(
+    "<nil>", None, "some validation rules were not checked because the object was invalid; "
+                   "correct the existing errors to complete validation")
 
 
 class _Nobody(msgspec.Struct, frozen=True):
@@ -60,11 +67,15 @@ def settle_body(
             del new[key]
         new.update(body)
         errors += _validate(kind.schema, new, old)
-    if kind.rules is not None and not errors:
-        errors += cel_rules.validate(kind.rules, new, old)
+    if kind.rules is not None:
+        errors += cel_rules.validate(kind.rules, new, old) if not _are_blocking(errors) else [_UNCHECKED]
     if kind.strategy is not None:
         errors += kind.strategy(new, old, unknown)
     return errors
+
+
+def _are_blocking(errors: list[statuses.FieldError]) -> bool:
+    return any(error.reason in _BLOCKING for error in errors)
 
 
 def _validate(schema: schemas.Schema, new: Obj, old: Obj | None) -> list[statuses.FieldError]:

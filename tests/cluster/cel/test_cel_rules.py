@@ -48,19 +48,19 @@ REPLICAS = spec_of({"min": INT, "max": INT}, **rules("self.min <= self.max"))
 def test_a_broken_rule_is_told_as_it_is() -> None:
     assert broken(REPLICAS, {"spec": {"min": 1, "max": 2}}) == []
     assert broken(REPLICAS, {"spec": {"min": 3, "max": 2}}) == [
-        'spec: Invalid value: "object": failed rule: self.min <= self.max']
+        'spec: Invalid value: failed rule: self.min <= self.max']
 
 
 @pytest.mark.parametrize(("extra", "expected"), [
-    ({"message": " too much "}, 'spec.n: Invalid value: "integer": too much'),
-    ({"messageExpression": "'not ' + string(self)"}, 'spec.n: Invalid value: "integer": not 5'),
-    ({"messageExpression": "'a\\nb'", "message": "fixed"}, 'spec.n: Invalid value: "integer": fixed'),
-    ({"messageExpression": "''"}, 'spec.n: Invalid value: "integer": failed rule: self < 5'),
-    ({"messageExpression": "string(self / 0)"}, 'spec.n: Invalid value: "integer": failed rule: self < 5'),
+    ({"message": " too much "}, 'spec.n: Invalid value: 5: too much'),
+    ({"messageExpression": "'not ' + string(self)"}, 'spec.n: Invalid value: 5: not 5'),
+    ({"messageExpression": "'a\\nb'", "message": "fixed"}, 'spec.n: Invalid value: 5: fixed'),
+    ({"messageExpression": "''"}, 'spec.n: Invalid value: 5: failed rule: self < 5'),
+    ({"messageExpression": "string(self / 0)"}, 'spec.n: Invalid value: 5: failed rule: self < 5'),
     ({"reason": "FieldValueForbidden", "message": "no"}, "spec.n: Forbidden: no"),
     ({"reason": "FieldValueRequired", "message": "no"}, "spec.n: Required value: no"),
-    ({"reason": "FieldValueDuplicate", "message": "no"}, 'spec.n: Duplicate value: "integer"'),
-    ({"reason": "FieldValueInvalid", "message": "no"}, 'spec.n: Invalid value: "integer": no'),
+    ({"reason": "FieldValueDuplicate", "message": "no"}, 'spec.n: Duplicate value: 5'),
+    ({"reason": "FieldValueInvalid", "message": "no"}, 'spec.n: Invalid value: 5: no'),
 ])
 def test_messages_and_reasons(extra: Any, expected: str) -> None:
     assert broken(spec_of({"n": {**INT, **rules("self < 5", **extra)}}), {"spec": {"n": 5}}) == [expected]
@@ -68,9 +68,9 @@ def test_messages_and_reasons(extra: Any, expected: str) -> None:
 
 def test_the_field_of_an_error_can_be_another_one() -> None:
     schema = spec_of({"min": INT, "max": INT}, **rules("self.min <= self.max", fieldPath=".max", message="small"))
-    assert broken(schema, {"spec": {"min": 3, "max": 2}}) == ['spec.max: Invalid value: "object": small']
+    assert broken(schema, {"spec": {"min": 3, "max": 2}}) == ['spec.max: Invalid value: small']
     schema = spec_of({"a": {"type": "object", "additionalProperties": INT}}, **rules("false", fieldPath=".a['x.y']"))
-    assert broken(schema, {"spec": {}}) == ['spec.a[x.y]: Invalid value: "object": failed rule: false']
+    assert broken(schema, {"spec": {}}) == ['spec.a[x.y]: Invalid value: failed rule: false']
 
 
 def test_rules_deep_inside() -> None:
@@ -78,8 +78,8 @@ def test_rules_deep_inside() -> None:
     schema = spec_of({"list": {"type": "array", "items": positive},
                       "map": {"type": "object", "additionalProperties": positive}})
     assert broken(schema, {"spec": {"list": [1, 0], "map": {"a": 0, "b": 1}}}) == [
-        'spec.list[1]: Invalid value: "integer": failed rule: self > 0',
-        'spec.map[a]: Invalid value: "integer": failed rule: self > 0']
+        'spec.list[1]: Invalid value: 0: failed rule: self > 0',
+        'spec.map[a]: Invalid value: 0: failed rule: self > 0']
     assert broken(schema, {"spec": None}) == []
 
 
@@ -89,7 +89,7 @@ def test_rules_on_the_whole_object() -> None:
     kex = {"apiVersion": "obs.dev/v1", "kind": "Kex", "metadata": {"name": "x1", "labels": {"a": "b"}}}
     assert broken(schema, kex) == []
     assert broken(schema, {**kex, "metadata": {"name": "y"}}) == [
-        "<nil>: Invalid value: \"object\": failed rule: self.metadata.name.startsWith('x')"]
+        "<nil>: Invalid value: failed rule: self.metadata.name.startsWith('x')"]
 
 
 def test_a_rule_that_cannot_be_evaluated_is_broken() -> None:
@@ -137,7 +137,7 @@ def test_transition_rules_need_an_old_value() -> None:
     assert broken(IMMUTABLE, {"spec": {"n": 1}}, {"spec": {"n": None}}) == []
     assert broken(IMMUTABLE, {"spec": {"n": 1}}, {"spec": {"n": 1}}) == []
     assert broken(IMMUTABLE, {"spec": {"n": 2}}, {"spec": {"n": 1}}) == [
-        'spec.n: Invalid value: "integer": is immutable']
+        'spec.n: Invalid value: 2: is immutable']
 
 
 def test_transition_rules_in_keyed_lists_and_in_maps() -> None:

@@ -25,14 +25,50 @@ async def test_objects_must_obey_the_rules(client: Client) -> None:
     await client.create(CRDS, definition)
     refused = await client.call("POST", KEXES, json=make_kex(spec={"min": 11}))
     assert causes(refused) == [("spec", "FieldValueInvalid")]
-    assert 'Kex.example.com "one" is invalid: spec: Invalid value: "object": too small' in refused.body["message"]
+    assert 'Kex.example.com "one" is invalid: spec: Invalid value: too small' in refused.body["message"]
     await client.create(KEXES, make_kex(spec={"min": 5}))
     refused = await client.send_patch(f"{KEXES}/one", {"spec": {"max": 4}})
     assert causes(refused) == [("spec", "FieldValueInvalid")]
     await client.patch(f"{KEXES}/one", {"spec": {"max": 5}})
     # Rules see only objects that fit in the schema.
     refused = await client.send_patch(f"{KEXES}/one", {"spec": {"max": "many"}})
-    assert causes(refused) == [("spec.max", "FieldValueTypeInvalid")]
+    assert causes(refused) == [("spec.max", "FieldValueTypeInvalid"), ("<nil>", "FieldValueInvalid")]
+
+
+UNCHECKED = ("<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; "
+             "correct the existing errors to complete validation")
+
+
+@pytest.mark.parametrize(("spec", "expected"), [
+    ({"tier": "tin"}, 'spec.tier: Invalid value: "tin": only gold is good enough'),
+    # Limits of values are no obstacle to the rules; what makes an object unfit to be looked at, is.
+    ({"tier": "tin", "name": "UP"},
+     """[spec.name: Invalid value: "UP": spec.name in body should match '^[a-z]+$', """
+     'spec.tier: Invalid value: "tin": only gold is good enough]'),
+    ({"tier": "tin", "name": 5},
+     '[spec.name: Invalid value: "integer": spec.name in body must be of type string: "integer", ' + UNCHECKED + "]"),
+    ({"tier": "tin", "name": "very-long"},
+     """[spec.name: Too long: may not be more than 5 bytes, spec.name: Invalid value: "very-long": spec.name in """
+     "body should match '^[a-z]+$', " + UNCHECKED + "]"),
+    ({}, "[spec.tier: Required value, " + UNCHECKED + "]"),
+    ({"name": "UP"}, """[spec.name: Invalid value: "UP": spec.name in body should match '^[a-z]+$', """
+                     "spec.tier: Required value, " + UNCHECKED + "]"),
+])
+async def test_what_is_wrong_is_told_in_the_order_of_the_server(client: Client, spec: Any, expected: str) -> None:
+    tier = {"type": "string", "x-kubernetes-validations": [
+        {"rule": "self == 'gold'", "message": "only gold is good enough"}]}
+    name = {"type": "string", "maxLength": 5, "pattern": "^[a-z]+$"}
+    await client.create(CRDS, make_definition(spec={
+        "type": "object", "required": ["tier"], "properties": {"tier": tier, "name": name}}))
+    refused = await client.call("POST", KEXES, json=make_kex(spec=spec))
+    assert refused.status == 422
+    assert refused.body["message"] == f'Kex.example.com "one" is invalid: {expected}'
+
+
+async def test_without_rules_nothing_is_unchecked(client: Client) -> None:
+    await client.create(CRDS, make_definition(spec={"type": "object", "required": ["tier"], "properties": {}}))
+    refused = await client.call("POST", KEXES, json=make_kex())
+    assert refused.body["message"] == 'Kex.example.com "one" is invalid: spec.tier: Required value'
 
 
 async def test_transitions_are_checked_and_old_sins_are_forgiven(client: Client) -> None:
