@@ -112,7 +112,7 @@ class Configurations:
         for version in self._registry.versions(kind.group):
             other = self._registry.find(kind.group, version, kind.plural)
             if other is not None and any(_covers(rule, attributes, other) for rule in rules):
-                if other.converter is not None:
+                if other.converter is not None and other.converter.converts:
                     raise statuses.not_implemented(
                         f'the review of {other.api_version} for a request in {kind.api_version}, which are converted '
                         f'by a webhook, as the webhook "{webhook.name}" asks for by its match policy,')

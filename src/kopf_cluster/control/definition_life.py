@@ -12,8 +12,9 @@ from typing import Any
 
 from ..admission.webhook_calls import Caller
 from ..custom_resources import definitions as customs
+from ..custom_resources.completing import Completer
 from ..custom_resources.converting import WebhookConverter
-from ..kinds.kind import Kind, Obj
+from ..kinds.kind import Converter, Kind, Obj
 from ..kinds.registry import Registry
 from ..store.storage import Change, Key, Record, Store
 from ..writes import objects
@@ -84,10 +85,12 @@ class Definitions:
             return
         bucket = record.key[1]
         self._registry.converted.discard(bucket)
-        converter = None
+        converter: Converter | None = None
         if definition["spec"]["conversion"]["strategy"] == "Webhook":
             converter = WebhookConverter(definition, self._caller)
             self._registry.converted.add(bucket)
+        if self._store.bucket(bucket).records:
+            converter = Completer(definition, record.revision, converter)
         for kind in customs.make_kinds(definition):
             self._registry.add(dataclasses.replace(kind, converter=converter))
 

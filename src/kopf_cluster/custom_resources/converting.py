@@ -49,6 +49,8 @@ class _Review(msgspec.Struct):
 class WebhookConverter:
     """Converts the objects of one definition."""
 
+    converts = True
+
     def __init__(self, definition: Obj, caller: Caller) -> None:
         super().__init__()
         spec = definition["spec"]

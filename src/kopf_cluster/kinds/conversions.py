@@ -39,6 +39,8 @@ def rename_event_field(path: str) -> str:
 class BuiltinConverter:
     """Converts objects between the served version and the stored one."""
 
+    converts = True
+
     def __init__(self, stored: str, to_stored: Callable[[Obj], Obj], to_served: Callable[[Obj], Obj]) -> None:
         super().__init__()
         self._stored = stored

@@ -34,7 +34,12 @@ class Strategy(Protocol):
 
 
 class Converter(Protocol):
-    """What converts the objects of a kind from the stored version to the served one, and vice versa."""
+    """What makes the objects of a kind as they are served of what is stored, and vice versa."""
+
+    @property
+    def converts(self) -> bool:
+        """Whether there is more to convert between versions than the version itself."""
+        ...
 
     def require(self, kind: Kind, records: Iterable[Record]) -> None: ...
 
@@ -101,7 +106,7 @@ class Kind:
     storage_version: str = ""
     """The version in which custom resources are stored."""
     converter: Converter | None = None
-    """What converts the objects between versions; none if only the version itself differs."""
+    """What makes the objects as they are served of what is stored; none if only the version itself differs."""
     listed_subresources: Mapping[str, Subresource] = dataclasses.field(default_factory=dict)
     """All subresources that there are, even if they are not supported here."""
     scale: ScalePaths | None = None

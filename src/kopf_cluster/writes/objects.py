@@ -103,7 +103,7 @@ def encode_record(kind: Kind, record: Record) -> bytes:
 
 def seal(kind: Kind, obj: Obj, revision: int) -> Record:
     """Encode an object, once and for all readers, as of the given revision."""
-    if kind.converter is not None and kind.version != kind.storage_version:
+    if kind.converter is not None and kind.converter.converts and kind.version != kind.storage_version:
         converted = _seal(kind, kind.converter.write(kind, obj), revision)
         kind.converter.remember(kind, converted, _seal(kind, obj, revision).data)
         return converted

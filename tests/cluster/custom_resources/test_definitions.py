@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kopf_cluster import LocalCluster
 from tests.cluster.conftest import CRDS, KEXES, TIMEOUT, Client, causes, make_definition, make_kex
 
 
@@ -158,6 +159,39 @@ async def test_unknown_fields_are_warned_of_or_refused(client: Client) -> None:
     assert (await client.call("POST", f"{KEXES}?fieldValidation=Nosuch", json=make_kex("three"))).status == 422
 
 
+async def test_old_objects_are_shown_as_the_new_schema_wants_them(cluster: LocalCluster, client: Client) -> None:
+    text = {"type": "string"}
+    loose = make_definition(spec={"type": "object", "properties": {"old": text}})
+    strict = make_definition(spec={"type": "object", "properties": {"new": {**text, "default": "yes"}}})
+    await client.create(CRDS, loose)
+    made = await client.create(KEXES, make_kex(spec={"old": "x"}))
+    await client.patch(f"{CRDS}/kexes.example.com", {"spec": {"versions": strict["spec"]["versions"]}})
+    shown = {**made, "spec": {"new": "yes"}}
+    assert await client.get(f"{KEXES}/one") == shown
+    assert (await client.get(KEXES))["items"] == [shown]
+    async with client.watch(KEXES) as stream:
+        event = await stream.next()
+        assert event is not None
+        assert event["object"] == shown
+        # Nothing of this is stored, until somebody writes the object.
+        await client.patch(f"{CRDS}/kexes.example.com", {"spec": {"versions": loose["spec"]["versions"]}})
+        assert await client.get(f"{KEXES}/one") == made
+    await client.patch(f"{CRDS}/kexes.example.com", {"spec": {"versions": strict["spec"]["versions"]}})
+    await client.patch(f"{KEXES}/one", {"metadata": {"labels": {"a": "b"}}})
+    await cluster.restart_async()
+    await client.patch(f"{CRDS}/kexes.example.com", {"spec": {"versions": make_definition()["spec"]["versions"]}})
+    assert (await client.get(f"{KEXES}/one"))["spec"] == {"new": "yes"}
+
+
+async def test_new_defaults_are_there_after_a_restart(cluster: LocalCluster, client: Client) -> None:
+    await client.create(CRDS, make_definition())
+    await client.create(KEXES, make_kex())
+    strict = make_definition(spec={"type": "object", "properties": {"new": {"type": "string", "default": "yes"}}})
+    await client.patch(f"{CRDS}/kexes.example.com", {"spec": {"versions": strict["spec"]["versions"]}})
+    await cluster.restart_async()
+    assert (await client.get(f"{KEXES}/one"))["spec"] == {"new": "yes"}
+
+
 async def test_versions_show_the_same_objects(client: Client) -> None:
     definition = make_definition()
     definition["spec"]["versions"].append(
@@ -184,7 +218,7 @@ async def test_changed_definitions_apply_to_new_writes(client: Client) -> None:
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = {
         "type": "object", "properties": {"b": {"type": "string"}}}
     assert (await client.call("PUT", path, json=definition)).status == 200
-    assert (await client.get(f"{KEXES}/one"))["spec"] == {"a": 1}
+    assert (await client.get(f"{KEXES}/one"))["spec"] == {}
     assert (await client.patch(f"{KEXES}/one", {"spec": {"b": "x"}}))["spec"] == {"b": "x"}
     assert (await client.get(path))["status"]["conditions"]
 
