@@ -6,8 +6,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextvars
-import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -31,7 +30,7 @@ from .control.simulation import create_nodes, make_simulation
 from .control.work import WorkQueue, supervised
 from .custom_resources import definitions as customs
 from .faults.faults import Faults
-from .http.requests import Answer, Call, Identity, Request, Stream, asking
+from .http.requests import Answer, Call, Identity, Request, Stream, asking, with_warnings
 from .http.server import HTTPServer, Orders
 from .kinds.builtin import read_kinds
 from .kinds.kind import Kind, Obj
@@ -182,10 +181,10 @@ class ClusterServer:
         try:
             answer = await session.run(lambda: api.answer(call, request))
         except statuses.APIStatus as status:
-            status.headers = _with_warnings(status.headers, session.warnings)
+            status.headers = with_warnings(status.headers, after=session.warnings)
             raise
         if isinstance(answer, Answer) and session.warnings:
-            return msgspec.structs.replace(answer, headers=_with_warnings(answer.headers, session.warnings))
+            return msgspec.structs.replace(answer, headers=with_warnings(answer.headers, after=session.warnings))
         return answer
 
     def apply(self, manifest: Mapping[str, Any]) -> Obj:
@@ -228,9 +227,3 @@ def _restore(store: Store, snapshot: Snapshot, observers: Sequence[Callable[[str
     for bucket, record in sorted(snapshot.records, key=lambda pair: pair[0] != definitions):
         for observer in observers:
             observer(bucket, Change("ADDED", record, None))
-
-
-def _with_warnings(headers: Mapping[str, str], warnings: Iterable[str]) -> Mapping[str, str]:
-    texts = [headers["Warning"]] if "Warning" in headers else []
-    texts += [f"299 - {json.dumps(text)}" for text in warnings]
-    return {**headers, "Warning": ", ".join(texts)} if texts else headers

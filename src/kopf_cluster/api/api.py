@@ -5,7 +5,6 @@ Everything is synchronous; only streams go on afterwards.
 """
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -14,7 +13,7 @@ import msgspec
 from .. import codec, statuses
 from ..access.gate import Access
 from ..access.virtual import VirtualResources
-from ..http.requests import Answer, Call, Request, Stream
+from ..http.requests import Answer, Call, Request, Stream, with_warnings
 from ..kinds import structures
 from ..kinds.kind import Kind, Obj
 from ..kinds.registry import Registry
@@ -62,6 +61,20 @@ class API:
         kind = self._registry.find(call.group, call.version, call.plural)
         if kind is None:
             raise statuses.unknown_path()
+        return self._answer_kind(kind, call, request) if not kind.warnings else self._warn(kind, call, request)
+
+    def _warn(self, kind: Kind, call: Call, request: Request) -> Answer | Stream:
+        """Answer with the warnings of the kind, even if it is a refusal."""
+        try:
+            answer = self._answer_kind(kind, call, request)
+        except statuses.APIStatus as status:
+            status.headers = with_warnings(status.headers, kind.warnings)
+            raise
+        if isinstance(answer, Answer):
+            return msgspec.structs.replace(answer, headers=with_warnings(answer.headers, kind.warnings))
+        return answer
+
+    def _answer_kind(self, kind: Kind, call: Call, request: Request) -> Answer | Stream:
         self._check_scope(kind, call)
         if call.subresource:
             if (answer := self._answer_below(kind, call, request)) is not None:
@@ -232,8 +245,7 @@ class API:
 
     def _written(self, status: int, kind: Kind, record: Record, request: Request, options: WriteOptions) -> Answer:
         form = negotiate(request.accept)
-        warnings = [f"299 - {json.dumps(text)}" for text in options.warnings or ()]
-        headers = {"Warning": ", ".join(warnings)} if warnings else {}
+        headers = with_warnings({}, options.warnings or ())
         return Answer(status, form.one(kind, record), form.content_type, headers)
 
 

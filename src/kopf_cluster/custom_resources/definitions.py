@@ -19,7 +19,7 @@ from ..kinds.resources import Subresource
 from ..kinds.scales import ScalePaths
 from ..patterns import PatternError, compile_pattern
 from ..statuses import FieldError, forbidden_value, invalid_value, quoted, required, unsupported_value
-from . import schemas
+from . import deprecations, schemas
 from .specification import Conversion, SchemaProps, Specification, Status, Version
 
 CLEANUP_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
@@ -119,6 +119,7 @@ def _validate_conversion(conversion: Conversion) -> Iterator[FieldError]:
 def _validate_version(version: Version, path: str) -> Iterator[FieldError]:
     if not _LABEL.fullmatch(version.name):
         yield invalid_value(f"{path}.name", version.name, _LABEL_RULE)
+    yield from deprecations.validate(version, path)
     if version.schema is None or version.schema.openAPIV3Schema is None:
         yield required(f"{path}.schema.openAPIV3Schema", "schemas are required")
     else:
@@ -216,7 +217,7 @@ def make_kinds(definition: Obj) -> Iterator[Kind]:
                 has_status="status" in (version.get("subresources") or {}),
                 listed_subresources=_list_subresources(spec, version),
                 scale=ScalePaths.parse(scale) if (scale := (version.get("subresources") or {}).get("scale")) else None,
-                custom=True, unconditional_update=False,
+                custom=True, unconditional_update=False, warnings=deprecations.warn(definition, version),
                 storage_version=next(item["name"] for item in spec["versions"] if item.get("storage")),
                 columns=columns.from_definition(version.get("additionalPrinterColumns")),
                 fields=dict(_selectable_fields(version)),

@@ -89,6 +89,8 @@ class Version(msgspec.Struct):
     name: str = ""
     served: bool = False
     storage: bool = False
+    deprecated: bool = False
+    deprecationWarning: str | None = None
     schema: VersionSchema | None = None
     subresources: dict[str, dict[str, Any]] | None = None
     additionalPrinterColumns: list[PrinterColumn] | None = None

@@ -6,7 +6,8 @@ The structure of URLs is that of the Kubernetes "API Concepts" ("Resource URIs")
 from __future__ import annotations
 
 import contextvars
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import json
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -79,9 +80,25 @@ class Stream(Protocol):
     """An answer that goes on."""
 
     @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    @property
     def content_type(self) -> str: ...
 
     def chunks(self) -> AsyncGenerator[bytes, None]: ...
+
+
+def with_warnings(
+        headers: Mapping[str, str], before: Iterable[str] = (), after: Iterable[str] = (),
+) -> Mapping[str, str]:
+    """Add the warnings for the client before and after those that are there already, if there are any."""
+    known = [headers["Warning"]] if "Warning" in headers else []
+    texts = [*map(_warning, before), *known, *map(_warning, after)]
+    return {**headers, "Warning": ", ".join(texts)} if texts else headers
+
+
+def _warning(text: str) -> str:
+    return f"299 - {json.dumps(text)}"
 
 
 class Call(msgspec.Struct, frozen=True):

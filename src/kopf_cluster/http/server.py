@@ -209,7 +209,7 @@ class HTTPServer:
             _disconnect(http)
 
     async def _send_stream(self, http: web.BaseRequest, call: Call, stream: Stream) -> web.StreamResponse:
-        headers = {"Content-Type": stream.content_type, "Cache-Control": "no-cache, private"}
+        headers = {"Content-Type": stream.content_type, "Cache-Control": "no-cache, private", **stream.headers}
         response = web.StreamResponse(headers=headers)
         task = asyncio.current_task()
         if task is None:

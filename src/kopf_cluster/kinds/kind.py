@@ -103,6 +103,8 @@ class Kind:
     list_kind: str = ""
     definition: str = ""
     """The name of the definition of a built-in kind: see `structures.of_definition`."""
+    warnings: tuple[str, ...] = ()
+    """What everybody is told who asks for anything of the kind: e.g. that the version is deprecated."""
     storage_version: str = ""
     """The version in which custom resources are stored."""
     converter: Converter | None = None

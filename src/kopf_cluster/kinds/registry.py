@@ -28,7 +28,7 @@ class Registry:
         """Serve the kind; another definition of the same kind and version is replaced."""
         versions = self._groups.setdefault(kind.group, {})
         versions.setdefault(kind.version, {})[kind.plural] = kind
-        ordered = sorted(versions, key=_version_priority)
+        ordered = sorted(versions, key=version_priority)
         self._groups[kind.group] = {version: versions[version] for version in ordered}
 
     def discard(self, group: str, plural: str) -> None:
@@ -80,7 +80,7 @@ class Registry:
                         yield self.find_any_version(kind.group, kind.plural) or kind
 
 
-def _version_priority(version: str) -> tuple[int, int, int, str]:
+def version_priority(version: str) -> tuple[int, int, int, str]:
     """Order versions as Kubernetes does: GA, beta, alpha, each by numbers downwards; then all others by name."""
     name, major, stage, minor = version, 0, "", 0
     if name.startswith("v"):

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from .. import codec, statuses
+from ..http.requests import with_warnings
 from ..kinds.kind import Kind
 from ..sessions import Session
 from ..store.storage import Bucket, Change, Compacted, Record, Store
@@ -76,6 +77,7 @@ class Watch:
             self, store: Store, kind: Kind, selection: Selection, form: Representation, options: WatchOptions,
     ) -> None:
         super().__init__()
+        self.headers = with_warnings({}, kind.warnings)
         self._store = store
         self._bucket: Bucket = store.bucket(kind.bucket)
         self._kind = kind

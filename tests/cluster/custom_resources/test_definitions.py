@@ -98,6 +98,52 @@ async def test_mistyped_statuses_are_refused(client: Client, status: Any) -> Non
     assert "json: cannot unmarshal" in reply.body["message"]
 
 
+@pytest.mark.parametrize(("extra", "expected"), [
+    ({"deprecationWarning": "x"}, "can only be set for deprecated versions"),
+    ({"deprecated": True, "deprecationWarning": ""}, "must not be an empty string"),
+    ({"deprecated": True, "deprecationWarning": "x" * 257}, "must be <= 256 characters long"),
+    ({"deprecated": True, "deprecationWarning": "é\n"},
+     "must only contain printable UTF-8 characters; non-printable character found at index 2"),
+])
+async def test_wrong_deprecations(client: Client, extra: Any, expected: str) -> None:
+    reply = await client.call("POST", CRDS, json=make_definition(**extra))
+    assert causes(reply) == [("spec.versions[0].deprecationWarning", "FieldValueInvalid")]
+    assert reply.body["message"].endswith(expected)
+
+
+@pytest.mark.parametrize(("extra", "expected"), [
+    ({"deprecated": True}, "example.com/v1 Kex is deprecated; use example.com/v3 Kex"),
+    ({"deprecated": True, "deprecationWarning": 'go "away"'}, 'go \\"away\\"'),
+    ({"deprecated": False}, None),
+])
+async def test_deprecated_versions_are_warned_of(client: Client, extra: Any, expected: str | None) -> None:
+    definition = make_definition(**extra)
+    [first] = definition["spec"]["versions"]
+    for name, more in (("v0", {}), ("v2", {}), ("v3", {}), ("v4", {"served": False}), ("v5", {"deprecated": True})):
+        newer = {**first, "name": name, "storage": False, "deprecated": False, **more}
+        newer.pop("deprecationWarning", None)
+        definition["spec"]["versions"].append(newer)
+    await client.create(CRDS, definition)
+    replies = [await client.call("POST", KEXES, json=make_kex(spec={"x": 1}, kind="Kex")),
+               await client.call("GET", KEXES), await client.call("GET", f"{KEXES}/one"),
+               await client.call("GET", f"{KEXES}/nosuch"),
+               await client.send_patch(f"{KEXES}/one/status", {"status": {}})]
+    wanted = None if expected is None else f'299 - "{expected}"'
+    assert [reply.headers.get("Warning") for reply in replies] == [wanted] * 5
+    async with client.session.get(KEXES, params={"watch": "1"}) as response:
+        assert response.headers.get("Warning") == wanted
+    newest = await client.call("GET", KEXES.replace("v1", "v5"))
+    assert newest.headers["Warning"] == '299 - "example.com/v5 Kex is deprecated"'
+    assert "Warning" not in (await client.call("GET", KEXES.replace("v1", "v2"))).headers
+
+
+async def test_deprecations_and_unknown_fields_are_warned_of_at_once(client: Client) -> None:
+    await client.create(CRDS, make_definition(deprecated=True, spec={"type": "object", "properties": {}}))
+    reply = await client.call("POST", KEXES, json=make_kex(spec={"alien": 1}))
+    assert reply.headers["Warning"] == ('299 - "example.com/v1 Kex is deprecated", '
+                                        '299 - "unknown field \\"spec.alien\\""')
+
+
 async def test_the_scope_is_immutable(client: Client) -> None:
     await client.create(CRDS, make_definition())
     reply = await client.send_patch(f"{CRDS}/kexes.example.com", {"spec": {"scope": "Cluster"}})
