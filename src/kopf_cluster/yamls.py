@@ -5,6 +5,7 @@ A few lines with aliases of aliases can mean billions of values. As in the API s
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import yaml
@@ -28,6 +29,32 @@ def load(text: bytes) -> Any:
             loader.dispose()
     except (ValueError, RecursionError) as error:  # impossible dates, too deep documents
         raise yaml.YAMLError(f"it cannot be decoded: {type(error).__name__}") from None
+
+
+def find_repeated(text: bytes) -> list[str]:
+    """Tell which keys are more than once in a mapping of a valid document, in the words of the API server's decoder."""
+    loader = yaml.SafeLoader(text)
+    try:
+        return list(_find_repeated(loader.get_single_node(), set()))
+    finally:
+        loader.dispose()
+
+
+def _find_repeated(node: yaml.Node | None, visited: set[int]) -> Iterator[str]:
+    if id(node) in visited:  # an alias
+        return
+    visited.add(id(node))
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    yield f'line {key.start_mark.line + 1}: key "{key.value}" already set in map'
+                seen.add(key.value)
+            yield from _find_repeated(value, visited)
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from _find_repeated(item, visited)
 
 
 def _measure(node: yaml.Node, sizes: dict[int, int]) -> int:

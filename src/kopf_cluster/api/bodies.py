@@ -11,6 +11,7 @@ import yaml
 
 from .. import codec, statuses, yamls
 from ..http.requests import Request
+from ..writes import patches
 from . import protobuf
 
 _JSON_TYPES: Final = ("application/json", "")
@@ -81,11 +82,32 @@ def decode_patch(body: bytes) -> Any:
         raise statuses.bad_request(f"error decoding patch: {error}") from None
 
 
-def find_repeated(request: Request) -> list[str]:
-    """Give the paths of the fields that are more than once in a JSON object, the last of which has won."""
+def find_repeated(request: Request, *, strict: bool) -> list[str]:
+    """Tell what is more than once in a JSON object or in a YAML mapping, the last of which has won.
+
+    Raise the refusal if the request must be strict, and if it is an applied configuration. Broken bodies have nothing
+    repeated: they are refused when they are decoded.
+    """
+    applied = request.content_type == patches.APPLY
+    if request.content_type in YAML_TYPES or applied:
+        return _find_repeated_lines(request.body, strict=strict, applied=applied)
     if request.content_type not in _JSON_TYPES and not request.content_type.endswith("+json"):
         return []
-    return list(_find_repeated(json.loads(request.body, object_pairs_hook=_Pairs), ""))
+    return [f'duplicate field "{path}"'
+            for path in _find_repeated(json.loads(request.body, object_pairs_hook=_Pairs), "")]
+
+
+def _find_repeated_lines(body: bytes, *, strict: bool, applied: bool) -> list[str]:
+    try:
+        lines = yamls.find_repeated(body)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return []
+    if not lines or not strict:
+        return lines
+    text = "\n  ".join(["yaml: unmarshal errors:", *lines])
+    if applied:
+        raise statuses.bad_request(f"error strict decoding YAML: error converting YAML to JSON: {text}")
+    return [text]
 
 
 class _Pairs(list[tuple[str, Any]]):

@@ -36,7 +36,7 @@ def write_options(request: Request) -> WriteOptions:
             statuses.forbidden_value("force", "may not be specified for non-apply patch")])
     warnings: list[str] = []
     # Repeated fields are a matter of hand-written manifests: who wants them found, says so, as kubectl does.
-    repeated = [f'duplicate field "{path}"' for path in find_repeated(request)] \
+    repeated = find_repeated(request, strict=validation == "Strict") \
         if validation in ("Warn", "Strict") and request.body else []
     return WriteOptions(
         dry_run=_is_dry_run(named, request.query.get("dryRun")),

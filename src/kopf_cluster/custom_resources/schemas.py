@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from .. import codec, statuses
 from ..cel.values import ABSENT, counterparts
+from ..kinds.metadata import KNOWN_METADATA
 from ..patterns import compile_pattern
 from ..statuses import FieldError, invalid_value, quoted
 from ..writes.comparing import same
@@ -40,6 +41,8 @@ class Schema:
     defaults: Mapping[str, Any]
     limits: bool
     """Whether there is more to check than the type and the contents."""
+    embeds: bool
+    """Whether there are embedded objects here or inside."""
 
 
 _LIMITS: Final = ("required", "enum", "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems",
@@ -50,20 +53,24 @@ _LIMITS: Final = ("required", "enum", "pattern", "minimum", "maximum", "minLengt
 def parse(raw: Mapping[str, Any]) -> Schema:
     """Prepare a schema from its definition in `openAPIV3Schema`."""
     properties = {name: parse(sub) for name, sub in (raw.get("properties") or {}).items()}
-    additional = raw.get("additionalProperties")
+    additional = parse(raw["additionalProperties"]) if isinstance(raw.get("additionalProperties"), Mapping) else None
+    items = parse(raw["items"]) if isinstance(raw.get("items"), Mapping) else None
+    embedded = bool(raw.get("x-kubernetes-embedded-resource"))
+    inside = [sub for sub in (*properties.values(), additional, items) if sub is not None]
     return Schema(
         raw=raw,
         type=raw.get("type", ""),
         nullable=bool(raw.get("nullable")),
         int_or_string=bool(raw.get("x-kubernetes-int-or-string")),
         preserves=bool(raw.get("x-kubernetes-preserve-unknown-fields")),
-        embedded=bool(raw.get("x-kubernetes-embedded-resource")),
+        embedded=embedded,
         properties=properties,
-        additional=parse(additional) if isinstance(additional, Mapping) else None,
-        additional_anything=additional is True,
-        items=parse(raw["items"]) if isinstance(raw.get("items"), Mapping) else None,
+        additional=additional,
+        additional_anything=raw.get("additionalProperties") is True,
+        items=items,
         defaults={name: sub.raw["default"] for name, sub in properties.items() if "default" in sub.raw},
-        limits=any(limit in raw for limit in _LIMITS),
+        limits=embedded or any(limit in raw for limit in _LIMITS),
+        embeds=embedded or any(sub.embeds for sub in inside),
     )
 
 
@@ -85,6 +92,25 @@ def prune(value: Any, schema: Schema, path: str, *, root: bool = False) -> Itera
     elif isinstance(value, list) and schema.items is not None:
         for index, item in enumerate(value):
             yield from prune(item, schema.items, f"{path}[{index}]")
+
+
+def prune_embedded(value: Any, schema: Schema, path: str) -> Iterator[str]:
+    """Remove unknown fields from the metadata of embedded objects in place, and give their paths."""
+    if not schema.embeds:
+        return
+    if isinstance(value, dict):
+        metadata = value.get("metadata")
+        if schema.embedded and isinstance(metadata, dict):
+            for name in [name for name in metadata if name not in KNOWN_METADATA]:
+                del metadata[name]
+                yield f"{path}.metadata.{name}"
+        for name, item in value.items():
+            sub = schema.properties.get(name, schema.additional)
+            if sub is not None:
+                yield from prune_embedded(item, sub, f"{path}.{name}" if path else name)
+    elif isinstance(value, list) and schema.items is not None:
+        for index, item in enumerate(value):
+            yield from prune_embedded(item, schema.items, f"{path}[{index}]")
 
 
 def fill_defaults(value: Any, schema: Schema) -> None:
@@ -184,6 +210,17 @@ def _validate_contents(value: Any, raw: Mapping[str, Any], path: str) -> Iterato
         yield from _validate_array(value, raw, path)
     elif isinstance(value, dict):
         yield from _validate_object(value, raw, path)
+        if raw.get("x-kubernetes-embedded-resource"):
+            yield from _validate_embedded(value, path)
+
+
+def _validate_embedded(value: dict[str, Any], path: str) -> Iterator[FieldError]:
+    """An embedded object must tell what it is, but needs no metadata."""
+    for name in ("apiVersion", "kind"):
+        if name not in value:
+            yield statuses.required(f"{path}.{name}", "must not be empty")
+        elif not value[name]:
+            yield invalid_value(f"{path}.{name}", value[name], "must not be empty")
 
 
 def _validate_string(value: str, raw: Mapping[str, Any], path: str) -> Iterator[FieldError]:

@@ -13,6 +13,7 @@ import msgspec
 
 from .. import codec, jsonpaths
 from ..kinds.kind import Kind, Obj
+from ..kinds.metadata import KNOWN_METADATA, Metadata
 from ..statuses import FieldError, bad_request, forbidden_value, invalid_value, required
 from ..store.storage import Key, Record
 
@@ -41,38 +42,6 @@ LABEL_VALUE_RULE: Final = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start "
     "and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation "
     "is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')")
-
-
-class OwnerReference(msgspec.Struct):
-    apiVersion: str | None = None
-    kind: str | None = None
-    name: str | None = None
-    uid: str | None = None
-    controller: bool | None = None
-    blockOwnerDeletion: bool | None = None
-
-
-class Metadata(msgspec.Struct):
-    """The types of the metadata that clients may set; only used to refuse what does not fit."""
-
-    name: str | None = None
-    generateName: str | None = None
-    namespace: str | None = None
-    uid: str | None = None
-    resourceVersion: str | None = None
-    generation: int | None = None
-    creationTimestamp: str | None = None
-    deletionTimestamp: str | None = None
-    deletionGracePeriodSeconds: int | None = None
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-    finalizers: list[str] | None = None
-    ownerReferences: list[OwnerReference] | None = None
-    managedFields: list[dict[str, Any]] | None = None
-
-
-#: The fields that metadata can have; the link is only known to be ignored.
-KNOWN_METADATA: Final = frozenset(Metadata.__struct_fields__)
 
 
 def settle_metadata(raw: Any) -> Obj:

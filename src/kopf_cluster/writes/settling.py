@@ -15,6 +15,7 @@ from .. import codec, statuses
 from ..cel import rules as cel_rules
 from ..custom_resources import schemas
 from ..kinds.kind import Kind, Obj
+from ..kinds.metadata import KNOWN_METADATA
 from . import objects
 from .write_options import WriteOptions
 
@@ -40,7 +41,7 @@ def settle(
     """Do the same as `settle_body` with what a client has sent, and report what is unknown in it."""
     if not options.strict and options.warnings is None:
         return settle_body(kind, new, old)
-    unknown = [f"metadata.{name}" for name in metadata if name not in objects.KNOWN_METADATA] \
+    unknown = [f"metadata.{name}" for name in metadata if name not in KNOWN_METADATA] \
         if isinstance(metadata, dict) else []
     errors = settle_body(kind, new, old, unknown)
     notes = [*options.repeated, *dict.fromkeys(f'unknown field "{path}"' for path in unknown)]
@@ -60,6 +61,8 @@ def settle_body(
         body = codec.decode(codec.encode(
             {key: value for key, value in new.items() if key not in objects.HEAD_FIELDS}))
         dropped = list(schemas.prune(body, kind.schema, "", root=True))
+        dropped.sort()
+        dropped += sorted(schemas.prune_embedded(body, kind.schema, ""))
         if unknown is not None:
             unknown += dropped
         schemas.fill_defaults(body, kind.schema)

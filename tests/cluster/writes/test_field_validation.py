@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 
 from kopf_cluster import LocalCluster
-from tests.cluster.conftest import CONFIG_MAPS, MERGE, STRATEGIC, Client, Reply, make_config_map, make_definition
+from tests.cluster.conftest import (
+    CONFIG_MAPS,
+    CRDS,
+    KEXES,
+    MERGE,
+    STRATEGIC,
+    Client,
+    Reply,
+    make_config_map,
+    make_definition,
+    make_kex,
+)
 
 PODS = "/api/v1/namespaces/default/pods"
 POD: dict[str, Any] = {"metadata": {"name": "p", "alien": 1},
@@ -77,3 +88,95 @@ async def test_custom_kinds_are_validated_the_same(client: Client, cluster: Loca
     assert reply.status == 400
     assert reply.body["message"] == ('Kex in version "v1" cannot be handled as a Kex: strict decoding error: '
                                      'unknown field "metadata.y", unknown field "spec.color"')
+
+
+# ------------------------------------------------------------------------------------------ YAML
+
+REPEATED = """
+apiVersion: example.com/v1
+kind: Kex
+metadata:
+  name: one
+spec:
+  foo: 1
+  foo: 2
+  list:
+  - {a: 1, a: 2}
+"""
+LINES = ['line 8: key "foo" already set in map', 'line 10: key "a" already set in map']
+
+
+@pytest.mark.parametrize(("validation", "status", "expected"), [
+    ("Warn", 201, LINES), ("Strict", 400, []), ("Ignore", 201, []),
+])
+async def test_repeated_fields_of_applied_configurations(
+        client: Client, kexes: str, validation: str, status: int, expected: list[str],
+) -> None:
+    reply = await client.call("PATCH", f"{kexes}/one?fieldManager=me&fieldValidation={validation}", data=REPEATED,
+                              headers={"Content-Type": "application/apply-patch+yaml"})
+    assert (reply.status, warnings(reply)) == (status, expected)
+    if validation == "Strict":
+        assert reply.body["message"] == ("error strict decoding YAML: error converting YAML to JSON: "
+                                         "yaml: unmarshal errors:\n  " + "\n  ".join(LINES))
+        assert reply.body["reason"] == "BadRequest"
+
+
+async def test_repeated_fields_in_yaml(client: Client, kexes: str) -> None:
+    headers = {"Content-Type": "application/yaml"}
+    reply = await client.call("POST", f"{kexes}?fieldValidation=Strict", data=REPEATED, headers=headers)
+    assert reply.status == 400
+    assert reply.body["message"] == ('Kex in version "v1" cannot be handled as a Kex: strict decoding error: '
+                                     "yaml: unmarshal errors:\n  " + "\n  ".join(LINES))
+    reply = await client.call("POST", f"{kexes}?fieldValidation=Warn", data=REPEATED, headers=headers)
+    assert (reply.status, warnings(reply)) == (201, LINES)
+
+
+@pytest.mark.parametrize("body", ["a: [", "*x", "", "&a [*a]", "? [a]\n: 1", "a: 2000-99-99"])
+async def test_strict_validation_of_broken_yaml(client: Client, kexes: str, body: str) -> None:
+    for method, path, kind in (("PATCH", f"{kexes}/one", "apply-patch+yaml"), ("POST", kexes, "yaml")):
+        reply = await client.call(method, f"{path}?fieldManager=me&fieldValidation=Strict", data=body,
+                                  headers={"Content-Type": f"application/{kind}"})
+        assert reply.status == 400
+
+
+# ------------------------------------------------------------------------------------------ embedded objects
+
+EMBEDDING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {
+    "template": {"type": "object", "x-kubernetes-embedded-resource": True, "properties": {
+        "metadata": {"type": "object", "properties": {"name": {"type": "string"}}}, "spec": {"type": "object"}}},
+    "templates": {"type": "array", "items": {
+        "type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}}}}
+INNER = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "labels": {"a": "b"}, "alien": 1}}
+
+
+async def test_unknown_fields_of_embedded_metadata(client: Client) -> None:
+    await client.create(CRDS, make_definition(spec=EMBEDDING))
+    spec = {"template": {**INNER, "spec": {"more": 1}}, "templates": [INNER, INNER], "free": 1}
+    kex = make_kex(metadata={"alien": 1}, spec=spec)
+    unknown = [f'unknown field "{path}"' for path in (
+        "metadata.alien", "spec.template.spec.more", "spec.template.metadata.alien",
+        "spec.templates[0].metadata.alien", "spec.templates[1].metadata.alien")]
+    refused = await client.call("POST", f"{KEXES}?fieldValidation=Strict", json=kex)
+    assert refused.status == 400
+    assert refused.body["message"].endswith("strict decoding error: " + ", ".join(unknown))
+    warned = await client.call("POST", KEXES, json=kex)
+    assert (warned.status, warnings(warned)) == (201, unknown)
+    clean = {**INNER, "metadata": {"name": "x", "labels": {"a": "b"}}}
+    assert warned.body["spec"] == {"template": {**clean, "spec": {}}, "templates": [clean, clean], "free": 1}
+
+
+async def test_unknown_metadata_cannot_be_applied(client: Client) -> None:
+    await client.create(CRDS, make_definition(spec=EMBEDDING))
+    for kex, path in ((make_kex(spec={"template": INNER}), ".spec.template.metadata.alien"),
+                      (make_kex(metadata={"alien": 1}), ".metadata.alien")):
+        reply = await client.call("PATCH", f"{KEXES}/one?fieldManager=me&fieldValidation=Strict",
+                                  data=json.dumps(kex), headers={"Content-Type": "application/apply-patch+yaml"})
+        assert f"{path}: field not declared in schema" in reply.body["message"]
+
+
+async def test_embedded_objects_must_tell_what_they_are(client: Client) -> None:
+    await client.create(CRDS, make_definition(spec=EMBEDDING))
+    reply = await client.call("POST", KEXES, json=make_kex(spec={"template": {"kind": ""}}))
+    assert reply.body["message"] == (
+        'Kex.example.com "one" is invalid: [spec.template.apiVersion: Required value: must not be empty, '
+        'spec.template.kind: Invalid value: "": must not be empty]')
