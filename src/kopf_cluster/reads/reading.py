@@ -12,10 +12,11 @@ from typing import Final
 
 import msgspec
 
-from .. import statuses
+from .. import jsonpaths, statuses
 from ..http.requests import Answer, Call, Request
 from ..kinds.kind import Kind, Obj
 from ..store.storage import Compacted, Record, Store
+from ..writes import objects
 from . import selectors
 from .representations import Representation, negotiate
 from .watching import Selection, Watch, WatchOptions
@@ -107,7 +108,8 @@ class Reader:
 
     def select(self, kind: Kind, call: Call, request: Request) -> Selection:
         """Make the selection of the path and the selectors in the query."""
-        fields = selectors.parse_fields(request.query.get("fieldSelector", ""), kind.fields)
+        fields = selectors.parse_fields(request.query.get("fieldSelector", ""), kind.fields,
+                                        _look_up_in(kind) if kind.custom and kind.fields else None)
         if call.name is not None:
             fields = selectors.parse_fields(f"metadata.name={call.name}", kind.fields)
         labels = selectors.parse_labels(request.query.get("labelSelector", ""))
@@ -123,6 +125,9 @@ class Reader:
         """Give one record more than the limit, if there are so many, to tell whether there are more."""
         records = self._store.bucket(kind.bucket).snapshot(revision, selection.namespace, after)
         if selection.labels is not None or selection.fields is not None:
+            if selection.fields is not None and kind.converter is not None:
+                kind.converter.require(kind, candidates := list(records))
+                records = iter(candidates)
             records = filter(selection.accepts, records)
         return list(itertools.islice(records, limit + 1) if limit else records)
 
@@ -143,6 +148,15 @@ class Reader:
 
     def _negotiate(self, request: Request) -> Representation:
         return negotiate(request.accept, request.query.get("includeObject", "Metadata"))
+
+
+def _look_up_in(kind: Kind) -> selectors.LookUp:
+    """Look up the fields of custom resources in the version of the kind, whichever version they were written in."""
+    def look_up(record: Record, field: str) -> str:
+        if field not in kind.fields or (kind.converter is None and field in record.fields):
+            return selectors.field_of(record, field)
+        return jsonpaths.as_text(kind.fields[field].first(objects.open_record(kind, record)))
+    return look_up
 
 
 class _ListOptions(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ from ..store.storage import Record
 from ..writes.objects import LABEL_VALUE_RULE
 
 Predicate: TypeAlias = Callable[[Record], bool]
+LookUp: TypeAlias = Callable[[Record, str], str]
 Requirement: TypeAlias = Callable[[Mapping[str, str]], bool]
 
 _KEY: Final = r"(?P<key>[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?)"
@@ -99,8 +100,12 @@ def _compare(key: str, op: str, bound: int) -> Requirement:
     return requirement
 
 
-def parse_fields(text: str, supported: Collection[str]) -> Predicate | None:
-    """Parse a field selector, or raise the API's "bad request" also for a field that cannot be selected by."""
+def parse_fields(text: str, supported: Collection[str], look_up: LookUp | None = None) -> Predicate | None:
+    """Parse a field selector, or raise the API's "bad request" also for a field that cannot be selected by.
+
+    The values are those that were looked up when the objects were stored, unless there is another way to look up.
+    """
+    look_up = look_up or field_of
     terms: list[tuple[str, bool, str]] = []
     pos = 0
     while pos < len(text):
@@ -114,7 +119,7 @@ def parse_fields(text: str, supported: Collection[str]) -> Predicate | None:
         pos = match.end() + 1
     if not terms:
         return None
-    return lambda record: all((field_of(record, field) == value) is equal for field, equal, value in terms)
+    return lambda record: all((look_up(record, field) == value) is equal for field, equal, value in terms)
 
 
 _STANDARD: Final = frozenset({"metadata.name", "metadata.namespace"})

@@ -149,8 +149,10 @@ class Watch:
         else:
             self._position = self._bucket.position(self._store.revision)
             if self._kind.converter is not None:
-                self._kind.converter.require(
-                    self._kind, filter(self._selection.accepts, self._bucket.select(self._selection.namespace)))
+                candidates = self._bucket.select(self._selection.namespace)
+                if self._selection.fields is None:  # the fields can be looked up in converted objects only
+                    candidates = filter(self._selection.accepts, candidates)
+                self._kind.converter.require(self._kind, candidates)
             for record in self._bucket.select(self._selection.namespace):
                 if self._selection.accepts(record):
                     yield self._line("ADDED", record)
@@ -163,7 +165,10 @@ class Watch:
         while changes := self._bucket.read(self._position, BATCH):
             self._position += len(changes)
             if self._kind.converter is not None:
-                self._kind.converter.require(self._kind, [change.record for change in changes])
+                states = [change.record for change in changes]
+                if self._selection.fields is not None:
+                    states += [change.previous for change in changes if change.previous is not None]
+                self._kind.converter.require(self._kind, states)
             lines = [line for change in changes if (line := self._tell(change)) is not None]
             if lines:
                 yield b"".join(lines)

@@ -176,6 +176,47 @@ async def test_watches_are_converted(client: Client, converted: Hooks) -> None:
         assert (event["type"], event["object"]["spec"]["size"]) == ("DELETED", "5Mi")
 
 
+async def names(client: Client, path: str, selector: str) -> list[str]:
+    found = await client.get(path, params={"fieldSelector": selector})
+    return [item["metadata"]["name"] for item in found["items"]]
+
+
+async def test_fields_are_selected_in_the_requested_version(
+        client: Client, hooks: Hooks, cluster: LocalCluster,
+) -> None:
+    made = definition(hooks.on("/", convert))
+    for version, fields in zip(made["spec"]["versions"], ([".spec.size"], [".spec.size", ".spec.note"]), strict=True):
+        version["selectableFields"] = [{"jsonPath": path} for path in fields]
+    cluster.apply(made)
+    await client.create(V1, kex(1, "n1"))
+    await client.create(V2, kex("2Mi", "n2", "v2"))
+    for path, first, second in ((V1, "1", "2"), (V2, "1Mi", "2Mi")):
+        assert await names(client, path, f"spec.size={first}") == ["n1"]
+        assert await names(client, path, f"spec.size!={first}") == ["n2"]
+        assert await names(client, path, f"spec.size={second},metadata.name=n1") == []
+    assert await names(client, V2, "spec.note=") == ["n1", "n2"]
+    refused = await client.call("GET", V1, params={"fieldSelector": "spec.note="})
+    assert (refused.status, refused.body["message"]) == (400, "field label not supported: spec.note")
+
+    async with client.watch(V2, fieldSelector="spec.size=1Mi") as stream:
+        assert await stream.take(1) == [("ADDED", "n1")]
+        await client.patch(f"{V1}/n2", {"spec": {"size": 1}})
+        await client.patch(f"{V1}/n1", {"spec": {"size": 2}})
+        assert await stream.take(2) == [("ADDED", "n2"), ("DELETED", "n1")]
+
+
+async def test_fields_become_selectable_with_the_definition(client: Client, cluster: LocalCluster) -> None:
+    made = make_definition()
+    made["spec"]["versions"].append({**made["spec"]["versions"][0], "name": "v2", "storage": False})
+    cluster.apply(made)
+    await client.create(V1, kex(1, "n1"))
+    made["spec"]["versions"][1]["selectableFields"] = [{"jsonPath": ".spec.size"}]
+    cluster.apply(made)
+    await client.create(V1, kex(2, "n2"))
+    assert await names(client, V2, "spec.size=1") == ["n1"]
+    assert await names(client, V2, "spec.size=2") == ["n2"]
+
+
 async def test_objects_are_deleted_in_another_version(client: Client, converted: Hooks) -> None:
     await client.create(V1, kex(1, finalizers=["a/b"]))
     marked = await client.delete(f"{V2}/one")
