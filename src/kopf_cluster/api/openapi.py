@@ -141,34 +141,62 @@ def _schema_name(kind: Kind) -> str:
     return kind.definition or f"{'.'.join(reversed(kind.group.split('.')))}.{kind.version}.{kind.kind}"
 
 
+_HEAD: Final = {"apiVersion": {"type": "string", "description": _VERSION_TEXT},
+                "kind": {"type": "string", "description": _KIND_TEXT}}
+_METADATA_TEXT: Final = "Standard object's metadata."
+
+
 def _describe_custom(kind: Kind, raw: Any, dialect: Dialect) -> Obj:
     """Give the schema of a custom kind with what all objects have, and that of its lists."""
     name = _schema_name(kind)
     gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
-    own = raw if dialect == "v3" else _simplify(raw)
-    head = {"apiVersion": {"type": "string", "description": _VERSION_TEXT},
-            "kind": {"type": "string", "description": _KIND_TEXT}}
-    metadata = {"description": "Standard object's metadata.", **documents.refer(_OBJECT_META, dialect)}
-    properties = {**(own.get("properties") or {}), **head, "metadata": metadata}
     items = {"type": "array", "items": documents.refer(name, dialect)}
     list_kind = kind.list_kind or f"{kind.kind}List"
     listed = {"type": "object", "required": ["items"], "description": f"{list_kind} is a list of {kind.kind}",
-              "properties": {**head, "items": items, "metadata": documents.refer(_LIST_META, dialect)},
+              "properties": {**_HEAD, "items": items, "metadata": documents.refer(_LIST_META, dialect)},
               "x-kubernetes-group-version-kind": [{**gvk, "kind": list_kind}]}
-    described = {**own, "type": "object", "properties": properties, "x-kubernetes-group-version-kind": [gvk]}
+    described = {**_describe_root(raw, dialect), "x-kubernetes-group-version-kind": [gvk]}
     return {name: described, f"{name.rpartition('.')[0]}.{list_kind}": listed}
+
+
+def _describe_root(raw: Any, dialect: Dialect) -> Obj:
+    if dialect == "v2" and raw.get("x-kubernetes-preserve-unknown-fields"):
+        return {"type": "object"}  # kubectl takes it that there are no other properties if there are any
+    own = _describe(raw, dialect)
+    return {**own, "type": "object", "properties": {**(own.get("properties") or {}), **_head_of_object(dialect)}}
+
+
+def _head_of_object(dialect: Dialect) -> Obj:
+    return {**_HEAD, "metadata": {"description": _METADATA_TEXT, **documents.refer(_OBJECT_META, dialect)}}
 
 
 # What of a schema has a place in OpenAPI v2; the rest was added in v3.
 _SIMPLE: Final = frozenset({"type", "format", "title", "description", "required", "enum"})
 
 
+def _describe(raw: Any, dialect: Dialect) -> Obj:
+    """Give a schema of a definition as it is published: with what embedded objects have, and simplified for v2."""
+    made: Obj = dict(raw) if dialect == "v3" else _simplify(raw)
+    if made.get("properties"):
+        made["properties"] = {name: _describe(sub, dialect) for name, sub in made["properties"].items()}
+    for key in ("items", "additionalProperties"):
+        if isinstance(made.get(key), dict):
+            made[key] = _describe(made[key], dialect)
+    if raw.get("x-kubernetes-embedded-resource") and ("properties" in made or dialect == "v3"):
+        made["properties"] = {**(made.get("properties") or {}), **_head_of_object(dialect)}
+        made["required"] = [*dict.fromkeys([*(made.get("required") or ()), "kind", "apiVersion"])]
+    return made
+
+
 def _simplify(raw: Any) -> Obj:
+    """Leave out what v2 does not know. Where anything or null may be, nothing is told of what is inside."""
     made = {key: value for key, value in raw.items()
             if key in _SIMPLE or (key.startswith("x-kubernetes-") and key != "x-kubernetes-validations")}
-    if raw.get("properties"):
-        made["properties"] = {name: _simplify(sub) for name, sub in raw["properties"].items()}
-    for key in ("items", "additionalProperties"):
-        if isinstance(raw.get(key), dict):
-            made[key] = _simplify(raw[key])
+    if raw.get("nullable"):
+        made.pop("type", None)
+    if not raw.get("nullable") and not raw.get("x-kubernetes-preserve-unknown-fields"):
+        made |= {key: raw[key] for key in ("properties", "items", "additionalProperties") if key in raw}
+    if made.get("required"):
+        fields = raw.get("properties") or {}
+        made["required"] = [name for name in made["required"] if not (fields.get(name) or {}).get("nullable")]
     return made

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pathlib
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -62,7 +63,50 @@ async def test_the_old_dialect_leaves_out_what_it_does_not_know(client: Client, 
     definitions = (await client.get("/openapi/v2"))["definitions"]
     assert POD in definitions
     assert definitions["com.example.v1.Kex"]["properties"]["spec"]["properties"]["size"] == {
-        "type": "integer", "description": "How much."}
+        "description": "How much."}
+
+
+async def published(client: Client, path: str) -> Any:
+    document = await client.get(path)
+    return (document.get("definitions") or document["components"]["schemas"])["com.example.v1.Kex"]
+
+
+FREE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"known": {"type": "string"}}}
+
+
+async def test_nothing_is_closed_where_anything_may_be(client: Client, cluster: LocalCluster) -> None:
+    spec = {"type": "object", "properties": {
+        "free": FREE, "nullable": {"type": "object", "nullable": True, "properties": {"known": {"type": "string"}}},
+        "map": {"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}},
+        "any": {"type": "object", "additionalProperties": True}}}
+    cluster.apply(make_definition(spec=spec))
+    old = (await published(client, "/openapi/v2"))["properties"]["spec"]["properties"]
+    assert old == {"free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}, "nullable": {},
+                   "map": {"type": "object", "additionalProperties": {"type": "integer"}},
+                   "any": {"type": "object", "additionalProperties": True}}
+    assert (await published(client, "/openapi/v3/apis/example.com/v1"))["properties"]["spec"] == spec
+
+
+async def test_kinds_of_any_contents_have_no_properties_in_the_old_dialect(
+        client: Client, cluster: LocalCluster,
+) -> None:
+    cluster.apply(make_definition(schema={"openAPIV3Schema": FREE}))
+    gvk = [{"group": "example.com", "version": "v1", "kind": "Kex"}]
+    assert await published(client, "/openapi/v2") == {"type": "object", "x-kubernetes-group-version-kind": gvk}
+    new = await published(client, "/openapi/v3/apis/example.com/v1")
+    assert set(new["properties"]) == {"apiVersion", "kind", "metadata", "known"}
+    assert new["x-kubernetes-preserve-unknown-fields"]
+
+
+@pytest.mark.parametrize("path", ["/openapi/v2", "/openapi/v3/apis/example.com/v1"])
+async def test_embedded_objects_have_the_head_of_objects(client: Client, cluster: LocalCluster, path: str) -> None:
+    embedded = {"type": "object", "x-kubernetes-embedded-resource": True, "properties": {"spec": {"type": "object"}},
+                "required": ["spec"]}
+    listed = {"type": "array", "items": embedded}
+    cluster.apply(make_definition(spec={"type": "object", "properties": {"list": listed}}))
+    items = (await published(client, path))["properties"]["spec"]["properties"]["list"]["items"]
+    assert set(items["properties"]) == {"apiVersion", "kind", "metadata", "spec"}
+    assert items["required"] == ["spec", "kind", "apiVersion"]
 
 
 async def test_the_binary_form_is_of_its_own_type(client: Client) -> None:
@@ -122,3 +166,14 @@ def test_unknown_fields_are_refused(k: Kubectl) -> None:
     done = k.run("apply", "--validate=warn", "-f", k.write("pod.yaml", pod))
     assert done.returncode == 0
     assert 'Warning: unknown field "spec.containers[0].alien"' in done.stderr
+
+
+def test_lists_of_anything_are_applied(k: Kubectl) -> None:
+    k("replace", "-f", k.write("crd.yaml", make_definition(schema={"openAPIV3Schema": FREE})))
+    kexes = [{"apiVersion": "example.com/v1", "kind": "Kex", "metadata": {"name": name}, "spec": {"x": {"y": 1}}}
+             for name in ("a", "b")]
+    listed = k.write("list.yaml", {"apiVersion": "v1", "kind": "List", "items": kexes})
+    assert k("apply", "-f", listed) == "kex.example.com/a created\nkex.example.com/b created"
+    assert k("apply", "-f", listed, "--validate=strict") == "kex.example.com/a unchanged\nkex.example.com/b unchanged"
+    assert "serverside-applied" in k("apply", "-f", listed, "--server-side", "--force-conflicts")
+    assert "known\t<string>" in k("explain", "kex")
