@@ -199,7 +199,7 @@ class API:
         function = apply[request.content_type]
         record = self._writer.update(
             kind, (call.namespace or "", call.name), lambda old: function(old, patch),
-            subresource=call.subresource, options=options)
+            subresource=call.subresource, need_version=not kind.unconditional_update, options=options)
         return self._written(200, kind, record, request, options)
 
     def _apply(self, kind: Kind, call: Call, request: Request, options: WriteOptions) -> Answer:

@@ -16,6 +16,9 @@ from .parts import copy_field
 # What only the server decides: the values are taken from the previous state whatever the client says.
 _SERVER_FIELDS: Final = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 
+#: The resource version that is as good as none: for the storage of the API server, it is a number, and none is zero.
+_ANY_VERSION: Final = "0"
+
 
 def compose(kind: Kind, body: Obj, metadata: Obj) -> Obj:
     """Put an object together of its settled metadata and all the rest."""
@@ -26,7 +29,7 @@ def compose(kind: Kind, body: Obj, metadata: Obj) -> Obj:
 def begin_metadata(kind: Kind, namespace: str, raw: Any) -> Obj:
     """Give the metadata of an object to be created, without what only the server sets; or refuse wrong ones."""
     metadata = _read_metadata(kind, raw)
-    if metadata.get("resourceVersion"):
+    if metadata.get("resourceVersion", _ANY_VERSION) != _ANY_VERSION:
         raise statuses.unknown_error("resourceVersion should not be set on objects to be created")
     if kind.namespaced:
         if metadata.setdefault("namespace", namespace) != namespace:
@@ -50,6 +53,8 @@ def update_metadata(kind: Kind, old: Obj, new: Obj, need_version: bool) -> Obj:
     if metadata.setdefault("uid", known["uid"]) != known["uid"]:
         raise statuses.conflict(kind, name, f"Precondition failed: UID in precondition: {metadata['uid']}, "
                                             f"UID in object meta: {known['uid']}")
+    if metadata.get("resourceVersion") == _ANY_VERSION:
+        del metadata["resourceVersion"]
     if need_version and "resourceVersion" not in metadata:
         text = "Invalid value: 0x0: must be specified for an update"
         error = statuses.FieldError("metadata.resourceVersion", "FieldValueInvalid", text)

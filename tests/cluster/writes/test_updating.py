@@ -72,6 +72,24 @@ async def test_custom_objects_are_updated_only_with_versions(client: Client, kex
     assert "must be specified for an update" in reply.body["message"]
 
 
+async def test_the_version_zero_is_none(client: Client, kexes: str) -> None:
+    """The storage compares numbers, and no version is zero: objects of built-in kinds are written unconditionally."""
+    zero: dict[str, Any] = {"metadata": {"resourceVersion": "0"}}
+    made = await client.create(CONFIG_MAPS, make_config_map(**zero))
+    assert made["metadata"]["resourceVersion"] != "0"
+    reply = await client.call("PUT", f"{CONFIG_MAPS}/one", json=make_config_map(data={"a": "b"}, **zero))
+    assert (reply.status, reply.body["data"]) == (200, {"a": "b"})
+    assert (await client.patch(f"{CONFIG_MAPS}/one", {**zero, "data": {"a": "c"}}))["data"] == {"a": "c"}
+
+    await client.create(kexes, make_kex(**zero))
+    update = await client.call("PUT", f"{kexes}/one", json=make_kex(**zero))
+    for reply in (update, await client.send_patch(f"{kexes}/one", zero),
+                  await client.send_patch(f"{kexes}/one", {"metadata": {"resourceVersion": None}})):
+        assert reply.status == 422
+        assert reply.body["message"] == ('Kex.example.com "one" is invalid: metadata.resourceVersion: '
+                                         "Invalid value: 0x0: must be specified for an update")
+
+
 async def test_builtin_objects_are_updated_without_versions(client: Client) -> None:
     await client.create(CONFIG_MAPS, make_config_map())
     reply = await client.call("PUT", f"{CONFIG_MAPS}/one", json=make_config_map(data={"a": "b"}))
