@@ -172,7 +172,10 @@ class ClusterServer:
         asking.set(request.user)  # in the task of this connection
         if self._webhooks or self._registry.converted:
             return self._answer_in_session(self._api, call, request)
-        return self._api.answer(call, request)
+        try:
+            return self._api.answer(call, request)
+        except Unresolved:
+            return self._answer_in_session(self._api, call, request)
 
     @staticmethod
     async def _answer_in_session(api: API, call: Call, request: Request) -> Answer | Stream:

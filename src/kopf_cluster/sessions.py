@@ -77,6 +77,14 @@ class Session:
         raise statuses.internal("the request was attempted too many times")
 
 
+def ask(question: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
+    """Give the answer if it is known already; otherwise, end this attempt, even if it is not one of a session yet."""
+    session = current()
+    if session is None:
+        raise Unresolved(question, ask)
+    return session.answer(question, ask)
+
+
 def current() -> Session | None:
     """The session of the request that is being attempted; none for control loops and most of requests."""
     return _current.get()

@@ -191,7 +191,7 @@ def not_implemented(what: str) -> APIStatus:
 
 
 def resource_version_too_large(requested: int, current: int) -> APIStatus:
-    message = f"Too large resource version: {requested}, current: {current}"
+    message = f"Timeout: Too large resource version: {requested}, current: {current}"
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     return APIStatus(504, "Timeout", message, details={"causes": causes, "retryAfterSeconds": 1},
                      headers={"Retry-After": "1"})

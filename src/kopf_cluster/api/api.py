@@ -55,6 +55,8 @@ class API:
 
     def answer(self, call: Call, request: Request) -> Answer | Stream:
         """Do what is asked, or raise the status with which it is refused."""
+        if call.verb != "watch" and "timeout" in request.query:
+            request.read_timeout()  # a wrong one is refused before anything else
         self._access.authorize(call, request)
         if not call.plural:
             return self._answer_path(request)

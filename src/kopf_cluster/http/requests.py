@@ -14,6 +14,7 @@ import msgspec
 
 from .. import statuses
 from ..access.authorizing import SUPERUSERS, User
+from ..durations import parse_duration
 
 #: The one to whom the token of the kubeconfig belongs.
 ADMINISTRATOR: Final = User("kubernetes-admin", (SUPERUSERS, "system:authenticated"))
@@ -65,6 +66,16 @@ class Request(msgspec.Struct, frozen=True):
         if len(digits) > 19 or int(digits) >= _MAX_NUMBER:
             raise statuses.bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
         return max(int(text), 0)
+
+    def read_timeout(self) -> float:
+        """Give for how long the client waits for the answer, in seconds; zero for as long as it takes."""
+        text = self.query.get("timeout")
+        if not text:
+            return 0.0
+        try:
+            return max(parse_duration(text), 0.0)
+        except ValueError as error:
+            raise statuses.bad_request(f"invalid timeout specified in the request URL - {error}") from None
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from ..http.requests import Answer, Call, Request
 from ..kinds.kind import Kind, Obj
 from ..store.storage import Compacted, Record, Store
 from ..writes import objects
-from . import selectors
+from . import freshness, selectors
 from .representations import Representation, negotiate
 from .watching import Selection, Watch, WatchOptions
 
@@ -61,6 +61,7 @@ class Reader:
 
     def get(self, kind: Kind, call: Call, request: Request) -> Answer:
         form = self._negotiate(request)
+        freshness.require_version(self._store, self._read_version(request) or 0, request)
         key = (call.namespace or "", call.name or "")
         record = self._store.bucket(kind.bucket).records.get(key)
         if record is None:
@@ -134,8 +135,8 @@ class Reader:
     def _choose_revision(self, request: Request) -> int:
         version = self._read_version(request)
         match = request.query.get("resourceVersionMatch")
-        if version is not None and version > self._store.revision:
-            raise statuses.resource_version_too_large(version, self._store.revision)
+        if version is not None:
+            freshness.require_version(self._store, version, request)
         exact = match == "Exact" and version
         return version if exact and version else self._store.revision
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -161,11 +162,51 @@ async def test_versions_in_lists(client: Client, cluster: LocalCluster) -> None:
     assert (await client.get(CONFIG_MAPS, params=exact))["metadata"]["resourceVersion"] == version
     assert names(await client.get(CONFIG_MAPS, params={**exact, "resourceVersionMatch": "NotOlderThan"})) == ["a", "b"]
     assert names(await client.get(CONFIG_MAPS, params={"resourceVersion": "0"})) == ["a", "b"]
-    future = await client.call("GET", CONFIG_MAPS, params={"resourceVersion": "999999"})
-    assert future.status == 504
-    assert future.body["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
     cluster.faults.compact()
     assert (await client.call("GET", CONFIG_MAPS, params=exact)).status == 410
+
+
+@pytest.mark.fastforward
+@pytest.mark.parametrize(("timeout", "waited"), [({}, 3.0), ({"timeout": "1s500ms"}, 1.5), ({"timeout": "1m"}, 3.0)])
+@pytest.mark.parametrize("path", [CONFIG_MAPS, f"{CONFIG_MAPS}/one"])
+async def test_versions_of_the_future_are_waited_for(
+        client: Client, path: str, timeout: dict[str, str], waited: float,
+) -> None:
+    made = await client.create(CONFIG_MAPS, make_config_map())
+    current = made["metadata"]["resourceVersion"]
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    reply = await client.call("GET", path, params={"resourceVersion": "999999", **timeout})
+    assert loop.time() - started == pytest.approx(waited, abs=0.1)
+    assert (reply.status, reply.body["reason"]) == (504, "Timeout")
+    assert reply.body["message"] == f"Timeout: Too large resource version: 999999, current: {current}"
+    assert reply.body["details"] == {"retryAfterSeconds": 1, "causes": [
+        {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
+    assert reply.headers["Retry-After"] == "1"
+
+
+async def test_versions_of_the_near_future_are_answered_when_they_come(client: Client) -> None:
+    made = await client.create(CONFIG_MAPS, make_config_map())
+    version = str(int(made["metadata"]["resourceVersion"]) + 2)
+    reading = asyncio.create_task(client.get(CONFIG_MAPS, params={"resourceVersion": version}))
+    for name in ("two", "three"):
+        await client.create(CONFIG_MAPS, make_config_map(name))
+    assert names(await reading) == ["one", "three", "two"]
+
+
+@pytest.mark.parametrize(("timeout", "why"), [
+    ("soon", 'time: invalid duration "soon"'), ("10", 'time: missing unit in duration "10"'),
+    ("10y", 'time: unknown unit "y" in duration "10y"'), ("-", 'time: invalid duration "-"'),
+    (".s", 'time: invalid duration ".s"'), ("1s,", 'time: unknown unit "s," in duration "1s,"'),
+])
+async def test_timeouts_that_are_no_durations_are_bad_requests(client: Client, timeout: str, why: str) -> None:
+    await client.create(CONFIG_MAPS, make_config_map())
+    for method, path in (("GET", CONFIG_MAPS), ("DELETE", f"{CONFIG_MAPS}/one"), ("GET", "/api")):
+        reply = await client.call(method, path, params={"timeout": timeout})
+        assert reply.status == 400
+        assert reply.body["message"] == f"invalid timeout specified in the request URL - {why}"
+    for right in ("0", "1h2m3.5s", "+100ms", "-5s", ""):
+        assert names(await client.get(CONFIG_MAPS, params={"timeout": right})) == ["one"]
 
 
 async def test_cluster_wide_kinds_are_not_in_namespaces_and_vice_versa(client: Client) -> None:
