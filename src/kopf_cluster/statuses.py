@@ -69,6 +69,17 @@ class APIStatus(Exception):
         return {**status, "code": self.code}
 
 
+class Undecodable(APIStatus):
+    """An object with values that have no place in the types of its kind."""
+
+    def __init__(self, kind: str, version: str, why: str, conversion: str = "") -> None:
+        message = f'{kind} in version "{version}" cannot be handled as a {kind}: {why}'
+        super().__init__(400, "BadRequest", message)
+        self.why = why
+        self.conversion = conversion or why
+        """The same in the words of the converter of patched objects, which have never been a text."""
+
+
 def quoted(value: Any) -> str:
     """Show a value as Go's `%v` with quoted strings does in field errors."""
     if isinstance(value, (dict, list, str)) or value is None:

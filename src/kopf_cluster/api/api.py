@@ -25,9 +25,10 @@ from ..writes.strategic import strategic_patch
 from ..writes.write_options import WriteOptions
 from ..writes.writing import Writer
 from . import paths, protobuf
-from .bodies import YAML_TYPES, decode_body, decode_patch, read_object
+from .bodies import YAML_TYPES, decode_body, read_object
 from .discovery import Discovery
 from .openapi import OpenAPI
+from .patch_bodies import decode_patch
 from .pods import Pods
 from .request_options import delete_options, write_options
 from .scaling import Scaling
@@ -187,7 +188,7 @@ class API:
             raise statuses.method_not_allowed()
         options = write_options(request)
         apply: dict[str, Callable[[Obj, Any], Any]] = {
-            patches.MERGE: patches.merge_patch, patches.JSON: patches.json_patch}
+            patches.JSON: patches.json_patch, patches.MERGE: patches.merge_patch}
         if not kind.custom:
             structure = structures.of_definition(kind.definition)
             apply[patches.STRATEGIC] = lambda old, patch: strategic_patch(old, patch, structure)
@@ -195,9 +196,9 @@ class API:
             return self._apply(kind, call, request, options)
         if request.content_type not in apply:
             raise statuses.unsupported_media([*apply, patches.APPLY])
-        patch = decode_patch(request.body)
-        if request.content_type != patches.JSON and not isinstance(patch, dict):
-            raise statuses.bad_request("error decoding patch: json: cannot unmarshal the body into a JSON object")
+        patch = decode_patch(request)
+        if request.content_type == patches.STRATEGIC:
+            options = msgspec.structs.replace(options, strategic=patch)
         function = apply[request.content_type]
         record = self._writer.update(
             kind, (call.namespace or "", call.name), lambda old: function(old, patch),

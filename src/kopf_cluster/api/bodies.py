@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 import yaml
 
-from .. import codec, statuses, yamls
+from .. import codec, go_json, statuses, yamls
 from ..http.requests import Request
 from ..writes import patches
 from . import protobuf
@@ -69,17 +69,11 @@ def decode_body(request: Request, what: str) -> dict[str, Any]:
         raise _unrecognized(what, str(error)) from None
     except (codec.DecodeError, yaml.YAMLError, TypeError, RecursionError) as error:
         excerpt = request.body[:30].hex() + (" ..." if len(request.body) > 30 else "")
-        raise _unrecognized(what, f"couldn't get version/kind; json parse error: {error} ({excerpt})") from None
+        why = (go_json.explain(request.body) if request.content_type in _JSON_TYPES else None) or error
+        raise _unrecognized(what, f"couldn't get version/kind; json parse error: {why} ({excerpt})") from None
     if not isinstance(body, dict):
         raise _unrecognized(what, "couldn't get version/kind; json parse error: not a JSON object")
     return body
-
-
-def decode_patch(body: bytes) -> Any:
-    try:
-        return codec.decode(body)
-    except (codec.DecodeError, RecursionError) as error:
-        raise statuses.bad_request(f"error decoding patch: {error}") from None
 
 
 def find_repeated(request: Request, *, strict: bool) -> list[str]:

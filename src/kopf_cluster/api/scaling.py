@@ -17,12 +17,13 @@ from ..store.storage import Key, Record
 from ..writes import objects, patches
 from ..writes.write_options import WriteOptions
 from ..writes.writing import Writer
-from .bodies import decode_patch, read_object
+from .bodies import read_object
+from .patch_bodies import decode_patch
 from .request_options import write_options
 
 # There are no lists in scales, so the strategic patches are the same as the merging ones.
 _PATCHES: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    patches.MERGE: patches.merge_patch, patches.JSON: patches.json_patch, patches.STRATEGIC: patches.merge_patch}
+    patches.JSON: patches.json_patch, patches.MERGE: patches.merge_patch, patches.STRATEGIC: patches.merge_patch}
 
 
 class Scaling:
@@ -45,7 +46,7 @@ class Scaling:
             raise statuses.not_implemented(f"applying to the subresource {kind.plural}/scale on the server side")
         if request.content_type not in _PATCHES:
             raise statuses.unsupported_media(_PATCHES)
-        function, patch = _PATCHES[request.content_type], decode_patch(request.body)
+        function, patch = _PATCHES[request.content_type], decode_patch(request)
         return self._write(kind, paths, key, lambda old: function(old, patch), options)
 
     def _write(self, kind: Kind, paths: ScalePaths, key: Key, transform: Any, options: WriteOptions) -> Answer:

@@ -125,7 +125,7 @@ def _prune(resource: Resource, obj: Obj, structure: structures.Structure, unknow
     try:
         kept, dropped = pruning.prune(obj, structure)
     except pruning.MistypedError as error:
-        raise _undecodable(resource, str(error)) from None
+        raise _undecodable(resource, str(error), error.conversion) from None
     except RecursionError:
         raise _undecodable(resource, _TOO_DEEP) from None
     if unknown is not None:
@@ -137,9 +137,8 @@ def _prune(resource: Resource, obj: Obj, structure: structures.Structure, unknow
     return made
 
 
-def _undecodable(resource: Resource, why: str) -> statuses.APIStatus:
-    return statuses.bad_request(f'{resource.kind} in version "{resource.version}" cannot be handled as '
-                                f"a {resource.kind}: {why}")
+def _undecodable(resource: Resource, why: str, conversion: str = "") -> statuses.APIStatus:
+    return statuses.Undecodable(resource.kind, resource.version, why, conversion)
 
 
 def _replace(target: Obj, source: Obj) -> None:

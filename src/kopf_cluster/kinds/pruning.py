@@ -30,6 +30,11 @@ _Path: TypeAlias = list[str | int | tuple[str]]
 class MistypedError(ValueError):
     """A value of a wrong type; the text is what follows ``Pod in version "v1" cannot be handled as a Pod: ``."""
 
+    def __init__(self, text: str, conversion: str) -> None:
+        super().__init__(text)
+        self.conversion = conversion
+        """The same as told when it is not a text that is decoded, but a patched document that is converted."""
+
 
 def prune(value: Any, structure: Structure) -> tuple[Any, list[str]]:
     """Give what is kept of the value, and the paths of the unknown fields, in the order of their appearance.
@@ -132,14 +137,15 @@ class _Pruner:
             elif shape == "int-or-string":
                 return _int_or_string(value)
         except ValueError as error:
-            raise MistypedError(str(error)) from None
+            raise MistypedError(str(error), str(error)) from None
         raise self._mistyped(value, structure, owner)
 
     def _mistyped(self, value: Any, structure: Structure, owner: Structure) -> MistypedError:
         names = [name for name in self._path if isinstance(name, str)]
         place = f"Go struct field {owner.go_type.rpartition('.')[2]}.{'.'.join(names)}" if names else "Go value"
         shown = _go_value(value, fractional=structure.shape == "integer")
-        return MistypedError(f"json: cannot unmarshal {shown} into {place} of type {structure.go_type}")
+        return MistypedError(f"json: cannot unmarshal {shown} into {place} of type {structure.go_type}",
+                             _explain_conversion(value, structure))
 
 
 _VISITS: Final[dict[Shape, Callable[[_Pruner, Any, Structure, Structure], Any]]] = {
@@ -208,6 +214,21 @@ def _go_value(value: Any, *, fractional: bool) -> str:
         case None:
             return "null"
     return "object"
+
+
+_CONTAINERS: Final = {"object": "restore struct from:", "map": "restore map from", "array": "restore slice from"}
+_KINDS: Final[dict[type, str]] = {
+    dict: "map", list: "slice", str: "string", bool: "bool", int: "int64", float: "float64"}
+
+
+def _explain_conversion(value: Any, structure: Structure) -> str:
+    """Tell what the converter of documents says: numbers could be texts or other numbers in Go, but not in JSON."""
+    kind, target = _KINDS[type(value)], structure.go_type
+    if structure.shape in _CONTAINERS:
+        return f"cannot {_CONTAINERS[structure.shape]} {kind}"
+    if (kind, structure.shape) in (("int64", "string"), ("int64", "integer"), ("float64", "integer")):
+        return f"cannot convert {kind} to {target}"
+    return f"unrecognized type: {target}"
 
 
 def _show(path: _Path) -> str:

@@ -16,6 +16,8 @@ from .parts import copy_field
 # What only the server decides: the values are taken from the previous state whatever the client says.
 _SERVER_FIELDS: Final = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 
+_METADATA: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
 #: The resource version that is as good as none: for the storage of the API server, it is a number, and none is zero.
 _ANY_VERSION: Final = "0"
 
@@ -74,15 +76,18 @@ def _read_metadata(kind: Kind, raw: Any) -> Obj:
     try:
         return objects.settle_metadata(raw)
     except ValueError as error:
-        raise statuses.bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as '
-                                   f"a {kind.kind}: {_explain(kind, raw) or error}") from None
+        found = _find_mistyped(kind, raw)
+        why, conversion = (str(error), "") if found is None else (str(found), found.conversion)
+        raise statuses.Undecodable(kind.kind, kind.version, why, conversion) from None
 
 
-def _explain(kind: Kind, raw: Any) -> str:
-    """Tell what is mistyped in the metadata of a built-in kind in the words of the API server, if it would find it."""
-    if kind.definition:
-        try:
+def _find_mistyped(kind: Kind, raw: Any) -> pruning.MistypedError | None:
+    """Find what the API server would find mistyped in the metadata; those of custom kinds, it decodes alone."""
+    try:
+        if kind.definition:
             pruning.prune({"metadata": raw}, structures.of_definition(kind.definition))
-        except pruning.MistypedError as error:
-            return str(error)
-    return ""
+        else:
+            pruning.prune(raw, structures.of_definition(_METADATA))
+    except pruning.MistypedError as error:
+        return error
+    return None

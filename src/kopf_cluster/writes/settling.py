@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-import msgspec
-
 from .. import codec, statuses
 from ..cel import rules as cel_rules
 from ..custom_resources import schemas
 from ..kinds.kind import Kind, Obj
 from ..kinds.metadata import KNOWN_METADATA
 from . import objects
+from .patch_blame import blame_patch
 from .write_options import WriteOptions
 
 # What makes an object unfit for being looked at by rules; with other errors, all is told at once.
@@ -25,14 +24,6 @@ _BLOCKING: Final = frozenset({"FieldValueNotSupported", "FieldValueRequired", "F
 _UNCHECKED: Final = statuses.invalid_value(
     "<nil>", None, "some validation rules were not checked because the object was invalid; "
                    "correct the existing errors to complete validation")
-
-
-class _Nobody(msgspec.Struct, frozen=True):
-    """How the object of a patch is named in refusals of its outcome: not at all."""
-
-    group: str = ""
-    kind: str = ""
-    plural: str = ""
 
 
 def settle(
@@ -92,5 +83,5 @@ def _refuse_strictly(kind: Kind, new: Obj, notes: Iterable[str], options: WriteO
     """Make the refusal of what is unknown or repeated: the object is to blame, or the patch."""
     why = f"strict decoding error: {', '.join(notes)}"
     if options.patching:
-        return statuses.invalid(_Nobody(), "", [statuses.invalid_value("patch", codec.encode(new).decode(), why)])
-    return statuses.bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}')
+        return blame_patch(new, options.strategic, why)
+    return statuses.Undecodable(kind.kind, kind.version, why)

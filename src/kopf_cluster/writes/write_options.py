@@ -3,7 +3,7 @@ How to write: the options of creations, updates, and patches, and those of delet
 """
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -58,6 +58,8 @@ class WriteOptions(msgspec.Struct, frozen=True):
     """Whether the managed fields are settled already."""
     patching: bool = False
     """Whether the new state is made by a patch, so that it is the patch to blame for what is wrong."""
+    strategic: dict[str, Any] | None = None
+    """The strategic merge-patch by which the new state is made, if it is one."""
 
 
 DEFAULT: Final = WriteOptions()

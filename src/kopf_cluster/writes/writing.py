@@ -22,6 +22,7 @@ from ..kinds.registry import Registry
 from ..store.storage import Key, Record, Store
 from . import composing, managing, objects, parts, settling
 from .applying import Translate
+from .patch_blame import blame_patch
 from .topologies import Topology
 from .write_options import DEFAULT, DeleteOptions, Preconditions, WriteOptions
 
@@ -102,11 +103,17 @@ class Writer:
         new = transform(old)
         if not isinstance(new, dict):
             raise statuses.unprocessable()
-        sent = new.get("metadata")
-        new = parts.take(kind, subresource, old, dict(new))
-        new = composing.compose(kind, new, composing.update_metadata(kind, old, new, need_version))
-        is_same = _is_same_body(old, new) and not options.repeated and not _has_transitions(kind)
-        wrong = [] if is_same else settling.settle(kind, new, old, sent, options)
+        sent, outcome = new.get("metadata"), new
+        try:
+            new = parts.take(kind, subresource, old, dict(new))
+            new = composing.compose(kind, new, composing.update_metadata(kind, old, new, need_version))
+            is_same = _is_same_body(old, new) and not options.repeated and not _has_transitions(kind)
+            wrong = [] if is_same else settling.settle(kind, new, old, sent, options)
+        except statuses.Undecodable as error:
+            if not options.patching or options.applied:
+                raise
+            raise blame_patch(outcome, options.strategic,
+                              error.why if options.strategic is None else error.conversion) from None
         if self._gate:
             mutated = self._gate.mutate("UPDATE", kind, new, old, subresource=subresource, dry_run=options.dry_run)
             mutated = {**parts.take(kind, subresource, old, dict(mutated)), "metadata": mutated["metadata"]}

@@ -94,7 +94,7 @@ async def test_spoiled_conditions_do_not_hold_the_deletion(client: Client, condi
 async def test_mistyped_statuses_are_refused(client: Client, status: Any) -> None:
     await client.create(CRDS, make_definition())
     reply = await client.send_patch(f"{CRDS}/kexes.example.com/status", {"status": status})
-    assert reply.status == 400
+    assert reply.status == 422
     assert "json: cannot unmarshal" in reply.body["message"]
 
 
