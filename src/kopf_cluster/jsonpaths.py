@@ -41,6 +41,10 @@ class Path:
         found = self.find(value)
         return found[0] if found else None
 
+    def show(self, value: Any) -> str:
+        """Give the first found value as a text, which is empty if there is nothing."""
+        return as_text(self.first(value))
+
 
 def parse(text: str) -> Path:
     """Parse the path or raise `ValueError`."""

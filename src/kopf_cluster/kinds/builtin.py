@@ -12,16 +12,15 @@ import zoneinfo
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from .. import codec, jsonpaths, statuses
+from .. import codec, statuses
 from ..custom_resources import definitions as customs
 from . import builtin_columns, conversions, defaults, pruning, resources, scales, schedules, structures, validation
 from .kind import Converter, Kind, Obj, Strategy
 from .resources import Resource
+from .selectable import Selectable, make_selectable
 
 #: What is special of a kind: completes the new state, and tells what is wrong with it.
 Rule: TypeAlias = Callable[[Obj, Obj | None], list[statuses.FieldError]]
-
-_FIELD_PATHS: Final = {"source": "source.component"}
 
 _CLEANUP_FINALIZERS: Final = {customs.PLURAL: customs.CLEANUP_FINALIZER}
 
@@ -83,12 +82,12 @@ def _make_kind(resource: Resource) -> Kind:
     )
 
 
-def _make_fields(resource: Resource) -> dict[str, jsonpaths.Path]:
+def _make_fields(resource: Resource) -> dict[str, Selectable]:
     rename = conversions.rename_event_field if resource.group == "events.k8s.io" else str
-    return {field: jsonpaths.parse(_FIELD_PATHS.get(field, rename(field))) for field in resource.fields}
+    return {field: make_selectable(rename(field)) for field in resource.fields}
 
 
-def _make_other_fields(resource: Resource) -> dict[str, jsonpaths.Path]:
+def _make_other_fields(resource: Resource) -> dict[str, Selectable]:
     """Events of both groups are the same objects, but are selected by different names of fields."""
     if resource.plural != "events":
         return {}

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
-from .. import jsonpaths, statuses
+from .. import statuses
 from ..cel import rules as cel_rules
 from ..custom_resources import schemas
 from ..store.storage import Record
@@ -31,6 +31,11 @@ class Strategy(Protocol):
 
     def __call__(self, new: Obj, old: Obj | None, unknown: list[str] | None = None) -> list[statuses.FieldError]: ...
 
+
+class Field(Protocol):
+    """A field that can be selected by."""
+
+    def show(self, obj: Any) -> str: ...
 
 
 class Converter(Protocol):
@@ -90,9 +95,9 @@ class Kind:
     cleanup_finalizer: str = ""
     """What is added to every object on its deletion, so that a control loop cleans up before it is gone."""
     columns: tuple[Column, ...] = ()
-    fields: Mapping[str, jsonpaths.Path] = dataclasses.field(default_factory=dict)
+    fields: Mapping[str, Field] = dataclasses.field(default_factory=dict)
     """The fields that can be selected by, besides the name and the namespace."""
-    other_fields: Mapping[str, jsonpaths.Path] = dataclasses.field(default_factory=dict)
+    other_fields: Mapping[str, Field] = dataclasses.field(default_factory=dict)
     """The fields by which other versions of the same objects can be selected; as all fields, in the stored version."""
     stored_as: str = ""
     """Where the objects are stored, if not under the own name: those of another group are meant."""
@@ -135,7 +140,7 @@ class Kind:
         return self.stored_as or statuses.group_resource(self)
 
     @functools.cached_property
-    def indexed_fields(self) -> Mapping[str, jsonpaths.Path]:
+    def indexed_fields(self) -> Mapping[str, Field]:
         """All the fields that are looked up when an object is stored."""
         return {**self.fields, **self.other_fields}
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from .. import jsonpaths, statuses
+from .. import statuses
 from ..http.requests import Answer, Call, Request
 from ..kinds.kind import Kind, Obj
 from ..store.storage import Compacted, Record, Store
@@ -156,7 +156,7 @@ def _look_up_in(kind: Kind) -> selectors.LookUp:
     def look_up(record: Record, field: str) -> str:
         if field not in kind.fields or (kind.converter is None and field in record.fields):
             return selectors.field_of(record, field)
-        return jsonpaths.as_text(kind.fields[field].first(objects.open_record(kind, record)))
+        return kind.fields[field].show(objects.open_record(kind, record))
     return look_up
 
 

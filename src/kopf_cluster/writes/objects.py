@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from .. import codec, jsonpaths
+from .. import codec
 from ..kinds.kind import Kind, Obj
 from ..kinds.metadata import KNOWN_METADATA, Metadata
 from ..statuses import FieldError, bad_request, forbidden_value, invalid_value, required
@@ -91,7 +91,7 @@ def _seal(kind: Kind, obj: Obj, revision: int) -> Record:
         form=kind.storage_version,
         uid=metadata["uid"],
         labels=metadata.get("labels") or {},
-        fields={name: jsonpaths.as_text(path.first(obj)) for name, path in kind.indexed_fields.items()},
+        fields={name: field.show(obj) for name, field in kind.indexed_fields.items()},
         owners=tuple(ref["uid"] for ref in metadata.get("ownerReferences") or ()),
         finalizers=tuple(metadata.get("finalizers") or ()),
         deleting="deletionTimestamp" in metadata,

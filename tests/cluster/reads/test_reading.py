@@ -6,7 +6,16 @@ from typing import Any
 import pytest
 
 from kopf_cluster import LocalCluster
-from tests.cluster.conftest import CONFIG_MAPS, CRDS, Client, causes, make_config_map, make_definition, make_kex
+from tests.cluster.conftest import (
+    CONFIG_MAPS,
+    CRDS,
+    Client,
+    Obj,
+    causes,
+    make_config_map,
+    make_definition,
+    make_kex,
+)
 
 
 def names(listing: Any) -> list[str]:
@@ -62,6 +71,48 @@ async def test_selectors_by_fields_of_kinds(client: Client) -> None:
                                      "source": {"component": "me"}})
     selector = "involvedObject.name=a,source=me,involvedObject.namespace=default"
     assert names(await client.get(events, params={"fieldSelector": selector})) == ["ev-a"]
+
+
+@pytest.mark.parametrize(("path", "absent", "present", "selector"), [
+    ("/api/v1/nodes", {}, {"spec": {"unschedulable": True}}, "spec.unschedulable={}"),
+    ("/api/v1/namespaces/default/pods", {}, {"spec": {"hostNetwork": True}}, "spec.hostNetwork={}"),
+])
+async def test_absent_flags_are_selected_as_false(
+        client: Client, path: str, absent: Obj, present: Obj, selector: str,
+) -> None:
+    for name, extra in (("a", absent), ("b", present)):
+        spec = {"containers": [{"name": "c", "image": "i"}]} if path.endswith("pods") else {}
+        await client.create(path, {"metadata": {"name": name}, "spec": {**spec, **extra.get("spec", {})}})
+    for value, expected in (("false", ["a"]), ("true", ["b"]), ("", [])):
+        assert names(await client.get(path, params={"fieldSelector": selector.format(value)})) == expected
+        other = await client.get(path, params={"fieldSelector": selector.format(value).replace("=", "!=")})
+        assert names(other) == [name for name in ("a", "b") if name not in expected]
+
+
+@pytest.mark.parametrize(("path", "field", "count"), [
+    ("/apis/batch/v1/namespaces/default/jobs", "status.successful", "succeeded"),
+    ("/apis/apps/v1/namespaces/default/replicasets", "status.replicas", "replicas"),
+])
+async def test_absent_numbers_are_selected_as_zeros(client: Client, path: str, field: str, count: str) -> None:
+    template = {"metadata": {"labels": {"a": "b"}},
+                "spec": {"containers": [{"name": "c", "image": "i"}],
+                         **({"restartPolicy": "Never"} if path.endswith("jobs") else {})}}
+    spec = {"template": template, **({} if path.endswith("jobs") else {"selector": {"matchLabels": {"a": "b"}}})}
+    for name in ("a", "b"):
+        await client.create(path, {"metadata": {"name": name}, "spec": spec})
+    await client.patch(f"{path}/b/status", {"status": {count: 1}})
+    assert names(await client.get(path, params={"fieldSelector": f"{field}=0"})) == ["a"]
+    assert names(await client.get(path, params={"fieldSelector": f"{field}=1"})) == ["b"]
+
+
+async def test_events_are_selected_by_sources_that_report_in_either_way(client: Client) -> None:
+    events = "/api/v1/namespaces/default/events"
+    for name, reporter in (("a", {"source": {"component": "me"}}), ("b", {"reportingComponent": "me"}),
+                           ("c", {"source": {"component": "you"}, "reportingComponent": "me"})):
+        await client.create(events, {"metadata": {"name": name}, "involvedObject": {"namespace": "default"},
+                                     **reporter})
+    assert names(await client.get(events, params={"fieldSelector": "source=me"})) == ["a", "b"]
+    assert names(await client.get(events, params={"fieldSelector": "reportingComponent=me"})) == ["b", "c"]
 
 
 async def test_selectable_fields_of_custom_kinds(client: Client) -> None:
