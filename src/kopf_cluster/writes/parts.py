@@ -12,6 +12,17 @@ from ..kinds.kind import Kind, Obj
 
 _DECISIONS: Final = frozenset({"Approved", "Denied"})
 
+# By which subresources the metadata are never changed; and of which built-in kinds they are not by the status.
+_OWN_METADATA: Final = frozenset({"binding", "ephemeralcontainers", "resize"})
+_OWN_METADATA_OF_STATUS: Final = frozenset({
+    "apiservices.apiregistration.k8s.io", "customresourcedefinitions.apiextensions.k8s.io",
+    "flowschemas.flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
+    "resourceclaims.resource.k8s.io", "validatingadmissionpolicies.admissionregistration.k8s.io",
+    "volumeattachments.storage.k8s.io",
+})
+# Of all others, the status brings its metadata with it, for historical reasons; with these exceptions.
+_KEPT_BY_STATUS: Final = {"deployments.apps": ("labels",), "pods": ("ownerReferences",)}
+
 
 def take(kind: Kind, subresource: str, old: Obj, new: Obj) -> Obj:
     """Give the new state with only that taken which the (sub)resource is for; the metadata are settled elsewhere."""
@@ -20,12 +31,18 @@ def take(kind: Kind, subresource: str, old: Obj, new: Obj) -> Obj:
             copy_field(old, new, "status")
         return new
     result = _TAKERS[subresource](kind, old, new)
-    result["metadata"] = _take_metadata(old["metadata"], new.get("metadata"))
+    result["metadata"] = _take_metadata(kind, subresource, old["metadata"], new.get("metadata"))
     return result
 
 
-def _take_metadata(old: Obj, wanted: Any) -> Obj:
-    """Take nothing but the version and the identity that the new state is based on."""
+def _take_metadata(kind: Kind, subresource: str, old: Obj, wanted: Any) -> Any:
+    """Take the metadata as far as the subresource may change them; in any case, the version that they are based on."""
+    if not kind.custom and subresource not in _OWN_METADATA and kind.bucket not in _OWN_METADATA_OF_STATUS:
+        if isinstance(wanted, dict):
+            wanted = dict(wanted)
+            for field in _KEPT_BY_STATUS.get(kind.bucket, ()):
+                copy_field(old, wanted, field)
+        return wanted
     metadata = dict(old)
     if isinstance(wanted, dict):
         metadata["resourceVersion"] = wanted.get("resourceVersion")

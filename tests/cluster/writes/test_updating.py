@@ -6,6 +6,7 @@ import pytest
 
 from tests.cluster.conftest import (
     CONFIG_MAPS,
+    CRDS,
     JSON,
     STRATEGIC,
     Client,
@@ -41,6 +42,49 @@ async def test_updates_of_the_status_take_only_the_status(client: Client, kexes:
     assert reply.body["status"] == {"t": 2}
     assert "labels" not in reply.body["metadata"]
     assert reply.body["metadata"]["generation"] == 1
+
+
+POD_TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+
+
+@pytest.mark.parametrize(("path", "spec", "labels", "owners"), [
+    ("/apis/apps/v1/namespaces/default/deployments",
+     {"selector": {"matchLabels": {"a": "b"}}, "template": POD_TEMPLATE}, False, True),
+    ("/apis/apps/v1/namespaces/default/statefulsets",
+     {"selector": {"matchLabels": {"a": "b"}}, "template": POD_TEMPLATE, "serviceName": "x"}, True, True),
+    ("/api/v1/namespaces/default/pods", POD_TEMPLATE["spec"], True, False),
+    ("/api/v1/namespaces/default/services", {"ports": [{"port": 80}]}, True, True),
+    ("/api/v1/nodes", {}, True, True),
+])
+@pytest.mark.parametrize("method", ["PATCH", "PUT"])
+async def test_metadata_come_with_the_status_of_builtin_kinds(
+        client: Client, path: str, spec: Any, labels: bool, owners: bool, method: str,
+) -> None:
+    old = await client.create(path, {"metadata": {"name": "one"}, "spec": spec})
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
+    metadata = {"labels": {"l": "1"}, "annotations": {"a": "1"}, "finalizers": ["example.com/f"],
+                "ownerReferences": [owner]}
+    if method == "PATCH":
+        new = await client.patch(f"{path}/one/status", {"metadata": metadata, "spec": {"x": 1}})
+    else:
+        new = {**old, "metadata": {**old["metadata"], **metadata}}
+        new = (await client.call("PUT", f"{path}/one/status", json=new)).body
+    assert new["metadata"]["annotations"] == {"a": "1"}
+    assert new["metadata"]["finalizers"] == ["example.com/f"]
+    assert ("labels" in new["metadata"]) is labels
+    assert ("ownerReferences" in new["metadata"]) is owners
+    assert new["metadata"].get("generation") == old["metadata"].get("generation")
+    assert new["spec"] == old["spec"]
+
+
+@pytest.mark.parametrize("path", [CRDS, "/apis/storage.k8s.io/v1/volumeattachments"])
+async def test_metadata_of_some_builtin_kinds_do_not_come_with_the_status(client: Client, path: str) -> None:
+    made = await client.create(path, make_definition() if path == CRDS else {
+        "metadata": {"name": "one"},
+        "spec": {"attacher": "a", "nodeName": "n", "source": {"persistentVolumeName": "p"}}})
+    new = await client.patch(f"{path}/{made['metadata']['name']}/status", {
+        "metadata": {"labels": {"l": "1"}, "annotations": {"a": "1"}}})
+    assert not {"labels", "annotations"} & set(new["metadata"])
 
 
 async def test_stale_updates_are_conflicts(client: Client, kexes: str) -> None:
