@@ -97,6 +97,10 @@ def required(field: str, detail: str = "") -> FieldError:
     return FieldError(field, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
 
 
+def duplicate_value(field: str, value: Any) -> FieldError:
+    return FieldError(field, "FieldValueDuplicate", f"Duplicate value: {quoted(value)}")
+
+
 def unsupported_value(field: str, value: Any, supported: Iterable[str]) -> FieldError:
     values = ", ".join(f'"{one}"' for one in supported)
     return FieldError(field, "FieldValueNotSupported",

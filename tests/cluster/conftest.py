@@ -4,6 +4,7 @@ A running local cluster, and a client of it that shows what exactly was answered
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 import ssl
@@ -12,6 +13,10 @@ from typing import Any, NamedTuple
 
 import aiohttp
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from kopf_cluster import LocalCluster
 
@@ -136,6 +141,14 @@ def make_definition(
                           "schema": {"openAPIV3Schema": schema}, **version}],
         },
     }
+
+
+def make_request() -> str:
+    """Make a request for a certificate, in PEM and base64."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "jane")])
+    request = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, hashes.SHA256())
+    return base64.b64encode(request.public_bytes(serialization.Encoding.PEM)).decode()
 
 
 KEXES = "/apis/example.com/v1/namespaces/default/kexes"

@@ -14,7 +14,18 @@ from typing import Final, TypeAlias
 
 from .. import codec, statuses
 from ..custom_resources import definitions as customs
-from . import builtin_columns, conversions, defaults, pruning, resources, scales, schedules, structures, validation
+from . import (
+    builtin_columns,
+    certificate_requests,
+    conversions,
+    defaults,
+    pruning,
+    resources,
+    scales,
+    schedules,
+    structures,
+    validation,
+)
 from .kind import Converter, Kind, Obj, Strategy
 from .resources import Resource
 from .selectable import Selectable, make_selectable
@@ -274,4 +285,5 @@ _RULES: Final[dict[str, Rule]] = {
     "persistentvolumeclaims": _settle_claim,
     "events": _settle_event,
     "cronjobs": _settle_cron_job,
+    "certificatesigningrequests": certificate_requests.settle,
 }

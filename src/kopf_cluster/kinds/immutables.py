@@ -25,7 +25,6 @@ _FIELDS: Final = {
     "ingressclasses.networking.k8s.io": ("spec.controller",),
     "endpointslices.discovery.k8s.io": ("addressType",),
     "runtimeclasses.node.k8s.io": ("handler",),
-    "certificatesigningrequests.certificates.k8s.io": ("spec",),
 }
 _STATEFUL: Final = frozenset({
     "replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",

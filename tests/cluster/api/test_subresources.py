@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kopf_cluster import LocalCluster
-from tests.cluster.conftest import CRDS, STRATEGIC, TIMEOUT, Client, causes, make_definition, make_kex
+from tests.cluster.conftest import CRDS, STRATEGIC, TIMEOUT, Client, causes, make_definition, make_kex, make_request
 
 APPS = "/apis/apps/v1/namespaces/default"
 CORE = "/api/v1/namespaces/default"
@@ -181,7 +181,7 @@ async def test_pods_are_changed_in_part(client: Client, subresource: str, change
 async def test_certificates_are_approved(client: Client) -> None:
     path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
     await client.create(path, {"metadata": {"name": "r"}, "spec": {
-        "request": "eA==", "signerName": "example.com/x", "usages": ["client auth"]}})
+        "request": make_request(), "signerName": "example.com/x", "usages": ["client auth"]}})
     approved = {"type": "Approved", "status": "True", "reason": "x"}
     obj = await client.patch(f"{path}/r/approval", {"status": {"conditions": [approved], "certificate": "eA=="}})
     assert [item["type"] for item in obj["status"]["conditions"]] == ["Approved"]
