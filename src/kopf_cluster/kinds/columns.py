@@ -11,7 +11,7 @@ from .kind import Column, Obj
 
 
 def name_of(obj: Obj) -> Any:
-    return obj["metadata"]["name"]
+    return obj["metadata"].get("name", "")
 
 
 def age_of(obj: Obj) -> Any:

@@ -28,6 +28,8 @@ class Representation(Protocol):
 
     def many(self, kind: Kind, records: Iterable[Record], metadata: Obj) -> bytes: ...
 
+    def bookmark(self, kind: Kind, obj: Obj, first: bool = True) -> bytes: ...
+
 
 class AsIs:
     """Objects as they are stored."""
@@ -47,19 +49,29 @@ class AsIs:
             items = b",".join([head + record.data for record in records])
         return b"%s%s,\"items\":[%s]}" % (kind.list_head, codec.encode(metadata), items)
 
+    def bookmark(self, kind: Kind, obj: Obj, first: bool = True) -> bytes:
+        return codec.encode(obj)
+
 
 class OnlyMetadata:
-    """`PartialObjectMetadata` of `meta.k8s.io/v1`."""
+    """`PartialObjectMetadata` of `meta.k8s.io`."""
 
-    content_type = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+    content_type = JSON
+
+    def __init__(self, version: str = "v1") -> None:
+        super().__init__()
+        self._version = version
 
     def one(self, kind: Kind, record: Record, first: bool = True) -> bytes:
-        return codec.encode(_partial(objects.open_record(kind, record)))
+        return self.bookmark(kind, objects.open_record(kind, record))
 
     def many(self, kind: Kind, records: Iterable[Record], metadata: Obj) -> bytes:
-        items = [_partial(obj) for obj in _open_all(kind, records)]
-        return codec.encode({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+        items = [_partial(obj, self._version) for obj in _open_all(kind, records)]
+        return codec.encode({"kind": "PartialObjectMetadataList", "apiVersion": f"meta.k8s.io/{self._version}",
                              "metadata": metadata, "items": items})
+
+    def bookmark(self, kind: Kind, obj: Obj, first: bool = True) -> bytes:
+        return codec.encode(_partial(obj, self._version))
 
 
 def _open_all(kind: Kind, records: Iterable[Record]) -> list[Obj]:
@@ -69,21 +81,28 @@ def _open_all(kind: Kind, records: Iterable[Record]) -> list[Obj]:
     return [objects.open_record(kind, record) for record in records]
 
 
-def _partial(obj: Obj) -> Obj:
-    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
+def _partial(obj: Obj, version: str) -> Obj:
+    return {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}", "metadata": obj["metadata"]}
 
 
 class AsTable:
-    """`Table` of `meta.k8s.io/v1`, as ``kubectl get`` shows it."""
+    """`Table` of `meta.k8s.io`, as ``kubectl get`` shows it."""
 
-    content_type = f"{JSON};as=Table;g=meta.k8s.io;v=v1"
+    content_type = JSON
 
-    def __init__(self, include: str = "Metadata") -> None:
+    def __init__(self, include: str = "Metadata", version: str = "v1") -> None:
         super().__init__()
+        if include not in _INCLUDES:
+            wrong = statuses.invalid_value("includeObject", include, "must be 'Metadata', 'Object', 'None', or empty")
+            raise statuses.bad_request(f"Unable to convert to Table as requested: {wrong}")
         self._include = include
+        self._version = version
 
     def one(self, kind: Kind, record: Record, first: bool = True) -> bytes:
-        obj = objects.open_record(kind, record)
+        return self.bookmark(kind, objects.open_record(kind, record), first)
+
+    def bookmark(self, kind: Kind, obj: Obj, first: bool = True) -> bytes:
+        """Give a table of one row, even if there is nothing to show in it; only the first one has the columns."""
         metadata = {"resourceVersion": obj["metadata"]["resourceVersion"]}
         return codec.encode(self._table(kind, [obj], metadata, columns=first))
 
@@ -92,20 +111,22 @@ class AsTable:
 
     def _table(self, kind: Kind, objs: list[Obj], metadata: Obj, columns: bool = True) -> Obj:
         definitions = [column.as_definition() for column in kind.columns] if columns else []
-        return {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
+        return {"kind": "Table", "apiVersion": f"meta.k8s.io/{self._version}", "metadata": metadata,
                 "columnDefinitions": definitions, "rows": [self._row(kind, obj) for obj in objs]}
 
     def _row(self, kind: Kind, obj: Obj) -> Obj:
-        row: Obj = {"cells": [column.cell(obj) for column in kind.columns]}
-        if self._include == "Metadata":
-            row["object"] = _partial(obj)
-        elif self._include == "Object":
-            row["object"] = obj
-        return row
+        cells = [column.cell(obj) for column in kind.columns]
+        match self._include:
+            case "Object":
+                return {"cells": cells, "object": obj}
+            case "None":
+                return {"cells": cells, "object": None}
+        return {"cells": cells, "object": _partial(obj, self._version)}
 
 
+_INCLUDES: Final = frozenset({"", "Metadata", "None", "Object"})
+_VERSIONS: Final = frozenset({"v1", "v1beta1"})
 _AS_IS: Final = AsIs()
-_ONLY_METADATA: Final = OnlyMetadata()
 _ACCEPTED: Final = (JSON,)
 
 
@@ -120,12 +141,13 @@ def negotiate(accept: str, include: str = "Metadata") -> Representation:
         form = options.get("as", "")
         if not form:
             return _AS_IS
-        if options.get("g") != "meta.k8s.io" or options.get("v") != "v1":
+        version = options.get("v", "")
+        if options.get("g") != "meta.k8s.io" or version not in _VERSIONS:
             continue
         if form == "Table":
-            return AsTable(include)
+            return AsTable(include, version)
         if form in ("PartialObjectMetadata", "PartialObjectMetadataList"):
-            return _ONLY_METADATA
+            return OnlyMetadata(version)
     raise statuses.not_acceptable(_ACCEPTED)
 
 

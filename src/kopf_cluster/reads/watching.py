@@ -189,14 +189,16 @@ class Watch:
         return change.record
 
     def _line(self, type_: str, record: Record) -> bytes:
-        encoded = self._form.one(self._kind, record, self._first)
+        return self._frame(type_, self._form.one(self._kind, record, self._first))
+
+    def _frame(self, type_: str, encoded: bytes) -> bytes:
         self._first = False
         return b'{"type":"%s","object":%s}\n' % (type_.encode(), encoded)
 
     def _bookmark(self, extra: dict[str, object] | None = None) -> bytes:
         metadata = {"resourceVersion": str(self._store.revision), "creationTimestamp": None, **(extra or {})}
         obj = {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": metadata}
-        return codec.encode({"type": "BOOKMARK", "object": obj}) + b"\n"
+        return self._frame("BOOKMARK", self._form.bookmark(self._kind, obj, self._first))
 
     def _error(self, status: statuses.APIStatus) -> bytes:
         return codec.encode({"type": "ERROR", "object": status.as_object()}) + b"\n"

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kopf_cluster.kinds import resources
+from kopf_cluster.kinds.builtin import read_kinds
 from kopf_cluster.kinds.builtin_columns import make_columns
 
 KINDS = sorted({resource.plural for resource in resources.read_resources() if resource.is_stored})
@@ -175,3 +176,10 @@ def test_controllers() -> None:
               {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "controller": True}]
     assert show("controllerrevisions", metadata={"ownerReferences": owners})["Controller"] == "statefulset.apps/db"
     assert show("controllerrevisions")["Controller"] == "<none>"
+
+
+def test_everything_can_be_shown_of_nothing() -> None:
+    """Bookmarks of watches in tables are rows of empty objects."""
+    for kind in read_kinds():
+        for column in kind.columns:
+            column.cell({"metadata": {"resourceVersion": "1", "creationTimestamp": None}})

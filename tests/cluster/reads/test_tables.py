@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -36,7 +37,69 @@ async def test_tables_of_builtin_kinds(client: Client) -> None:
 async def test_what_rows_include(client: Client, include: str, kind: str | None) -> None:
     await client.create(CONFIG_MAPS, make_config_map())
     table = await client.get(CONFIG_MAPS, headers=TABLE, params={"includeObject": include})
-    assert table["rows"][0].get("object", {}).get("kind") == kind
+    shown = table["rows"][0]["object"]
+    assert (shown and shown["kind"]) == kind
+
+
+async def test_rows_include_nothing_else(client: Client) -> None:
+    reply = await client.call("GET", CONFIG_MAPS, headers=TABLE, params={"includeObject": "All"})
+    assert (reply.status, reply.body["message"]) == (
+        400, 'Unable to convert to Table as requested: includeObject: Invalid value: "All": '
+             "must be 'Metadata', 'Object', 'None', or empty")
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+async def test_forms_of_both_versions(client: Client, version: str) -> None:
+    await client.create(CONFIG_MAPS, make_config_map(data={"a": "b"}))
+    meta = f"meta.k8s.io/{version}"
+
+    async def get(path: str, form: str) -> Any:
+        reply = await client.call("GET", path, headers={
+            "Accept": f"application/json;as={form};g=meta.k8s.io;v={version}"})
+        assert (reply.status, reply.headers["Content-Type"]) == (200, "application/json")
+        return reply.body
+
+    table = await get(CONFIG_MAPS, "Table")
+    assert (table["kind"], table["apiVersion"]) == ("Table", meta)
+    assert (table["rows"][0]["object"]["kind"], table["rows"][0]["object"]["apiVersion"]) == (
+        "PartialObjectMetadata", meta)
+    one = await get(f"{CONFIG_MAPS}/one", "PartialObjectMetadata")
+    assert (one["kind"], one["apiVersion"], set(one)) == (
+        "PartialObjectMetadata", meta, {"kind", "apiVersion", "metadata"})
+    many = await get(CONFIG_MAPS, "PartialObjectMetadataList")
+    assert (many["kind"], many["apiVersion"]) == ("PartialObjectMetadataList", meta)
+    assert many["items"] == [one]
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+async def test_watches_as_tables(client: Client, version: str) -> None:
+    await client.create(CONFIG_MAPS, make_config_map(data={"a": "b"}))
+    params = {"watch": "1", "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan",
+              "allowWatchBookmarks": "true"}
+    accept = {"Accept": f"application/json;as=Table;g=meta.k8s.io;v={version}"}
+    async with client.session.get(CONFIG_MAPS, params=params, headers=accept) as response:
+        added, bookmark = [json.loads(await response.content.readline()) for _ in range(2)]
+        await client.patch(f"{CONFIG_MAPS}/one", {"data": {"c": "d"}})
+        modified = json.loads(await response.content.readline())
+    assert [event["type"] for event in (added, bookmark, modified)] == ["ADDED", "BOOKMARK", "MODIFIED"]
+    for event in (added, bookmark, modified):
+        table = event["object"]
+        assert (table["kind"], table["apiVersion"]) == ("Table", f"meta.k8s.io/{version}")
+        assert columns(table) == (["Name", "Data", "Age"] if event is added else [])
+        assert table["metadata"]["resourceVersion"] == table["rows"][0]["object"]["metadata"]["resourceVersion"]
+    assert cells(modified["object"])[0][:2] == ["one", 2]
+    [row] = bookmark["object"]["rows"]
+    assert row["cells"] == ["", 0, "<unknown>"]
+    assert row["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+async def test_bookmarks_of_metadata(client: Client) -> None:
+    params = {"watch": "1", "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan",
+              "allowWatchBookmarks": "true"}
+    accept = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
+    async with client.session.get(CONFIG_MAPS, params=params, headers=accept) as response:
+        bookmark = json.loads(await response.content.readline())
+    assert (bookmark["object"]["kind"], bookmark["object"]["apiVersion"]) == ("PartialObjectMetadata", "meta.k8s.io/v1")
 
 
 async def test_tables_of_custom_kinds(client: Client) -> None:
