@@ -23,6 +23,7 @@ from .api.api import API
 from .control.access import Objects
 from .control.basics import Basics
 from .control.collecting import Collector
+from .control.components import create_components
 from .control.definition_life import Definitions
 from .control.disruptions import Disruptions
 from .control.namespaces import Namespaces
@@ -106,6 +107,7 @@ class ClusterServer:
         namespaces.create_initial()
         if not self._options.bare:
             basics.create_initial()
+            create_components(*parts)
         if self._options.simulate:
             create_nodes(*parts)
 

@@ -5,6 +5,9 @@ See "Discovery API" of the Kubernetes documentation. The aggregated form is what
 """
 from __future__ import annotations
 
+import base64
+import functools
+import hashlib
 from typing import Any, Final
 
 from .. import codec
@@ -78,7 +81,10 @@ class Discovery:
         for kind in self._registry.kinds(group, version):
             main: Obj = {"name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced,
                          "kind": kind.kind, "verbs": list(kind.verbs)}
-            resources.append(_with_names(main, kind))
+            main = _with_names(main, kind)
+            if kind.is_stored and "create" in kind.verbs:
+                main["storageVersionHash"] = _hash_storage_version(kind)
+            resources.append(main)
             resources.extend(_list_subresource(kind, name, subresource)
                              for name, subresource in kind.listed_subresources.items())
         group_version = f"{group}/{version}" if group else version
@@ -96,6 +102,18 @@ class Discovery:
     def _aggregate_version(self, group: str, version: str) -> Obj:
         return {"version": version, "freshness": "Current",
                 "resources": [_aggregate_kind(kind) for kind in self._registry.kinds(group, version)]}
+
+
+def _hash_storage_version(kind: Kind) -> str:
+    """Give what changes if the objects begin to be stored in another version."""
+    group, _, version = kind.storage_version.rpartition("/")
+    group = "" if group == "core" else group or kind.group
+    return _hash(f"{group}/{version or kind.version}/{kind.kind}")
+
+
+@functools.cache
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
 
 
 def _list_subresource(kind: Kind, name: str, subresource: Subresource) -> Obj:

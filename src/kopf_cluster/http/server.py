@@ -28,6 +28,7 @@ from ..access.authorizing import SUPERUSERS, Attributes, Decision, User, forbidd
 from ..faults.admin import PREFIX, Admin
 from ..faults.faults import FaultRule, Faults, ServerControl
 from ..faults.lagging import Delay
+from . import pretty
 from .requests import Answer, Call, Identity, Request, Stream, resolve
 
 logger = logging.getLogger("kopf.cluster")
@@ -332,6 +333,9 @@ def _read_subject(http: web.BaseRequest) -> Sequence[tuple[str, str]]:
 
 def _respond(http: web.BaseRequest, answer: Answer) -> web.Response:
     body, headers = answer.body, {"Content-Type": answer.content_type, **answer.headers}
+    if answer.content_type.startswith("application/json") \
+            and pretty.is_wanted(http.raw_path, http.headers.get("User-Agent", "")):
+        body = pretty.indent(body)
     if len(body) >= MIN_COMPRESSED and "gzip" in http.headers.get("Accept-Encoding", ""):
         body = gzip.compress(body, compresslevel=1)
         headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}

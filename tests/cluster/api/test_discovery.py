@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.cluster.conftest import CRDS, Client, make_definition
+from kopf_cluster import LocalCluster
+from tests.cluster.conftest import CRDS, Client, connect, make_definition
 
 AGGREGATED = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"}
 
@@ -20,7 +21,8 @@ async def test_legacy_discovery(client: Client, kexes: str) -> None:
     assert resources["groupVersion"] == "example.com/v1"
     verbs = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
     assert resources["resources"] == [
-        {"name": "kexes", "singularName": "kex", "namespaced": True, "kind": "Kex", "verbs": verbs},
+        {"name": "kexes", "singularName": "kex", "namespaced": True, "kind": "Kex", "verbs": verbs,
+         "storageVersionHash": "kr4JRSweTMM="},
         {"name": "kexes/status", "singularName": "", "namespaced": True, "kind": "Kex",
          "verbs": ["get", "patch", "update"]},
     ]
@@ -111,3 +113,26 @@ async def test_health(client: Client) -> None:
         assert verbose.endswith(f"{name} check passed\n")
         assert (await client.call("GET", f"/{name}/ping")).body == b"ok"
         assert (await client.call("GET", f"/{name}/nosuch")).status == 404
+
+
+async def test_storage_versions_are_told(client: Client) -> None:
+    """The hashes are those of any cluster, as they are made of nothing but names."""
+    def hashes(listing: Any) -> dict[str, str | None]:
+        return {item["name"]: item.get("storageVersionHash") for item in listing["resources"]}
+
+    core = hashes(await client.get("/api/v1"))
+    assert (core["pods"], core["configmaps"], core["events"]) == ("xPOwRZ+Yhw8=", "qFsyl6wFWjQ=", "r2yiGXH7wu8=")
+    assert core["pods/status"] is core["bindings"] is core["componentstatuses"] is None
+    apps = hashes(await client.get("/apis/apps/v1"))
+    assert (apps["deployments"], apps["replicasets"]) == ("8aSe+NMegvE=", "P1RzHs8/mWQ=")
+    assert hashes(await client.get("/apis/events.k8s.io/v1"))["events"] == core["events"]
+    versions = [hashes(await client.get(f"/apis/autoscaling/{version}")) for version in ("v1", "v2")]
+    assert versions[0]["horizontalpodautoscalers"] == versions[1]["horizontalpodautoscalers"]
+
+
+async def test_components_are_healthy() -> None:
+    async with LocalCluster() as cluster, connect(cluster) as client:
+        items = (await client.get("/api/v1/componentstatuses"))["items"]
+        assert {item["metadata"]["name"]: item["conditions"] for item in items} == {
+            name: [{"type": "Healthy", "status": "True", "message": "ok"}]
+            for name in ("controller-manager", "etcd-0", "scheduler")}

@@ -10,19 +10,57 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kopf_cluster import LocalCluster
+from kopf_cluster.access.gate import Authorization
 from tests.cluster.conftest import CONFIG_MAPS, Client, connect, make_config_map
 
 
-@pytest.mark.parametrize("headers", [
-    {"Authorization": "Bearer wrong"}, {"Authorization": ""}, {"Authorization": "Basic eDp5"},
-])
-async def test_wrong_tokens_are_unauthorized(client: Client, headers: dict[str, str]) -> None:
-    for method, path in [("GET", CONFIG_MAPS), ("GET", "/nosuch"), ("POST", "/_kopf/compact"), ("GET", "/api")]:
-        reply = await client.call(method, path, headers=headers)
+async def test_wrong_tokens_are_unauthorized(client: Client) -> None:
+    for method, path in [("GET", CONFIG_MAPS), ("GET", "/nosuch"), ("POST", "/_kopf/compact"), ("GET", "/api"),
+                         ("GET", "/readyz")]:
+        reply = await client.call(method, path, headers={"Authorization": "Bearer wrong"})
         assert reply.status == 401
         assert reply.body == {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
                               "message": "Unauthorized", "reason": "Unauthorized", "code": 401}
-    assert (await client.call("GET", "/readyz", headers=headers)).status == 200
+
+
+@pytest.mark.parametrize("authorization", ["always-allow", "rbac"])
+@pytest.mark.parametrize("headers", [
+    {"Authorization": ""}, {"Authorization": "Basic eDp5"}, {"Authorization": "Bearer "},
+])
+async def test_strangers_are_anonymous(headers: dict[str, str], authorization: Authorization) -> None:
+    """A real server knows the anonymous user, who may do nothing but look whether it lives."""
+    who = 'User "system:anonymous" cannot'
+    async with LocalCluster(authorization=authorization) as cluster, connect(cluster) as client:
+        reply = await client.call("GET", CONFIG_MAPS, headers=headers)
+        assert reply.status == 403
+        assert reply.body == {
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "Forbidden",
+            "message": f'configmaps is forbidden: {who} list resource "configmaps" in API group "" '
+                       'in the namespace "default"', "details": {"kind": "configmaps"}, "code": 403}
+        for path in ("/", "/api", "/nosuch"):
+            reply = await client.call("GET", path, headers=headers)
+            assert (reply.status, reply.body["message"]) == (403, f'forbidden: {who} get path "{path}"')
+        reply = await client.call("GET", "/api", headers={**headers, "Impersonate-User": "root"})
+        assert (reply.status, reply.body["message"]) == (
+            403, f'users "root" is forbidden: {who} impersonate resource "users" in API group "" at the cluster scope')
+        assert (await client.call("POST", "/_kopf/compact", headers=headers)).status == 403
+        for path in ("/readyz", "/livez", "/healthz", "/version"):
+            assert (await client.call("GET", path, headers=headers)).status == 200
+
+
+@pytest.mark.parametrize(("path", "agent", "indented"), [
+    (CONFIG_MAPS, "curl/8.5.0", True), (CONFIG_MAPS, "Wget/1.21", True), (CONFIG_MAPS, "Mozilla/5.0 (X11)", True),
+    (CONFIG_MAPS, "kubectl/v1.36.0", False), (f"{CONFIG_MAPS}?pretty=true", "kubectl/v1.36.0", True),
+    (f"{CONFIG_MAPS}?pretty=false", "curl/8.5.0", False), (f"{CONFIG_MAPS}?pretty=x", "curl/8.5.0", False),
+    (f"{CONFIG_MAPS}/nosuch", "curl/8.5.0", True), ("/version", "kubectl/v1.36.0", True),
+    ("/apis", "curl/8.5.0", True), ("/openapi/v3", "curl/8.5.0", False),
+])
+async def test_answers_are_indented_for_people(client: Client, path: str, agent: str, indented: bool) -> None:
+    async with client.session.get(path, headers={"User-Agent": agent}) as response:
+        text = await response.text()
+    assert text.startswith('{\n  "') is indented
+    if indented:
+        assert text == json.dumps(json.loads(text), indent=2, ensure_ascii=False)
 
 
 @pytest.mark.parametrize("path", [

@@ -33,7 +33,7 @@ STEPS = [
     fail("explain pod.spec.nosuch", 'field "nosuch" does not exist'),
     same("get --raw /healthz", "ok"),
     run("get --raw /readyz?verbose", "readyz check passed"),
-    run("get --raw /version", '"major":"1"'),
+    run("get --raw /version", '"major": "1"'),
     run("get --raw /apis/apps/v1", '"kind":"APIResourceList"', '"name":"deployments/scale"'),
     run("get --raw /openapi/v3", '"apis/apps/v1"'),
     fail("get --raw /nosuch", "the server could not find the requested resource"),

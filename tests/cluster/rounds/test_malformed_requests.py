@@ -313,14 +313,12 @@ def test_objects_of_any_nesting(wire: Wire) -> None:
             check_refusal(answer)
 
 
-@pytest.mark.parametrize("headers", [
-    {"Authorization": "Bearer \u00e4"}, {"Authorization": "Bearer"}, {"Authorization": "x" * 5000},
-    {"Authorization": ""},
-    {"Authorization": "Basic eDp5"},
+@pytest.mark.parametrize(("authorization", "code"), [
+    ("Bearer \u00e4", 401), ("Bearer", 403), ("x" * 5000, 403), ("", 403), ("Basic eDp5", 403),
 ])
-def test_wrong_credentials(headers: dict[str, str], wire: Wire) -> None:
-    answer = wire.request("GET", CONFIG_MAPS, headers=headers)
-    assert answer.status == 401
+def test_wrong_credentials(authorization: str, code: int, wire: Wire) -> None:
+    answer = wire.request("GET", CONFIG_MAPS, headers={"Authorization": authorization})
+    assert answer.status == code
     check_refusal(answer)
 
 
