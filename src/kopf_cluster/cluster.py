@@ -30,6 +30,7 @@ from .access.tokens import LIFETIME, Tokens
 from .admission.reviewing import AdmissionCall
 from .admission.webhook_calls import Services
 from .faults.faults import Faults
+from .http.requests import ADMINISTRATOR
 from .server import BOOKMARK_INTERVAL, ClusterServer, ServerOptions
 from .store.archive import Archive, ArchiveError, Snapshot
 from .store.storage import DEFAULT_HISTORY
@@ -57,6 +58,7 @@ class LocalCluster:
             namespaces neither default service accounts nor ``kube-root-ca.crt``.
         managed_fields: Whether ``metadata.managedFields`` are kept for all objects, which makes all writes slower;
             by default, only for those objects that are applied on the server side.
+        administrator: The name of the user to whom the token of the cluster belongs, as ``kubectl auth whoami`` tells.
         data_dir: Where to keep the data and the credentials, for the next local cluster with the same directory
             to go on with them; only in memory by default.
     """
@@ -83,6 +85,7 @@ class LocalCluster:
             bare: bool = False,
             authorization: Authorization = "always-allow",
             managed_fields: bool = False,
+            administrator: str = ADMINISTRATOR.name,
             data_dir: str | pathlib.Path | None = None,
     ) -> None:
         super().__init__()
@@ -90,7 +93,8 @@ class LocalCluster:
         self._host = host
         self._port = port
         self._data_dir = pathlib.Path(data_dir) if data_dir is not None else None
-        self._options = ServerOptions(history, bookmark_interval, simulate, bare, authorization, managed_fields)
+        self._options = ServerOptions(history, bookmark_interval, simulate, bare, authorization, managed_fields,
+                                      administrator)
         self._services = Services()
         self._tokens = Tokens()
         self._archive: Archive | None = None

@@ -20,6 +20,7 @@ from .admission.configurations import Configurations
 from .admission.reviewing import AdmissionCall, Gate, Reviewer
 from .admission.webhook_calls import Caller, Services
 from .api.api import API
+from .api.metrics import Metrics
 from .control.access import Objects
 from .control.basics import Basics
 from .control.collecting import Collector
@@ -61,6 +62,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     bare: bool
     authorization: Authorization
     managed_fields: bool
+    administrator: str
 
 
 class ClusterServer:
@@ -145,14 +147,16 @@ class ClusterServer:
         """Begin to serve; give the port."""
         self._faults.clock.use()
         self._access = Access(self._store, self._tokens, token=credentials.token,
-                              authorization=self._options.authorization)
+                              authorization=self._options.authorization, administrator=self._options.administrator)
         self._store.observers.append(self._access.observe)
         self._writer.guard = self._access.check_escalation
-        self._api = API(self._store, self._registry, self._writer, self._access, address=f"{host}:{port}",
+        self._api = API(self._store, self._registry, self._writer, self._access,
                         bookmark_interval=self._options.bookmark_interval)
         self._http = HTTPServer(self, faults=self._faults)
+        self._api.pages.append(Metrics(self._store, self._registry, lambda: self.counters).answer)
         port = await self._http.start(host, port, credentials.make_ssl_context(),
                                       compact=self._store.compact, orders=orders)
+        self._api.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._start_control_loops(None if take_snapshot is None else take_snapshot(), credentials, port)
         self._worker = asyncio.create_task(self._queue.run(), name="control loops of the local cluster")
         return port
@@ -203,6 +207,8 @@ class ClusterServer:
 
     def _apply(self, manifest: Mapping[str, Any]) -> Obj:
         self._faults.clock.use()
+        if self._access is not None:
+            asking.set(self._access.administrator)
         kind = self._need_kind(manifest)
         metadata = manifest.get("metadata") or {}
         namespace = (metadata.get("namespace") or "default") if kind.namespaced else ""

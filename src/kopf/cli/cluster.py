@@ -66,6 +66,8 @@ def check_kubeconfig(path: pathlib.Path) -> pathlib.Path:
               help="Who may do what: everybody everything, or what the roles grant. The kubeconfig is an admin's.")
 @click.option("--managed-fields", is_flag=True,
               help="Keep metadata.managedFields of all objects, not only of those applied on the server side.")
+@click.option("--administrator", default="kubernetes-admin", show_default=True, metavar="NAME",
+              help="Whose name it is that the kubeconfig stands for.")
 @click.option("--user", "users", multiple=True, type=_parse_user, metavar=_USER_FILE,
               help="Write a kubeconfig of this user, too; it has a certificate, and is removed in the end. Repeatable.")
 def cluster(*, users: Sequence[tuple[str, list[str], pathlib.Path]], **options: Any) -> None:

@@ -6,6 +6,7 @@ is allowed to everybody who is known.
 """
 from __future__ import annotations
 
+import dataclasses
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
@@ -36,17 +37,20 @@ _EXTRA: Final = "impersonate-extra-"
 class Access:
     """Decides on requests before anybody else sees them."""
 
-    def __init__(self, store: Store, tokens: Tokens, *, token: str, authorization: Authorization) -> None:
+    def __init__(self, store: Store, tokens: Tokens, *, token: str, authorization: Authorization,
+                 administrator: str) -> None:
         super().__init__()
         self.tokens = tokens
         self._store = store
         self._enforced = authorization == "rbac"
         self._policy: Policy | None = None
+        self.administrator = dataclasses.replace(ADMINISTRATOR, name=administrator)
+        """To whom the token belongs."""
         self.set_token(token)
 
     def set_token(self, token: str) -> None:
         """Let this token be the administrator's, and the previous one nobody's."""
-        self._administrator = token.encode()
+        self._token = token.encode()
 
     def observe(self, bucket: str, change: Change) -> None:
         if bucket in _BUCKETS:
@@ -80,8 +84,8 @@ class Access:
 
     def find_user(self, token: str, audiences: Iterable[str] = (AUDIENCE,)) -> User | None:
         """Tell whose token it is, if it is good for any of the audiences."""
-        if AUDIENCE in audiences and hmac.compare_digest(token.encode(errors="surrogateescape"), self._administrator):
-            return ADMINISTRATOR
+        if AUDIENCE in audiences and hmac.compare_digest(token.encode(errors="surrogateescape"), self._token):
+            return self.administrator
         return self.tokens.find(token, self._store, audiences)
 
     def check_escalation(self, kind: Kind, new: Obj, old: Obj | None) -> None:

@@ -1,7 +1,7 @@
 """
 Bearer tokens of service accounts: given on request, bound to objects, and expiring.
 
-They are random and known to this server alone, instead of being signed: nothing but the API can be accessed with them.
+They are signed, so that others can verify them; but the server itself takes only those that it remembers.
 A token is of no use when its time is over, by the clock of the event loop, or when any of the objects that it is bound
 to has gone: the service account, and the pod or the secret if it was asked for. See "Managing Service Accounts".
 """
@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import secrets
-from collections.abc import Iterable
-from typing import Final
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
+from .. import ages
 from ..store.storage import Key, Store
 from .authorizing import User
+from .jwts import Signer
 
 AUDIENCE: Final = "https://kubernetes.default.svc"
 #: How long a token lives by default, and must at least, in seconds; as in kube-apiserver.
 LIFETIME: Final = 3600.0
 MIN_LIFETIME: Final = 600.0
-
-_BITS: Final = 256
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,15 +54,16 @@ class Tokens:
     def __init__(self) -> None:
         super().__init__()
         self._known: dict[str, Token] = {}
+        self.signer = Signer()
 
     def issue(self, bindings: Iterable[Binding], audiences: Iterable[str] = (), lifetime: float = LIFETIME) -> str:
         """Give a new token of the service account to which it is bound first. The lifetime is in seconds."""
         now = asyncio.get_running_loop().time()
         self._known = {text: token for text, token in self._known.items() if token.expires > now}
         account, *others = bindings
-        text = secrets.token_urlsafe(_BITS // 8)
-        user = service_account(*account.key, uid=account.uid)
-        self._known[text] = Token(user, (account, *others), tuple(audiences) or (AUDIENCE,), now + lifetime)
+        user, audiences = service_account(*account.key, uid=account.uid), tuple(audiences) or (AUDIENCE,)
+        text = self.signer.sign(_make_claims(user, (account, *others), audiences, lifetime))
+        self._known[text] = Token(user, (account, *others), audiences, now + lifetime)
         return text
 
     def find(self, text: str, store: Store, audiences: Iterable[str] = (AUDIENCE,)) -> User | None:
@@ -72,6 +73,17 @@ class Tokens:
             return None
         good = not set(token.audiences).isdisjoint(audiences) and all(item.holds(store) for item in token.bindings)
         return token.user if good else None
+
+
+def _make_claims(
+        user: User, bindings: Sequence[Binding], audiences: Sequence[str], lifetime: float,
+) -> dict[str, Any]:
+    """Give what a token tells of itself; the times are those of timestamps."""
+    now = int(ages.moment().timestamp())
+    (namespace, _), *_ = (binding.key for binding in bindings)
+    bound = {binding.bucket.removesuffix("s"): {"name": binding.key[1], "uid": binding.uid} for binding in bindings}
+    return {"aud": audiences, "exp": now + int(lifetime), "iat": now, "iss": AUDIENCE, "jti": str(uuid.uuid4()),
+            "kubernetes.io": {"namespace": namespace, **bound}, "nbf": now, "sub": user.name}
 
 
 def service_account(namespace: str, name: str, uid: str = "") -> User:

@@ -5,8 +5,9 @@ Everything is synchronous; only streams go on afterwards.
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -24,7 +25,7 @@ from ..writes import objects, patches
 from ..writes.strategic import strategic_patch
 from ..writes.write_options import WriteOptions
 from ..writes.writing import Writer
-from . import paths, protobuf
+from . import issuer, paths, protobuf
 from .bodies import YAML_TYPES, decode_body, read_object
 from .discovery import Discovery
 from .openapi import OpenAPI
@@ -33,6 +34,8 @@ from .pods import Pods
 from .request_options import delete_options, write_options
 from .scaling import Scaling
 
+Page: TypeAlias = Callable[[Request], Answer | None]
+
 # What could only be done by a kubelet, or needs a connection to a container.
 _CONNECTIONS: Final = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 
@@ -40,8 +43,9 @@ _CONNECTIONS: Final = frozenset({"attach", "exec", "log", "portforward", "proxy"
 class API:
     """All that is served under the Kubernetes paths."""
 
-    def __init__(self, store: Store, registry: Registry, writer: Writer, access: Access, *, address: str,
-                 bookmark_interval: float) -> None:
+    def __init__(
+            self, store: Store, registry: Registry, writer: Writer, access: Access, *, bookmark_interval: float,
+    ) -> None:
         super().__init__()
         self._registry = registry
         self._writer = writer
@@ -50,9 +54,14 @@ class API:
         self._scaling = Scaling(writer)
         self._pods = Pods(store, registry, writer)
         self._reader = Reader(store, bookmark_interval)
-        self._discovery = Discovery(registry)
-        self._openapi = OpenAPI(registry)
-        self._address = address
+        self.address = ""
+        """Where it is served: the host and the port, as soon as these are known."""
+        discovery = Discovery(registry)
+        self.pages: list[Page] = [
+            lambda request: discovery.answer(request, self.address), OpenAPI(registry).answer,
+            functools.partial(paths.answer, registry=registry),
+            lambda request: issuer.answer(request, self.address, access.tokens)]
+        """What answers requests of other paths than those of resources, one by one until there is an answer."""
 
     def answer(self, call: Call, request: Request) -> Answer | Stream:
         """Do what is asked, or raise the status with which it is refused."""
@@ -143,8 +152,7 @@ class API:
         return self._pods.bind(pods, (call.namespace or "", name or ""), body, write_options(request))
 
     def _answer_path(self, request: Request) -> Answer:
-        answer = (self._discovery.answer(request, self._address) or self._openapi.answer(request)
-                  or paths.answer(request, self._registry))
+        answer = next((found for page in self.pages if (found := page(request)) is not None), None)
         if answer is None:
             raise statuses.unknown_path()
         if request.method not in ("GET", "HEAD"):

@@ -20,7 +20,8 @@ VERSION: Final = {
 }
 _HEALTH: Final = frozenset({"healthz", "livez", "readyz"})
 _CHECKS: Final = ("ping", "log", "etcd", "informer-sync")
-_FIXED: Final = ("/api", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version")
+_FIXED: Final = ("/.well-known/openid-configuration", "/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2",
+                 "/openapi/v3", "/openid/v1/jwks", "/readyz", "/version")
 
 
 def answer(request: Request, registry: Registry) -> Answer | None:

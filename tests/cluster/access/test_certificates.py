@@ -99,3 +99,10 @@ async def test_the_token_of_the_administrator_is_known_to_reviews(cluster: Local
         review = await client.create("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": cluster.token}})
         assert review["status"]["authenticated"] is True
         assert review["status"]["user"]["username"] == "kubernetes-admin"
+
+
+async def test_the_administrator_has_a_name() -> None:
+    async with LocalCluster(bare=True, administrator="root") as cluster, connect(cluster) as client:
+        review = await client.create(WHOAMI, {})
+        assert review["status"]["userInfo"] == {
+            "username": "root", "groups": ["system:masters", "system:authenticated"]}

@@ -2,10 +2,15 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import pathlib
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from kopf_cluster import LocalCluster
 from tests.cluster.conftest import CONFIG_MAPS, TIMEOUT, Client, Reply, causes, make_config_map
@@ -45,6 +50,36 @@ async def test_tokens_on_request(client: Client) -> None:
     assert causes(await request_token(client, expirationSeconds=60)) == [
         ("spec.expirationSeconds", "FieldValueInvalid")]
     assert (await request_token(client, expirationSeconds="long")).status == 400
+
+
+async def test_tokens_can_be_verified_by_others(client: Client, cluster: LocalCluster) -> None:
+    account = await make_account(client)
+    token = (await request_token(client, audiences=["vault"], expirationSeconds=700)).body["status"]["token"]
+    issuer = await client.get("/.well-known/openid-configuration")
+    assert issuer == {
+        "issuer": "https://kubernetes.default.svc", "jwks_uri": f"{cluster.url}/openid/v1/jwks",
+        "response_types_supported": ["id_token"], "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["ES256"]}
+    reply = await client.call("GET", issuer["jwks_uri"])
+    assert reply.headers["Content-Type"] == "application/jwk-set+json"
+    [key] = json.loads(reply.body)["keys"]
+
+    signed, _, signature = token.rpartition(".")
+    header, claims = (json.loads(decode(part)) for part in signed.split("."))
+    assert header == {"alg": "ES256", "kid": key["kid"]}
+    x, y, r, s = (int.from_bytes(part, "big") for part in (
+        decode(key["x"]), decode(key["y"]), decode(signature)[:32], decode(signature)[32:]))
+    ec.EllipticCurvePublicNumbers(x, y, ec.SECP256R1()).public_key().verify(
+        encode_dss_signature(r, s), signed.encode(), ec.ECDSA(hashes.SHA256()))
+    assert (claims["iss"], claims["aud"]) == (issuer["issuer"], ["vault"])
+    assert claims["sub"] == "system:serviceaccount:default:worker"
+    assert claims["exp"] - claims["iat"] == 700
+    assert claims["kubernetes.io"] == {
+        "namespace": "default", "serviceaccount": {"name": "worker", "uid": account["metadata"]["uid"]}}
+
+
+def decode(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
 async def test_tokens_for_others_are_not_for_the_api(client: Client) -> None:

@@ -8,8 +8,11 @@ from tests.cluster.conftest import CRDS, Client, connect, make_definition
 AGGREGATED = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"}
 
 
-async def test_legacy_discovery(client: Client, kexes: str) -> None:
-    assert (await client.get("/api"))["versions"] == ["v1"]
+async def test_legacy_discovery(client: Client, cluster: LocalCluster, kexes: str) -> None:
+    core_versions = await client.get("/api")
+    assert core_versions["versions"] == ["v1"]
+    assert core_versions["serverAddressByClientCIDRs"] == [
+        {"clientCIDR": "0.0.0.0/0", "serverAddress": cluster.url.removeprefix("https://")}]
     groups = {group["name"]: group for group in (await client.get("/apis"))["groups"]}
     assert {"apps", "batch", "apiextensions.k8s.io", "example.com"} <= set(groups)
     assert groups["example.com"] == {

@@ -48,6 +48,19 @@ async def test_strangers_are_anonymous(headers: dict[str, str], authorization: A
             assert (await client.call("GET", path, headers=headers)).status == 200
 
 
+async def test_metrics(client: Client) -> None:
+    await client.create(CONFIG_MAPS, make_config_map())
+    await client.call("GET", f"{CONFIG_MAPS}/nosuch")
+    reply = await client.call("GET", "/metrics")
+    assert (reply.status, reply.headers["Content-Type"].partition(";")[0]) == (200, "text/plain")
+    lines = reply.body.decode().splitlines()
+    assert "# TYPE apiserver_request_total counter" in lines
+    for code, verb in ((201, "POST"), (404, "GET")):
+        assert (f'apiserver_request_total{{code="{code}",component="apiserver",resource="configmaps",subresource="",'
+                f'verb="{verb}"}} 1') in lines
+    assert 'apiserver_storage_objects{resource="configmaps"} 1' in lines
+
+
 @pytest.mark.parametrize(("path", "agent", "indented"), [
     (CONFIG_MAPS, "curl/8.5.0", True), (CONFIG_MAPS, "Wget/1.21", True), (CONFIG_MAPS, "Mozilla/5.0 (X11)", True),
     (CONFIG_MAPS, "kubectl/v1.36.0", False), (f"{CONFIG_MAPS}?pretty=true", "kubectl/v1.36.0", True),
