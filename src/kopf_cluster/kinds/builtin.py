@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from .. import codec, statuses
 from ..custom_resources import definitions as customs
+from ..validation import rules
 from . import (
     builtin_columns,
     certificate_requests,
@@ -114,7 +115,9 @@ def _make_strategy(resource: Resource) -> Strategy:
         _replace(new, _prune(resource, new, structure, unknown))
         _fill(new, initial)
         errors = special(new, old) if special is not None else []
-        return errors + list(validation.validate(new, structure))
+        errors += rules.validate(resource.plural, new, old)
+        told = {error.field for error in errors}
+        return errors + [error for error in validation.validate(new, structure) if error.field not in told]
 
     def definition_strategy(
             new: Obj, old: Obj | None, unknown: list[str] | None = None,

@@ -19,11 +19,7 @@ _TOLERATED: Final = frozenset({
     ("v1.LimitRangeSpec", "limits"), ("v1.Sysctl", "value"), ("v1.TokenRequestSpec", "audiences"),
 })
 _REASONS: Final = {
-    ("v1.MutatingWebhook", "admissionReviewVersions"): "must specify one of v1, v1beta1",
-    ("v1.MutatingWebhook", "sideEffects"): "must specify one of None, NoneOnDryRun",
     ("v1.PolicyRule", "verbs"): "verbs must contain at least one value",
-    ("v1.ValidatingWebhook", "admissionReviewVersions"): "must specify one of v1, v1beta1",
-    ("v1.ValidatingWebhook", "sideEffects"): "must specify one of None, NoneOnDryRun",
 }
 # Where the server goes on into an absent object and misses what must be inside.
 _INSIDE: Final = {"v1.JobTemplateSpec": "spec.template.spec.containers", "v1.PodTemplateSpec": "spec.containers"}

@@ -24,12 +24,12 @@ HEAD_FIELDS: Final = ("apiVersion", "kind", "metadata")
 MAX_OBJECT: Final = 3 * 512 * 1024  # etcd's limit of a request
 
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_SUBDOMAIN_RULE: Final = (
+SUBDOMAIN_RULE: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
     "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')")
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_LABEL_RULE: Final = (
+LABEL_RULE: Final = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
     "with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')")
@@ -116,11 +116,11 @@ def validate_name(kind: Kind, name: str) -> Iterator[FieldError]:
             yield invalid_value("metadata.name", name, "may not be '.' or '..', or contain '/' or '%'")
     elif kind.plural == "namespaces" and not kind.group:
         if len(name) > 63 or not _LABEL.fullmatch(name):
-            yield invalid_value("metadata.name", name, _LABEL_RULE)
+            yield invalid_value("metadata.name", name, LABEL_RULE)
     elif len(name) > 253:
         yield invalid_value("metadata.name", name, "must be no more than 253 bytes")
     elif not _SUBDOMAIN.fullmatch(name):
-        yield invalid_value("metadata.name", name, _SUBDOMAIN_RULE)
+        yield invalid_value("metadata.name", name, SUBDOMAIN_RULE)
 
 
 def validate_metadata(metadata: Obj, old: Obj | None) -> Iterator[FieldError]:
@@ -128,16 +128,11 @@ def validate_metadata(metadata: Obj, old: Obj | None) -> Iterator[FieldError]:
     known: Obj = old or {}
     labels = metadata.get("labels")
     if labels is not None and labels != known.get("labels"):
-        for key, value in labels.items():
-            yield from _validate_qualified("metadata.labels", key)
-            if len(value) > 63:
-                yield invalid_value("metadata.labels", value, "must be no more than 63 bytes")
-            elif value and not _QUALIFIED.fullmatch(value):
-                yield invalid_value("metadata.labels", value, LABEL_VALUE_RULE)
+        yield from validate_labels(labels, "metadata.labels")
     annotations = metadata.get("annotations")
     if annotations is not None and annotations != known.get("annotations"):
         for key in annotations:
-            yield from _validate_qualified("metadata.annotations", key.lower())
+            yield from validate_qualified("metadata.annotations", key.lower())
         total = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
         if total > MAX_ANNOTATIONS:
             yield FieldError("metadata.annotations", "FieldValueTooLong",
@@ -149,10 +144,20 @@ def validate_metadata(metadata: Obj, old: Obj | None) -> Iterator[FieldError]:
         yield from _validate_owners(metadata["ownerReferences"])
 
 
-def _validate_qualified(field: str, key: str) -> Iterator[FieldError]:
+def validate_labels(labels: Mapping[str, str], path: str) -> Iterator[FieldError]:
+    """Give everything that is wrong with the keys and the values."""
+    for key, value in labels.items():
+        yield from validate_qualified(path, key)
+        if len(value) > 63:
+            yield invalid_value(path, value, "must be no more than 63 bytes")
+        elif value and not _QUALIFIED.fullmatch(value):
+            yield invalid_value(path, value, LABEL_VALUE_RULE)
+
+
+def validate_qualified(field: str, key: str) -> Iterator[FieldError]:
     prefix, slash, name = key.rpartition("/")
     if slash and (not prefix or len(prefix) > 253 or not _SUBDOMAIN.fullmatch(prefix)):
-        what = "must be non-empty" if not prefix else _SUBDOMAIN_RULE
+        what = "must be non-empty" if not prefix else SUBDOMAIN_RULE
         yield invalid_value(field, key, f"prefix part {what}")
     if not name:
         yield invalid_value(field, key, "name part must be non-empty")
@@ -164,7 +169,7 @@ def _validate_qualified(field: str, key: str) -> Iterator[FieldError]:
 
 def _validate_finalizers(finalizers: list[str], old: Obj) -> Iterator[FieldError]:
     for finalizer in finalizers:
-        yield from _validate_qualified("metadata.finalizers", finalizer)
+        yield from validate_qualified("metadata.finalizers", finalizer)
     if old.get("deletionTimestamp"):
         added = [item for item in finalizers if item not in (old.get("finalizers") or [])]
         if added:

@@ -1,0 +1,33 @@
+"""
+Label selectors inside of objects.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from ..statuses import FieldError, forbidden_value, invalid_value, required
+from ..writes.objects import validate_labels, validate_qualified
+
+Obj: TypeAlias = dict[str, Any]
+
+
+def validate_selector(selector: Obj, path: str) -> Iterator[FieldError]:
+    """Give everything that is wrong with a selector; an empty one is good."""
+    yield from validate_labels(selector.get("matchLabels") or {}, f"{path}.matchLabels")
+    for index, requirement in enumerate(selector.get("matchExpressions") or ()):
+        yield from _validate_requirement(requirement, f"{path}.matchExpressions[{index}]")
+
+
+def _validate_requirement(requirement: Obj, path: str) -> Iterator[FieldError]:
+    operator, values = requirement.get("operator") or "", requirement.get("values") or []
+    if operator in ("In", "NotIn"):
+        if not values:
+            yield required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            yield forbidden_value(f"{path}.values",
+                                  "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+    else:
+        yield invalid_value(f"{path}.operator", operator, "not a valid selector operator")
+    yield from validate_qualified(f"{path}.key", requirement.get("key") or "")

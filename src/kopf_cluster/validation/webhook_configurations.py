@@ -1,0 +1,213 @@
+"""
+Webhook configurations: names, rules, addresses, review versions, match conditions, as of "Dynamic Admission Control".
+"""
+from __future__ import annotations
+
+import importlib.util
+import re
+import urllib.parse
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, TypeAlias
+
+from ..cel import expressions
+from ..statuses import FieldError, duplicate_value, invalid_value, required, too_many, unsupported_value
+from ..writes.objects import validate_qualified
+from . import names
+from .nested_selectors import validate_selector
+
+Obj: TypeAlias = dict[str, Any]
+
+_VARIABLES: Final = {"object": "dyn", "oldObject": "dyn", "request": "dyn"}
+_AUTHORIZER: Final = re.compile(r"\bauthorizer\b")  # its methods are not known here
+_MAX_CONDITIONS: Final = 64
+_OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+_VERSIONS: Final = ("v1", "v1beta1")
+_SIDE_EFFECTS: Final = ("None", "NoneOnDryRun")
+_URL_FORM: Final = "; desired format: https://host[/path]"
+_CHOICES: Final = {"failurePolicy": ("Fail", "Ignore"), "matchPolicy": ("Equivalent", "Exact")}
+
+
+def validate(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    """Give everything that is wrong with all webhooks of a configuration."""
+    seen: set[str] = set()
+    for index, webhook in enumerate(new.get("webhooks") or ()):
+        path, name = f"webhooks[{index}]", webhook.get("name") or ""
+        yield from _validate_webhook(webhook, path)
+        yield from _validate_versions(webhook.get("admissionReviewVersions") or [], f"{path}.admissionReviewVersions")
+        if name and name in seen:
+            yield duplicate_value(f"{path}.name", name)
+        seen.add(name)
+
+
+def _validate_webhook(webhook: Obj, path: str) -> Iterator[FieldError]:
+    yield from _validate_full_name(webhook.get("name") or "", f"{path}.name")
+    for index, rule in enumerate(webhook.get("rules") or ()):
+        yield from _validate_rule(rule, f"{path}.rules[{index}]")
+    for field, choices in _CHOICES.items():
+        if webhook.get(field) not in (None, *choices):
+            yield unsupported_value(f"{path}.{field}", webhook[field], choices)
+    effects = webhook.get("sideEffects")
+    if effects is None:
+        yield required(f"{path}.sideEffects", f"must specify one of {', '.join(_SIDE_EFFECTS)}")
+    elif effects not in _SIDE_EFFECTS:
+        yield unsupported_value(f"{path}.sideEffects", effects, _SIDE_EFFECTS)
+    if not 1 <= webhook.get("timeoutSeconds", 10) <= 30:
+        yield invalid_value(f"{path}.timeoutSeconds", webhook["timeoutSeconds"],
+                            "the timeout value must be between 1 and 30 seconds")
+    for field in ("namespaceSelector", "objectSelector"):
+        yield from validate_selector(webhook.get(field) or {}, f"{path}.{field}")
+    if webhook.get("reinvocationPolicy") not in (None, "IfNeeded", "Never"):
+        yield unsupported_value(f"{path}.reinvocationPolicy", webhook["reinvocationPolicy"], ("IfNeeded", "Never"))
+    yield from _validate_client(webhook.get("clientConfig") or {}, f"{path}.clientConfig")
+    yield from _validate_conditions(webhook.get("matchConditions") or (), f"{path}.matchConditions")
+
+
+def _validate_full_name(name: str, path: str) -> Iterator[FieldError]:
+    wrong = ",".join(names.subdomain(name))
+    if not name:
+        yield required(path)
+    elif wrong:
+        yield invalid_value(path, name, wrong)
+    elif name.count(".") < 2:
+        yield invalid_value(path, name, "should be a domain with at least three segments separated by dots")
+
+
+def _validate_rule(rule: Obj, path: str) -> Iterator[FieldError]:
+    operations: list[str] = rule.get("operations") or []
+    yield from _validate_listed(operations, f"{path}.operations", "operations")
+    for index, operation in enumerate(operations):
+        if operation not in _OPERATIONS:
+            yield unsupported_value(f"{path}.operations[{index}]", operation, _OPERATIONS)
+    yield from _validate_listed(rule.get("apiGroups") or [], f"{path}.apiGroups", "API groups")
+    versions: list[str] = rule.get("apiVersions") or []
+    yield from _validate_listed(versions, f"{path}.apiVersions", "API versions")
+    for index, version in enumerate(versions):
+        if not version:
+            yield required(f"{path}.apiVersions[{index}]")
+    yield from _validate_resources(rule.get("resources") or [], f"{path}.resources")
+    if rule.get("scope") not in (None, "*", "Cluster", "Namespaced"):
+        yield unsupported_value(f"{path}.scope", rule["scope"], ("*", "Cluster", "Namespaced"))
+
+
+def _validate_listed(values: list[str], path: str, what: str) -> Iterator[FieldError]:
+    if not values:
+        yield required(path)
+    elif len(values) > 1 and "*" in values:
+        yield invalid_value(path, values, f"if '*' is present, must not specify other {what}")
+
+
+def _validate_resources(resources: list[str], path: str) -> Iterator[FieldError]:
+    if not resources:
+        yield required(path)
+    whole_resources: set[str] = set()
+    whole_subresources: set[str] = set()
+    for index, item in enumerate(resources):
+        resource, slash, subresource = item.partition("/")
+        if not item:
+            yield required(f"{path}[{index}]")
+        if slash and resource in whole_resources:
+            yield invalid_value(f"{path}[{index}]", item, f"if '{resource}/*' is present, must not specify {item}")
+        if slash and subresource in whole_subresources:
+            yield invalid_value(f"{path}[{index}]", item, f"if '*/{subresource}' is present, must not specify {item}")
+        if slash and subresource == "*":
+            whole_resources.add(resource)
+        if slash and resource == "*":
+            whole_subresources.add(subresource)
+    if len(resources) > 1 and "*/*" in resources:
+        yield invalid_value(path, resources, "if '*/*' is present, must not specify other resources")
+    if "*" in resources and any(item and item != "*" and "/" not in item for item in resources):
+        yield invalid_value(path, resources,
+                            "if '*' is present, must not specify other resources without subresources")
+
+
+def _validate_client(config: Obj, path: str) -> Iterator[FieldError]:
+    url, service = config.get("url"), config.get("service")
+    if (url is None) == (service is None):
+        yield required(path, "exactly one of url or service is required")
+    elif url is not None:
+        yield from _validate_url(url, f"{path}.url")
+    else:
+        yield from _validate_service(service or {}, f"{path}.service")
+
+
+def _validate_url(text: str, path: str) -> Iterator[FieldError]:
+    try:
+        url = urllib.parse.urlsplit(text)
+    except ValueError as error:
+        yield required(path, f"url must be a valid URL: parse {text}: {error}{_URL_FORM}")
+        return
+    user, _, host = url.netloc.rpartition("@")
+    if url.scheme != "https":
+        yield invalid_value(path, url.scheme, f"'https' is the only allowed URL scheme{_URL_FORM}")
+    if not host:
+        yield invalid_value(path, host, f"host must be provided{_URL_FORM}")
+    if user:
+        yield invalid_value(path, user, "user information is not permitted in the URL")
+    if url.fragment:
+        yield invalid_value(path, url.fragment, "fragments are not permitted in the URL")
+    if url.query:
+        yield invalid_value(path, url.query, "query parameters are not permitted in the URL")
+
+
+def _validate_service(service: Obj, path: str) -> Iterator[FieldError]:
+    for field in ("name", "namespace"):
+        if not service.get(field):
+            yield required(f"{path}.{field}", f"service {field} is required")
+    port = service.get("port", 443)
+    for why in names.port(port):
+        yield invalid_value(f"{path}.port", port, f"port is not valid: {why}")
+    url_path = service.get("path") or "/"
+    if url_path == "/":
+        return
+    if not url_path.startswith("/"):
+        yield invalid_value(f"{path}.path", url_path, "must start with a '/'")
+    for index, step in enumerate(url_path[1:].removesuffix("/").split("/")):
+        if not step:
+            yield invalid_value(f"{path}.path", url_path, f"segment[{index}] may not be empty")
+        else:
+            for why in names.subdomain(step):
+                yield invalid_value(f"{path}.path", url_path, f"segment[{index}]: {why}")
+
+
+def _validate_conditions(conditions: Sequence[Obj], path: str) -> Iterator[FieldError]:
+    if len(conditions) > _MAX_CONDITIONS:
+        yield too_many(path, len(conditions), _MAX_CONDITIONS)
+    seen: set[str] = set()
+    for index, condition in enumerate(conditions):
+        name, expression = condition.get("name") or "", (condition.get("expression") or "").strip()
+        if not expression:
+            yield required(f"{path}[{index}].expression")
+        elif why := _find_fault(expression):
+            yield invalid_value(f"{path}[{index}].expression", expression, why)
+        if not name:
+            yield required(f"{path}[{index}].name")
+        else:
+            yield from validate_qualified(f"{path}[{index}].name", name)
+        if name and name in seen:
+            yield duplicate_value(f"{path}[{index}].name", name)
+        seen.add(name)
+
+
+def _find_fault(expression: str) -> str:
+    """Tell why it is no condition; nothing if it is one, or if it cannot be found out here."""
+    if _AUTHORIZER.search(expression) or importlib.util.find_spec("cel_expr_python") is None:
+        return ""
+    try:
+        result = expressions.compile_expression(expression, _VARIABLES).result_type
+    except expressions.CompilationError as error:
+        return str(error)
+    return "" if result in ("BOOL", "DYN") else "must evaluate to bool"
+
+
+def _validate_versions(versions: list[str], path: str) -> Iterator[FieldError]:
+    if not versions:
+        yield required(path, f"must specify one of {', '.join(_VERSIONS)}")
+        return
+    for index, version in enumerate(versions):
+        if version in versions[:index]:
+            yield invalid_value(f"{path}[{index}]", version, "duplicate version")
+        else:
+            for why in names.old_label(version):
+                yield invalid_value(f"{path}[{index}]", version, why)
+    if not set(versions) & set(_VERSIONS):
+        yield invalid_value(path, versions, f"must include at least one of {', '.join(_VERSIONS)}")
