@@ -60,7 +60,7 @@ ADDED: dict[ModuleType, str] = {
         APIConflictError APIGoneError APIPayloadTooLargeError APIUnsupportedMediaTypeError APIUnprocessableError
         APITooManyRequestsError APINetworkError
     """,
-    kopf.testing: "LocalCluster",
+    kopf.testing: "APIStatus LocalCluster",
 }
 
 FACES = [kopf, kopf.on, kopf.testing]

@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import pathlib
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -17,16 +16,8 @@ OBJ = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": 
 
 
 def wait_until_handled(cluster: LocalCluster, name: str) -> None:
-    deadline = time.monotonic() + 10
-    while "kopf.zalando.org/last-handled-configuration" not in get_annotations(cluster, name):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def get_annotations(cluster: LocalCluster, name: str) -> dict[str, str]:
-    [obj] = cluster.apply({**OBJ, "metadata": {"name": name}})
-    annotations: dict[str, str] = obj["metadata"].get("annotations") or {}
-    return annotations
+    cluster.wait_for("kopfexamples", name, lambda obj: "kopf.zalando.org/last-handled-configuration"
+                     in obj["metadata"]["annotations"])
 
 
 def make_registry() -> kopf.OperatorRegistry:

@@ -31,22 +31,22 @@ from kopf.cli import CLIControls, main
 from kopf.cli.cluster import explain_incompleteness
 
 if TYPE_CHECKING:
-    from kopf_cluster import LocalCluster
+    from kopf_cluster import APIStatus, LocalCluster
 
-__all__ = ["KopfRunner", "LocalCluster"]
+__all__ = ["APIStatus", "KopfRunner", "LocalCluster"]
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         """Import the local cluster when it is asked for: the runner works without it, and without its libraries."""
-        if name != "LocalCluster":
+        if name not in ("APIStatus", "LocalCluster"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         try:
-            from kopf_cluster import LocalCluster
+            import kopf_cluster
         except ImportError as e:
             raise ImportError(explain_incompleteness(e), name=e.name) from e
-        globals()[name] = LocalCluster
-        return LocalCluster
+        globals()[name] = getattr(kopf_cluster, name)
+        return globals()[name]
 
 
 class KopfRunner:

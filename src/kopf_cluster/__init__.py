@@ -4,6 +4,7 @@ A Kubernetes API server in memory, which needs nothing installed: for tests, exp
 It stands apart from the rest of the framework and imports nothing of it. Its rooms, from the outside in:
 
 * ``cluster``, ``server``: the cluster as its users see it, and everything put together;
+* ``clients/``: the objects for those who are in the same process;
 * ``http/``: connections, requests and answers; it knows nothing of what is stored;
 * ``api/``: the Kubernetes API as a function from requests to answers;
 * ``access/``: who may do what;
@@ -23,6 +24,7 @@ from __future__ import annotations
 from .admission.reviewing import AdmissionCall
 from .cluster import LocalCluster
 from .faults.faults import FaultRule, Faults
+from .statuses import APIStatus
 from .store.archive import ArchiveError
 
-__all__ = ["AdmissionCall", "ArchiveError", "FaultRule", "Faults", "LocalCluster"]
+__all__ = ["APIStatus", "AdmissionCall", "ArchiveError", "FaultRule", "Faults", "LocalCluster"]

@@ -8,15 +8,11 @@ import concurrent.futures
 import dataclasses
 import pathlib
 import secrets
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import yaml
-
-from . import codec
 from .access.credentials import (
     Credentials,
     load_credentials,
@@ -26,9 +22,12 @@ from .access.credentials import (
     write_privately,
 )
 from .access.gate import Authorization
-from .access.tokens import LIFETIME, Tokens
+from .access.kubeconfigs import Kubeconfigs
+from .access.tokens import LIFETIME, Tokens, make_user
 from .admission.reviewing import AdmissionCall
 from .admission.webhook_calls import Services
+from .clients.client import Client, UserClient
+from .clients.door import Door
 from .faults.faults import Faults
 from .http.requests import ADMINISTRATOR
 from .server import BOOKMARK_INTERVAL, ClusterServer, ServerOptions
@@ -38,7 +37,7 @@ from .store.storage import DEFAULT_HISTORY
 T = TypeVar("T")
 
 
-class LocalCluster:
+class LocalCluster(Client):
     """A Kubernetes API in memory, for tests and experiments.
 
     As a regular context manager, it runs in a thread of its own; as an asynchronous one, in the current event loop
@@ -88,7 +87,7 @@ class LocalCluster:
             administrator: str = ADMINISTRATOR.name,
             data_dir: str | pathlib.Path | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(Door(self._find_server), ADMINISTRATOR)
         self.faults = Faults(seed)
         self._host = host
         self._port = port
@@ -99,14 +98,13 @@ class LocalCluster:
         self._tokens = Tokens()
         self._archive: Archive | None = None
         self._credentials: Credentials | None = None
-        self._wanted_kubeconfig = pathlib.Path(kubeconfig) if kubeconfig is not None else None
+        self._kubeconfigs = Kubeconfigs(pathlib.Path(kubeconfig) if kubeconfig is not None else None)
         self._used_port = port
         self._server: ClusterServer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stopping: asyncio.Event | None = None
         self._restarting: asyncio.Task[None] | None = None
-        self._directory: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> LocalCluster:
         started: concurrent.futures.Future[None] = concurrent.futures.Future()
@@ -180,7 +178,7 @@ class LocalCluster:
             port = await server.start(self._host, port, credentials, take_snapshot, _Orders(self))
             host = f"[{self._host}]" if ":" in self._host else self._host
             self.url, self.token, self.ca_data = f"https://{host}:{port}", credentials.token, credentials.ca
-            self._write_kubeconfig(credentials.make_kubeconfig(self.url))
+            self.kubeconfig = self._kubeconfigs.write(credentials.make_kubeconfig(self.url))
         except BaseException:
             await server.stop()
             raise
@@ -213,11 +211,13 @@ class LocalCluster:
         """Give the text of a kubeconfig for a user with a certificate of this name, with the groups in it.
 
         With ``authorization="rbac"``, the user may do what the roles grant to the user or to the groups.
-        The certificate is good for a year, and for as long as the cluster lives.
+        The certificate is good for a year, and for as long as the cluster lives. Service accounts are named in full,
+        ``system:serviceaccount:default:operator``; their groups are known.
         """
         if self._credentials is None:
             raise RuntimeError("this local cluster is not running")
-        return self._credentials.make_kubeconfig(self.url, make_client_certificate(self._credentials, user, groups))
+        certificate = make_client_certificate(self._credentials, user, make_user(user, groups).groups)
+        return self._credentials.make_kubeconfig(self.url, certificate)
 
     def write_kubeconfig(self, path: pathlib.Path, user: str, groups: Iterable[str] = ()) -> None:
         """Write the same to a file that only the current user of the system can read."""
@@ -230,7 +230,7 @@ class LocalCluster:
         self._credentials = dataclasses.replace(self._credentials, token=secrets.token_urlsafe(24))
         self.token = self._credentials.token
         self._server.set_token(self.token)
-        self._write_kubeconfig(self._credentials.make_kubeconfig(self.url))
+        self.kubeconfig = self._kubeconfigs.write(self._credentials.make_kubeconfig(self.url))
         if self._data_dir is not None:
             save_credentials(self._data_dir, self._credentials)
 
@@ -259,14 +259,6 @@ class LocalCluster:
             self._archive.erase()
         await self._start_server(credentials, self._used_port, server.take_snapshot if keep_data else None)
 
-    def _write_kubeconfig(self, text: str) -> None:
-        if self._wanted_kubeconfig is None:
-            self._directory = self._directory or tempfile.TemporaryDirectory(prefix="kopf-local-cluster-")
-            self.kubeconfig = pathlib.Path(self._directory.name) / "kubeconfig.yaml"
-        else:
-            self.kubeconfig = self._wanted_kubeconfig
-        write_privately(self.kubeconfig, text)
-
     def restart_soon(self, *, keep_data: bool) -> None:
         """Do the same as `restart` without waiting for that."""
         if self._restarting is None or self._restarting.done():
@@ -282,11 +274,7 @@ class LocalCluster:
                 await server.stop()
         finally:
             self._close_archive()
-            if self._directory is not None:
-                self._directory.cleanup()
-                self._directory = None
-            else:
-                self.kubeconfig.unlink(missing_ok=True)
+            self._kubeconfigs.remove()
 
     @property
     def counters(self) -> Mapping[tuple[str, str, int], int]:
@@ -318,21 +306,20 @@ class LocalCluster:
         server = self._need_server()
         return self._call(lambda: server.create_token(namespace, name, lifetime))
 
-    def apply(self, manifests: Mapping[str, Any] | str | pathlib.Path) -> list[dict[str, Any]]:
-        """Create the objects, or merge the manifests into existing ones; give their new states.
+    def as_user(self, name: str, groups: Iterable[str] = ()) -> UserClient:
+        """Give a client that acts as somebody else, with the kubeconfig for others to do so.
 
-        Args:
-            manifests: One manifest as a dict; or a text with any number of YAML documents; or a path to such a file.
-
-        Raises:
-            Exception: with the message of the API if it would refuse any of them.
+        Service accounts are named in full, ``system:serviceaccount:default:operator``; their groups are known.
         """
-        if isinstance(manifests, pathlib.Path):
-            manifests = manifests.read_text()
-        documents = list(yaml.safe_load_all(manifests)) if isinstance(manifests, str) else [manifests]
-        # Through the encoding and back, so that only JSON-compatible values come in, and never shared ones.
-        clean = [codec.decode(codec.encode(document)) for document in documents if document]
-        return self._call(lambda: [self._need_server().apply(document) for document in clean])
+        groups = tuple(groups)
+        return UserClient(self._door, make_user(name, groups),
+                          lambda: self._kubeconfigs.write_another(self.make_kubeconfig(name, groups)))
+
+    def _find_server(self) -> tuple[ClusterServer, asyncio.AbstractEventLoop]:
+        server = self._need_server()
+        if self._loop is None:
+            raise RuntimeError("this local cluster is not running")
+        return server, self._loop
 
     def _need_server(self) -> ClusterServer:
         if self._server is None:

@@ -6,8 +6,8 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextvars
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ from .admission.reviewing import AdmissionCall, Gate, Reviewer
 from .admission.webhook_calls import Caller, Services
 from .api.api import API
 from .api.metrics import Metrics
+from .clients.operations import Desk, Operation
 from .control.access import Objects
 from .control.basics import Basics
 from .control.collecting import Collector
@@ -35,22 +36,16 @@ from .faults.faults import Faults
 from .http.requests import Answer, Call, Identity, Request, Stream, asking, with_warnings
 from .http.server import HTTPServer, Orders
 from .kinds.builtin import read_kinds
-from .kinds.kind import Kind, Obj
 from .kinds.registry import Registry
 from .sessions import Session, Unresolved
 from .store.archive import Archive, Snapshot
 from .store.storage import Change, Store
-from .writes import objects
-from .writes.patches import merge_patch
-from .writes.write_options import WriteOptions
 from .writes.writing import Writer
 
 T = TypeVar("T")
 
 #: How often bookmarks are sent to those who want them, in seconds; as in kube-apiserver.
 BOOKMARK_INTERVAL: Final = 60.0
-
-_OWN: Final = WriteOptions(manager="kopf")
 
 
 class ServerOptions(msgspec.Struct, frozen=True):
@@ -196,39 +191,36 @@ class ClusterServer:
             return msgspec.structs.replace(answer, headers=with_warnings(answer.headers, after=session.warnings))
         return answer
 
-    def apply(self, manifest: Mapping[str, Any]) -> Obj:
-        """Create the object, or merge the manifest into the existing one; nobody is asked for admission."""
-        try:
-            return contextvars.copy_context().run(self._apply, manifest)
-        except Unresolved:
-            raise statuses.not_implemented(
-                f"applying {manifest.get('kind')} in {manifest.get('apiVersion')} by a method, as it is converted by "
-                "a webhook (do it by a request, or in the stored version),") from None
+    async def serve(self, user: User, operation: Operation[T], *, admission: bool = True) -> T:
+        """Do what a client in this process asks for; whoever must be asked about it, is asked, unless unwanted."""
+        async def serve() -> T:
+            attempt = self._open_desk(user, operation)
+            return await Session().run(attempt) if admission else _attempt_unasked(attempt)
+        return await asyncio.create_task(serve(), name=f"a request of {user.name}")  # with a context of its own
 
-    def _apply(self, manifest: Mapping[str, Any]) -> Obj:
+    def serve_at_once(self, user: User, operation: Operation[T], *, admission: bool = True) -> T:
+        """Do the same without waiting; raise `Unresolved` if somebody must be asked."""
+        def serve() -> T:
+            attempt = self._open_desk(user, operation)
+            return Session().attempt(attempt) if admission else _attempt_unasked(attempt)
+        return contextvars.copy_context().run(serve)
+
+    def _open_desk(self, user: User, operation: Operation[T]) -> Callable[[], T]:
+        """Prepare an attempt in the current context."""
+        if self._api is None:
+            raise RuntimeError("the server is not started")
         self._faults.clock.use()
-        if self._access is not None:
-            asking.set(self._access.administrator)
-        kind = self._need_kind(manifest)
-        metadata = manifest.get("metadata") or {}
-        namespace = (metadata.get("namespace") or "default") if kind.namespaced else ""
-        key = (namespace, metadata.get("name") or "")
-        if key in self._store.bucket(kind.bucket).records:
-            record = self._writer.update(kind, key, lambda old: merge_patch(old, manifest), options=_OWN)
-        else:
-            record = self._writer.create(kind, namespace, dict(manifest), _OWN)
-        return objects.open_record(kind, record)
+        asking.set(user)
+        desk = Desk(self._api, self._registry, user)
+        return lambda: operation(desk)
 
-    def _need_kind(self, manifest: Mapping[str, Any]) -> Kind:
-        for field in ("apiVersion", "kind"):
-            if not manifest.get(field):
-                raise statuses.bad_request(f"the manifest has no {field}: it is not an object of Kubernetes")
-        group, _, version = str(manifest.get("apiVersion", "")).rpartition("/")
-        kind = self._registry.find_by_kind(group, version, str(manifest.get("kind", "")))
-        if kind is None:
-            raise statuses.bad_request(f"no matches for kind \"{manifest.get('kind')}\" in version "
-                                       f"\"{manifest.get('apiVersion')}\"; is its definition applied already?")
-        return kind
+
+def _attempt_unasked(attempt: Callable[[], T]) -> T:
+    try:
+        return attempt()
+    except Unresolved:
+        raise statuses.not_implemented(
+            "applying without admission what is converted by a webhook (do it in the stored version)") from None
 
 
 def _restore(store: Store, snapshot: Snapshot, observers: Sequence[Callable[[str, Change], None]]) -> None:

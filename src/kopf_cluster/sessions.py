@@ -57,17 +57,22 @@ class Session:
         answer: T = known
         return answer
 
+    def attempt(self, attempt: Callable[[], T]) -> T:
+        """Attempt once, with what is answered so far; raise `Unresolved` if that is not enough."""
+        self.random = random.Random(self._seed)
+        token = _current.set(self)
+        try:
+            return attempt()
+        finally:
+            _current.reset(token)
+
     async def run(self, attempt: Callable[[], T]) -> T:
         """Attempt until everything is answered."""
         for _ in range(MAX_ATTEMPTS):
-            self.random = random.Random(self._seed)
-            token = _current.set(self)
             try:
-                return attempt()
+                return self.attempt(attempt)
             except Unresolved as unresolved:
                 question, ask = unresolved.question, unresolved.ask
-            finally:
-                _current.reset(token)
             if isinstance(refusal := self._answers.get(question), statuses.APIStatus):
                 raise refusal
             try:

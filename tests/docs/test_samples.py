@@ -75,6 +75,22 @@ def test_handlers_are_called_directly_in_tests() -> None:
     run_samples(ROOT / "docs" / "testing.md")["test_create_fn"]()
 
 
+def test_objects_are_worked_with_in_tests() -> None:
+    run_samples(ROOT / "docs" / "testing.md")["test_objects"]()
+
+
+def test_permissions_are_tested(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rbac.yaml").write_text(
+        "{apiVersion: v1, kind: ServiceAccount, metadata: {name: operator}}\n---\n"
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: operators}\n"
+        "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}\n"
+        "subjects: [{kind: ServiceAccount, namespace: default, name: operator}]\n")
+    page = ROOT / "docs" / "local-cluster.md"
+    with LocalCluster() as cluster:
+        run_samples(page, cluster=cluster)["test_permissions"]()
+
+
 async def test_operators_are_run_in_async_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     # If it is imported by other tests, the login goes through it, and it reads the environment on import only.
     monkeypatch.delitem(sys.modules, "kubernetes", raising=False)
@@ -98,7 +114,6 @@ def test_all_mentioned_names_exist(page: pathlib.Path) -> None:
             target = getattr(target, part)
 
 
-@pytest.mark.usefixtures("kubectl")
 def test_operators_are_run_in_tests(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     crd, obj = get_blocks(ROOT / "docs" / "getting-started.md", "yaml")
     (tmp_path / "crd.yaml").write_text(crd)

@@ -23,6 +23,8 @@ AUDIENCE: Final = "https://kubernetes.default.svc"
 LIFETIME: Final = 3600.0
 MIN_LIFETIME: Final = 600.0
 
+_PREFIX: Final = "system:serviceaccount:"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Binding:
@@ -89,4 +91,16 @@ def _make_claims(
 def service_account(namespace: str, name: str, uid: str = "") -> User:
     """Give the user that a service account is."""
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
-    return User(f"system:serviceaccount:{namespace}:{name}", groups, uid)
+    return User(f"{_PREFIX}{namespace}:{name}", groups, uid)
+
+
+def make_user(name: str, groups: Iterable[str] = ()) -> User:
+    """Give the user of this name, who is in all groups that everybody of the kind is in.
+
+    Those of a service account, ``system:serviceaccount:default:operator``, are known if none are given.
+    """
+    groups = tuple(groups)
+    namespace, colon, account = name.removeprefix(_PREFIX).partition(":")
+    if not groups and name.startswith(_PREFIX) and colon and namespace and account:
+        return service_account(namespace, account)
+    return User(name, (*dict.fromkeys([*groups, "system:authenticated"]),))

@@ -252,7 +252,7 @@ async def test_concurrent_changes_are_reviewed_anew(cluster: LocalCluster, clien
     configure(cluster, webhook(hooks.on("/", wait)))
     slow = asyncio.create_task(client.patch(f"{CONFIG_MAPS}/one", {"data": {"slow": "1"}}))
     await entered.wait()
-    cluster.apply(make_config_map(data={"fast": "1"}))
+    cluster.apply(make_config_map(data={"fast": "1"}), admission=False)
     go.set()
     assert (await slow)["data"] == {"fast": "1", "slow": "1"}
     assert [request["object"]["data"] for request in hooks.requests()] == [
@@ -264,7 +264,7 @@ async def test_concurrent_changes_conflict_if_the_version_is_given(
     created = await client.create(CONFIG_MAPS, make_config_map(data={}))
 
     def interfere(review: Obj) -> Obj:
-        cluster.apply(make_config_map(data={"fast": "1"}))
+        cluster.apply(make_config_map(data={"fast": "1"}), admission=False)
         return respond(review)
     configure(cluster, webhook(hooks.on("/", interfere)))
     reply = await client.call("PUT", f"{CONFIG_MAPS}/one", json={**created, "data": {"slow": "1"}})

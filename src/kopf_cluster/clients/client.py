@@ -1,0 +1,189 @@
+"""
+Clients of the cluster in the same process: plain dicts in and out, synchronous and asynchronous.
+
+They ask the API as such, with no HTTP in between. So, they are reviewed by webhooks, and limited by roles, but neither
+disturbed by faults nor counted.
+"""
+from __future__ import annotations
+
+import functools
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import yaml
+
+from .. import codec
+from ..access.authorizing import User
+from ..kinds.kind import Obj
+from . import operations
+from .conditions import Until, parse_condition
+from .door import Door
+from .operations import Propagation
+from .waiting import wait
+
+#: How long is waited by default, in seconds.
+TIMEOUT: Final = 10.0
+
+Manifests: TypeAlias = Mapping[str, Any] | str | pathlib.Path
+Objs: TypeAlias = list[Obj]
+
+
+class AsyncClient:
+    """Works with the objects as one user of the cluster, from any event loop.
+
+    The methods are those of `Client`, which tells about them.
+    """
+
+    def __init__(self, door: Door, user: User) -> None:
+        super().__init__()
+        self._door = door
+        self._user = user
+
+    async def get(self, kind: str, name: str, *, namespace: str = "default") -> Obj:
+        return await self._door.do(self._user, operations.get(kind, name, namespace))
+
+    async def list(
+            self, kind: str, *, namespace: str | None = None, labels: str = "", fields: str = "",
+    ) -> Objs:
+        return await self._door.do(self._user, operations.list_(kind, namespace, labels, fields))
+
+    async def create(self, manifest: Mapping[str, Any]) -> Obj:
+        return await self._door.do(self._user, operations.create(_clean(manifest)))
+
+    async def apply(self, manifests: Manifests, *, admission: bool = True) -> Objs:
+        return [await self._door.do(self._user, operations.apply(manifest), admission=admission)
+                for manifest in _read(manifests)]
+
+    async def patch(
+            self, kind: str, name: str, patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+            *, namespace: str = "default", subresource: str = "",
+    ) -> Obj:
+        return await self._door.do(self._user, operations.patch(kind, name, _clean(patch), namespace, subresource))
+
+    async def delete(
+            self, kind: str, name: str, *, namespace: str = "default", propagation: Propagation | None = None,
+    ) -> None:
+        await self._door.do(self._user, operations.delete(kind, name, namespace, propagation))
+
+    async def wait_for(
+            self, kind: str, name: str, until: Until = "create",
+            *, namespace: str = "default", timeout: float = TIMEOUT,
+    ) -> Obj:
+        condition = parse_condition(until)
+        return await self._door.enter(lambda: wait(
+            self._door, self._user, (kind, name, namespace), condition, timeout))
+
+
+class Client:
+    """Works with the objects as one user of the cluster, from any thread.
+
+    Kinds are called by any name that kubectl takes: ``pods``, ``pod``, ``po``, ``Pod``, ``deployments.apps``,
+    ``deployments.v1.apps``. Refusals are raised as `APIStatus`, with the message of the server.
+    """
+
+    def __init__(self, door: Door, user: User) -> None:
+        super().__init__()
+        self._door = door
+        self._user = user
+        self.aio = AsyncClient(door, user)
+        """The same for coroutines: ``await cluster.aio.get(...)``."""
+
+    def get(self, kind: str, name: str, *, namespace: str = "default") -> Obj:
+        """Give the object."""
+        return self._door.do_and_wait(self._user, operations.get(kind, name, namespace))
+
+    def list(
+            self, kind: str, *, namespace: str | None = None, labels: str = "", fields: str = "",
+    ) -> Objs:
+        """Give the objects of one namespace, or of all of them by default.
+
+        Args:
+            kind: What to list.
+            namespace: From which namespace.
+            labels: A label selector, e.g. ``app=web,tier!=cache``.
+            fields: A field selector, e.g. ``metadata.name=one``.
+        """
+        return self._door.do_and_wait(self._user, operations.list_(kind, namespace, labels, fields))
+
+    def create(self, manifest: Mapping[str, Any]) -> Obj:
+        """Create the object, in the namespace ``default`` if it does not say where; give it as it is created."""
+        return self._door.do_and_wait(self._user, operations.create(_clean(manifest)))
+
+    def apply(self, manifests: Manifests, *, admission: bool = True) -> Objs:
+        """Create the objects, or merge the manifests into existing ones; give their new states.
+
+        Args:
+            manifests: One manifest as a dict; or a text with any number of YAML documents; or a path to such a file.
+            admission: Whether admission webhooks are asked; otherwise, nobody is.
+        """
+        return [self._door.do_and_wait(self._user, operations.apply(manifest), admission=admission)
+                for manifest in _read(manifests)]
+
+    def patch(
+            self, kind: str, name: str, patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+            *, namespace: str = "default", subresource: str = "",
+    ) -> Obj:
+        """Change the object, or its subresource, e.g. ``status``; give the new state.
+
+        Args:
+            kind: What to patch.
+            name: Which one to patch.
+            patch: What to merge into the object if it is a dict; the operations of a JSON-patch if it is a list.
+            namespace: Where it is.
+            subresource: What to patch instead of the object as such.
+        """
+        return self._door.do_and_wait(
+            self._user, operations.patch(kind, name, _clean(patch), namespace, subresource))
+
+    def delete(
+            self, kind: str, name: str, *, namespace: str = "default", propagation: Propagation | None = None,
+    ) -> None:
+        """Begin the deletion of the object; to wait until it is gone: ``wait_for(kind, name, "delete")``."""
+        self._door.do_and_wait(self._user, operations.delete(kind, name, namespace, propagation))
+
+    def wait_for(
+            self, kind: str, name: str, until: Until = "create",
+            *, namespace: str = "default", timeout: float = TIMEOUT,
+    ) -> Obj:
+        """Wait until the condition is true for the object; give the state of which it is true.
+
+        Args:
+            kind: What to wait for.
+            name: Which one to wait for; it does not have to exist yet.
+            until: A function of the object, for which missing keys mean: not yet; or as for ``kubectl wait``,
+                ``"create"``, ``"delete"`` (gives the last state), ``"condition=Ready"``, ``"condition=Ready=False"``.
+            namespace: Where it is.
+            timeout: How long to wait, in seconds.
+
+        Raises:
+            TimeoutError: with the last state, if it does not come true in time.
+        """
+        condition = parse_condition(until)
+        return self._door.enter_and_wait(lambda: wait(
+            self._door, self._user, (kind, name, namespace), condition, timeout))
+
+
+class UserClient(Client):
+    """Works with the objects as somebody else than the administrator."""
+
+    def __init__(self, door: Door, user: User, write_kubeconfig: Callable[[], pathlib.Path]) -> None:
+        super().__init__(door, user)
+        self._write_kubeconfig = write_kubeconfig
+
+    @functools.cached_property
+    def kubeconfig(self) -> pathlib.Path:
+        """The path of the kubeconfig of this user, with a certificate; it is removed with the cluster."""
+        return self._write_kubeconfig()
+
+
+def _read(manifests: Manifests) -> list[Any]:
+    if isinstance(manifests, pathlib.Path):
+        manifests = manifests.read_text()
+    documents = list(yaml.safe_load_all(manifests)) if isinstance(manifests, str) else [manifests]
+    return [_clean(document) for document in documents if document]
+
+
+def _clean(document: Any) -> Any:
+    """Pass through the encoding and back, so that only JSON-compatible values come in, and never shared ones."""
+    return codec.decode(codec.encode(document))

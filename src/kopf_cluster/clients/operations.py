@@ -1,0 +1,154 @@
+"""
+What a client can ask for: each operation is a function that makes one attempt at a desk of the server.
+
+An attempt can be repeated, as webhooks are asked between the attempts: see `sessions`.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from .. import codec, statuses
+from ..access.authorizing import User
+from ..api.api import API
+from ..http.requests import Answer, Call, Request, Stream
+from ..kinds.kind import Kind, Obj
+from ..kinds.registry import Registry
+from ..writes import patches
+from .naming import find_kind, find_kind_of
+
+T = TypeVar("T")
+
+Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
+
+_METHODS: Final = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}
+
+#: What the clients of this process call themselves.
+AGENT: Final = "kopf-local-cluster"
+_MANAGER: Final = "kopf"
+
+
+class Desk:
+    """Where one user is served, with the latest request remembered."""
+
+    def __init__(self, api: API, registry: Registry, user: User) -> None:
+        super().__init__()
+        self.registry = registry
+        self.user = user
+        self.call: Call | None = None
+        """What was asked last."""
+        self._api = api
+
+    def ask(
+            self, verb: str, kind: Kind, namespace: str | None, name: str = "", *, subresource: str = "",
+            query: Mapping[str, str] | None = None, body: Any = None, content_type: str = "",
+    ) -> Answer | Stream:
+        """Send a request; namespaces of cluster-wide kinds are ignored, as by kubectl."""
+        place = namespace if kind.namespaced else None
+        self.call = Call(verb, kind.group, kind.version, kind.plural, place, name or None, subresource)
+        request = Request(_METHODS.get(verb, "GET"), (), query or {}, content_type=content_type, user=self.user,
+                          body=b"" if body is None else codec.encode(body), agent=AGENT)
+        return self._api.answer(self.call, request)
+
+    def ask_object(self, *args: Any, **kwargs: Any) -> Obj:
+        """Send a request that is answered with an object."""
+        answer = self.ask(*args, **kwargs)
+        if not isinstance(answer, Answer):
+            raise TypeError("the answer is a stream, but an object is expected")
+        obj: Obj = codec.decode(answer.body)
+        return obj
+
+
+Operation: TypeAlias = Callable[[Desk], T]
+
+
+def get(kind: str, name: str, namespace: str) -> Operation[Obj]:
+    return lambda desk: desk.ask_object("get", find_kind(desk.registry, kind), namespace, name)
+
+
+def list_(kind: str, namespace: str | None, labels: str, fields: str) -> Operation[list[Obj]]:
+    query = {"labelSelector": labels, "fieldSelector": fields}
+
+    def operation(desk: Desk) -> list[Obj]:
+        found = find_kind(desk.registry, kind)
+        items = desk.ask_object("list", found, namespace, query=query)["items"]
+        # Items of lists do not tell what they are, but objects that are given alone do.
+        return [{"apiVersion": found.api_version, "kind": found.kind, **item} for item in items]
+    return operation
+
+
+def create(manifest: Mapping[str, Any]) -> Operation[Obj]:
+    def operation(desk: Desk) -> Obj:
+        kind = find_kind_of(desk.registry, manifest)
+        return desk.ask_object("create", kind, _namespace_of(manifest), query={"fieldManager": _MANAGER},
+                               body=manifest)
+    return operation
+
+
+def apply(manifest: Mapping[str, Any]) -> Operation[Obj]:
+    """Create the object, or merge the manifest into the existing one."""
+    def operation(desk: Desk) -> Obj:
+        kind, name = find_kind_of(desk.registry, manifest), (manifest.get("metadata") or {}).get("name") or ""
+        if not name or not _exists(desk, kind, _namespace_of(manifest), name):
+            return create(manifest)(desk)
+        return desk.ask_object("patch", kind, _namespace_of(manifest), name, query={"fieldManager": _MANAGER},
+                               body=manifest, content_type=patches.MERGE)
+    return operation
+
+
+def patch(kind: str, name: str, changes: Any, namespace: str, subresource: str) -> Operation[Obj]:
+    content_type = patches.JSON if isinstance(changes, list) else patches.MERGE
+    return lambda desk: desk.ask_object(
+        "patch", find_kind(desk.registry, kind), namespace, name, subresource=subresource,
+        query={"fieldManager": _MANAGER}, body=changes, content_type=content_type)
+
+
+def delete(kind: str, name: str, namespace: str, propagation: Propagation | None) -> Operation[None]:
+    body = None if propagation is None else {"propagationPolicy": propagation}
+
+    def operation(desk: Desk) -> None:
+        desk.ask_object("delete", find_kind(desk.registry, kind), namespace, name, body=body)
+    return operation
+
+
+class Look(msgspec.Struct, frozen=True):
+    """How an object is now, if it is there, and the version to watch from."""
+
+    obj: Obj | None
+    version: str
+
+
+def look(kind: str, name: str, namespace: str) -> Operation[Look]:
+    def operation(desk: Desk) -> Look:
+        found = find_kind(desk.registry, kind)
+        listed = desk.ask_object("list", found, namespace, query={"fieldSelector": f"metadata.name={name}"})
+        head = {"apiVersion": found.api_version, "kind": found.kind}
+        return Look({**head, **listed["items"][0]} if listed["items"] else None, listed["metadata"]["resourceVersion"])
+    return operation
+
+
+def watch(kind: str, name: str, namespace: str, version: str) -> Operation[Stream]:
+    query = {"watch": "1", "resourceVersion": version, "fieldSelector": f"metadata.name={name}"}
+
+    def operation(desk: Desk) -> Stream:
+        answer = desk.ask("watch", find_kind(desk.registry, kind), namespace, query=query)
+        if isinstance(answer, Answer):
+            raise TypeError("the answer is complete, but a stream is expected")
+        return answer
+    return operation
+
+
+def _exists(desk: Desk, kind: Kind, namespace: str, name: str) -> bool:
+    try:
+        desk.ask("get", kind, namespace, name)
+    except statuses.APIStatus as status:
+        if status.code != 404:
+            raise
+        return False
+    return True
+
+
+def _namespace_of(manifest: Mapping[str, Any]) -> str:
+    return (manifest.get("metadata") or {}).get("namespace") or "default"
