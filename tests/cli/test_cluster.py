@@ -10,9 +10,11 @@ import subprocess
 import urllib.error
 import urllib.request
 
+import click
 import pytest
 import yaml
 
+from kopf.cli.cluster import parse_user
 from tests.cli.conftest import Starter
 
 
@@ -70,6 +72,21 @@ def test_cluster_with_users(start: Starter, tmp_path: pathlib.Path) -> None:
     with start("cluster", "--user=jane") as process:
         assert process.wait() == 2
         assert "is not like NAME[:GROUP,...]=FILE" in process.output
+
+
+@pytest.mark.parametrize(("text", "name", "groups"), [
+    ("jane", "jane", ()), ("jane:devs,ops", "jane", ("devs", "ops")),
+    ("system:serviceaccount:default:operator", "system:serviceaccount:default:operator", ()),
+    ("system:kube-scheduler", "system:kube-scheduler", ()),
+])
+def test_names_of_users(text: str, name: str, groups: tuple[str, ...]) -> None:
+    assert parse_user(text) == (name, groups)
+
+
+@pytest.mark.parametrize("text", ["", ":", "jane:", ":devs"])
+def test_wrong_names_of_users(text: str) -> None:
+    with pytest.raises(click.BadParameter, match=r"is not like NAME\[:GROUP,...\]"):
+        parse_user(text)
 
 
 @pytest.mark.parametrize("option", ["--kubeconfig=kubeconfig.yaml", "--user=jane=kubeconfig.yaml"])

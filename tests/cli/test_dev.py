@@ -42,6 +42,118 @@ def test_from_nothing_to_a_handled_object(start: Starter, folder: pathlib.Path, 
         process.wait_for("Goodbye, kopf-example-1!")
 
 
+ADMITTED = """
+import kopf
+
+@kopf.on.startup()
+def configure(settings, **_):
+    settings.admission.server = kopf.WebhookServer(addr="127.0.0.1")
+    settings.admission.managed = {managed!r}
+
+@kopf.on.mutate("kopfexamples")
+def mutate_fn(patch, **_):
+    patch.spec["mutated"] = True
+
+@kopf.on.validate("kopfexamples")
+def validate_fn(name, **_):
+    if name == "bad":
+        raise kopf.AdmissionError("It is bad.")
+
+@kopf.on.create("kopfexamples")
+def create_fn(spec, name, logger, **_):
+    logger.info(f"{{name}} is mutated: {{spec.get('mutated')}}")
+"""
+
+
+def test_objects_are_applied_when_the_webhooks_are_published(start: Starter, folder: pathlib.Path) -> None:
+    (folder / "handlers.py").write_text(ADMITTED.format(managed="auto.kopf.dev"))
+    good = (folder / "obj.yaml").read_text()
+    (folder / "obj.yaml").write_text(f"{good}\n---\n{good.replace('kopf-example-1', 'bad')}")
+    with start("dev", *ARGS) as process:
+        process.wait_for("Applied crd.yaml: CustomResourceDefinition kopfexamples.kopf.dev$")
+        process.wait_for("Applied obj.yaml: KopfExample default/kopf-example-1$")
+        process.wait_for("Cannot apply obj.yaml: admission webhook .* denied the request: It is bad.")
+        process.wait_for("kopf-example-1 is mutated: True")
+        assert process.output.index("Reconfiguring the validating webhook") < process.output.index("Applied obj.yaml")
+        # From now on, all files are applied at once, through the webhooks, too.
+        save(folder / "obj.yaml", good.replace("kopf-example-1", "another"))
+        process.wait_for("another is mutated: True")
+
+
+def test_objects_do_not_wait_for_webhooks_that_are_not_published(start: Starter, folder: pathlib.Path) -> None:
+    (folder / "handlers.py").write_text(ADMITTED.format(managed=None))
+    with start("dev", *ARGS) as process:
+        process.wait_for("The operator has not published its webhooks, so the objects are applied without them.")
+        process.wait_for("kopf-example-1 is mutated: None")
+
+
+def test_objects_wait_until_the_operator_is_mended(start: Starter, folder: pathlib.Path) -> None:
+    good = (folder / "handlers.py").read_text()
+    (folder / "handlers.py").write_text("syntax error(")
+    with start("dev", *ARGS) as process:
+        process.wait_for("The operator has ended.")
+        assert "Applied obj.yaml" not in process.output
+        save(folder / "handlers.py", good)
+        process.wait_for("Applied obj.yaml: KopfExample default/kopf-example-1$")
+        process.wait_for("Hello, kopf-example-1!")
+
+
+ROLES = """
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: operator}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: operators}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: %s}
+subjects: [{kind: ServiceAccount, namespace: default, name: operator}]
+"""
+
+
+def test_operators_are_limited_by_their_roles(start: Starter, folder: pathlib.Path, kubectl: str) -> None:
+    name = "system:serviceaccount:default:operator"
+    (folder / "rbac.yaml").write_text(ROLES % "view")
+    args = "--apply=rbac.yaml", "--authorization=rbac", f"--as={name}", f"--user={name}={folder / 'operator.yaml'}"
+    with start("dev", *ARGS, *args) as process:
+        process.wait_for("Applied rbac.yaml: ClusterRoleBinding operators$")
+        process.wait_for(f'User "{name}" cannot .*kopfexamples')
+        result = subprocess.run(
+            [kubectl, "--kubeconfig=operator.yaml", "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"],
+            capture_output=True, text=True, check=True, timeout=20, cwd=folder)
+        assert result.stdout == name
+
+
+def test_the_kubeconfig_is_at_the_same_place_for_a_project(
+        start: Starter, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for signum in (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM):  # one of them leaves the file behind
+        with start("dev", "handlers.py", "--apply", "crd.yaml") as process:
+            kubeconfig = pathlib.Path(process.wait_for("export KUBECONFIG=(.+)$")[1])
+            found.append(kubeconfig)
+            assert kubeconfig.stat().st_mode & 0o777 == 0o600
+            if signum == signal.SIGTERM:
+                with start("dev", "handlers.py", log="other.log") as other:  # the first one keeps it
+                    assert other.wait_for("export KUBECONFIG=(.+)$")[1] != str(kubeconfig)
+                    other.send_signal(signum)
+                    assert other.wait() == 0
+            process.wait_for("authentication has finished")
+            children = psutil.Process(process.pid).children()
+            process.send_signal(signum)
+            process.wait()
+            for child in children:
+                if child.is_running():
+                    child.kill()
+        assert kubeconfig.exists() is (signum == signal.SIGKILL)
+    assert len(set(found)) == 1
+    assert found[0].parent == folder / ".kube" / "kopf-dev"  # the folder is the home here
+    assert found[0].name.startswith(f"{folder.name}-")
+
+
+def test_no_home_is_needed(start: Starter, folder: pathlib.Path) -> None:
+    (folder / "file").touch()
+    with start("dev", "handlers.py", HOME=str(folder / "file")) as process:
+        assert str(folder) not in process.wait_for("export KUBECONFIG=(.+)$")[1]
+
+
 @pytest.mark.parametrize("how", ["ctrl-c", "SIGINT", "SIGTERM"])
 def test_stopping_leaves_nothing_behind(start: Starter, folder: pathlib.Path, how: str) -> None:
     with start("dev", *ARGS) as process:

@@ -18,10 +18,11 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-import yaml
 
-from kopf.cli.cluster import cluster_options, start_cluster
+from kopf.cli.cluster import cluster_options, parse_user, start_cluster
 from kopf.cli.interrupts import interruptible
+from kopf.cli.kubeconfigs import find_project_kubeconfig
+from kopf.cli.manifests import Manifests
 from kopf.cli.running import run
 from kopf.cli.sources import SourceWatcher
 
@@ -37,29 +38,31 @@ SETTLING_INTERVAL = 0.1
 STOPPING_TIMEOUT = 1.0
 """How long the operator may take to stop, in seconds; then it is killed."""
 
-ESTABLISHING_TIMEOUT = 5.0
-"""How long a resource definition may take to be served, in seconds."""
+PUBLISHING_TIMEOUT = 10.0
+"""How long the operator may take to publish its webhooks after it is started, in seconds."""
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@cluster_options
+@cluster_options("~/.kube/kopf-dev/PROJECT.yaml")
+@click.option("--as", "identity", type=parse_user, metavar="NAME[:GROUP,...]", envvar="KOPF_DEV_AS",
+              help="Run the operator as this user, e.g. system:serviceaccount:default:operator. An admin by default.")
 @click.option("--apply", "manifests", multiple=True, metavar="FILE",
               type=click.Path(exists=True, dir_okay=False, path_type=pathlib.Path),
               help="Apply this manifest, e.g. a CRD or an object; can be repeated, the order is kept.")
 @click.argument("args", nargs=-1, metavar="PATHS... [RUN OPTIONS]...", type=click.UNPROCESSED)
 def dev(
-        port: int,
+        *,
         kubeconfig: pathlib.Path | None,
-        data_dir: pathlib.Path | None,
-        simulate: bool,
+        identity: tuple[str, tuple[str, ...]] | None,
         manifests: tuple[pathlib.Path, ...],
         args: tuple[str, ...],
+        **options: Any,
 ) -> None:
     """
     Develop an operator on a local cluster.
 
-    Starts a local cluster, applies the manifests, runs the operator of the files (PATHS), and reloads it when
-    the files change. Ctrl+C stops everything and leaves nothing behind.
+    Starts a local cluster, runs the operator of the files (PATHS), applies the manifests, and reloads the operator
+    when the files change. Ctrl+C stops everything and leaves nothing behind.
 
     All options of "kopf run" can be used too, e.g. --verbose, or --module instead of the files.
     """
@@ -69,24 +72,26 @@ def dev(
     for path in run.make_context("kopf dev", list(args)).params["paths"]:
         if not os.path.exists(path):
             raise click.UsageError(f"There is no such file: {path!r}.")
-    starting = start_cluster(port=port, kubeconfig=kubeconfig, data_dir=data_dir, simulate=simulate)
-    asyncio.run(_develop(starting, manifests, args))
+    starting = start_cluster(kubeconfig=kubeconfig or find_project_kubeconfig(), **options)
+    asyncio.run(_develop(starting, identity, manifests, args))
 
 
 async def _develop(
         starting: contextlib.AbstractAsyncContextManager[LocalCluster],
-        manifests: Sequence[pathlib.Path],
+        identity: tuple[str, tuple[str, ...]] | None,
+        paths: Sequence[pathlib.Path],
         args: Sequence[str],
 ) -> None:
     with interruptible() as signals, tempfile.TemporaryDirectory(prefix="kopf-dev-") as folder:
         async with starting as cluster:
             _say(f"The local cluster is up: {cluster.url}")
             _say(f"For a second terminal:   export KUBECONFIG={cluster.kubeconfig}")
-            for path in manifests:
-                await _apply(cluster, path)
-            process = OperatorProcess(args, cluster.kubeconfig, pathlib.Path(folder) / "sources")
+            manifests = Manifests(cluster, _say)
+            await manifests.apply(paths)
+            kubeconfig = cluster.kubeconfig if identity is None else cluster.as_user(*identity).kubeconfig
+            process = OperatorProcess(args, kubeconfig, pathlib.Path(folder))
             try:
-                await _keep_reloading(cluster, process, manifests, args)
+                await _keep_reloading(cluster, process, manifests, paths, args)
             finally:
                 # From the terminal, Ctrl+C goes to all processes at once; the second signal would be too much.
                 await process.stop(is_told=signal.SIGINT in signals)
@@ -96,28 +101,66 @@ async def _develop(
 async def _keep_reloading(
         cluster: LocalCluster,
         process: OperatorProcess,
-        manifests: Collection[pathlib.Path],
+        manifests: Manifests,
+        paths: Collection[pathlib.Path],
         args: Collection[str],
 ) -> None:
     """Run the operator, and run it anew whenever its sources change; apply the manifests when they change."""
-    by_path = {os.path.realpath(path): path for path in manifests}
+    by_path = {os.path.realpath(path): path for path in paths}
     watcher = SourceWatcher(arg for arg in args if arg.endswith(".py") or os.path.isfile(arg))
     watcher.add(by_path)
-    await process.start()
+    readiness = Readiness(cluster, process)
+    await readiness.start()
     _say("The operator is started. Edit, save, and it is reloaded. Ctrl+C stops everything.")
     while True:
         await asyncio.sleep(POLLING_INTERVAL)
+        if manifests.are_waiting and await readiness.check():
+            await manifests.apply_waiting()
         if process.has_just_ended():
             _say("The operator has ended. It will be started again when the files change.", fg="yellow")
         watcher.add(process.list_sources())
         changed = await _settle(watcher)
-        for path in sorted(changed & by_path.keys()):
-            await _apply(cluster, by_path[path])
+        await manifests.apply([by_path[path] for path in sorted(changed & by_path.keys())])
         if changed - by_path.keys():
             names = ", ".join(sorted(os.path.relpath(path) for path in changed - by_path.keys()))
             _say(f"Changed: {names}. The operator is reloaded.")
             await process.stop()
-            await process.start()
+            await readiness.start()
+
+
+class Readiness:
+    """Knows when the operator can be asked about objects: when it has published its webhooks, if it has any."""
+
+    def __init__(self, cluster: LocalCluster, process: OperatorProcess) -> None:
+        self._cluster = cluster
+        self._process = process
+        self._before: dict[str, str] = {}
+        self._deadline = 0.0
+
+    async def start(self) -> None:
+        """Start the operator."""
+        self._before = await self._list_configurations()
+        self._deadline = asyncio.get_running_loop().time() + PUBLISHING_TIMEOUT
+        await self._process.start()
+
+    async def check(self) -> bool:
+        """Tell if it is ready, or if that takes too long, e.g. as it does not publish them itself."""
+        types = self._process.list_webhooks()
+        if types is None or self._process.is_over:
+            return False
+        now = await self._list_configurations()
+        if all(any(key.startswith(type) and now[key] != self._before.get(key) for key in now) for type in types):
+            return True
+        if asyncio.get_running_loop().time() < self._deadline:
+            return False
+        _say("The operator has not published its webhooks, so the objects are applied without them.", fg="yellow")
+        return True
+
+    async def _list_configurations(self) -> dict[str, str]:
+        """Give the versions of all webhook configurations, by their types and names."""
+        return {f"{type}/{obj['metadata']['name']}": obj["metadata"]["resourceVersion"]
+                for type in ("mutating", "validating")
+                for obj in await self._cluster.aio.list(f"{type}webhookconfigurations")}
 
 
 async def _settle(watcher: SourceWatcher) -> set[str]:
@@ -129,61 +172,43 @@ async def _settle(watcher: SourceWatcher) -> set[str]:
     return changed
 
 
-async def _apply(cluster: LocalCluster, path: pathlib.Path) -> None:
-    """Apply a manifest; if something is wrong with it, say that, and leave it to be fixed."""
-    try:
-        for document in yaml.safe_load_all(path.read_text()):
-            if document:
-                obj = await _apply_object(cluster, document)
-                meta = obj["metadata"]
-                name = f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else meta["name"]
-                _say(f"Applied {path}: {obj['kind']} {name}")
-    except Exception as e:  # of any kind: of the file, of its syntax, of the API
-        _say(f"Cannot apply {path}: {e}", fg="red")
-
-
-async def _apply_object(cluster: LocalCluster, document: dict[str, Any]) -> dict[str, Any]:
-    """Apply one object; the definitions of new resources are waited for, as their objects can be the next."""
-    [obj] = cluster.apply(document)
-    if obj["kind"] == "CustomResourceDefinition":
-        async with asyncio.timeout(ESTABLISHING_TIMEOUT):
-            while not _is_established(obj):
-                await asyncio.sleep(0.01)
-                [obj] = cluster.apply(document)
-    return obj
-
-
-def _is_established(crd: dict[str, Any]) -> bool:
-    conditions = (crd.get("status") or {}).get("conditions") or []
-    return any(item["type"] == "Established" and item["status"] == "True" for item in conditions)
-
-
 class OperatorProcess:
     """The operator in a child process: the same as ``kopf run`` with the same arguments, but on our cluster."""
 
-    def __init__(self, args: Sequence[str], kubeconfig: pathlib.Path, report: pathlib.Path) -> None:
+    def __init__(self, args: Sequence[str], kubeconfig: pathlib.Path, folder: pathlib.Path) -> None:
         self._args = args
         self._kubeconfig = kubeconfig
-        self._report = report
+        self._sources, self._webhooks = folder / "sources", folder / "webhooks"
         self._process: asyncio.subprocess.Process | None = None
         self._is_ended = False
 
     async def start(self) -> None:
         self._is_ended = False
+        self._webhooks.unlink(missing_ok=True)
+        reports = f"--report-sources={self._sources}", f"--report-webhooks={self._webhooks}"
         self._process = await asyncio.create_subprocess_exec(
             # With -P, the current directory is not looked into for our own imports: it can have e.g. a click.py in it.
-            sys.executable, "-P", "-m", "kopf", "run", f"--report-sources={self._report}", "--show-errors", *self._args,
+            sys.executable, "-P", "-m", "kopf", "run", *reports, "--show-errors", *self._args,
             env={**os.environ, "KUBECONFIG": str(self._kubeconfig)},
         )
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it does not run."""
+        return self._process is None or self._process.returncode is not None
+
     def has_just_ended(self) -> bool:
         """Whether it has ended by itself since it was asked for the last time."""
-        was_ended, self._is_ended = self._is_ended, self._process is None or self._process.returncode is not None
+        was_ended, self._is_ended = self._is_ended, self.is_over
         return self._is_ended and not was_ended
 
     def list_sources(self) -> list[str]:
         """Get the files of those modules that the operator has loaded, whether successfully or not."""
-        return self._report.read_text().splitlines() if self._report.exists() else []
+        return self._sources.read_text().splitlines() if self._sources.exists() else []
+
+    def list_webhooks(self) -> list[str] | None:
+        """Get the types of its admission handlers, or nothing if they are not loaded yet."""
+        return self._webhooks.read_text().splitlines() if self._webhooks.exists() else None
 
     async def stop(self, *, is_told: bool = False) -> None:
         """Stop the operator; it is only waited for if it is told to stop already."""

@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import logging
 import pathlib
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from typing import Any
 
 import click
@@ -74,6 +74,7 @@ def _check_patterns(ctx: click.Context, param: click.Parameter, value: tuple[str
 @click.option("-m", "--module", "modules", multiple=True, metavar="MODULE", envvar="KOPF_RUN_MODULE",
               help="Load this importable module; can be repeated.")
 @click.option("--report-sources", type=click.Path(path_type=pathlib.Path), hidden=True)
+@click.option("--report-webhooks", type=click.Path(path_type=pathlib.Path), hidden=True)
 @click.option("--show-errors", is_flag=True, hidden=True)
 @click.argument("paths", nargs=-1)
 @click.make_pass_decorator(CLIControls, ensure=True)
@@ -91,6 +92,7 @@ def run(
         dev: bool,
         liveness_endpoint: str | None,
         report_sources: pathlib.Path | None,
+        report_webhooks: pathlib.Path | None,
         show_errors: bool,
 ) -> None:
     """
@@ -113,11 +115,14 @@ def run(
         raise SystemExit(e.exit_code) from (e.__cause__ or e)  # for those who run it in their tests
     finally:
         if report_sources is not None:
-            report_sources.write_text("\n".join(list_sources()))
+            _report(report_sources, list_sources())
 
     registry = controls.registry if controls.registry is not None else get_default_registry()
     if not registry:
         raise _explain_nothing_to_do([*paths, *modules])
+
+    if report_webhooks is not None:
+        _report(report_webhooks, sorted({handler.type for handler in registry.webhooks}))
 
     settings = controls.settings
     if show_errors:
@@ -136,6 +141,13 @@ def run(
         ready_flag=controls.ready_flag,
         vault=controls.vault,
     ))
+
+
+def _report(path: pathlib.Path, lines: Collection[str]) -> None:
+    """Tell those who have started this process; in one step, as they can be reading just now."""
+    draft = path.with_name(f"{path.name}.draft")
+    draft.write_text("\n".join(lines))
+    draft.replace(path)
 
 
 def _is_explicit(ctx: click.Context, name: str) -> bool:

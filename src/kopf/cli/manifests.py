@@ -1,0 +1,82 @@
+"""
+The manifests of ``kopf dev``: first what an operator needs to start, and the other objects when it is ready for them.
+
+In a real cluster, the objects come when the operator is there, so that its webhooks are asked about them.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+if TYPE_CHECKING:
+    from kopf_cluster import LocalCluster
+
+ESTABLISHING_TIMEOUT = 5.0
+"""How long a resource definition may take to be served, in seconds."""
+
+_NEEDED_KINDS = {"CustomResourceDefinition", "Namespace", "ServiceAccount", "KopfPeering", "ClusterKopfPeering"}
+_NEEDED_GROUP = "rbac.authorization.k8s.io"
+
+
+class Manifests:
+    """The files to be applied; if something is wrong with them, that is said, and left to be fixed."""
+
+    def __init__(self, cluster: LocalCluster, say: Callable[..., None]) -> None:
+        self._cluster = cluster
+        self._say = say
+        self._waiting: list[tuple[pathlib.Path, Any]] = []
+        self._is_ready = False
+
+    @property
+    def are_waiting(self) -> bool:
+        """Whether there are objects that wait for the operator."""
+        return bool(self._waiting)
+
+    async def apply(self, paths: Collection[pathlib.Path]) -> None:
+        """Apply the files in this order; but as long as the operator is not ready, only what it needs of them."""
+        self._waiting = [(path, document) for path, document in self._waiting if path not in paths]
+        for path in paths:
+            for document in self._read(path):
+                if self._is_ready or is_needed_by_operators(document):
+                    await self._apply(path, document)
+                else:
+                    self._waiting.append((path, document))
+
+    async def apply_waiting(self) -> None:
+        """Apply the other objects, as the operator is ready, and apply all objects at once from now on."""
+        self._is_ready = True
+        waiting, self._waiting = self._waiting, []
+        for path, document in waiting:
+            await self._apply(path, document)
+
+    def _read(self, path: pathlib.Path) -> list[Any]:
+        try:
+            return [document for document in yaml.safe_load_all(path.read_text()) if document]
+        except (OSError, UnicodeError, yaml.YAMLError) as e:
+            self._say(f"Cannot apply {path}: {e}", fg="red")
+            return []
+
+    async def _apply(self, path: pathlib.Path, document: Any) -> None:
+        try:
+            [obj] = await self._cluster.aio.apply(document)
+            meta = obj["metadata"]
+            if obj["kind"] == "CustomResourceDefinition":  # as its objects can be the next
+                await self._cluster.aio.wait_for(
+                    "crd", meta["name"], "condition=Established", timeout=ESTABLISHING_TIMEOUT)
+        except Exception as e:  # of any kind: of what is no object at all, of the API, of webhooks
+            self._say(f"Cannot apply {path}: {e}", fg="red")
+        else:
+            name = f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else meta["name"]
+            self._say(f"Applied {path}: {obj['kind']} {name}")
+
+
+def is_needed_by_operators(document: Any) -> bool:
+    """Tell what must be there before an operator starts: what it looks for at once, and what it may do."""
+    if not isinstance(document, dict):
+        return True  # to be refused at once
+    group = str(document.get("apiVersion")).partition("/")[0]
+    return document.get("kind") in _NEEDED_KINDS or group == _NEEDED_GROUP
