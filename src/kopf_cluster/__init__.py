@@ -22,9 +22,10 @@ What all of them use: ``statuses`` for refusals, ``codec`` for JSON, ``jsonpaths
 from __future__ import annotations
 
 from .admission.reviewing import AdmissionCall
+from .audit import AuditRecord
 from .cluster import LocalCluster
 from .faults.faults import FaultRule, Faults
 from .statuses import APIStatus
 from .store.archive import ArchiveError
 
-__all__ = ["APIStatus", "AdmissionCall", "ArchiveError", "FaultRule", "Faults", "LocalCluster"]
+__all__ = ["APIStatus", "AdmissionCall", "ArchiveError", "AuditRecord", "FaultRule", "Faults", "LocalCluster"]

@@ -26,6 +26,7 @@ from .access.kubeconfigs import Kubeconfigs
 from .access.tokens import LIFETIME, Tokens, make_user
 from .admission.reviewing import AdmissionCall
 from .admission.webhook_calls import Services
+from .audit import Audit, AuditRecord
 from .clients.client import Client, UserClient
 from .clients.door import Door
 from .faults.faults import Faults
@@ -96,6 +97,7 @@ class LocalCluster(Client):
                                       administrator)
         self._services = Services()
         self._tokens = Tokens()
+        self._audit = Audit()
         self._archive: Archive | None = None
         self._credentials: Credentials | None = None
         self._kubeconfigs = Kubeconfigs(pathlib.Path(kubeconfig) if kubeconfig is not None else None)
@@ -173,7 +175,7 @@ class LocalCluster(Client):
             self, credentials: Credentials, port: int, take_snapshot: Callable[[], Snapshot] | None,
     ) -> None:
         """Start, with the data if there are any: taken at the last moment, as the old server still accepts some."""
-        server = ClusterServer(self._options, self.faults, self._services, self._archive, self._tokens)
+        server = ClusterServer(self._options, self.faults, self._services, self._archive, self._tokens, self._audit)
         try:
             port = await server.start(self._host, port, credentials, take_snapshot, _Orders(self))
             host = f"[{self._host}]" if ":" in self._host else self._host
@@ -284,6 +286,15 @@ class LocalCluster(Client):
     def reset_counters(self) -> None:
         """Count the requests anew."""
         self._need_server().counters.clear()
+
+    @property
+    def audit(self) -> list[AuditRecord]:
+        """Who did what: the latest requests since the start, in the order of their answers."""
+        return self._audit.describe()
+
+    def reset_audit(self) -> None:
+        """Forget who did what until now."""
+        self._audit.clear()
 
     def register_service(self, namespace: str, name: str, host: str, port: int) -> None:
         """Tell at which local address the service is, for webhooks that are configured by services.

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import contextvars
-from collections.abc import Awaitable, Callable, Sequence
+import functools
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -21,7 +23,8 @@ from .admission.reviewing import AdmissionCall, Gate, Reviewer
 from .admission.webhook_calls import Caller, Services
 from .api.api import API
 from .api.metrics import Metrics
-from .clients.operations import Desk, Operation
+from .audit import Audit
+from .clients.operations import AGENT, Desk, Operation
 from .control.access import Objects
 from .control.basics import Basics
 from .control.collecting import Collector
@@ -65,12 +68,14 @@ class ClusterServer:
 
     def __init__(
             self, options: ServerOptions, faults: Faults, services: Services, archive: Archive | None, tokens: Tokens,
+            audit: Audit,
     ) -> None:
         super().__init__()
         self._options = options
         self._faults = faults
         self._archive = archive
         self._tokens = tokens
+        self._audit = audit
         self._access: Access | None = None
         self._store = Store(options.history)
         self._registry = Registry(read_kinds())
@@ -147,7 +152,7 @@ class ClusterServer:
         self._writer.guard = self._access.check_escalation
         self._api = API(self._store, self._registry, self._writer, self._access,
                         bookmark_interval=self._options.bookmark_interval)
-        self._http = HTTPServer(self, faults=self._faults)
+        self._http = HTTPServer(self, faults=self._faults, audit=self._audit)
         self._api.pages.append(Metrics(self._store, self._registry, lambda: self.counters).answer)
         port = await self._http.start(host, port, credentials.make_ssl_context(),
                                       compact=self._store.compact, orders=orders)
@@ -194,25 +199,32 @@ class ClusterServer:
     async def serve(self, user: User, operation: Operation[T], *, admission: bool = True) -> T:
         """Do what a client in this process asks for; whoever must be asked about it, is asked, unless unwanted."""
         async def serve() -> T:
-            attempt = self._open_desk(user, operation)
-            return await Session().run(attempt) if admission else _attempt_unasked(attempt)
+            with self._open_desk(user) as desk:
+                attempt = functools.partial(operation, desk)
+                return await Session().run(attempt) if admission else _attempt_unasked(attempt)
         return await asyncio.create_task(serve(), name=f"a request of {user.name}")  # with a context of its own
 
     def serve_at_once(self, user: User, operation: Operation[T], *, admission: bool = True) -> T:
         """Do the same without waiting; raise `Unresolved` if somebody must be asked."""
         def serve() -> T:
-            attempt = self._open_desk(user, operation)
-            return Session().attempt(attempt) if admission else _attempt_unasked(attempt)
+            with self._open_desk(user) as desk:
+                attempt = functools.partial(operation, desk)
+                return Session().attempt(attempt) if admission else _attempt_unasked(attempt)
         return contextvars.copy_context().run(serve)
 
-    def _open_desk(self, user: User, operation: Operation[T]) -> Callable[[], T]:
-        """Prepare an attempt in the current context."""
+    @contextlib.contextmanager
+    def _open_desk(self, user: User) -> Iterator[Desk]:
+        """Serve the user in the current context, and note that down."""
         if self._api is None:
             raise RuntimeError("the server is not started")
         self._faults.clock.use()
         asking.set(user)
         desk = Desk(self._api, self._registry, user)
-        return lambda: operation(desk)
+        try:
+            yield desk
+        finally:
+            if desk.outcome is not None:
+                self._audit.note(user, *desk.outcome, agent=AGENT)
 
 
 def _attempt_unasked(attempt: Callable[[], T]) -> T:

@@ -257,7 +257,7 @@ class API:
     def _written(self, status: int, kind: Kind, record: Record, request: Request, options: WriteOptions) -> Answer:
         form = negotiate(request.accept)
         headers = with_warnings({}, options.warnings or ())
-        return Answer(status, form.one(kind, record), form.content_type, headers)
+        return Answer(status, form.one(kind, record), form.content_type, headers, record.key[1])
 
 
 def _read(kind: Kind, request: Request) -> Obj:

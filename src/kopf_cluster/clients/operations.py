@@ -13,7 +13,7 @@ import msgspec
 from .. import codec, statuses
 from ..access.authorizing import User
 from ..api.api import API
-from ..http.requests import Answer, Call, Request, Stream
+from ..http.requests import Answer, Call, Request, Stream, refuse
 from ..kinds.kind import Kind, Obj
 from ..kinds.registry import Registry
 from ..writes import patches
@@ -31,14 +31,14 @@ _MANAGER: Final = "kopf"
 
 
 class Desk:
-    """Where one user is served, with the latest request remembered."""
+    """Where one user is served, with the latest request and its answer remembered."""
 
     def __init__(self, api: API, registry: Registry, user: User) -> None:
         super().__init__()
         self.registry = registry
         self.user = user
-        self.call: Call | None = None
-        """What was asked last."""
+        self.outcome: tuple[Call, Answer] | None = None
+        """What was asked last, and how it was answered."""
         self._api = api
 
     def ask(
@@ -47,10 +47,17 @@ class Desk:
     ) -> Answer | Stream:
         """Send a request; namespaces of cluster-wide kinds are ignored, as by kubectl."""
         place = namespace if kind.namespaced else None
-        self.call = Call(verb, kind.group, kind.version, kind.plural, place, name or None, subresource)
+        call = Call(verb, kind.group, kind.version, kind.plural, place, name or None, subresource)
         request = Request(_METHODS.get(verb, "GET"), (), query or {}, content_type=content_type, user=self.user,
                           body=b"" if body is None else codec.encode(body), agent=AGENT)
-        return self._api.answer(self.call, request)
+        self.outcome = None
+        try:
+            answer = self._api.answer(call, request)
+        except statuses.APIStatus as status:
+            self.outcome = call, refuse(status)
+            raise
+        self.outcome = call, answer if isinstance(answer, Answer) else Answer(200, b"")
+        return answer
 
     def ask_object(self, *args: Any, **kwargs: Any) -> Obj:
         """Send a request that is answered with an object."""

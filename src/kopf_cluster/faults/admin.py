@@ -4,6 +4,8 @@ The administration of a server from other processes, at ``/_kopf/``: faults and 
 ==========================  ===============================================================================
 ``GET /_kopf/counters``     how many requests were answered, by verb, resource, and code
 ``DELETE /_kopf/counters``  count anew
+``GET /_kopf/audit``        who did what: the latest requests
+``DELETE /_kopf/audit``     forget them
 ``GET /_kopf/faults``       the current faults
 ``PUT /_kopf/faults``       set any of: ``rules``, ``seed``, ``watch_lifetime``, ``watch_lag`` (the shortest and
                             the longest one, in seconds), ``silent``, ``paused``
@@ -25,6 +27,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from .. import codec, statuses
+from ..audit import Audit
 from ..http.requests import Answer, Request
 from .faults import FaultRule, Faults
 
@@ -50,12 +53,14 @@ class Admin:
     """Answers under the administrative prefix."""
 
     def __init__(
-            self, faults: Faults, counters: collections.Counter[tuple[str, str, int]], issue: KubeconfigIssuer,
+            self, faults: Faults, counters: collections.Counter[tuple[str, str, int]], audit: Audit,
+            issue: KubeconfigIssuer,
     ) -> None:
         super().__init__()
         self._faults = faults
         self._issue = issue
         self._counters = counters
+        self._audit = audit
 
     def answer(self, request: Request) -> Answer:
         match request.method, request.path[1:]:
@@ -63,6 +68,10 @@ class Admin:
                 return Answer(200, codec.encode(self._count()))
             case "DELETE", ("counters",):
                 self._counters.clear()
+            case "GET", ("audit",):
+                return Answer(200, codec.encode({"requests": self._audit.describe()}))
+            case "DELETE", ("audit",):
+                self._audit.clear()
             case "GET", ("faults",):
                 pass
             case "PUT", ("faults",):

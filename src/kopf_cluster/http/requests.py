@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from .. import statuses
+from .. import codec, statuses
 from ..access.authorizing import SUPERUSERS, User
 from ..durations import parse_duration
 
@@ -85,6 +85,14 @@ class Answer(msgspec.Struct, frozen=True):
     body: bytes
     content_type: str = "application/json"
     headers: Mapping[str, str] = {}
+    name: str = ""
+    """The name of the object, where the request does not tell it: in creations."""
+
+
+def refuse(status: statuses.APIStatus) -> Answer:
+    """Make the answer of a refusal."""
+    name = str((status.details or {}).get("name") or "")
+    return Answer(status.code, codec.encode(status.as_object()), headers=status.headers, name=name)
 
 
 class Stream(Protocol):

@@ -23,13 +23,14 @@ from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 from multidict import CIMultiDictProxy
 
-from .. import codec, statuses
+from .. import statuses
 from ..access.authorizing import SUPERUSERS, Attributes, Decision, User, forbidden
+from ..audit import Audit
 from ..faults.admin import PREFIX, Admin
 from ..faults.faults import FaultRule, Faults, ServerControl
 from ..faults.lagging import Delay
 from . import pretty
-from .requests import Answer, Call, Identity, Request, Stream, resolve
+from .requests import Answer, Call, Identity, Request, Stream, refuse, resolve
 
 logger = logging.getLogger("kopf.cluster")
 
@@ -78,12 +79,13 @@ MIN_COMPRESSED: Final = 128 * 1024
 class HTTPServer:
     """Serves the application over TLS on one address."""
 
-    def __init__(self, application: Application, *, faults: Faults) -> None:
+    def __init__(self, application: Application, *, faults: Faults, audit: Audit) -> None:
         super().__init__()
         self._application = application
         self.counters: collections.Counter[tuple[str, str, int]] = collections.Counter()
         """How many requests were answered, by verb, resource, and code."""
         self._faults = faults
+        self._audit = audit
         self._admin: Admin | None = None
         self._changed = asyncio.Event()
         self._streams: dict[asyncio.Task[Any], asyncio.Transport | None] = {}
@@ -99,7 +101,7 @@ class HTTPServer:
     ) -> int:
         """Begin to listen; give the port. What faults need besides, is to be called in this loop."""
         loop = asyncio.get_running_loop()
-        self._admin = Admin(self._faults, self.counters, orders.issue_kubeconfig)
+        self._admin = Admin(self._faults, self.counters, self._audit, orders.issue_kubeconfig)
         self._server = web.Server(
             self._handle, request_factory=self._make_request, handler_cancellation=True, access_log=None,
             keepalive_timeout=_UNLIMITED, lingering_time=0.0, logger=_connections)
@@ -148,9 +150,10 @@ class HTTPServer:
         return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)
 
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
-        call = Call(http.method.lower())
+        call, user = Call(http.method.lower()), None
         try:
             request = await self._read(http)
+            user = request.user
             call = resolve(request)
             if request.path[:1] == (PREFIX,) and self._admin is not None:  # neither disturbed nor counted
                 _require_superuser(request)
@@ -164,18 +167,19 @@ class HTTPServer:
             if isinstance(answer, Awaitable):
                 answer = await answer
             if rule is not None and rule.action == "lose-answer":
+                self._audit.note(user, call, _whole(answer), agent=request.agent, path=http.path)
                 _disconnect(http)
             if not isinstance(answer, Answer):
-                self._count(call, 200)
+                self._note(http, user, call, _whole(answer))
                 return await self._send_stream(http, call, answer)
         except statuses.APIStatus as status:
-            answer = _refuse(status)
+            answer = refuse(status)
         except RecursionError:  # nothing is stored before everything is known of the new state
-            answer = _refuse(statuses.bad_request("the object is nested too deeply"))
+            answer = refuse(statuses.bad_request("the object is nested too deeply"))
         except Exception:
             logger.exception("The local cluster has failed to handle %s %s", http.method, http.path)
-            answer = _refuse(statuses.internal("unexpected failure of the local cluster, see its logs"))
-        self._count(call, answer.status)
+            answer = refuse(statuses.internal("unexpected failure of the local cluster, see its logs"))
+        self._note(http, user, call, answer)
         return _respond(http, answer)
 
     async def _read(self, http: web.BaseRequest) -> Request:
@@ -251,8 +255,9 @@ class HTTPServer:
             self._delays.discard(delay)
             await delay.close()
 
-    def _count(self, call: Call, code: int) -> None:
-        self.counters[call.verb, call.resource, code] += 1
+    def _note(self, http: web.BaseRequest, user: User | None, call: Call, answer: Answer) -> None:
+        self.counters[call.verb, call.resource, answer.status] += 1
+        self._audit.note(user, call, answer, agent=http.headers.get("User-Agent", ""), path=http.path)
 
     def _apply_faults(self) -> None:
         """Take notice of changed faults: wake up those that are held, plan the next cut of the watches."""
@@ -342,5 +347,6 @@ def _respond(http: web.BaseRequest, answer: Answer) -> web.Response:
     return web.Response(status=answer.status, body=b"" if http.method == "HEAD" else body, headers=headers)
 
 
-def _refuse(status: statuses.APIStatus) -> Answer:
-    return Answer(status.code, codec.encode(status.as_object()), headers=status.headers)
+def _whole(answer: Answer | Stream) -> Answer:
+    """Give what is known of the answer in the beginning, if it is a stream."""
+    return answer if isinstance(answer, Answer) else Answer(200, b"")
