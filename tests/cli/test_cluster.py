@@ -124,3 +124,26 @@ def test_cluster_works_with_kubectl(start: Starter, kubectl: str) -> None:
             [kubectl, f"--kubeconfig={kubeconfig}", "get", "namespaces", "-o", "name"],
             capture_output=True, text=True, check=True, timeout=20)
         assert "namespace/default\n" in result.stdout
+
+
+def test_cluster_with_late_events_and_conflicts(start: Starter) -> None:
+    with start("cluster", "--watch-lag=0-0.5", "--late-conflicts=0.1,0.3", "--seed=7") as process:
+        config = yaml.safe_load(pathlib.Path(process.wait_for("export KUBECONFIG=(.+)$")[1]).read_text())
+        ca = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]).decode()
+        headers = {"Authorization": f"Bearer {config['users'][0]['user']['token']}"}
+        request = urllib.request.Request(f"{config['clusters'][0]['cluster']['server']}/_kopf/faults", headers=headers)
+        with urllib.request.urlopen(request, context=ssl.create_default_context(cadata=ca)) as response:
+            faults = json.load(response)
+    assert faults["watch_lag"] == [0, 0.5]
+    [rule] = faults["rules"]
+    assert (rule["status"], rule["guarded"], rule["rate"], rule["latency"]) == (409, True, 0.1, 0.3)
+
+
+@pytest.mark.parametrize("option", [
+    "--watch-lag=x", "--watch-lag=1-0", "--watch-lag=nan", "--late-conflicts=2", "--late-conflicts=0.1,-1",
+    "--late-conflicts=a,b",
+])
+def test_wrong_trouble(start: Starter, option: str) -> None:
+    with start("cluster", option) as process:
+        assert process.wait() == 2
+        assert "is not like" in process.output

@@ -46,6 +46,30 @@ def _parse_user_file(value: str) -> UserOption:
     return UserOption(*parse_user(who), check_kubeconfig(pathlib.Path(path)))
 
 
+def _parse_lag(value: str) -> tuple[float, float]:
+    """Read how late events are: ``0.5``, or anything in a range, ``0-0.5``; in seconds."""
+    least, _, most = value.partition("-")
+    try:
+        lag = float(least), float(most or least)
+    except ValueError:
+        lag = (-1.0, -1.0)
+    if not 0 <= lag[0] <= lag[1] < float("inf"):
+        raise click.BadParameter(f"{value!r} is not like 0.5 or 0-0.5, in seconds")
+    return lag
+
+
+def _parse_conflicts(value: str) -> tuple[float, float]:
+    """Read how many writes conflict, and how late they are told so, in seconds: ``0.1``, or ``0.1,0.3``."""
+    rate, _, latency = value.partition(",")
+    try:
+        conflicts = float(rate), float(latency or 0)
+    except ValueError:
+        conflicts = (-1.0, 0.0)
+    if not (0 <= conflicts[0] <= 1 and 0 <= conflicts[1] < float("inf")):
+        raise click.BadParameter(f"{value!r} is not like 0.1 or 0.1,0.3: a share, and seconds")
+    return conflicts
+
+
 _CLUSTER_OPTIONS = (
     click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N",
                  help="The port to listen on; any free one by default."),
@@ -62,6 +86,12 @@ _CLUSTER_OPTIONS = (
     click.option("--user", "users", multiple=True, type=_parse_user_file, metavar=_USER_FILE,
                  help="Write a kubeconfig of this user, too; it has a certificate, and is removed in the end. "
                       "Repeatable."),
+    click.option("--watch-lag", type=_parse_lag, metavar="SECONDS[-SECONDS]",
+                 help="Tell of changes that late, or randomly late, as in a real cluster; at once by default."),
+    click.option("--late-conflicts", type=_parse_conflicts, metavar="RATE[,SECONDS]",
+                 help="Refuse this share of the writes that name a version (409), after that time: 0.1,0.3, e.g."),
+    click.option("--seed", type=int, default=0, metavar="N",
+                 help="What the random decisions about both begin with."),
 )
 
 
@@ -107,8 +137,14 @@ def explain_incompleteness(error: ImportError) -> str:
 
 
 @contextlib.asynccontextmanager
-async def start_cluster(*, users: Sequence[UserOption], **options: Any) -> AsyncIterator[LocalCluster]:
-    """Start a local cluster with the options of `LocalCluster`, for the users; say clearly if that is impossible."""
+async def start_cluster(
+        *,
+        users: Sequence[UserOption],
+        watch_lag: tuple[float, float] | None,
+        late_conflicts: tuple[float, float] | None,
+        **options: Any,
+) -> AsyncIterator[LocalCluster]:
+    """Start a local cluster with the options of `LocalCluster` and others; say clearly if that is impossible."""
     try:
         from kopf_cluster import ArchiveError, LocalCluster  # heavy, and not all it needs is always installed
     except ImportError as e:
@@ -118,6 +154,10 @@ async def start_cluster(*, users: Sequence[UserOption], **options: Any) -> Async
             local = await stack.enter_async_context(LocalCluster(**options))
         except (OSError, ArchiveError) as e:
             raise click.ClickException(f"Cannot start the local cluster: {e}") from e
+        if watch_lag is not None:
+            local.faults.lag_watches(*watch_lag)
+        if late_conflicts is not None:
+            local.faults.inject(409, guarded=True, rate=late_conflicts[0], latency=late_conflicts[1])
         for user in users:
             local.write_kubeconfig(user.path, user.name, user.groups)
             stack.callback(user.path.unlink, missing_ok=True)

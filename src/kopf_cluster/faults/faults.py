@@ -47,26 +47,35 @@ class FaultRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     verb: str | None = None
     """The verb of the API: get, list, watch, create, update, patch, delete, deletecollection."""
     resource: str | None = None
-    """The plural name, with the subresource if there is one: ``pods``, ``pods/status``."""
+    """The plural name, with the subresource if there is one: ``pods``, ``pods/status``; or with the group, too:
+    ``deployments.apps``, ``deployments.apps/status``.
+    """
     method: str | None = None
     path: str | None = None
     """A regular expression to be found in the path."""
     guarded: bool | None = None
     """Whether the write names the version of the object that it is for: those writes expect conflicts."""
+    user: str | None = None
+    """The name of the user: ``kubernetes-admin``, ``system:serviceaccount:default:operator``."""
+    agent: str | None = None
+    """A regular expression to be found in what the client calls itself: in the header ``User-Agent``."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.rate <= 1:
             raise ValueError(f"the rate must be from 0 to 1, not {self.rate}")
         if not 400 <= self.status <= 599:
             raise ValueError(f"the status must be from 400 to 599, not {self.status}")
-        if self.path is not None:
-            re.compile(self.path)
+        for pattern in (self.path, self.agent):
+            if pattern is not None:
+                re.compile(pattern)
 
     def matches(self, call: Call, request: Request, path: str) -> bool:
         return ((self.verb is None or self.verb == call.verb)
-                and (self.resource is None or self.resource == call.resource)
+                and (self.resource is None or self.resource in (call.resource, _full_resource(call)))
                 and (self.method is None or self.method.upper() == request.method)
                 and (self.path is None or re.search(self.path, path) is not None)
+                and (self.user is None or self.user == request.user.name)
+                and (self.agent is None or re.search(self.agent, request.agent) is not None)
                 and (self.guarded is None or self.guarded == is_guarded(request)))
 
     def make_status(self) -> statuses.APIStatus:
@@ -76,6 +85,12 @@ class FaultRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
         details = {} if retry_after is None else {"retryAfterSeconds": retry_after}
         return APIFault(self.status, reason, self.message or message, details=details, headers=headers)
+
+
+def _full_resource(call: Call) -> str:
+    """Give the resource with its group, as it is named in refusals: ``deployments.apps/status``."""
+    full = f"{call.plural}.{call.group}" if call.group else call.plural
+    return f"{full}/{call.subresource}" if call.subresource else full
 
 
 class APIFault(statuses.APIStatus):
@@ -146,11 +161,13 @@ class Faults:
             method: str | None = None,
             path: str | None = None,
             guarded: bool | None = None,
+            user: str | None = None,
+            agent: str | None = None,
     ) -> FaultRule:
         """Add a rule. For each request, the first rule that matches it and whose dice fall so, is applied."""
         rule = FaultRule(action=action, status=status, rate=rate, times=times, latency=latency,
                          retry_after=retry_after, message=message, verb=verb, resource=resource,
-                         method=method, path=path, guarded=guarded)
+                         method=method, path=path, guarded=guarded, user=user, agent=agent)
         self.replace([*self.rules, rule])
         return rule
 

@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 
 from kopf_cluster import FaultRule, LocalCluster
@@ -33,6 +34,53 @@ async def test_rules_select_requests(client: Client, cluster: LocalCluster, rule
     assert (await client.call("POST", CONFIG_MAPS, json=make_config_map())).status == 503
     cluster.faults.clear()
     assert (await client.call("GET", f"{CONFIG_MAPS}/one")).status == 404
+
+
+@pytest.mark.parametrize(("rule", "headers", "hit"), [
+    ({"user": "jane"}, {"Impersonate-User": "jane"}, True),
+    ({"user": "jane"}, {"Impersonate-User": "john"}, False),
+    ({"user": "jane"}, {}, False),
+    ({"user": "kubernetes-admin"}, {}, True),
+    ({"agent": "^kopf/"}, {"User-Agent": "kopf/2.0"}, True),
+    ({"agent": "^kopf/"}, {"User-Agent": "kubectl/v1.36.2"}, False),
+    ({"agent": "^(?!test)"}, {"User-Agent": "test"}, False),
+])
+async def test_rules_select_clients(
+        client: Client, cluster: LocalCluster, rule: dict[str, Any], headers: dict[str, str], hit: bool) -> None:
+    cluster.faults.inject(503, verb="list", **rule)
+    assert (await client.call("GET", CONFIG_MAPS, headers=headers)).status == (503 if hit else 200)
+
+
+@pytest.mark.parametrize(("resource", "path", "hit"), [
+    ("deployments", "/apis/apps/v1/deployments", True),
+    ("deployments.apps", "/apis/apps/v1/deployments", True),
+    ("deployments.example.com", "/apis/apps/v1/deployments", False),
+    ("deployments.apps/status", "/apis/apps/v1/namespaces/default/deployments/one/status", True),
+    ("deployments.apps", "/apis/apps/v1/namespaces/default/deployments/one/status", False),
+    ("configmaps", CONFIG_MAPS, True),
+])
+async def test_rules_select_kinds(
+        client: Client, cluster: LocalCluster, resource: str, path: str, hit: bool) -> None:
+    cluster.faults.inject(503, resource=resource)
+    assert ((await client.call("GET", path)).status == 503) is hit
+
+
+async def test_the_dice_are_only_for_the_chosen_clients(client: Client, cluster: LocalCluster) -> None:
+    """What a test does itself, does not change what happens to others."""
+    cluster.faults.inject(500, rate=0.3, times=5, agent="^operator$")
+
+    async def play(others: int) -> list[int]:
+        cluster.faults.reseed(5)
+        statuses = []
+        for _ in range(50):
+            statuses.append((await client.call("GET", CONFIG_MAPS, headers={"User-Agent": "operator"})).status)
+            assert {(await client.call("GET", CONFIG_MAPS)).status for _ in range(others)} <= {200}
+        return statuses
+
+    first = await play(0)
+    assert first.count(500) == 5
+    cluster.faults.replace([*map(msgspec.structs.replace, cluster.faults.rules)])  # not used yet
+    assert await play(3) == first
 
 
 async def test_refusals_can_be_few(client: Client, cluster: LocalCluster) -> None:
@@ -78,7 +126,7 @@ async def test_latency_is_by_the_clock_of_the_loop(client: Client, cluster: Loca
     assert time.monotonic() - really < 10
 
 
-@pytest.mark.parametrize("wrong", [{"rate": 2}, {"status": 200}, {"path": "("}])
+@pytest.mark.parametrize("wrong", [{"rate": 2}, {"status": 200}, {"path": "("}, {"agent": "("}])
 def test_wrong_rules_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(Exception, match=r"rate|status|unterminated"):
         FaultRule(**wrong)
