@@ -27,6 +27,36 @@ def test_it_refuses_unknown_options(local_cluster):
     raise AssertionError
 '''
 
+CLIENTS = '''
+import asyncio
+import kubernetes
+import kubernetes_asyncio
+import pytest
+
+@pytest.mark.parametrize("name", ["one", "two"])
+def test_the_official_client(local_cluster, name):
+    local_cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    kubernetes.config.load_kube_config()
+    with kubernetes.client.ApiClient() as client:
+        names = [item.metadata.name for item in kubernetes.client.CoreV1Api(client).list_namespace().items]
+    assert {"one", "two"} & set(names) == {name}
+
+@pytest.mark.parametrize("name", ["one", "two"])
+def test_the_asynchronous_client(local_cluster, name):
+    local_cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+    async def main():
+        await kubernetes_asyncio.config.load_config()
+        async with kubernetes_asyncio.client.ApiClient() as client:
+            listed = await kubernetes_asyncio.client.CoreV1Api(client).list_namespace()
+            return {item.metadata.name for item in listed.items}
+    assert {"one", "two"} & asyncio.run(main()) == {name}
+
+def test_it_is_as_before_without_the_fixture():
+    assert kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION == "/nosuch"
+    assert kubernetes_asyncio.config.KUBE_CONFIG_DEFAULT_LOCATION == "/nosuch"
+'''
+
 
 def test_the_plugin_is_an_entry_point() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -39,12 +69,23 @@ def test_the_plugin_costs_nothing_until_it_is_used() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
 
 
-def test_the_fixture(tmp_path: pathlib.Path) -> None:
-    (tmp_path / "test_it.py").write_text(TESTS)
+def run_tests(folder: pathlib.Path, tests: str, **env: str) -> str:
+    (folder / "test_it.py").write_text(tests)
+    env = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT / "src"), **env}
     # Without the plugins of this environment, so that it is certain where the fixture comes from.
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "pytest_kopf", "-p", "no:cacheprovider", "--strict-markers",
          "test_it.py"],
-        cwd=tmp_path, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, capture_output=True, text=True, timeout=50)
-    assert "2 passed, 1 error" in done.stdout, done.stdout
-    assert "unexpected keyword argument 'nosuch'" in done.stdout
+        cwd=folder, env=env, capture_output=True, text=True, timeout=50)
+    return done.stdout
+
+
+def test_the_fixture(tmp_path: pathlib.Path) -> None:
+    output = run_tests(tmp_path, TESTS)
+    assert "2 passed, 1 error" in output, output
+    assert "unexpected keyword argument 'nosuch'" in output
+
+
+def test_clients_that_read_the_environment_on_import_only(tmp_path: pathlib.Path) -> None:
+    output = run_tests(tmp_path, CLIENTS, KUBECONFIG="/nosuch")
+    assert "5 passed" in output, output
