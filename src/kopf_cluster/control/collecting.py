@@ -126,11 +126,37 @@ class Collector:
             return False
         kind, record = found
         if not record.deleting:
+            others = {uid for uid in record.owners if self._is_present(uid, place[1][0]) and not self._is_going(uid)}
+            if others:
+                self._drop_references(kind, record.key, set(record.owners) - others)
+                return False
+            if any(self._is_going(self._uid_of(dependent)) for dependent in self._dependents.get(record.uid, ())):
+                self._unblock(kind, record.key)
             if self._writer.delete(kind, record.key, DeleteOptions(propagationPolicy="Foreground"))[1]:
                 return False
             found = self._find(place)
-        references = objects.open_record(kind, record)["metadata"].get("ownerReferences") or ()
-        return found is not None and any(ref["uid"] == owner and ref.get("blockOwnerDeletion") for ref in references)
+        if found is None:
+            return False
+        references = objects.open_record(kind, found[1])["metadata"].get("ownerReferences") or ()
+        return any(ref["uid"] == owner and ref.get("blockOwnerDeletion") for ref in references)
+
+    def _uid_of(self, place: Place) -> str:
+        found = self._find(place)
+        return found[1].uid if found is not None else ""
+
+    def _is_going(self, uid: str) -> bool:
+        """Whether it waits for its dependents in order to go."""
+        place = self._places.get(uid)
+        found = self._find(place) if place is not None else None
+        return found is not None and found[1].deleting and FOREGROUND in found[1].finalizers
+
+    def _unblock(self, kind: Kind, key: Key) -> None:
+        """Let the owners not wait for the object, as it owns one of them, and would wait for that one in its turn."""
+        def transform(old: Obj) -> Obj:
+            references = [{**ref, "blockOwnerDeletion": False} if ref.get("blockOwnerDeletion") else ref
+                          for ref in old["metadata"].get("ownerReferences") or ()]
+            return {**old, "metadata": {**old["metadata"], "ownerReferences": references}}
+        self._writer.update(kind, key, transform)
 
     def _release(self, kind: Kind, key: Key, finalizer: str) -> None:
         def transform(old: Obj) -> Obj:

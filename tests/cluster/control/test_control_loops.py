@@ -81,6 +81,29 @@ async def test_owners_in_the_foreground_wait_for_their_dependents(client: Client
     await client.wait_gone(f"{kexes}/parent")
 
 
+@pytest.mark.parametrize("size", [2, 3, 5])
+async def test_cycles_of_owners_end_in_the_foreground(client: Client, size: int) -> None:
+    """As the conformance test of garbage collectors: "should not be blocked by dependency circle"."""
+    made = [await client.create(CONFIG_MAPS, make_config_map(f"cm{index}")) for index in range(size)]
+    for index, obj in enumerate(made):
+        reference = owner(made[index - 1], blockOwnerDeletion=True)
+        await client.patch(f"{CONFIG_MAPS}/{obj['metadata']['name']}", {"metadata": {"ownerReferences": [reference]}})
+    await client.delete(f"{CONFIG_MAPS}/cm0", propagationPolicy="Foreground")
+    for obj in made:
+        await client.wait_gone(f"{CONFIG_MAPS}/{obj['metadata']['name']}")
+
+
+async def test_dependents_with_other_owners_are_left_to_them(client: Client, kexes: str) -> None:
+    first, second = [await client.create(kexes, make_kex(name)) for name in ("first", "second")]
+    references = [owner(first, blockOwnerDeletion=True), owner(second)]
+    await client.create(CONFIG_MAPS, make_config_map(metadata={"ownerReferences": references}))
+    await client.delete(f"{kexes}/first", propagationPolicy="Foreground")
+    await client.wait_gone(f"{kexes}/first")
+    left = await client.get(f"{CONFIG_MAPS}/one")
+    assert left["metadata"]["ownerReferences"] == [owner(second)]
+    assert "deletionTimestamp" not in left["metadata"]
+
+
 async def test_orphans_are_left_alone(client: Client, kexes: str) -> None:
     await make_family(client, kexes)
     await client.delete(f"{kexes}/parent", propagationPolicy="Orphan")
