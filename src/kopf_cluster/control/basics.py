@@ -26,7 +26,7 @@ _CLUSTER_BINDINGS: Final = f"clusterrolebindings.{GROUP}"
 
 
 class Basics:
-    """Creates what belongs to every namespace, and creates it again when it is deleted."""
+    """Creates what belongs to every namespace, creates it again when it is deleted, and restores the certificate."""
 
     def __init__(
             self, store: Store, registry: Registry, writer: Writer, queue: WorkQueue, *, ca: str, port: int,
@@ -41,8 +41,8 @@ class Basics:
         namespace, name = change.record.key
         if bucket == "namespaces" and change.type == "ADDED" and not change.record.deleting:
             self._plan(name)
-        elif change.type == "DELETED" and (bucket, name) in (("configmaps", ROOT_CA),
-                                                             ("serviceaccounts", SERVICE_ACCOUNT)):
+        elif ((bucket, name) == ("configmaps", ROOT_CA) and change.type != "ADDED") or (
+                (bucket, name) == ("serviceaccounts", SERVICE_ACCOUNT) and change.type == "DELETED"):
             self._plan(namespace)
 
     def _plan(self, namespace: str) -> None:
@@ -53,6 +53,13 @@ class Basics:
                              ("serviceaccounts", {"metadata": {"name": SERVICE_ACCOUNT}})):
             if not self._objects.has(bucket, (namespace, body["metadata"]["name"])):
                 self._objects.create(bucket, namespace, body)
+        self._objects.update("configmaps", (namespace, ROOT_CA), self._restore_root_ca)
+
+    def _restore_root_ca(self, old: Obj) -> Obj:
+        """Only the data and the description are restored, as by the real publisher; the rest belongs to others."""
+        made, metadata = self._make_root_ca(), old["metadata"]
+        annotations = {**made["metadata"]["annotations"], **(metadata.get("annotations") or {})}
+        return {**old, "data": made["data"], "metadata": {**metadata, "annotations": annotations}}
 
     def _make_root_ca(self) -> Obj:
         note = "The certificate of the authority of the local cluster, to verify its API by."

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -48,6 +49,21 @@ async def test_what_belongs_to_a_namespace_is_created_again(client: Client, path
     after = await wait_there(client, f"{NAMESPACES}/default/{path}")
     assert isinstance(after, dict)
     assert after["metadata"]["uid"] != before["metadata"]["uid"]
+
+
+@pytest.mark.parametrize("change", [
+    {"data": {"ca.crt": "spoilt"}}, {"data": {"ca.crt": None}}, {"data": {"other": "x"}},
+    {"metadata": {"annotations": {"kubernetes.io/description": None}}},
+])
+async def test_the_certificate_is_restored_after_changes(
+        cluster: LocalCluster, client: Client, change: dict[str, Any]) -> None:
+    path = f"{NAMESPACES}/default/configmaps/kube-root-ca.crt"
+    before = await client.get(path)
+    await client.patch(path, {**change, "metadata": {"labels": {"mine": "yes"}, **change.get("metadata", {})}})
+    after = await cluster.aio.wait_for("cm", "kube-root-ca.crt", lambda obj: obj["data"] == before["data"]
+                                       and obj["metadata"]["annotations"] == before["metadata"]["annotations"])
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["metadata"]["labels"] == {"mine": "yes"}  # what is not part of it, stays
 
 
 async def test_deleted_namespaces_are_not_completed_again(client: Client) -> None:
