@@ -3,16 +3,22 @@ The life of namespaces: a deleted namespace takes all its contents with it, and 
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
+from .. import statuses
 from ..kinds.kind import Kind, Obj
 from ..kinds.registry import Registry
 from ..store.storage import Change, Key, Record, Store
 from ..writes.writing import Writer
+from .namespace_conditions import Remains
 from .work import WorkQueue
 
 _BUCKET: Final = "namespaces"
+_PODS: Final = "pods"
+
+# How long after a change in a deleted namespace all of it is looked at, in seconds: the changes are many, usually.
+_PAUSE: Final = 0.1
 _FINALIZER: Final = "kubernetes"
 
 #: The namespaces that every cluster has from the beginning.
@@ -45,23 +51,49 @@ class Namespaces:
             if change.type == "DELETED":
                 self._terminating.discard(name)
             elif change.record.deleting:
+                if name not in self._terminating:
+                    self._plan(name)
                 self._terminating.add(name)
-                self._plan(name)
-        elif change.type == "DELETED" and namespace in self._terminating:
-            self._plan(namespace)
+        elif namespace in self._terminating:
+            if change.type == "DELETED":
+                self._queue.add(("end of a namespace", namespace), lambda: self._end(namespace))
+            # Not for every object that goes of many, as the whole namespace is looked through.
+            self._queue.add_later(_PAUSE, ("namespace, later", namespace), lambda: self._plan(namespace))
 
     def _plan(self, name: str) -> None:
         self._queue.add(("namespace", name), lambda: self._purge(name))
 
     def _purge(self, name: str) -> None:
-        """Delete all that is in the namespace; when nothing is left, let the namespace go."""
-        key: Key = ("", name)
-        if key not in self._store.bucket(_BUCKET).records:
+        """Delete all that is in the namespace, and tell what is left; when nothing is, let the namespace go."""
+        if ("", name) not in self._store.bucket(_BUCKET).records:
             return
+        remains = Remains()
+        # Pods go before everything else, so that nothing is taken from under them; since 1.33.
+        if not self._delete(name, remains, lambda kind: kind.bucket == _PODS):
+            self._delete(name, remains, lambda kind: kind.bucket != _PODS)
+        self._writer.update(self._kind, ("", name), lambda old: _tell(old, remains), subresource="status")
+        self._end(name)
+
+    def _delete(self, name: str, remains: Remains, selects: Callable[[Kind], bool]) -> bool:
+        """Delete the objects of the selected kinds; tell whether any is left."""
+        refused: dict[str, str] = {}
         for kind, record in list(self._contents(name)):
-            if not record.deleting:
-                self._writer.delete(kind, record.key)
-        if next(self._contents(name), None) is None:
+            if selects(kind) and not record.deleting:
+                try:
+                    self._writer.delete(kind, record.key)
+                except statuses.APIStatus as error:  # the others must go anyway
+                    refused.setdefault(kind.bucket, error.message)
+        for message in refused.values():
+            remains.add_failure(message)
+        left = [(kind, record) for kind, record in self._contents(name) if selects(kind)]
+        for kind, record in left:
+            remains.add(kind.group, kind.plural, record.finalizers)
+        return bool(left)
+
+    def _end(self, name: str) -> None:
+        """Let the namespace go if it is empty."""
+        key: Key = ("", name)
+        if key in self._store.bucket(_BUCKET).records and next(self._contents(name), None) is None:
             self._writer.update(self._kind, key, _finalize, subresource="finalize")
 
     def _contents(self, name: str) -> Iterator[tuple[Kind, Record]]:
@@ -69,6 +101,11 @@ class Namespaces:
             if kind.namespaced:
                 for record in self._store.bucket(kind.bucket).select(name):
                     yield kind, record
+
+
+def _tell(old: Obj, remains: Remains) -> Obj:
+    status = old.get("status") or {}
+    return {**old, "status": {**status, "conditions": remains.as_conditions(status.get("conditions") or [])}}
 
 
 def _finalize(old: Obj) -> Obj:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kopf_cluster import LocalCluster
 from kopf_cluster.control.work import WorkQueue
 from tests.cluster.conftest import CONFIG_MAPS, TIMEOUT, Client, make_config_map, make_kex
 
@@ -140,6 +141,72 @@ async def test_deleted_namespaces_take_their_contents(client: Client, kexes: str
     await client.wait_gone(f"{NAMESPACES}/ns1")
     await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns1"}})
     assert (await client.get(mine))["items"] == []
+
+
+GOOD_CONDITIONS = [
+    ("NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered", "All resources successfully discovered"),
+    ("NamespaceDeletionGroupVersionParsingFailure", "False", "ParsedGroupVersions",
+     "All legacy kube types successfully parsed"),
+    ("NamespaceDeletionContentFailure", "False", "ContentDeleted",
+     "All content successfully deleted, may be waiting on finalization"),
+    ("NamespaceContentRemaining", "False", "ContentRemoved", "All content successfully removed"),
+    ("NamespaceFinalizersRemaining", "False", "ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+]
+
+
+def get_conditions(obj: Any) -> list[tuple[str, str, str, str]]:
+    return [(item["type"], item["status"], item["reason"], item["message"])
+            for item in (obj.get("status") or {}).get("conditions") or ()]
+
+
+async def test_terminating_namespaces_tell_what_remains(cluster: LocalCluster, client: Client, kexes: str) -> None:
+    """The messages are those that people search for, e.g. "pods. has 1 resource instances"."""
+    await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace",
+                                     "metadata": {"name": "ns1", "finalizers": ["a/end"]}})
+    mine, maps = kexes.replace("default", "ns1"), CONFIG_MAPS.replace("default", "ns1")
+    for name, finalizers in (("one", ["a/b"]), ("two", ["a/b", "a/c"])):
+        await client.create(mine, make_kex(name, metadata={"finalizers": finalizers}))
+    await client.create(maps, make_config_map("held", metadata={"finalizers": ["a/b"]}))
+    await client.create(maps, make_config_map("free"))
+    await client.delete(f"{NAMESPACES}/ns1")
+    told = await cluster.aio.wait_for("ns", "ns1", lambda obj: get_conditions(obj) == [
+        *GOOD_CONDITIONS[:3],
+        ("NamespaceContentRemaining", "True", "SomeResourcesRemain",
+         "Some resources are remaining: configmaps. has 1 resource instances, "
+         "kexes.example.com has 2 resource instances"),
+        ("NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain",
+         "Some content in the namespace has finalizers remaining: a/b in 3 resource instances, "
+         "a/c in 1 resource instances"),
+    ])
+    assert told["status"]["phase"] == "Terminating"
+    times = {item["lastTransitionTime"] for item in told["status"]["conditions"]}
+    assert len(times) == 1
+
+    # It follows what happens to the objects, even if they do not go.
+    await client.patch(f"{mine}/two", {"metadata": {"finalizers": ["a/b"]}})
+    await cluster.aio.wait_for("ns", "ns1", lambda obj: obj["status"]["conditions"][4]["message"].endswith(
+        "remaining: a/b in 3 resource instances"))
+    for path in (f"{mine}/one", f"{mine}/two", f"{maps}/held"):
+        await client.patch(path, {"metadata": {"finalizers": None}})
+    await cluster.aio.wait_for("ns", "ns1", lambda obj: get_conditions(obj) == GOOD_CONDITIONS)
+    await client.patch(f"{NAMESPACES}/ns1", {"metadata": {"finalizers": None}})
+    await client.wait_gone(f"{NAMESPACES}/ns1")
+
+
+async def test_pods_go_before_the_rest_of_their_namespace(cluster: LocalCluster, client: Client) -> None:
+    """As since 1.33, so that network policies, e.g., protect them to the end."""
+    await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns1"}})
+    pods, maps = f"{NAMESPACES}/ns1/pods", f"{NAMESPACES}/ns1/configmaps"
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one", "finalizers": ["a/b"]},
+           "spec": {"containers": [{"name": "main", "image": "main"}]}}
+    await client.create(pods, pod)
+    await client.create(maps, make_config_map())
+    await client.delete(f"{NAMESPACES}/ns1")
+    told = await cluster.aio.wait_for("ns", "ns1", lambda obj: get_conditions(obj))
+    assert get_conditions(told)[3][3] == "Some resources are remaining: pods. has 1 resource instances"
+    assert "deletionTimestamp" not in (await client.get(f"{maps}/one"))["metadata"]
+    await client.patch(f"{pods}/one", {"metadata": {"finalizers": None}})
+    await client.wait_gone(f"{NAMESPACES}/ns1")
 
 
 async def test_big_families_are_collected_completely(client: Client, kexes: str) -> None:
