@@ -52,6 +52,66 @@ def test_rollouts(k: Kubectl) -> None:
     assert "web" in k("get", "endpoints", "web")
 
 
+SET = """
+apiVersion: apps/v1
+kind: {kind}
+metadata: {{name: web, annotations: {{kubernetes.io/change-cause: "{cause}"}}}}
+spec:
+  {extra}
+  selector: {{matchLabels: {{app: web}}}}
+  template:
+    metadata: {{labels: {{app: web}}}}
+    spec: {{containers: [{{name: main, image: "{image}"}}]}}
+"""
+
+
+@pytest.mark.parametrize(("kind", "extra"), [("DaemonSet", ""), ("StatefulSet", "serviceName: web")])
+def test_history_of_sets(k: Kubectl, tmp_path: pathlib.Path, kind: str, extra: str) -> None:
+    """The cause of a change is what the annotation says then; an old revision comes back as the latest one."""
+    path = tmp_path / "set.yaml"
+    what = f"{kind.lower()}/web"
+    for image, cause in (("nginx:1", "first"), ("nginx:2", "second")):
+        path.write_text(SET.format(kind=kind, extra=extra, image=image, cause=cause))
+        k("apply", "-f", str(path))
+        k("rollout", "status", what, "--timeout=20s")
+    history = [line.split() for line in k("rollout", "history", what).splitlines()[2:]]
+    assert history == [["1", "first"], ["2", "second"]]
+    assert "nginx:1" in k("rollout", "history", what, "--revision=1")
+    assert "rolled back" in k("rollout", "undo", what)
+    k("rollout", "status", what, "--timeout=20s")
+    assert k("get", what, "-o", "jsonpath={..image}") == "nginx:1"
+    assert k("get", "pods", "-l", "app=web", "-o", "jsonpath={..spec.containers[0].image}") == "nginx:1"
+    assert [line.split()[0] for line in k("rollout", "history", what).splitlines()[2:]] == ["2", "3"]
+    k("rollout", "undo", what, "--to-revision=2")
+    k("rollout", "status", what, "--timeout=20s")
+    assert k("get", what, "-o", "jsonpath={..image}") == "nginx:2"
+
+
+def test_causes_of_changes(k: Kubectl) -> None:
+    k("create", "deployment", "web", "--image=nginx:1")
+    k("annotate", "deployment/web", "kubernetes.io/change-cause=the first one")
+    k("rollout", "status", "deployment/web")
+    k("set", "image", "deployment/web", "nginx=nginx:2")
+    k("annotate", "deployment/web", "kubernetes.io/change-cause=the second one")
+    k("rollout", "status", "deployment/web")
+    assert [line.split(maxsplit=1) for line in k("rollout", "history", "deployment/web").splitlines()[2:]] == [
+        ["1", "the first one"], ["2", "the second one"]]
+
+
+def test_replication_controllers(k: Kubectl, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "rc.yaml"
+    path.write_text(
+        "apiVersion: v1\nkind: ReplicationController\nmetadata: {name: web}\nspec: {replicas: 2, template: "
+        "{metadata: {labels: {app: web}}, spec: {containers: [{name: main, image: nginx}]}}}")
+    k("apply", "-f", str(path))
+    k("wait", "--for=jsonpath={.status.readyReplicas}=2", "rc/web", "--timeout=20s")
+    k("scale", "rc/web", "--replicas=3")
+    k("wait", "--for=jsonpath={.status.availableReplicas}=3", "rc/web", "--timeout=20s")
+    assert k("get", "rc/web", "--no-headers").split()[:4] == ["web", "3", "3", "3"]
+    k("delete", "rc/web")
+    k("wait", "--for=delete", "pods", "-l", "app=web", "--timeout=20s")
+
+
 def test_jobs_and_nodes(k: Kubectl) -> None:
     k("create", "job", "one", "--image=busybox", "--", "true")
     k("wait", "--for=condition=Complete", "job/one", "--timeout=20s")

@@ -7,7 +7,8 @@ from typing import Final
 
 from ..kinds.kind import Obj
 from ..store.storage import Change
-from .workload import PODS, Controller, hash_of, is_active, is_ready, labels_of
+from . import revisions
+from .workload import PODS, Controller, is_active, is_ready, labels_of
 
 _REVISION: Final = "controller-revision-hash"
 
@@ -16,6 +17,7 @@ class DaemonSets(Controller):
     """Keeps one pod on each node."""
 
     bucket = "daemonsets.apps"
+    children = (PODS, revisions.REVISIONS)
 
     def observe(self, bucket: str, change: Change) -> None:
         super().observe(bucket, change)
@@ -25,7 +27,10 @@ class DaemonSets(Controller):
 
     def reconcile(self, obj: Obj) -> None:
         template, pods = obj["spec"]["template"], [pod for pod in self.owned(PODS, obj) if is_active(pod)]
-        revision = hash_of(template)
+        known = self.owned(revisions.REVISIONS, obj)
+        revision = revisions.record(self.objects, obj, known, _REVISION).hash
+        used = {f"{obj['metadata']['name']}-{labels_of(pod).get(_REVISION)}" for pod in pods}
+        revisions.forget_oldest(self.objects, obj, known, {*used, f"{obj['metadata']['name']}-{revision}"})
         wanted = (template.get("spec") or {}).get("nodeSelector") or {}
         nodes = [node.key[1] for node in self.objects.records("nodes")
                  if wanted.items() <= dict(node.labels).items()]

@@ -42,6 +42,12 @@ class ReplicaSets(Controller):
             "observedGeneration": obj["metadata"]["generation"]})
 
 
+class ReplicationControllers(ReplicaSets):
+    """Keeps the number of pods, too: replica sets are the same with better selectors."""
+
+    bucket = "replicationcontrollers"
+
+
 def _age_key(pod: Obj) -> tuple[str, str]:
     return pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]
 

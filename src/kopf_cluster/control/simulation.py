@@ -10,7 +10,7 @@ from ..store.storage import Change, Store
 from ..writes.writing import Writer
 from .access import Objects
 from .daemons import DaemonSets
-from .deployments import Deployments, ReplicaSets
+from .deployments import Deployments, ReplicaSets, ReplicationControllers
 from .jobs import CronJobs, Jobs
 from .kubelet import Kubelet
 from .nodes import Nodes
@@ -29,8 +29,9 @@ class ControlLoop(Protocol):
 def make_simulation(store: Store, registry: Registry, writer: Writer, queue: WorkQueue) -> list[ControlLoop]:
     """Make all control loops of the simulation."""
     access = Objects(store, registry, writer, queue)
-    return [Nodes(access), Kubelet(access), ReplicaSets(access), Deployments(access), StatefulSets(access),
-            DaemonSets(access), Jobs(access), CronJobs(access), Volumes(access), Services(access)]
+    return [Nodes(access), Kubelet(access), ReplicaSets(access), ReplicationControllers(access), Deployments(access),
+            StatefulSets(access), DaemonSets(access), Jobs(access), CronJobs(access), Volumes(access),
+            Services(access)]
 
 
 def create_nodes(store: Store, registry: Registry, writer: Writer, queue: WorkQueue) -> None:

@@ -6,11 +6,11 @@ from __future__ import annotations
 from typing import Final
 
 from ..kinds.kind import Obj
-from .access import namespace_of, reference_to
-from .workload import PODS, Controller, hash_of, is_active, is_ready, labels_of, phase_of, replicas_of
+from . import revisions
+from .access import namespace_of
+from .workload import PODS, Controller, is_active, is_ready, labels_of, phase_of, replicas_of
 
 _CLAIMS: Final = "persistentvolumeclaims"
-_REVISIONS: Final = "controllerrevisions.apps"
 _REVISION: Final = "controller-revision-hash"
 
 
@@ -18,25 +18,18 @@ class StatefulSets(Controller):
     """Keeps the pods by their ordinals."""
 
     bucket = "statefulsets.apps"
+    children = (PODS, revisions.REVISIONS)
 
     def reconcile(self, obj: Obj) -> None:
-        revision = self._record_revision(obj)
+        known = self.owned(revisions.REVISIONS, obj)
+        revision = revisions.record(self.objects, obj, known, "controller.kubernetes.io/hash").name
         pods = {_ordinal(obj, pod): pod for pod in self.owned(PODS, obj)}
+        used = {revision, str((obj.get("status") or {}).get("currentRevision"))}
+        used |= {str(labels_of(pod).get(_REVISION)) for pod in pods.values()}
+        revisions.forget_oldest(self.objects, obj, known, used)
         self._delete_finished(pods)
         self._step(obj, pods, revision)
         self._tell(obj, [pod for pod in pods.values() if is_active(pod)], revision)
-
-    def _record_revision(self, obj: Obj) -> str:
-        """Keep the template under the name of its revision."""
-        template = obj["spec"]["template"]
-        name = f"{obj['metadata']['name']}-{hash_of(template)}"
-        if not self.objects.has(_REVISIONS, (namespace_of(obj), name)):
-            known = len(self.objects.owned(_REVISIONS, obj))
-            self.objects.create(_REVISIONS, namespace_of(obj), {
-                "metadata": {"name": name, "labels": (template.get("metadata") or {}).get("labels"),
-                             "ownerReferences": [reference_to(obj)]},
-                "revision": known + 1, "data": {"spec": {"template": {**template, "$patch": "replace"}}}})
-        return name
 
     def _delete_finished(self, pods: dict[int, Obj]) -> None:
         self.delete_pods(pod for pod in pods.values() if phase_of(pod) in ("Succeeded", "Failed"))
@@ -79,7 +72,7 @@ class StatefulSets(Controller):
     def _create(self, obj: Obj, ordinal: int, revision: str) -> None:
         name = f"{obj['metadata']['name']}-{ordinal}"
         template = obj["spec"]["template"]
-        kept = self.objects.get(_REVISIONS, (namespace_of(obj), revision))
+        kept = self.objects.get(revisions.REVISIONS, (namespace_of(obj), revision))
         if kept is not None:
             template = {field: value for field, value in kept["data"]["spec"]["template"].items() if field != "$patch"}
         volumes = list((template.get("spec") or {}).get("volumes") or ())

@@ -11,7 +11,9 @@ import hashlib
 from collections.abc import Iterable
 from typing import ClassVar, Final
 
-from .. import ages, codec
+import msgspec
+
+from .. import ages
 from ..kinds.kind import Obj
 from ..store.storage import Change, Key
 from .access import Objects, controller_of, key_of, make_condition, namespace_of, reference_to
@@ -111,8 +113,8 @@ class Controller(abc.ABC):
 
 
 def hash_of(template: Obj) -> str:
-    """Give the hash by which revisions of a template are told apart."""
-    digest = hashlib.sha256(codec.encode(template)).digest()
+    """Give the hash by which revisions of a template are told apart; the order of fields makes no difference."""
+    digest = hashlib.sha256(msgspec.json.encode(template, order="deterministic")).digest()
     return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:10])
 
 

@@ -274,6 +274,24 @@ async def test_daemon_sets_replace_outdated_pods(client: Client) -> None:
     ] == [("nginx:2", "Running")])
 
 
+@pytest.mark.parametrize("kind", ["DaemonSet", "StatefulSet"])
+async def test_histories_are_limited(client: Client, kind: str) -> None:
+    path = f"{APPS}/{kind.lower()}s"
+    await client.create(path, workload(kind, revisionHistoryLimit=1))
+    for number in range(2, 6):
+        image = f"nginx:{number}"
+
+        def is_updated(body: Any, image: str = image) -> bool:
+            return {pod["spec"]["containers"][0]["image"] for pod in body["items"]} == {image}
+
+        await client.patch(f"{path}/web", {"spec": {"template": template(image)}})
+        await wait_for(client, f"{CORE}/pods", is_updated)
+    kept = await wait_for(client, f"{APPS}/controllerrevisions", lambda body: len(body["items"]) <= 2)
+    assert sorted(item["revision"] for item in kept["items"]) == [4, 5]
+    assert {item["metadata"]["ownerReferences"][0]["kind"] for item in kept["items"]} == {kind}
+    assert all(item["metadata"]["labels"]["app"] == "web" for item in kept["items"])
+
+
 async def test_jobs_complete(client: Client) -> None:
     await client.create(f"{BATCH}/jobs", job(completions=3, parallelism=2))
     done = await wait_for(client, f"{BATCH}/jobs/job", lambda obj: obj["status"].get("completionTime"))
