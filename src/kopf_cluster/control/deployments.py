@@ -8,14 +8,17 @@ from typing import Final
 
 from ..kinds.kind import Obj
 from .access import key_of, namespace_of, reference_to
+from .proportions import Share, spread
 from .workload import PODS, Controller, hash_of, is_active, is_ready, labels_of, phase_of, replicas_of, resolve_share
 
 _REPLICA_SETS: Final = "replicasets.apps"
 _HASH: Final = "pod-template-hash"
 _REVISION: Final = "deployment.kubernetes.io/revision"
+_DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
+_MAX: Final = "deployment.kubernetes.io/max-replicas"
 _OWN_ANNOTATIONS: Final = ("kubectl.kubernetes.io/last-applied-configuration", _REVISION,
-                           "deployment.kubernetes.io/revision-history", "deployment.kubernetes.io/desired-replicas",
-                           "deployment.kubernetes.io/max-replicas", "deprecated.deployment.rollback.to")
+                           "deployment.kubernetes.io/revision-history", _DESIRED, _MAX,
+                           "deprecated.deployment.rollback.to")
 
 
 class ReplicaSets(Controller):
@@ -75,7 +78,10 @@ class Deployments(Controller):
         new = next((item for item in sets if labels_of(item).get(_HASH) == wanted), None)
         old = [item for item in sets if item is not new]
         paused = bool(obj["spec"].get("paused"))
-        if new is None and not paused:
+        if any(_desired(item) not in (None, replicas_of(obj)) for item in sets if replicas_of(item)):
+            self._rescale(obj, new, old)  # even if it is paused
+            sets_now = sets
+        elif new is None and not paused:
             self._create_set(obj, wanted, old)  # its creation calls for the next step
             sets_now = old
         elif new is not None and not paused:
@@ -95,7 +101,8 @@ class Deployments(Controller):
         self.objects.create(_REPLICA_SETS, namespace_of(obj), {
             "metadata": {"name": f"{obj['metadata']['name']}-{hash_}", "labels": labels,
                          "ownerReferences": [reference_to(obj)],
-                         "annotations": {**_annotations_of(obj), _REVISION: str(_latest(old) + 1)}},
+                         "annotations": {**_annotations_of(obj), _REVISION: str(_latest(old) + 1),
+                                         **_scale_annotations(obj)}},
             "spec": {"replicas": 0, "selector": {
                         **selector, "matchLabels": {**(selector.get("matchLabels") or {}), _HASH: hash_}},
                      "template": {**template, "metadata": {**metadata, "labels": labels}}},
@@ -124,31 +131,52 @@ class Deployments(Controller):
         wanted, strategy = replicas_of(obj), obj["spec"].get("strategy") or {}
         if strategy.get("type") == "Recreate":
             for item in old:
-                self._scale(item, 0)
+                self._scale(obj, item, 0)
             if not any((item.get("status") or {}).get("replicas") for item in old):
-                self._scale(new, wanted)
+                self._scale(obj, new, wanted)
             return
         rolling = strategy.get("rollingUpdate") or {}
-        surge = resolve_share(rolling.get("maxSurge", "25%"), wanted, up=True)
+        surge = _surge(obj)
         unavailable = resolve_share(rolling.get("maxUnavailable", "25%"), wanted, up=False)
         if surge == 0 and unavailable == 0:
             unavailable = 1
         total = sum(map(replicas_of, [new, *old]))
         current = replicas_of(new)
         target = min(wanted, current + max(wanted + surge - total, 0)) if current < wanted else wanted
-        self._scale(new, target)
+        self._scale(obj, new, target)
         pending = target - _available(new)
         spare = total + target - current - (wanted - unavailable) - max(pending, 0)
         for item in sorted(old, key=_revision):
             going = min(replicas_of(item), max(spare, 0))
-            self._scale(item, replicas_of(item) - going)
+            self._scale(obj, item, replicas_of(item) - going)
             spare -= going
 
-    def _scale(self, item: Obj, replicas: int) -> None:
-        if replicas_of(item) != replicas:
+    def _rescale(self, obj: Obj, new: Obj | None, old: list[Obj]) -> None:
+        """Follow the change of the wanted number by all sets that have replicas, without going on with the rollout."""
+        wanted = replicas_of(obj)
+        active = [item for item in (new, *old) if item is not None and replicas_of(item)]
+        if len(active) == 1:
+            sizes = [wanted]
+        elif new is not None and replicas_of(new) == _available(new) == _desired(new) == wanted:
+            sizes = [wanted if item is new else 0 for item in active]
+        elif (obj["spec"].get("strategy") or {}).get("type") == "Recreate":
+            sizes = [replicas_of(item) for item in active]
+        else:
+            total = int((obj.get("status") or {}).get("replicas") or 0) or sum(map(replicas_of, active))
+            shares = [Share(replicas_of(item), _annotated(item, _MAX) or total,
+                            (item["metadata"]["creationTimestamp"], _revision(item))) for item in active]
+            sizes = spread(shares, wanted, _surge(obj))
+        for item, size in zip(active, sizes, strict=True):
+            self._scale(obj, item, size)
+
+    def _scale(self, obj: Obj, item: Obj, replicas: int) -> None:
+        """Change the number of replicas of a set, and note for which number of the deployment that was."""
+        annotations = {**(item["metadata"].get("annotations") or {}), **_scale_annotations(obj)}
+        if replicas_of(item) != replicas or annotations != item["metadata"].get("annotations"):
             item["spec"]["replicas"] = replicas
-            self.objects.update(_REPLICA_SETS, key_of(item),
-                                lambda old: {**old, "spec": {**old["spec"], "replicas": replicas}})
+            self.objects.update(_REPLICA_SETS, key_of(item), lambda old: {
+                **old, "metadata": {**old["metadata"], "annotations": annotations},
+                "spec": {**old["spec"], "replicas": replicas}})
 
     def _forget_oldest(self, obj: Obj, old: list[Obj]) -> None:
         limit = obj["spec"].get("revisionHistoryLimit")
@@ -189,7 +217,30 @@ def _available(item: Obj) -> int:
 
 
 def _revision(item: Obj) -> int:
-    return int((item["metadata"].get("annotations") or {}).get(_REVISION) or 0)
+    return _annotated(item, _REVISION) or 0
+
+
+def _annotated(item: Obj, name: str) -> int | None:
+    """Give the number in the annotation, if there is one."""
+    text = (item["metadata"].get("annotations") or {}).get(name) or ""
+    return int(text) if text.isdecimal() else None
+
+
+def _desired(item: Obj) -> int | None:
+    """Give the number of replicas of the deployment for which the set was scaled last."""
+    return _annotated(item, _DESIRED)
+
+
+def _scale_annotations(obj: Obj) -> dict[str, str]:
+    return {_DESIRED: str(replicas_of(obj)), _MAX: str(replicas_of(obj) + _surge(obj))}
+
+
+def _surge(obj: Obj) -> int:
+    """Give how many replicas there may be beyond the wanted ones; none unless the updates are rolling."""
+    strategy = obj["spec"].get("strategy") or {}
+    if strategy.get("type") == "Recreate":
+        return 0
+    return resolve_share((strategy.get("rollingUpdate") or {}).get("maxSurge", "25%"), replicas_of(obj), up=True)
 
 
 def _annotations_of(obj: Obj) -> dict[str, str]:

@@ -195,6 +195,42 @@ async def test_deployments_are_scaled(client: Client, replicas: int) -> None:
     assert len(await pods(client)) == replicas
 
 
+async def scale_in_the_middle(client: Client, replicas: int, **spec: Any) -> list[tuple[int, str]]:
+    """Scale while new pods cannot be ready; give the sizes of the replica sets, the oldest first, and their limits."""
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 3, "maxUnavailable": 2}}
+    await client.create(f"{APPS}/deployments", workload("Deployment", replicas=10, strategy=rolling))
+    await wait_for(client, f"{APPS}/deployments/web", lambda body: body["status"].get("availableReplicas") == 10)
+    gates = template("nginx:2", readinessGates=[{"conditionType": "example.com/never"}])
+    await client.patch(f"{APPS}/deployments/web", {"spec": {"template": gates}})
+    path = f"{APPS}/replicasets"
+    await wait_for(client, path, lambda body: sorted(item["spec"]["replicas"] for item in body["items"]) == [5, 8])
+    await client.patch(f"{APPS}/deployments/web", {"spec": {"replicas": replicas, **spec}})
+    desired = "deployment.kubernetes.io/desired-replicas"
+    listed = await wait_for(client, path, lambda body: all(
+        item["metadata"]["annotations"][desired] == str(replicas) for item in body["items"]))
+    prefix = "deployment.kubernetes.io"
+    found = [(item["metadata"]["annotations"], item["spec"]["replicas"]) for item in listed["items"]]
+    found.sort(key=lambda pair: str(pair[0][f"{prefix}/revision"]))
+    return [(size, annotations[f"{prefix}/max-replicas"]) for annotations, size in found]
+
+
+@pytest.mark.parametrize("spec", [{}, {"paused": True}])
+async def test_deployments_are_scaled_proportionally_in_the_middle_of_a_rollout(client: Client, spec: Obj) -> None:
+    """The example of the documentation ("Proportional scaling")."""
+    assert await scale_in_the_middle(client, 15, **spec) == [(11, "18"), (7, "18")]
+
+
+async def test_deployments_shrink_proportionally_in_the_middle_of_a_rollout(client: Client) -> None:
+    assert await scale_in_the_middle(client, 5, paused=True) == [(5, "8"), (3, "8")]
+
+
+async def test_paused_deployments_are_scaled(client: Client) -> None:
+    await client.create(f"{APPS}/deployments", workload("Deployment", replicas=2))
+    await wait_for(client, f"{APPS}/deployments/web", lambda body: body["status"].get("availableReplicas") == 2)
+    await client.patch(f"{APPS}/deployments/web", {"spec": {"paused": True, "replicas": 4}})
+    await wait_for(client, f"{APPS}/deployments/web", lambda body: body["status"].get("availableReplicas") == 4)
+
+
 async def test_lost_pods_are_replaced(client: Client) -> None:
     await client.create(f"{APPS}/deployments", workload("Deployment", replicas=2))
     await wait_for(client, f"{APPS}/deployments/web", is_rolled_out)
