@@ -317,6 +317,10 @@ class LocalCluster(Client):
         server = self._need_server()
         return self._call(lambda: server.create_token(namespace, name, lifetime))
 
+    def add_token(self, token: str, user: str, groups: Iterable[str] = ()) -> None:
+        """Accept this bearer token as that of the user, as if from a static token file of the API server."""
+        self._tokens.add(token, make_user(user, groups))
+
     def as_user(self, name: str, groups: Iterable[str] = ()) -> UserClient:
         """Give a client that acts as somebody else, with the kubeconfig for others to do so.
 

@@ -126,6 +126,22 @@ def test_cluster_works_with_kubectl(start: Starter, kubectl: str) -> None:
         assert "namespace/default\n" in result.stdout
 
 
+def test_cluster_with_tokens(start: Starter) -> None:
+    name = "system:serviceaccount:default:operator"
+    with start("cluster", "--authorization=rbac", f"--token={name}=a=b") as process:
+        config = yaml.safe_load(pathlib.Path(process.wait_for("export KUBECONFIG=(.+)$")[1]).read_text())
+        ca = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]).decode()
+        request = urllib.request.Request(f"{config['clusters'][0]['cluster']['server']}/api/v1/pods",
+                                         headers={"Authorization": "Bearer a=b"})
+        with pytest.raises(urllib.error.HTTPError, match="403") as refused:
+            urllib.request.urlopen(request, context=ssl.create_default_context(cadata=ca))
+        assert f'User \\"{name}\\" cannot list' in refused.value.read().decode()
+        refused.value.close()
+    with start("cluster", "--token=jane") as process:
+        assert process.wait() == 2
+        assert "is not like NAME[:GROUP,...]=TOKEN" in process.output
+
+
 def test_cluster_with_late_events_and_conflicts(start: Starter) -> None:
     with start("cluster", "--watch-lag=0-0.5", "--late-conflicts=0.1,0.3", "--seed=7") as process:
         config = yaml.safe_load(pathlib.Path(process.wait_for("export KUBECONFIG=(.+)$")[1]).read_text())

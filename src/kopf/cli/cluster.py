@@ -70,6 +70,14 @@ def _parse_conflicts(value: str) -> tuple[float, float]:
     return conflicts
 
 
+def _parse_token(value: str) -> tuple[str, str, tuple[str, ...]]:
+    """Read a user with a token, e.g. ``jane:devs=secret``."""
+    who, _, token = value.partition("=")
+    if not who or not token:
+        raise click.BadParameter(f"{value!r} is not like {_USER}=TOKEN")
+    return token, *parse_user(who)
+
+
 _CLUSTER_OPTIONS = (
     click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N",
                  help="The port to listen on; any free one by default."),
@@ -86,6 +94,8 @@ _CLUSTER_OPTIONS = (
     click.option("--user", "users", multiple=True, type=_parse_user_file, metavar=_USER_FILE,
                  help="Write a kubeconfig of this user, too; it has a certificate, and is removed in the end. "
                       "Repeatable."),
+    click.option("--token", "tokens", multiple=True, type=_parse_token, metavar=f"{_USER}=TOKEN",
+                 help="Accept this bearer token as that of the user. Repeatable."),
     click.option("--watch-lag", type=_parse_lag, metavar="SECONDS[-SECONDS]",
                  help="Tell of changes that late, or randomly late, as in a real cluster; at once by default."),
     click.option("--late-conflicts", type=_parse_conflicts, metavar="RATE[,SECONDS]",
@@ -140,6 +150,7 @@ def explain_incompleteness(error: ImportError) -> str:
 async def start_cluster(
         *,
         users: Sequence[UserOption],
+        tokens: Sequence[tuple[str, str, tuple[str, ...]]],
         watch_lag: tuple[float, float] | None,
         late_conflicts: tuple[float, float] | None,
         **options: Any,
@@ -158,6 +169,8 @@ async def start_cluster(
             local.faults.lag_watches(*watch_lag)
         if late_conflicts is not None:
             local.faults.inject(409, guarded=True, rate=late_conflicts[0], latency=late_conflicts[1])
+        for token in tokens:
+            local.add_token(*token)
         for user in users:
             local.write_kubeconfig(user.path, user.name, user.groups)
             stack.callback(user.path.unlink, missing_ok=True)

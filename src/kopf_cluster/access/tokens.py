@@ -1,5 +1,5 @@
 """
-Bearer tokens of service accounts: given on request, bound to objects, and expiring.
+Bearer tokens of service accounts: given on request, bound to objects, and expiring. And fixed ones of any users.
 
 They are signed, so that others can verify them; but the server itself takes only those that it remembers.
 A token is of no use when its time is over, by the clock of the event loop, or when any of the objects that it is bound
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import math
 import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -67,6 +68,10 @@ class Tokens:
         text = self.signer.sign(_make_claims(user, (account, *others), audiences, lifetime))
         self._known[text] = Token(user, (account, *others), audiences, now + lifetime)
         return text
+
+    def add(self, text: str, user: User) -> None:
+        """Let this be a token of the user, whoever that is, for as long as the process lives."""
+        self._known[text] = Token(user, (), (AUDIENCE,), math.inf)
 
     def find(self, text: str, store: Store, audiences: Iterable[str] = (AUDIENCE,)) -> User | None:
         """Tell whose token it is, if it is still good for any of these audiences."""

@@ -144,3 +144,19 @@ async def test_tokens_expire(client: Client, cluster: LocalCluster) -> None:
         while (await use(client, token)).status == 200:
             await asyncio.sleep(0.01)
     assert (await use(client, token)).status == 401
+
+
+@pytest.mark.parametrize(("name", "groups", "known"), [
+    ("jane", ["devs"], ["devs", "system:authenticated"]),
+    ("system:serviceaccount:default:operator", [],
+     ["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"]),
+])
+async def test_fixed_tokens(
+        cluster: LocalCluster, client: Client, name: str, groups: list[str], known: list[str]) -> None:
+    cluster.add_token("secret", name, groups)
+    await cluster.restart_async()
+    review = await client.call(
+        "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", headers={"Authorization": "Bearer secret"},
+        json={"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
+    assert review.body["status"]["userInfo"] == {"username": name, "groups": known}
+    assert (await client.call("GET", "/api/v1", headers={"Authorization": "Bearer other"})).status == 401
