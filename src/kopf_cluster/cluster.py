@@ -56,8 +56,8 @@ class LocalCluster(Client):
             the roles and bindings grant (``"rbac"``). The token of the cluster may do everything anyway.
         bare: Whether there is nothing in the beginning but the namespaces: no service of the API, and in the
             namespaces neither default service accounts nor ``kube-root-ca.crt``.
-        managed_fields: Whether ``metadata.managedFields`` are kept for all objects, which makes all writes slower;
-            by default, only for those objects that are applied on the server side.
+        managed_fields: Whether ``metadata.managedFields`` are kept for all objects, as in real clusters; otherwise,
+            only for those objects that are applied on the server side, which makes all writes a bit faster.
         administrator: The name of the user to whom the token of the cluster belongs, as ``kubectl auth whoami`` tells.
         data_dir: Where to keep the data and the credentials, for the next local cluster with the same directory
             to go on with them; only in memory by default.
@@ -84,7 +84,7 @@ class LocalCluster(Client):
             simulate: bool = False,
             bare: bool = False,
             authorization: Authorization = "always-allow",
-            managed_fields: bool = False,
+            managed_fields: bool = True,
             administrator: str = ADMINISTRATOR.name,
             data_dir: str | pathlib.Path | None = None,
     ) -> None:

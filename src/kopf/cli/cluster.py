@@ -87,8 +87,9 @@ _CLUSTER_OPTIONS = (
                  help="Let workloads progress: pods run, rollouts end, jobs complete, claims are bound."),
     click.option("--authorization", type=click.Choice(["always-allow", "rbac"]), default="always-allow",
                  help="Who may do what: everybody everything, or what the roles grant. The kubeconfig is an admin's."),
-    click.option("--managed-fields", is_flag=True,
-                 help="Keep metadata.managedFields of all objects, not only of those applied on the server side."),
+    click.option("--managed-fields/--no-managed-fields", default=True,
+                 help="Keep metadata.managedFields of all objects (the default), or only of those applied on the "
+                      "server side, which is a bit faster."),
     click.option("--administrator", default="kubernetes-admin", show_default=True, metavar="NAME",
                  help="Whose name it is that the kubeconfig stands for."),
     click.option("--user", "users", multiple=True, type=_parse_user_file, metavar=_USER_FILE,

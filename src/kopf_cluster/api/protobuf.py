@@ -18,18 +18,22 @@ from typing import Any, Final
 
 import msgspec
 
+from .. import codec
+
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\0"
 
 # Messages with their fields: ``number name type``. The types: s(tring), i(nteger), b(oolean), x (bytes), t(ime),
-# q(uantity),
+# q(uantity), j (raw JSON of ``FieldsV1``),
 # o (integer or string), - (ignored), or another message; with ``[]`` for lists and ``{}`` for maps from strings.
 # Where a kind differs from group to group, it has the version after an ``@``.
 # ``?`` marks the fields that can be absent: their empty values have a meaning, while those of the others have none.
 _MESSAGES: Final = """
 ObjectMeta: 1 name s, 2 generateName s, 3 namespace s, 4 selfLink s, 5 uid s, 6 resourceVersion s, 7 generation i,
     8 creationTimestamp t, 9 deletionTimestamp t, 10 deletionGracePeriodSeconds i?, 11 labels {}s, 12 annotations {}s,
-    13 ownerReferences []OwnerReference, 14 finalizers []s
+    13 ownerReferences []OwnerReference, 14 finalizers []s, 17 managedFields []ManagedFieldsEntry
+ManagedFieldsEntry: 1 manager s, 2 operation s, 3 apiVersion s, 4 time t, 6 fieldsType s, 7 fieldsV1 j,
+    8 subresource s
 OwnerReference: 1 kind s, 3 name s, 4 uid s, 5 apiVersion s, 6 controller b?, 7 blockOwnerDeletion b?
 LabelSelector: 1 matchLabels {}s, 2 matchExpressions []LabelSelectorRequirement
 LabelSelectorRequirement: 1 key s, 2 operator s, 3 values []s
@@ -169,6 +173,7 @@ TokenRequestSpec: 1 audiences []s, 3 boundObjectRef BoundObjectReference, 4 expi
 BoundObjectReference: 1 kind s, 2 apiVersion s, 3 name s, 4 uid s
 Time: 1 seconds i, 2 nanos i
 Quantity: 1 string s?
+FieldsV1: 1 raw r
 IntOrString: 1 type i, 2 intVal i?, 3 strVal s?
 Unknown: 1 typeMeta TypeMeta, 2 raw r, 3 contentEncoding s, 4 contentType s
 TypeMeta: 1 apiVersion s, 2 kind s
@@ -273,10 +278,19 @@ def _decode_value(type_: str, value: int | bytes) -> Any:
             return _decode_time(_decode_message("Time", data))
         case "q":
             return _decode_message("Quantity", data).get("string", "0")
+        case "j":
+            return _decode_json(_decode_message("FieldsV1", data).get("raw", b"{}"))
         case "o":
             choice = _decode_message("IntOrString", data)
             return choice.get("strVal", "") if choice.get("type") else choice.get("intVal", 0)
     return _decode_message(type_, data)
+
+
+def _decode_json(data: bytes) -> Any:
+    try:
+        return codec.decode(data)
+    except (codec.DecodeError, RecursionError) as error:
+        raise ProtobufError(f"managed fields are not in JSON: {error}") from None
 
 
 def _decode_time(parts: dict[str, int]) -> str | None:

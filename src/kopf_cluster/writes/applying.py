@@ -25,6 +25,8 @@ NOTHING = FieldSet()
 # What nobody owns, but without what there is no object to be shown in another version.
 _IDENTITY = FieldSet.from_json({"f:metadata": {"f:name": {}}})
 
+_TYPE = ("apiVersion", "kind")
+
 #: Gives an object in another version of its kind with the topology there; nothing if there is no such version.
 Translate: TypeAlias = Callable[[Obj, str], tuple[Obj, Topology] | None]
 
@@ -40,6 +42,7 @@ def apply(
         subresource: str = "",
         reset: FieldSet = NOTHING,
         translate: Translate | None = None,
+        takeable: FieldSet = NOTHING,
 ) -> Obj | None:
     """
     Apply a configuration to the live object (or to none, for creation).
@@ -47,6 +50,7 @@ def apply(
     Give the new object with its ``metadata.managedFields``, or none if nothing changes. The live object is not
     modified; unchanged parts are shared with it. ``now`` is a Kubernetes timestamp. ``reset`` are the fields that
     this endpoint does not write, e.g. the status on the main endpoint: they are neither changed nor owned.
+    ``takeable`` are the fields that are no conflicts even if they are somebody else's.
 
     Raise `APIStatus`: 400 if the configuration has ``managedFields``; 409 for conflicts if not forced; 500 if the
     configuration does not fit in the schema, as kube-apiserver has it.
@@ -73,7 +77,7 @@ def apply(
         merged = _prune_elsewhere(merged, last, configured, changed, topology, translate)
     difference = compare(base, merged, topology)
     changes = _Changes(base, merged, difference, translate)
-    _take(changed, me, changes, force=force)
+    _take(changed, me, changes, force=force, takeable=takeable)
     if live is not None and changed == known and not _differs(difference):
         return None
     if mine:
@@ -104,15 +108,20 @@ def update(
     """
     entries = _entries(live)
     claimed = _entries(new)
+    base = live if live is not None else _blank(new)
+    difference = compare(_ownable(base, reset), _ownable(new, reset), topology)
+    me = owners.updater(manager, new["apiVersion"], subresource)
+    mine = difference.added | difference.modified
+    if not claimed or claimed == entries:
+        if not _differs(difference):
+            return entries
+        if not difference.removed and (touched := owners.touch(entries, me, mine, now)) is not None:
+            return touched
     known = _read_claimed(claimed, entries)
     changed = dict(known)
-    me = owners.updater(manager, new["apiVersion"], subresource)
-    difference = _ignore(compare(live if live is not None else _blank(new), new, topology), reset)
-    mine = difference.added | difference.modified
-    _take(changed, None, _Changes(live if live is not None else _blank(new), new, difference, translate), force=True)
+    _take(changed, None, _Changes(base, new, difference, translate), force=True)
     if mine:
-        last = changed.get(me)
-        changed[me] = Entry(mine | last.fields if last is not None else mine, now, new["apiVersion"])
+        changed[me] = Entry(mine, now, new["apiVersion"]) if me not in changed else changed[me].extended(mine, now)
     if changed == known and (not claimed or claimed == entries):
         return entries
     return owners.write(changed)
@@ -208,7 +217,9 @@ class _Changes:
         return self._own if old is None or new is None else compare(old[0], new[0], new[1])
 
 
-def _take(changed: Owners, me: Manager | None, changes: _Changes, *, force: bool) -> None:
+def _take(
+        changed: Owners, me: Manager | None, changes: _Changes, *, force: bool, takeable: FieldSet = NOTHING,
+) -> None:
     """Take the changed fields from the other owners, in place, or refuse to. Nobody owns the removed ones."""
     taken: dict[Manager, FieldSet] = {}
     for manager, entry in changed.items():
@@ -216,8 +227,10 @@ def _take(changed: Owners, me: Manager | None, changes: _Changes, *, force: bool
         if manager != me and (common := entry.fields & (difference.added | difference.modified)):
             taken[manager] = common
     if taken and not force:
-        conflicts = [(manager, path) for manager in sorted(taken, key=str) for path in taken[manager].paths()]
-        raise owners.conflict(conflicts)
+        conflicts = [(manager, path) for manager in sorted(taken, key=str)
+                     for path in (taken[manager] - takeable).paths()]
+        if conflicts:
+            raise owners.conflict(conflicts)
     for manager, entry in list(changed.items()):
         if manager == me:
             continue
@@ -228,9 +241,13 @@ def _take(changed: Owners, me: Manager | None, changes: _Changes, *, force: bool
             changed[manager] = Entry(rest, entry.time, entry.api_version)
 
 
-def _ignore(difference: Difference, reset: FieldSet) -> Difference:
-    return Difference(*(owners.ownable(part).without(reset)
-                        for part in (difference.added, difference.modified, difference.removed)))
+def _ownable(source: Mapping[str, Any], reset: FieldSet) -> Obj:
+    """Leave only those parts that somebody can own, and that this endpoint writes."""
+    made = {name: value for name, value in source.items() if name not in _TYPE and f"f:{name}" not in reset.tree}
+    if "metadata" in made:
+        made["metadata"] = {name: value for name, value in made["metadata"].items()
+                            if name not in owners.UNOWNED_METADATA}
+    return made
 
 
 def _differs(difference: Difference) -> bool:

@@ -1,21 +1,24 @@
 """
 Whose the fields of an object are after a write: ``metadata.managedFields`` settled for every new state.
 
-That costs about as much as all the rest of a write. So, unless it is wanted for all objects, the fields are managed
-only in those objects that somebody has applied on the server side; all other fields there are those of a manager named
-"before-first-apply" then, as in clusters of old.
+The fields are managed from the creation on, until a client clears them: from then on, nobody is known until somebody
+applies the object on the server side; all other fields there are those of a manager named "before-first-apply" then.
+As it makes writes slower, it can be switched off: all objects are as if they were cleared.
 """
 from __future__ import annotations
 
 from typing import Final
 
 from ..kinds.kind import Kind, Obj
-from . import applying, owners
+from . import applying, last_applied, owners
 from .fieldsets import FieldSet
 
 _STATUS: Final = FieldSet.from_json({"f:status": {}})
 _ALL_BUT_STATUS: Final = FieldSet.from_json({"f:spec": {}, "f:metadata": {}})
 _NOTHING: Final = FieldSet()
+
+# By what clients clear the managed fields.
+_RESET: Final[list[Obj]] = [{}]
 
 
 def settle(
@@ -24,7 +27,8 @@ def settle(
 ) -> None:
     """Complete the metadata of a new state in place, for all kinds of writes but applying."""
     metadata, known = new["metadata"], (old or {}).get("metadata") or {}
-    if not always and not known.get("managedFields"):
+    begins = always and (old is None or metadata.get("managedFields") not in (None, _RESET))
+    if not known.get("managedFields") and not begins:
         metadata.pop("managedFields", None)
         return
     entries = applying.update(old, new, manager, topology=kind.topology, now=now, subresource=subresource,
@@ -40,8 +44,14 @@ def apply(
         translate: applying.Translate,
 ) -> Obj | None:
     """Give the new state with its managed fields, or none if nothing changes; refuse conflicts (409)."""
-    return applying.apply(old, applied, manager, force=force, topology=kind.topology, now=now,
-                          subresource=subresource, reset=_unwritten(kind, subresource), translate=translate)
+    known = old is not None and manager == last_applied.MANAGER
+    takeable = last_applied.unchanged_since(old, kind.topology) if old is not None and known else _NOTHING
+    new = applying.apply(old, applied, manager, force=force, takeable=takeable, topology=kind.topology, now=now,
+                         subresource=subresource, reset=_unwritten(kind, subresource), translate=translate)
+    if not known or old is None:
+        return new
+    followed = last_applied.follow(new or old, applied)
+    return None if followed is old else followed
 
 
 def name_manager(name: str, agent: str) -> str:

@@ -28,10 +28,11 @@ SYSTEM_METADATA: Final = frozenset({
     "deletionTimestamp", "deletionGracePeriodSeconds",
 })
 
-# Fields that nobody owns, as nobody can change them.
+#: Metadata that nobody owns, as nobody can change them.
+UNOWNED_METADATA: Final = SYSTEM_METADATA | {"name", "namespace"}
+
 _UNOWNED: Final = FieldSet.from_json({
-    "f:apiVersion": {}, "f:kind": {},
-    "f:metadata": {f"f:{name}": {} for name in ("name", "namespace", *sorted(SYSTEM_METADATA))},
+    "f:apiVersion": {}, "f:kind": {}, "f:metadata": {f"f:{name}": {} for name in sorted(UNOWNED_METADATA)},
 })
 _METADATA: Final = FieldSet.from_json({"f:metadata": {}})
 
@@ -58,6 +59,12 @@ class Entry:
     api_version: str
     stored: Mapping[str, Any] | None = dataclasses.field(default=None, compare=False)
     """How exactly it was read from the storage, so that it is written back with no effort."""
+
+    def extended(self, fields: FieldSet, time: str) -> Entry:
+        """Give the entry with more fields, as of the time."""
+        if self.stored is not None and not fields - self.fields:
+            return Entry(self.fields, time, self.api_version, {**self.stored, "time": time})
+        return Entry(self.fields | fields, time, self.api_version)
 
 
 Owners: TypeAlias = dict[Manager, Entry]
@@ -116,6 +123,34 @@ def read_stored(entries: list[dict[str, Any]]) -> Owners:
             for raw in entries}
 
 
+def touch(entries: list[dict[str, Any]], me: Manager, fields: FieldSet, time: str) -> list[dict[str, Any]] | None:
+    """Give ``metadata.managedFields`` if a manager changes fields again that are nobody else's; nothing if not so.
+
+    This is what most of the updates are, and what is to be fast.
+    """
+    index = None
+    for position, raw in enumerate(entries):
+        own = FieldSet(raw["fieldsV1"])
+        if _manager(raw) == me:
+            if fields - own:
+                return None
+            index = position
+        elif raw["apiVersion"] != me.api_version or fields & own:
+            return None
+    if index is None:
+        return None
+    if entries[index].get("time") == time:
+        return entries
+    made = [*entries[:index], {**entries[index], "time": time}, *entries[index + 1:]]
+    return sorted(made, key=_rank)
+
+
+def _rank(raw: Mapping[str, Any]) -> tuple[str, ...]:
+    """Those who apply go first, then by time."""
+    return (raw["operation"], raw.get("time") or "", raw.get("manager") or "", raw["apiVersion"],
+            raw.get("subresource") or "")
+
+
 def _manager(raw: Mapping[str, Any]) -> Manager:
     name, subresource = raw.get("manager") or "", raw.get("subresource") or ""
     if raw["operation"] == "Apply":
@@ -136,10 +171,8 @@ def _read_entry(raw: Any) -> tuple[Manager, Entry]:
 
 def write(owners: Owners) -> list[dict[str, Any]]:
     """Give ``metadata.managedFields``: those who apply first, then by time; entries with no fields are dropped."""
-    kept = [(manager, entry) for manager, entry in _limit(owners).items() if entry.fields]
-    kept.sort(key=lambda pair: (pair[0].operation, pair[1].time, pair[0].name, pair[1].api_version,
-                                pair[0].subresource))
-    return [_write_entry(manager, entry) for manager, entry in kept]
+    return sorted((_write_entry(manager, entry) for manager, entry in _limit(owners).items() if entry.fields),
+                  key=_rank)
 
 
 def _write_entry(manager: Manager, entry: Entry) -> dict[str, Any]:
@@ -153,6 +186,8 @@ def _write_entry(manager: Manager, entry: Entry) -> dict[str, Any]:
 
 def _limit(owners: Owners) -> Owners:
     """Put the oldest updating managers together if there are too many of them: one bucket for a version."""
+    if len(owners) <= MAX_UPDATERS:
+        return owners
     updaters = sorted((manager for manager in owners if manager.operation == "Update"),
                       key=lambda manager: (owners[manager].time, manager.name))
     result = dict(owners)

@@ -38,7 +38,7 @@ _IMMORTAL: Final = frozenset({"default", "kube-public", "kube-system"})
 class Writer:
     """All writes to the store, for clients and for control loops."""
 
-    def __init__(self, store: Store, registry: Registry, gate: Gate, *, managed_fields: bool = False) -> None:
+    def __init__(self, store: Store, registry: Registry, gate: Gate, *, managed_fields: bool) -> None:
         super().__init__()
         self._managed_fields = managed_fields
         self._store = store
@@ -219,9 +219,9 @@ class Writer:
     ) -> None:
         if options.applied:
             return
-        if not self._managed_fields and "managedFields" not in new["metadata"] and (
-                old is None or "managedFields" not in old["metadata"]):
-            return  # the usual case, to be as fast as possible
+        if "managedFields" not in new["metadata"] and (
+                not self._managed_fields if old is None else "managedFields" not in old["metadata"]):
+            return
         managing.settle(kind, old, new, manager=managing.name_manager(options.manager, options.agent),
                         always=self._managed_fields, now=_now(), subresource=subresource,
                         translate=self._translator(kind))

@@ -54,6 +54,20 @@ def test_numbers_times_and_choices() -> None:
     assert decode_object(envelope("v1", "Service", port))["spec"]["ports"] == [{"port": 80, "targetPort": 8080}]
 
 
+def test_managed_fields_are_json_inside() -> None:
+    def config_map(fields: str) -> bytes:
+        entry = (field(1, "kubectl") + field(2, "Update") + field(3, "v1") + field(4, field(1, 1_700_000_000))
+                 + field(6, "FieldsV1") + field(7, field(1, fields)))
+        return envelope("v1", "ConfigMap", field(1, field(1, "one") + field(17, entry)))
+
+    assert decode_object(config_map('{"f:data":{"f:a":{}}}'))["metadata"]["managedFields"] == [{
+        "manager": "kubectl", "operation": "Update", "apiVersion": "v1", "time": "2023-11-14T22:13:20Z",
+        "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:a": {}}}}]
+    for broken in ("{", "[" * 100_000):
+        with pytest.raises(ProtobufError, match="managed fields are not in JSON"):
+            decode_object(config_map(broken))
+
+
 @pytest.mark.parametrize("data", [
     b"", b"k8s", b"{}", envelope("v1", "Nosuch", b""), envelope("v1", "ObjectReference", b""),
     envelope("v1", "ConfigMap", field(99, "x")), envelope("v1", "ConfigMap", b"\xff"),

@@ -18,7 +18,8 @@ async def test_the_server_decides_on_its_part_of_metadata(client: Client) -> Non
     assert obj["apiVersion"] == "v1"
     assert obj["kind"] == "ConfigMap"
     assert obj["data"] == {"a": "b"}
-    assert set(metadata) == {"name", "namespace", "uid", "resourceVersion", "creationTimestamp"}
+    assert set(metadata) == {"name", "namespace", "uid", "resourceVersion", "creationTimestamp", "managedFields"}
+    assert [entry["fieldsV1"] for entry in metadata["managedFields"]] == [{"f:data": {".": {}, "f:a": {}}}]
     assert metadata["namespace"] == "default"
     assert metadata["uid"] != "mine"
     assert metadata["creationTimestamp"] > "2020"

@@ -1,10 +1,11 @@
 """Server-side apply over HTTP; the rules of merging and of ownership as such are tested apart."""
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -12,17 +13,24 @@ import yaml
 
 from kopf_cluster import LocalCluster
 from tests.cluster.conftest import CONFIG_MAPS, CRDS, KEXES, Client, Reply, causes, connect, make_definition, make_kex
+from tests.cluster.test_kubectl import Kubectl
 
 APPLY = "application/apply-patch+yaml"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 
 
 @pytest.fixture
-async def managed() -> AsyncIterator[Client]:
-    """A client of a cluster where the fields of all objects are managed."""
-    async with LocalCluster(bare=True, managed_fields=True) as cluster, connect(cluster) as client:
+async def unmanaged() -> AsyncIterator[Client]:
+    """A client of a cluster where the fields are managed only if the objects are applied on the server side."""
+    async with LocalCluster(bare=True, managed_fields=False) as cluster, connect(cluster) as client:
         cluster.apply(make_definition())
         yield client
+
+
+@pytest.fixture
+def k(kubectl: str, tmp_path: pathlib.Path) -> Iterator[Kubectl]:
+    with LocalCluster(bare=True) as cluster:
+        yield Kubectl(kubectl, cluster, tmp_path)
 
 
 async def apply(client: Client, path: str, obj: Any, manager: str = "me", **params: str) -> Reply:
@@ -65,18 +73,18 @@ async def test_conflicts_are_refused_unless_forced(client: Client) -> None:
     assert managers(forced.body) == {("you", "Apply"): {"f:data": {"f:a": {}}}}
 
 
-async def test_applied_objects_are_managed_from_then_on(client: Client, kexes: str) -> None:
-    await client.create(KEXES, make_kex(spec={"x": 1, "y": 2}))
-    assert managers(await client.get(f"{KEXES}/one")) == {}
-    assert (await apply(client, f"{KEXES}/one", make_kex(spec={"x": 2}))).status == 409
-    reply = await apply(client, f"{KEXES}/one", make_kex(spec={"x": 2}), force="1")
+async def test_applied_objects_are_managed_from_then_on(unmanaged: Client) -> None:
+    await unmanaged.create(KEXES, make_kex(spec={"x": 1, "y": 2}))
+    assert managers(await unmanaged.get(f"{KEXES}/one")) == {}
+    assert (await apply(unmanaged, f"{KEXES}/one", make_kex(spec={"x": 2}))).status == 409
+    reply = await apply(unmanaged, f"{KEXES}/one", make_kex(spec={"x": 2}), force="1")
     assert managers(reply.body) == {("me", "Apply"): {"f:spec": {"f:x": {}}},
                                     ("before-first-apply", "Update"): {"f:spec": {".": {}, "f:y": {}}}}
-    patched = await client.call("PATCH", f"{KEXES}/one", json={"spec": {"x": 3}}, headers={
+    patched = await unmanaged.call("PATCH", f"{KEXES}/one", json={"spec": {"x": 3}}, headers={
         "Content-Type": "application/merge-patch+json", "User-Agent": "operator/1.0"})
     assert managers(patched.body)["operator", "Update"] == {"f:spec": {"f:x": {}}}
     assert ("me", "Apply") not in managers(patched.body)
-    cleared = await client.patch(f"{KEXES}/one", {"metadata": {"managedFields": [{}]}})
+    cleared = await unmanaged.patch(f"{KEXES}/one", {"metadata": {"managedFields": [{}]}})
     assert managers(cleared) == {}
 
 
@@ -139,22 +147,58 @@ async def test_outdated_configurations_are_refused(client: Client) -> None:
     assert (await apply(client, f"{CONFIG_MAPS}/one", outdated)).status == 409
 
 
-async def test_all_writers_are_known_if_wanted(managed: Client) -> None:
-    created = await managed.call("POST", f"{KEXES}?fieldManager=maker", json=make_kex(spec={"x": 1, "y": 2}))
+async def test_all_writers_are_known(client: Client, kexes: str) -> None:
+    created = await client.call("POST", f"{KEXES}?fieldManager=maker", json=make_kex(spec={"x": 1, "y": 2}))
     assert managers(created.body) == {("maker", "Update"): {"f:spec": {".": {}, "f:x": {}, "f:y": {}}}}
-    await managed.patch(f"{KEXES}/one/status?fieldManager=op", {"status": {"done": True}})
-    patched = await managed.patch(f"{KEXES}/one?fieldManager=op", {"spec": {"x": 3}})
+    await client.patch(f"{KEXES}/one/status?fieldManager=op", {"status": {"done": True}})
+    patched = await client.patch(f"{KEXES}/one?fieldManager=op", {"spec": {"x": 3}})
     entries = {(entry["manager"], entry.get("subresource")): entry["fieldsV1"]
                for entry in patched["metadata"]["managedFields"]}
     assert entries == {("maker", None): {"f:spec": {".": {}, "f:y": {}}},
                        ("op", None): {"f:spec": {"f:x": {}}},
                        ("op", "status"): {"f:status": {".": {}, "f:done": {}}}}
     del patched["metadata"]["managedFields"]
-    replaced = await managed.call("PUT", f"{KEXES}/one", json=patched)  # what is not told, is kept
+    replaced = await client.call("PUT", f"{KEXES}/one", json=patched)  # what is not told, is kept
     assert len(replaced.body["metadata"]["managedFields"]) == 3
     assert replaced.body["metadata"]["resourceVersion"] == patched["metadata"]["resourceVersion"]
-    refused = await apply(managed, f"{KEXES}/one", make_kex(spec={"y": 5}))
+    refused = await apply(client, f"{KEXES}/one", make_kex(spec={"y": 5}))
     assert refused.body["details"]["causes"][0]["message"] == 'conflict with "maker" using example.com/v1'
+
+
+async def test_who_does_not_call_themselves_is_known_by_the_program(client: Client, kexes: str) -> None:
+    created = await client.call("POST", KEXES, json=make_kex(), headers={"User-Agent": "kubectl/v1.36.2 (linux/amd64)"})
+    assert managers(created.body) == {("kubectl", "Update"): {"f:spec": {}}}
+    nobody = await client.call("POST", KEXES, json=make_kex("two"), headers={"User-Agent": ""})
+    [entry] = nobody.body["metadata"]["managedFields"]
+    assert "manager" not in entry
+    again = await client.call("PATCH", f"{KEXES}/two", json={"spec": {"x": 1}}, headers={
+        "Content-Type": "application/merge-patch+json", "User-Agent": ""})
+    [entry] = again.body["metadata"]["managedFields"]
+    assert entry["fieldsV1"] == {"f:spec": {".": {}, "f:x": {}}}
+
+
+async def test_fields_that_are_changed_again_stay_with_their_owners(client: Client, kexes: str) -> None:
+    path = f"{KEXES}/one"
+    await client.call("POST", f"{KEXES}?fieldManager=a", json=make_kex(spec={"x": 1, "y": 1}))
+    await client.patch(f"{path}?fieldManager=b", {"spec": {"y": 2}})
+    before = (await client.get(path))["metadata"]["managedFields"]
+    after = (await client.patch(f"{path}?fieldManager=b", {"spec": {"y": 3}}))["metadata"]["managedFields"]
+    assert [{**entry, "time": ""} for entry in after] == [{**entry, "time": ""} for entry in before]
+    taken = await client.patch(f"{path}?fieldManager=b", {"spec": {"x": 3}})
+    assert managers(taken) == {("a", "Update"): {"f:spec": {}}, ("b", "Update"): {"f:spec": {"f:x": {}, "f:y": {}}}}
+    gone = await client.patch(f"{path}?fieldManager=a", {"spec": {"x": None}})
+    assert managers(gone)["b", "Update"] == {"f:spec": {"f:y": {}}}
+
+
+async def test_cleared_objects_are_managed_from_the_first_apply(client: Client, kexes: str) -> None:
+    path = f"{KEXES}/one"
+    await client.create(KEXES, make_kex(spec={"x": 1, "y": 1}))
+    assert managers(await client.patch(path, {"metadata": {"managedFields": [{}]}})) == {}
+    assert managers(await client.patch(path, {"spec": {"y": 2}})) == {}
+    reply = await apply(client, path, make_kex(spec={"x": 1}))
+    assert managers(reply.body) == {
+        ("me", "Apply"): {"f:spec": {"f:x": {}}},
+        ("before-first-apply", "Update"): {"f:spec": {".": {}, "f:x": {}, "f:y": {}}}}
 
 
 async def test_applying_may_be_allowed_for_existing_objects_only() -> None:
@@ -191,6 +235,48 @@ def test_kubectl_applies_on_the_server_side(kubectl: str, tmp_path: pathlib.Path
         assert 'conflict with "kubectl": .data.a' in text
         assert run("apply", "--server-side", "--force-conflicts", "--field-manager=other", "-f", str(manifest))[0] == 0
         assert run("get", "configmap", "one", "-o", "jsonpath={.data.a}") == (0, "2")
+
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def test_kubectl_goes_over_to_the_server_side_and_back(k: Kubectl) -> None:
+    def write(**data: str) -> str:
+        metadata = {"name": "one", "labels": dict.fromkeys(data, "x")}
+        return k.write("one.yaml", {**config_map(**data), "metadata": metadata})
+
+    def check(manager: str, operation: str, **data: str) -> None:
+        obj = k.json("get", "configmap", "one", "--show-managed-fields")
+        assert (obj["data"], set(obj["metadata"]["labels"])) == (data, set(data))
+        last = json.loads(obj["metadata"]["annotations"][LAST_APPLIED])
+        assert (last["data"], set(last["metadata"]["labels"])) == (data, set(data))
+        fields = managers(obj)[manager, operation]
+        assert {name.removeprefix("f:") for name in fields["f:data"] if name != "."} == set(data)
+
+    k("apply", "-f", write(a="1", b="2"))
+    check("kubectl-client-side-apply", "Update", a="1", b="2")
+    k("apply", "--server-side", "-f", write(a="1", c="3"))
+    check("kubectl", "Apply", a="1", c="3")
+    k("apply", "-f", write(a="5", d="4"))
+    check("kubectl-client-side-apply", "Update", a="5", d="4")
+    k("apply", "--server-side", "-f", write(a="6", e="5"))  # the changes of the same kubectl are no conflict
+    check("kubectl", "Apply", a="6", e="5")
+
+
+async def test_only_unchanged_fields_of_the_last_configuration_can_be_taken(client: Client) -> None:
+    path = f"{CONFIG_MAPS}/one"
+    last = json.dumps(config_map(a="1", b="1"))
+    await client.call("POST", f"{CONFIG_MAPS}?fieldManager=kubectl-client-side-apply", json={
+        **config_map(a="1", b="1"), "metadata": {"name": "one", "annotations": {LAST_APPLIED: last}}})
+    await client.patch(f"{path}?fieldManager=you", {"data": {"b": "2"}})
+    refused = await apply(client, path, config_map(a="3", b="3"), "kubectl")
+    assert [cause["field"] for cause in refused.body["details"]["causes"]] == [".data.b"]
+    others = await apply(client, path, config_map(a="3"), "me")
+    assert [cause["field"] for cause in others.body["details"]["causes"]] == [".data.a"]
+    assert (await apply(client, path, config_map(a="3"), "kubectl")).status == 200
+    await client.patch(path, {"metadata": {"annotations": {LAST_APPLIED: "broken"}}})
+    followed = await apply(client, path, config_map(a="3"), "kubectl")
+    assert json.loads(followed.body["metadata"]["annotations"][LAST_APPLIED])["data"] == {"a": "3"}
 
 
 async def test_definitions_can_be_applied(client: Client) -> None:
