@@ -101,6 +101,10 @@ def duplicate_value(field: str, value: Any) -> FieldError:
     return FieldError(field, "FieldValueDuplicate", f"Duplicate value: {quoted(value)}")
 
 
+def not_found_value(field: str, value: Any) -> FieldError:
+    return FieldError(field, "FieldValueNotFound", f"Not found: {quoted(value)}")
+
+
 def too_many(field: str, actual: int, most: int) -> FieldError:
     return FieldError(field, "FieldValueTooMany", f"Too many: {actual}: must have at most {most} items")
 

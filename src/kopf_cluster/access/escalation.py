@@ -37,7 +37,7 @@ def _check_role(policy: Policy, user: User, kind: Kind, new: Obj, old: Obj | Non
     if old is not None and new.get("rules") == old.get("rules") \
             and new.get("aggregationRule") == old.get("aggregationRule"):
         return
-    namespace, name = new["metadata"].get("namespace") or "", new["metadata"]["name"]
+    namespace, name = new["metadata"].get("namespace") or "", new["metadata"].get("name") or ""
     if not policy.authorize(user, Attributes("escalate", GROUP, kind.plural, namespace=namespace, name=name)):
         _require_held(policy, user, kind, name, namespace, rules)
 
@@ -46,7 +46,7 @@ def _check_binding(policy: Policy, user: User, kind: Kind, new: Obj, old: Obj | 
     reference = new.get("roleRef") or {}
     if old is not None and (new.get("subjects"), reference) == (old.get("subjects"), old.get("roleRef")):
         return
-    namespace, name = new["metadata"].get("namespace") or "", new["metadata"]["name"]
+    namespace, name = new["metadata"].get("namespace") or "", new["metadata"].get("name") or ""
     plural, role = f"{str(reference.get('kind', '')).lower()}s", str(reference.get("name", ""))
     if policy.authorize(user, Attributes("bind", GROUP, plural, namespace=namespace, name=role)):
         return

@@ -25,16 +25,8 @@ _NANO: Final = 10 ** 9
 @functools.lru_cache(maxsize=1024)
 def canonical(text: str) -> str:
     """Give the canonical form, or raise `ValueError` with the message of the API server."""
-    matched = _FORM.fullmatch(text)
-    if matched is None:
-        raise ValueError(RULE)
-    sign, digits, suffix, binary, exponent = matched.groups()
-    amount = Fraction(digits.rstrip(".") if digits != "." else "0")
-    if binary:
-        amount *= 2 ** _BINARIES[binary]
-    else:
-        amount *= Fraction(10) ** (int(exponent) if exponent is not None else _DECIMALS[suffix])
-    nanos = math.ceil(amount * _NANO)
+    sign, _, _, binary, exponent = _match(text).groups()
+    nanos = math.ceil(abs(amount(text)) * _NANO)
     if nanos == 0:
         return "0"
     if binary and nanos >= 1024 * _NANO:
@@ -42,6 +34,24 @@ def canonical(text: str) -> str:
     else:
         shown = _show_decimal(nanos, exponents=exponent is not None)
     return f"-{shown}" if sign == "-" else shown
+
+
+def amount(text: str) -> Fraction:
+    """Give the exact number, or raise `ValueError` with the message of the API server."""
+    sign, digits, suffix, binary, exponent = _match(text).groups()
+    number = Fraction(digits.rstrip(".") if digits != "." else "0")
+    if binary:
+        number *= 2 ** _BINARIES[binary]
+    else:
+        number *= Fraction(10) ** (int(exponent) if exponent is not None else _DECIMALS[suffix])
+    return -number if sign == "-" else number
+
+
+def _match(text: str) -> re.Match[str]:
+    matched = _FORM.fullmatch(text)
+    if matched is None:
+        raise ValueError(RULE)
+    return matched
 
 
 def _show_binary(amount: int) -> str:

@@ -7,15 +7,41 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from ..statuses import FieldError
-from . import webhook_configurations
+from . import (
+    claim_specs,
+    limits,
+    network_policies,
+    pod_specs,
+    role_rules,
+    service_specs,
+    webhook_configurations,
+    workload_specs,
+)
 
 Obj: TypeAlias = dict[str, Any]
 Validator: TypeAlias = Callable[[Obj, Obj | None], Iterator[FieldError]]
 
 # By the plural names, which are unique among built-in kinds.
-_VALIDATORS: Final[Mapping[str, tuple[Validator, ...]]] = {
-    "mutatingwebhookconfigurations": (webhook_configurations.validate,),
-    "validatingwebhookconfigurations": (webhook_configurations.validate,),
+_VALIDATORS: Final[Mapping[str, Validator]] = {
+    "clusterrolebindings": role_rules.validate_binding,
+    "clusterroles": role_rules.validate_role,
+    "cronjobs": workload_specs.validate_cron_job,
+    "daemonsets": workload_specs.validate_daemon_set,
+    "deployments": workload_specs.validate_deployment,
+    "horizontalpodautoscalers": limits.validate_autoscaler,
+    "jobs": workload_specs.validate_job,
+    "mutatingwebhookconfigurations": webhook_configurations.validate,
+    "networkpolicies": network_policies.validate,
+    "persistentvolumeclaims": claim_specs.validate,
+    "poddisruptionbudgets": limits.validate_budget,
+    "pods": pod_specs.validate,
+    "replicasets": workload_specs.validate_replica_set,
+    "resourcequotas": limits.validate_quota,
+    "rolebindings": role_rules.validate_binding,
+    "roles": role_rules.validate_role,
+    "services": service_specs.validate,
+    "statefulsets": workload_specs.validate_stateful_set,
+    "validatingwebhookconfigurations": webhook_configurations.validate,
 }
 
 # What the rules are not about; a write that changes nothing else is as good as the object was before.
@@ -24,10 +50,8 @@ _LEFT_OUT: Final = frozenset({"metadata", "status"})
 
 def validate(plural: str, new: Obj, old: Obj | None) -> list[FieldError]:
     """Give everything that is wrong with a new state; the old one is there if the object is changed."""
-    validators = _VALIDATORS.get(plural, ())
-    if not validators or (old is not None and _is_same(new, old)):
-        return []
-    return [error for validator in validators for error in validator(new, old)]
+    validator = _VALIDATORS.get(plural)
+    return [] if validator is None or (old is not None and _is_same(new, old)) else list(validator(new, old))
 
 
 def _is_same(new: Obj, old: Obj) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from ..cel import expressions
 from ..statuses import FieldError, duplicate_value, invalid_value, required, too_many, unsupported_value
 from ..writes.objects import validate_qualified
-from . import names
+from . import object_names as names
 from .nested_selectors import validate_selector
 
 Obj: TypeAlias = dict[str, Any]

@@ -72,10 +72,10 @@ class Writer:
             wrong = settling.settle_body(kind, new, None)
         metadata = new["metadata"]
         errors = [*objects.require_name(kind, metadata), *objects.validate_metadata(metadata, None), *wrong]
-        if errors:
-            raise statuses.invalid(kind, metadata.get("name", ""), errors)
         if self.guard is not None:
             self.guard(kind, new, None)
+        if errors:
+            raise statuses.invalid(kind, metadata.get("name", ""), errors)
         self._check_namespace_accepts(kind, namespace, metadata["name"])
         if self._gate:
             self._gate.validate("CREATE", kind, new, None, dry_run=options.dry_run)
@@ -199,10 +199,10 @@ class Writer:
         errors = [*objects.validate_metadata(metadata, old["metadata"]), *wrong]
         if not subresource and not kind.custom:
             errors += immutables.validate(kind.bucket, new, old)
-        if errors:
-            raise statuses.invalid(kind, record.key[1], errors)
         if self.guard is not None:
             self.guard(kind, new, old)
+        if errors:
+            raise statuses.invalid(kind, record.key[1], errors)
         if "generation" in metadata and _is_new_generation(kind, old, new):
             metadata["generation"] += 1
         if self._gate:

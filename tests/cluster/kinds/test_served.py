@@ -80,7 +80,8 @@ async def test_wrong_contents_are_invalid(client: Client) -> None:
     reply = await client.call("POST", PODS, json=make_pod(spec={"restartPolicy": "Rarely", "containers": [{}]}))
     assert (reply.status, reply.body["reason"]) == (422, "Invalid")
     assert {(cause["field"], cause["reason"]) for cause in reply.body["details"]["causes"]} == {
-        ("spec.restartPolicy", "FieldValueNotSupported"), ("spec.containers[0].name", "FieldValueRequired")}
+        ("spec.restartPolicy", "FieldValueNotSupported"), ("spec.containers[0].name", "FieldValueRequired"),
+        ("spec.containers[0].image", "FieldValueRequired")}
 
 
 async def test_definitions_are_pruned_as_well(client: Client, kexes: str) -> None:

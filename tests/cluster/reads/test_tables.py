@@ -129,7 +129,7 @@ async def test_tables_of_custom_kinds_without_columns(client: Client, kexes: str
 async def test_tables_of_pods(client: Client) -> None:
     pods = "/api/v1/namespaces/default/pods"
     await client.create(pods, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "finalizers": ["a/b"]},
-                               "spec": {"containers": [{"name": "x"}, {"name": "y"}]}})
+                               "spec": {"containers": [{"name": "x", "image": "i"}, {"name": "y", "image": "i"}]}})
     assert cells(await client.get(pods, headers=TABLE))[0][:4] == ["p", "0/2", "Pending", "0"]
     await client.patch(f"{pods}/p/status", {"status": {"phase": "Running", "containerStatuses": [
         {"name": "x", "ready": True, "restartCount": 2},

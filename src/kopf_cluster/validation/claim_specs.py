@@ -1,0 +1,32 @@
+"""
+Claims of volumes: how they are to be accessed, and how much is asked for; nobody gets back what is given already.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from ..kinds import quantities
+from ..statuses import FieldError, forbidden_value, invalid_value, required
+from .nested_selectors import validate_selector
+
+Obj: TypeAlias = dict[str, Any]
+
+
+def validate(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    spec = new.get("spec") or {}
+    yield from validate_selector(spec.get("selector") or {}, "spec.selector")
+    modes = spec.get("accessModes") or []
+    if not modes:
+        yield required("spec.accessModes", "at least 1 access mode is required")
+    if "ReadWriteOncePod" in modes and len(modes) > 1:
+        yield forbidden_value("spec.accessModes", "may not use ReadWriteOncePod with other access modes")
+    size = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    if size is None:
+        yield required("spec.resources[storage]")
+    elif quantities.amount(size) <= 0:
+        yield invalid_value("spec.resources[storage]", size, "must be greater than zero")
+    elif old is not None:
+        given = ((old.get("status") or {}).get("capacity") or {}).get("storage")
+        if given is not None and quantities.amount(size) < quantities.amount(given):
+            yield forbidden_value("spec.resources.requests.storage", "field can not be less than status.capacity")

@@ -1,0 +1,125 @@
+"""
+Workloads: their selectors, their templates, and how the two fit.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+from ..reads import label_selectors
+from ..statuses import FieldError, forbidden_value, invalid_value, required, unsupported_value
+from ..writes.objects import validate_labels
+from .nested_selectors import validate_selector
+from .numbers import not_negative, number_or_percent
+from .pod_specs import validate_spec
+
+Obj: TypeAlias = dict[str, Any]
+
+_MISMATCH: Final = "`selector` does not match template `labels`"
+_MAX_CRON_NAME: Final = 52  # so that the names of jobs are not too long
+
+
+def validate_deployment(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    spec = new.get("spec") or {}
+    yield from not_negative(spec, "spec", "replicas")
+    yield from _validate_selection(spec, "deployment")
+    yield from _validate_template(spec, "ReplicaSet")
+    strategy = spec.get("strategy") or {}
+    rolling = strategy.get("rollingUpdate") or {}
+    if strategy.get("type") == "Recreate" and rolling:
+        yield forbidden_value("spec.strategy.rollingUpdate",
+                              "may not be specified when strategy `type` is 'Recreate'")
+    for field in ("maxUnavailable", "maxSurge"):
+        if field in rolling:
+            yield from number_or_percent(rolling[field], f"spec.strategy.rollingUpdate.{field}",
+                                         most=100 if field == "maxUnavailable" else None)
+    if rolling.get("maxUnavailable") in (0, "0%") and rolling.get("maxSurge") in (0, "0%"):
+        yield invalid_value("spec.strategy.rollingUpdate.maxUnavailable", rolling["maxUnavailable"],
+                            "may not be 0 when `maxSurge` is 0")
+    yield from not_negative(spec, "spec", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
+    deadline, ready = spec.get("progressDeadlineSeconds"), spec.get("minReadySeconds") or 0
+    if deadline is not None and deadline <= ready:
+        yield invalid_value("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
+
+
+def validate_replica_set(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    spec = new.get("spec") or {}
+    yield from not_negative(spec, "spec", "replicas", "minReadySeconds")
+    yield from _validate_selection(spec, "deployment")
+    yield from _validate_template(spec, "ReplicaSet")
+
+
+def validate_stateful_set(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    """The pods of a template are not looked at: their volumes are also those of the claims."""
+    spec = new.get("spec") or {}
+    yield from not_negative(spec, "spec", "replicas", "minReadySeconds", "revisionHistoryLimit")
+    yield from _validate_selection(spec, "statefulset")
+    yield from _validate_forever(spec, "StatefulSet")
+
+
+def validate_daemon_set(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    spec = new.get("spec") or {}
+    yield from _validate_selection(spec, "daemonset")
+    yield from _validate_template(spec, "DaemonSet")
+    yield from not_negative(spec, "spec", "minReadySeconds", "revisionHistoryLimit")
+
+
+def validate_job(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    """The template of an existing job cannot be changed anyway."""
+    if old is None:
+        yield from _validate_job_spec(new.get("spec") or {}, "spec")
+
+
+def validate_cron_job(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    name = new["metadata"].get("name") or ""
+    if len(name) > _MAX_CRON_NAME and old is None:
+        yield invalid_value("metadata.name", name, f"must be no more than {_MAX_CRON_NAME} characters")
+    spec = new.get("spec") or {}
+    yield from not_negative(spec, "spec", "startingDeadlineSeconds", "successfulJobsHistoryLimit",
+                            "failedJobsHistoryLimit")
+    yield from _validate_job_spec((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
+
+
+def _validate_job_spec(spec: Obj, path: str) -> Iterator[FieldError]:
+    yield from not_negative(spec, path, "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit",
+                            "ttlSecondsAfterFinished")
+    template = spec.get("template") or {}
+    yield from _validate_pods(template, f"{path}.template")
+    if (template.get("spec") or {}).get("restartPolicy") in (None, "", "Always"):
+        yield required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
+
+
+def _validate_selection(spec: Obj, what: str) -> Iterator[FieldError]:
+    """The selector must select something, and the pods of the template are among that."""
+    selector = spec.get("selector")
+    if selector is None:
+        yield required("spec.selector")
+        return
+    wrong = list(validate_selector(selector, "spec.selector"))
+    yield from wrong
+    if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+        yield invalid_value("spec.selector", selector, f"empty selector is invalid for {what}")
+    elif not wrong:
+        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+        if not label_selectors.matches(selector, labels or {}):
+            yield invalid_value("spec.template.metadata.labels", labels, _MISMATCH)
+
+
+def _validate_template(spec: Obj, what: str) -> Iterator[FieldError]:
+    yield from _validate_pods(spec.get("template") or {}, "spec.template")
+    yield from _validate_forever(spec, what)
+
+
+def _validate_pods(template: Obj, path: str) -> Iterator[FieldError]:
+    yield from validate_labels((template.get("metadata") or {}).get("labels") or {}, f"{path}.labels")
+    yield from validate_spec(template.get("spec") or {}, f"{path}.spec")
+
+
+def _validate_forever(spec: Obj, what: str) -> Iterator[FieldError]:
+    """The pods must run until they are deleted."""
+    pods = (spec.get("template") or {}).get("spec") or {}
+    if pods.get("restartPolicy", "Always") != "Always":
+        yield unsupported_value("spec.template.spec.restartPolicy", pods["restartPolicy"], ("Always",))
+    if pods.get("activeDeadlineSeconds") is not None:
+        yield forbidden_value("spec.template.spec.activeDeadlineSeconds",
+                              f"activeDeadlineSeconds in {what} is not Supported")
