@@ -88,7 +88,7 @@ class LocalCluster(Client):
             administrator: str = ADMINISTRATOR.name,
             data_dir: str | pathlib.Path | None = None,
     ) -> None:
-        super().__init__(Door(self._find_server), ADMINISTRATOR)
+        super().__init__(Door(self._find_server), dataclasses.replace(ADMINISTRATOR, name=administrator))
         self.faults = Faults(seed)
         self._host = host
         self._port = port

@@ -284,3 +284,10 @@ async def test_what_is_done_by_hand_is_neither_disturbed_nor_counted(cluster: Lo
     assert not cluster.counters
     async with connect(cluster) as client:
         assert (await client.call("GET", "/version")).status == 500
+
+
+async def test_the_administrator_has_the_same_name_everywhere() -> None:
+    async with LocalCluster(administrator="root", bare=True) as cluster, connect(cluster) as client:
+        await client.get("/api/v1/namespaces")
+        cluster.list("namespaces")
+        assert [record.user for record in cluster.audit] == ["root", "root"]
