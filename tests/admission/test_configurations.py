@@ -151,6 +151,26 @@ async def test_client_configs(
     assert actual == expected
 
 
+@pytest.mark.parametrize(("ids", "names", "paths"), [
+    (["check_duration"], ["check-duration"], ["/check-duration"]),
+    (["Check/spec.field", "check"], ["check.spec.field", "check"], ["/check/spec.field", "/check"]),
+    (["a_b", "a-b", "a.-_b", "_"], ["a-b", "a-b-2", "a.b", "handler"], ["/a-b-2", "/a-b", "/a.b", "/handler"]),
+], ids=describe)
+async def test_paths_of_services_are_names_of_dns(
+        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations,
+        ids: list[str], names: list[str], paths: list[str],
+) -> None:
+    """The API servers refuse all others; but not so in URLs."""
+    for id in ids:
+        @kopf.on.validate("kopfexamples", registry=registry, id=id)
+        def check(**_: Any) -> None: ...
+
+    operator.configure = Tunnel({"service": {"namespace": "ns", "name": "svc"}}).configure
+    await operator.launch()
+    webhooks = await configurations.wait_webhooks(*names)
+    assert [webhook["clientConfig"]["service"]["path"] for webhook in webhooks] == paths
+
+
 @pytest.mark.parametrize("namespaces", [["b", "a"], ["a", "b*"], []], ids=describe)
 async def test_namespaces(
         operator: Operator, configurations: Configurations, tunnel: Tunnel, namespaces: list[str],

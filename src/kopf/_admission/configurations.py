@@ -54,7 +54,7 @@ class Declaration:
         handlers = [handler for handler in self.handlers if handler.type == type]
         names = dict(zip(handlers, _make_names(handlers, self.managed), strict=True))
         return [
-            self._make_webhook(handler, names[handler], endpoints.get_name(handler), resources)
+            self._make_webhook(handler, names[handler], endpoints, resources)
             for handler in handlers
             if (resources := self._list_resources(handler)) and (handler.persistent or not persistent_only)
         ]
@@ -63,11 +63,11 @@ class Declaration:
         return sorted((resource for resource, handlers in self.plan.items() if handler in handlers), key=repr)
 
     def _make_webhook(
-        self, handler: WebhookHandler, name: str, endpoint: str, resources: Sequence[Resource]
+        self, handler: WebhookHandler, name: str, endpoints: Endpoints, resources: Sequence[Resource]
     ) -> WebhookRecord:
         webhook: WebhookRecord = {
             "name": name,
-            "clientConfig": _extend_path(self.client_config, endpoint),
+            "clientConfig": _extend_path(self.client_config, handler, endpoints),
             "rules": _make_rules(handler, resources),
             "objectSelector": select_objects(handler),
             "namespaceSelector": {},
@@ -96,15 +96,15 @@ def _make_names(handlers: Iterable[WebhookHandler], managed: str) -> Iterator[st
         yield f"{name}.{managed}"
 
 
-def _extend_path(config: WebhookClientConfig, endpoint: str) -> dict[str, Any]:
+def _extend_path(config: WebhookClientConfig, handler: WebhookHandler, endpoints: Endpoints) -> dict[str, Any]:
     """Append the endpoint to the path of the URL or of the service."""
-    path = urllib.parse.quote(endpoint, safe="/:")
     result: dict[str, Any] = {key: value for key, value in config.items() if value is not None}
     if url := config.get("url"):
-        result["url"] = f"{url.rstrip('/')}/{path}"
+        result["url"] = f"{url.rstrip('/')}/{urllib.parse.quote(endpoints.get_name(handler), safe='/:')}"
     if service := config.get("service"):
         fields = {key: value for key, value in service.items() if value is not None}
-        result["service"] = {**fields, "path": f"{(service.get('path') or '').rstrip('/')}/{path}"}
+        base = (service.get("path") or "").rstrip("/")
+        result["service"] = {**fields, "path": f"{base}/{endpoints.get_service_name(handler)}"}
     return result
 
 

@@ -4,11 +4,15 @@ Endpoints: the names by which the admission handlers are called from outside, i.
 It is the id of the handler. But a function can be declared both as validating and as mutating, and then it must be
 known as which of them it is called, as the API server does not tell that in its reviews. So there is
 one more, unambiguous name for each type, and it is that one that goes to the managed configurations.
+
+The API servers take only such paths of services that are made of names as in DNS, so there is one more name like that
+for the ids with underscores and the like.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 
 from kopf._handlers.handlers import WebhookHandler
 
@@ -21,6 +25,10 @@ class Endpoints:
         for handler in handlers:
             for name in (handler.id, _make_unambiguous_name(handler)):
                 self._handlers.setdefault(name, []).append(handler)
+        self._service_names: dict[str, str] = {}
+        for name in list(self._handlers):
+            service_name = self._service_names[name] = _make_service_name(name, self._handlers)
+            self._handlers.setdefault(service_name, self._handlers[name])
 
     def find(self, name: str) -> Sequence[WebhookHandler]:
         """The handlers that are called by this name; nothing if there are none."""
@@ -31,6 +39,21 @@ class Endpoints:
         is_ambiguous = len({other.type for other in self._handlers[handler.id]}) > 1
         return _make_unambiguous_name(handler) if is_ambiguous else handler.id
 
+    def get_service_name(self, handler: WebhookHandler) -> str:
+        """The same, but as it is in the path of a service."""
+        return self._service_names[self.get_name(handler)]
+
 
 def _make_unambiguous_name(handler: WebhookHandler) -> str:
     return f"{handler.id}:{handler.type}"
+
+
+def _make_service_name(name: str, used: Collection[str]) -> str:
+    """Make a path of DNS names of any name; it stays as it is if it is one. It is none of the others."""
+    steps = [re.sub(r"[^a-z0-9.]+", "-", step) for step in name.lower().split("/")]
+    made = base = "/".join(re.sub(r"[-.]*\.[-.]*", ".", step).strip("-.") or "handler" for step in steps)
+    number = 1
+    while made in used and made != name:
+        number += 1
+        made = f"{base}-{number}"
+    return made
