@@ -197,12 +197,13 @@ class ClusterServer:
         return answer
 
     async def serve(self, user: User, operation: Operation[T], *, admission: bool = True) -> T:
-        """Do what a client in this process asks for; whoever must be asked about it, is asked, unless unwanted."""
-        async def serve() -> T:
-            with self._open_desk(user) as desk:
-                attempt = functools.partial(operation, desk)
-                return await Session().run(attempt) if admission else _attempt_unasked(attempt)
-        return await asyncio.create_task(serve(), name=f"a request of {user.name}")  # with a context of its own
+        """Do what a client in this process asks for; whoever must be asked about it, is asked, unless unwanted.
+
+        It begins at once, and must be called in a context of its own.
+        """
+        with self._open_desk(user) as desk:
+            attempt = functools.partial(operation, desk)
+            return await Session().run(attempt) if admission else _attempt_unasked(attempt)
 
     def serve_at_once(self, user: User, operation: Operation[T], *, admission: bool = True) -> T:
         """Do the same without waiting; raise `Unresolved` if somebody must be asked."""

@@ -34,13 +34,12 @@ class Door:
         self._find = find
 
     async def do(self, user: User, operation: Operation[T], *, admission: bool = True) -> T:
-        host, _ = self._find()
-        return await self.enter(lambda: host.serve(user, operation, admission=admission))
+        return await self.enter(lambda: self._serve(user, operation, admission=admission))
 
     def do_and_wait(self, user: User, operation: Operation[T], *, admission: bool = True) -> T:
         host, loop = self._find()
         if not _is_ours(loop):
-            return self.enter_and_wait(lambda: host.serve(user, operation, admission=admission))
+            return self.enter_and_wait(lambda: self._serve(user, operation, admission=admission))
         try:
             return host.serve_at_once(user, operation, admission=admission)
         except Unresolved:
@@ -48,11 +47,16 @@ class Door:
                 "a webhook has to be asked, which cannot be waited for in the event loop of the local cluster: "
                 "call the same method of `cluster.aio` and await it, or apply with `admission=False`") from None
 
+    async def _serve(self, user: User, operation: Operation[T], *, admission: bool) -> T:
+        # Not before: by the time when this is done, it can be another server, restarted with the same data.
+        host, _ = self._find()
+        return await host.serve(user, operation, admission=admission)
+
     async def enter(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do the work in the event loop of the server."""
         _, loop = self._find()
         if _current_loop() is loop:
-            return await work()
+            return await loop.create_task(work())  # with a context of its own
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), loop))
 
     def enter_and_wait(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
