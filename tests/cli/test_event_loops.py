@@ -51,6 +51,25 @@ def test_goodbyes_of_broken_connections_are_no_errors(
     assert bool([record for record in caplog.records if record.levelno == logging.DEBUG]) is not is_told
 
 
+class ClosedByError(asyncio.Transport):
+    """As in uvloop: it is closed, but does not know that."""
+
+    def is_closing(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "<TCPTransport closed=True reading=False 0x55da275a98a0>"
+
+
+def test_connections_that_are_closed_by_errors_are_over(
+        loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture,
+) -> None:
+    handle_loop_error(loop, {
+        "message": "Fatal error on SSL protocol", "exception": RuntimeError(GOODBYE), "transport": ClosedByError(),
+    })
+    assert not [record for record in caplog.records if record.levelno == logging.ERROR]
+
+
 def test_all_other_errors_are_told(loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture) -> None:
     def fail() -> None:
         raise ValueError("boom")

@@ -35,7 +35,8 @@ def handle_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) 
     and calls this a fatal error. Whoever uses the connection is told anyway, so it is worth a debug message.
     """
     error, transport = context.get("exception"), context.get("transport")
-    is_over = transport is not None and transport.is_closing()
+    # Not all ways of closing are noticed by `is_closing()` there: what is closed by an error is only shown as such.
+    is_over = transport is not None and (transport.is_closing() or "closed=True" in repr(transport))
     if is_over and isinstance(error, RuntimeError) and "the handler is closed" in str(error):
         logger.debug("A connection was broken while it was being closed: %s", error)
     else:
