@@ -9,11 +9,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ..writes.objects import LABEL_RULE, SUBDOMAIN_RULE
+from ..writes.objects import LABEL, LABEL_RULE, SUBDOMAIN, SUBDOMAIN_RULE
 
-_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _OLD_LABEL: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _OLD_LABEL_RULE: Final = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
     "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
@@ -27,7 +25,7 @@ def label(name: str) -> Iterator[str]:
     """A label of DNS (RFC 1123): names of containers, volumes, ports of services."""
     if len(name) > 63:
         yield "must be no more than 63 bytes"
-    if not _LABEL.fullmatch(name):
+    if not LABEL.fullmatch(name):
         yield LABEL_RULE
 
 
@@ -42,7 +40,7 @@ def old_label(name: str) -> Iterator[str]:
 def subdomain(name: str) -> Iterator[str]:
     if len(name) > 253:
         yield "must be no more than 253 bytes"
-    if not _SUBDOMAIN.fullmatch(name):
+    if not SUBDOMAIN.fullmatch(name):
         yield SUBDOMAIN_RULE
 
 

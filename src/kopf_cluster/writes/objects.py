@@ -23,12 +23,12 @@ HEAD_FIELDS: Final = ("apiVersion", "kind", "metadata")
 
 MAX_OBJECT: Final = 3 * 512 * 1024  # etcd's limit of a request
 
-_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 SUBDOMAIN_RULE: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
     "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')")
-_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 LABEL_RULE: Final = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
     "with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
@@ -115,11 +115,11 @@ def validate_name(kind: Kind, name: str) -> Iterator[FieldError]:
         if name in (".", "..") or "/" in name or "%" in name:
             yield invalid_value("metadata.name", name, "may not be '.' or '..', or contain '/' or '%'")
     elif kind.plural == "namespaces" and not kind.group:
-        if len(name) > 63 or not _LABEL.fullmatch(name):
+        if len(name) > 63 or not LABEL.fullmatch(name):
             yield invalid_value("metadata.name", name, LABEL_RULE)
     elif len(name) > 253:
         yield invalid_value("metadata.name", name, "must be no more than 253 bytes")
-    elif not _SUBDOMAIN.fullmatch(name):
+    elif not SUBDOMAIN.fullmatch(name):
         yield invalid_value("metadata.name", name, SUBDOMAIN_RULE)
 
 
@@ -156,7 +156,7 @@ def validate_labels(labels: Mapping[str, str], path: str) -> Iterator[FieldError
 
 def validate_qualified(field: str, key: str) -> Iterator[FieldError]:
     prefix, slash, name = key.rpartition("/")
-    if slash and (not prefix or len(prefix) > 253 or not _SUBDOMAIN.fullmatch(prefix)):
+    if slash and (not prefix or len(prefix) > 253 or not SUBDOMAIN.fullmatch(prefix)):
         what = "must be non-empty" if not prefix else SUBDOMAIN_RULE
         yield invalid_value(field, key, f"prefix part {what}")
     if not name:
