@@ -16,18 +16,10 @@ Both are regular context managers, and need neither a cluster nor any special te
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
-import dataclasses
-import threading
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+import importlib
+from typing import TYPE_CHECKING
 
-import click.testing
-
-from kopf._handlers.registry import OperatorRegistry
-from kopf._settings.settings import OperatorSettings
-from kopf.cli import CLIControls, main
+from kopf._testing.runner import KopfRunner
 from kopf.cli.cluster import explain_incompleteness
 
 if TYPE_CHECKING:
@@ -35,143 +27,18 @@ if TYPE_CHECKING:
 
 __all__ = ["APIStatus", "KopfRunner", "LocalCluster"]
 
+_OF_CLUSTER = {"APIStatus": "kopf_cluster", "LocalCluster": "kopf_cluster"}
+"""Where to find what needs the local cluster."""
+
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         """Import the local cluster when it is asked for: the runner works without it, and without its libraries."""
-        if name not in ("APIStatus", "LocalCluster"):
+        if name not in _OF_CLUSTER:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         try:
-            import kopf_cluster
+            module = importlib.import_module(_OF_CLUSTER[name])
         except ImportError as e:
             raise ImportError(explain_incompleteness(e), name=e.name) from e
-        globals()[name] = getattr(kopf_cluster, name)
+        globals()[name] = getattr(module, name)
         return globals()[name]
-
-
-class KopfRunner:
-    """
-    Runs a command of ``kopf`` in a background thread: an operator while it is being tested, usually.
-
-    The operator is stopped when the context ends, and only then its output and outcome are available. It runs in
-    this process, so the code can be mocked; its signals are not handled, and its output is captured -- all
-    of this process's output, to be exact, as long as the context lasts.
-
-    Large because the existing tests of operators use each of these properties of the outcome.
-
-    :param args: the arguments of the command, e.g. ``['run', '-A', '--verbose', 'handlers.py']``; these and
-        all other arguments are passed to :meth:`click.testing.CliRunner.invoke`.
-    :param reraise: whether to raise the operator's errors when the context ends,
-        unless the context ends with another error.
-    :param timeout: how long to wait for the operator to stop, in seconds; forever by default.
-        :class:`TimeoutError` is raised if it does not stop in time.
-    :param registry: the registry to be used instead of the default one.
-    :param settings: the settings to be used instead of the default ones.
-    """
-
-    def __init__(
-            self,
-            *args: Any,
-            reraise: bool = True,
-            timeout: float | None = None,
-            registry: OperatorRegistry | None = None,
-            settings: OperatorSettings | None = None,
-            **kwargs: Any,
-    ) -> None:
-        super().__init__()
-        self._args = args
-        self._kwargs = kwargs
-        self._reraise = reraise
-        self._timeout = timeout
-        self._stop_flag = threading.Event()
-        self._controls = CLIControls(stop_flag=self._stop_flag, registry=registry, settings=settings)
-        self._future: concurrent.futures.Future[click.testing.Result] = concurrent.futures.Future()
-        self._thread: threading.Thread | None = None
-
-    def __enter__(self) -> Self:
-        # Daemonic, for the operators that do not stop in time: they must not block the exit from the tests.
-        self._thread = threading.Thread(target=self._run, name="kopf-runner", daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(
-            self,
-            exc_type: type[BaseException] | None,
-            exc: BaseException | None,
-            traceback: TracebackType | None,
-    ) -> None:
-        self._stop_flag.set()
-        assert self._thread is not None
-        self._thread.join(self._timeout)
-        if self._thread.is_alive():
-            raise TimeoutError(f"The operator has not stopped in {self._timeout} seconds.") from exc
-        if exc is None and self._reraise and (error := self.exception) is not None:
-            error.add_note(f"The output of the operator:\n{self.output}")
-            raise error
-
-    def _run(self) -> None:
-        # The event loop of Python: the faster ones are for the command line as such.
-        with asyncio.Runner() as runner:
-            controls = dataclasses.replace(self._controls, loop=runner.get_loop())
-            try:
-                result = click.testing.CliRunner().invoke(main, *self._args, obj=controls, **self._kwargs)
-            except BaseException as e:
-                self._future.set_exception(e)
-            else:
-                self._future.set_result(result)
-
-    @property
-    def future(self) -> concurrent.futures.Future[click.testing.Result]:
-        """The future outcome of the command."""
-        return self._future
-
-    @property
-    def _result(self) -> click.testing.Result:
-        if not self._future.done():
-            raise RuntimeError("The output and the outcome are known only when the operator has stopped, "
-                               "i.e. after the `with` block.")
-        return self._future.result()
-
-    @property
-    def output(self) -> str:
-        """Everything that was printed and logged, in the order as the user would see it."""
-        return self._result.output
-
-    @property
-    def stdout(self) -> str:
-        """The same as :attr:`output`: the logs are expected here, too."""
-        return self._result.output
-
-    @property
-    def stdout_bytes(self) -> bytes:
-        """The same as :attr:`stdout`, not decoded."""
-        return self._result.output.encode()
-
-    @property
-    def stderr(self) -> str:
-        """The error stream only: the logs mostly."""
-        return self._result.stderr
-
-    @property
-    def stderr_bytes(self) -> bytes:
-        """The same as :attr:`stderr`, not decoded."""
-        return self._result.stderr.encode()
-
-    @property
-    def exit_code(self) -> int:
-        """The exit code of the command; 0 if it has ended well."""
-        return self._result.exit_code
-
-    @property
-    def exception(self) -> BaseException | None:
-        """What has failed the operator, if it has failed: the original exception, not the exit it has led to."""
-        exception = self._result.exception
-        if isinstance(exception, SystemExit) and exception.__cause__ is not None:
-            return exception.__cause__
-        return exception
-
-    @property
-    def exc_info(self) -> tuple[type[BaseException], BaseException, TracebackType | None] | None:
-        """The type, the exception, and the traceback of :attr:`exception`, if any."""
-        exception = self.exception
-        return None if exception is None else (type(exception), exception, exception.__traceback__)

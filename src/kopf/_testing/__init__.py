@@ -1,0 +1,1 @@
+"""The test kit: operators in a test, with no cluster and no waiting."""
