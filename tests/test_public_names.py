@@ -60,7 +60,7 @@ ADDED: dict[ModuleType, str] = {
         APIConflictError APIGoneError APIPayloadTooLargeError APIUnsupportedMediaTypeError APIUnprocessableError
         APITooManyRequestsError APINetworkError
     """,
-    kopf.testing: "APIStatus LocalCluster",
+    kopf.testing: "APIStatus LocalCluster Simulation SimulationError SyncSimulation simulate",
 }
 
 FACES = [kopf, kopf.on, kopf.testing]

@@ -61,7 +61,7 @@ def test_it_is_as_before_without_the_fixture():
 def test_the_plugin_is_an_entry_point() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["project"]["entry-points"]["pytest11"] == {"kopf": "pytest_kopf"}
-    assert "pytest_kopf.py" in project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"].values()
+    assert "src/pytest_kopf.py" in project["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]
 
 
 def test_the_plugin_costs_nothing_until_it_is_used() -> None:

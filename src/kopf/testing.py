@@ -1,5 +1,6 @@
 """
-Tools to test operators: :class:`KopfRunner` to run them in the background, :class:`LocalCluster` to run them on.
+Tools to test operators: :class:`KopfRunner` to run them in the background, :class:`LocalCluster` to run them on;
+:class:`Simulation` for both in virtual time, with crashes and trouble on demand.
 
 Both are regular context managers, and need neither a cluster nor any special test framework::
 
@@ -23,11 +24,21 @@ from kopf._testing.runner import KopfRunner
 from kopf.cli.cluster import explain_incompleteness
 
 if TYPE_CHECKING:
+    from kopf._testing.facade import SyncSimulation, simulate
+    from kopf._testing.simulation import Simulation
+    from kopf._testing.simulation_errors import SimulationError
     from kopf_cluster import APIStatus, LocalCluster
 
-__all__ = ["APIStatus", "KopfRunner", "LocalCluster"]
+__all__ = ["APIStatus", "KopfRunner", "LocalCluster", "Simulation", "SimulationError", "SyncSimulation", "simulate"]
 
-_OF_CLUSTER = {"APIStatus": "kopf_cluster", "LocalCluster": "kopf_cluster"}
+_OF_CLUSTER = {
+    "APIStatus": "kopf_cluster",
+    "LocalCluster": "kopf_cluster",
+    "Simulation": "kopf._testing.simulation",
+    "SimulationError": "kopf._testing.simulation_errors",
+    "SyncSimulation": "kopf._testing.facade",
+    "simulate": "kopf._testing.facade",
+}
 """Where to find what needs the local cluster."""
 
 if not TYPE_CHECKING:

@@ -25,7 +25,10 @@ from .admission.reviewing import AdmissionCall
 from .audit import AuditRecord
 from .cluster import LocalCluster
 from .faults.faults import FaultRule, Faults
+from .observing import Observation
 from .statuses import APIStatus
 from .store.archive import ArchiveError
 
-__all__ = ["APIStatus", "AdmissionCall", "ArchiveError", "AuditRecord", "FaultRule", "Faults", "LocalCluster"]
+__all__ = [
+    "APIStatus", "AdmissionCall", "ArchiveError", "AuditRecord", "FaultRule", "Faults", "LocalCluster", "Observation",
+]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextvars
 import datetime
+from collections.abc import Callable
 from typing import Any, Final
 
 _UNKNOWN: Final = "<unknown>"
@@ -17,10 +18,16 @@ class Clock:
         super().__init__()
         self.offset = 0.0
         """How far it is ahead of the real time, in seconds; behind if negative."""
+        self.tell: Callable[[], datetime.datetime] = _tell_real_time
+        """What is the real time for it, with the time zone; simulations have another one."""
 
     def use(self) -> None:
         """Let everything in the current context, and whatever is started from it, live by this clock."""
         _clock.set(self)
+
+
+def _tell_real_time() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
 
 
 _clock: contextvars.ContextVar[Clock] = contextvars.ContextVar("clock", default=Clock())  # noqa: B039
@@ -28,7 +35,8 @@ _clock: contextvars.ContextVar[Clock] = contextvars.ContextVar("clock", default=
 
 def moment() -> datetime.datetime:
     """Give the current wall-clock time."""
-    return datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=_clock.get().offset)
+    clock = _clock.get()
+    return clock.tell() + datetime.timedelta(seconds=clock.offset)
 
 
 def now() -> str:

@@ -29,8 +29,11 @@ from .admission.webhook_calls import Services
 from .audit import Audit, AuditRecord
 from .clients.client import Client, UserClient
 from .clients.door import Door
+from .clients.naming import find_kind
 from .faults.faults import Faults
+from .http.memory import MemoryNetwork
 from .http.requests import ADMINISTRATOR
+from .observing import Observer
 from .server import BOOKMARK_INTERVAL, ClusterServer, ServerOptions
 from .store.archive import Archive, ArchiveError, Snapshot
 from .store.storage import DEFAULT_HISTORY
@@ -99,6 +102,7 @@ class LocalCluster(Client):
         self._tokens = Tokens()
         self._audit = Audit()
         self._archive: Archive | None = None
+        self._observers: list[Observer] = []
         self._credentials: Credentials | None = None
         self._kubeconfigs = Kubeconfigs(pathlib.Path(kubeconfig) if kubeconfig is not None else None)
         self._used_port = port
@@ -178,6 +182,8 @@ class LocalCluster(Client):
         server = ClusterServer(self._options, self.faults, self._services, self._archive, self._tokens, self._audit)
         try:
             port = await server.start(self._host, port, credentials, take_snapshot, _Orders(self))
+            for observer in self._observers:
+                server.observe(observer)
             host = f"[{self._host}]" if ":" in self._host else self._host
             self.url, self.token, self.ca_data = f"https://{host}:{port}", credentials.token, credentials.ca
             self.kubeconfig = self._kubeconfigs.write(credentials.make_kubeconfig(self.url))
@@ -329,6 +335,30 @@ class LocalCluster(Client):
         groups = tuple(groups)
         return UserClient(self._door, make_user(name, groups),
                           lambda: self._kubeconfigs.write_another(self.make_kubeconfig(name, groups)))
+
+    def resolve_kind(self, kind: str) -> tuple[str, str, bool]:
+        """Tell the plural name of the kind with its group, e.g. ``deployments.apps``, and whether it is namespaced.
+
+        The first of the two names is for requests, with the version if it was given; the second one is that of
+        observations. Raises `APIStatus` if there is no such kind.
+        """
+        found = find_kind(self._need_server().registry, kind)
+        return found.full_name, found.bucket, found.namespaced
+
+    def observe(self, observer: Observer) -> None:
+        """Call the function for every change of every object from now on, at once, in the thread of the cluster."""
+        self._observers.append(observer)
+        if self._server is not None:
+            self._server.observe(observer)
+
+    def open_network(self) -> MemoryNetwork:
+        """Give a way to the cluster in memory, for a client in the same event loop: no socket, no TLS, all the rest."""
+        return MemoryNetwork(self._accept)
+
+    def _accept(self) -> asyncio.Protocol:
+        if self._server is None:
+            raise ConnectionRefusedError("this local cluster is not running")
+        return self._server.accept()
 
     def _find_server(self) -> tuple[ClusterServer, asyncio.AbstractEventLoop]:
         server = self._need_server()

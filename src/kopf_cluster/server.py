@@ -36,10 +36,11 @@ from .control.simulation import create_nodes, make_simulation
 from .control.work import WorkQueue, supervised
 from .custom_resources import definitions as customs
 from .faults.faults import Faults
-from .http.requests import Answer, Call, Identity, Request, Stream, asking, with_warnings
+from .http.requests import CONTROL_LOOPS, Answer, Call, Identity, Request, Stream, asking, with_warnings
 from .http.server import HTTPServer, Orders
 from .kinds.builtin import read_kinds
 from .kinds.registry import Registry
+from .observing import Observer, make_observation
 from .sessions import Session, Unresolved
 from .store.archive import Archive, Snapshot
 from .store.storage import Change, Store
@@ -78,20 +79,28 @@ class ClusterServer:
         self._audit = audit
         self._access: Access | None = None
         self._store = Store(options.history)
-        self._registry = Registry(read_kinds())
+        self.registry = Registry(read_kinds())
         self._caller = Caller(services)
-        self._webhooks = Configurations(self._store, self._registry)
+        self._webhooks = Configurations(self._store, self.registry)
         self._reviewer = Reviewer(self._webhooks, self._caller)
-        self._writer = Writer(self._store, self._registry, Gate(self._webhooks, self._reviewer),
+        self._writer = Writer(self._store, self.registry, Gate(self._webhooks, self._reviewer),
                               managed_fields=options.managed_fields)
         self._queue = WorkQueue()
         self._worker: asyncio.Task[None] | None = None
         self._http: HTTPServer | None = None
         self._api: API | None = None
 
+    def observe(self, observer: Observer) -> None:
+        """Tell the observer of all changes from now on."""
+        def observe(bucket: str, change: Change) -> None:
+            plural, _, group = bucket.partition(".")
+            if (kind := self.registry.find_any_version(group, plural)) is not None:
+                observer(make_observation(kind, change))
+        self._store.observers.append(supervised(observe))
+
     def _start_control_loops(self, snapshot: Snapshot | None, credentials: Credentials, port: int) -> None:
         """Let the control loops see what is there; then what every cluster has, and what comes."""
-        parts = self._store, self._registry, self._writer, self._queue
+        parts = self._store, self.registry, self._writer, self._queue
         namespaces, basics = Namespaces(*parts), Basics(*parts, ca=credentials.ca.decode(), port=port)
         observers: list[Callable[[str, Change], None]] = [
             Definitions(*parts, self._caller).observe, self._webhooks.observe, namespaces.observe,
@@ -150,16 +159,26 @@ class ClusterServer:
                               authorization=self._options.authorization, administrator=self._options.administrator)
         self._store.observers.append(self._access.observe)
         self._writer.guard = self._access.check_escalation
-        self._api = API(self._store, self._registry, self._writer, self._access,
+        self._api = API(self._store, self.registry, self._writer, self._access,
                         bookmark_interval=self._options.bookmark_interval)
         self._http = HTTPServer(self, faults=self._faults, audit=self._audit)
-        self._api.pages.append(Metrics(self._store, self._registry, lambda: self.counters).answer)
+        self._api.pages.append(Metrics(self._store, self.registry, lambda: self.counters).answer)
         port = await self._http.start(host, port, credentials.make_ssl_context(),
                                       compact=self._store.compact, orders=orders)
         self._api.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._start_control_loops(None if take_snapshot is None else take_snapshot(), credentials, port)
-        self._worker = asyncio.create_task(self._queue.run(), name="control loops of the local cluster")
+        self._worker = asyncio.create_task(self._run_control_loops(), name="control loops of the local cluster")
         return port
+
+    def accept(self) -> asyncio.Protocol:
+        """Give the server's side of a connection in memory."""
+        if self._http is None:
+            raise ConnectionRefusedError("the server is not started")
+        return self._http.accept()
+
+    async def _run_control_loops(self) -> None:
+        asking.set(CONTROL_LOOPS)
+        await self._queue.run()
 
     async def stop(self) -> None:
         if self._http is not None:
@@ -176,7 +195,7 @@ class ClusterServer:
         if self._api is None:
             raise RuntimeError("the server is not started")
         asking.set(request.user)  # in the task of this connection
-        if self._webhooks or self._registry.converted:
+        if self._webhooks or self.registry.converted:
             return self._answer_in_session(self._api, call, request)
         try:
             return self._api.answer(call, request)
@@ -220,7 +239,7 @@ class ClusterServer:
             raise RuntimeError("the server is not started")
         self._faults.clock.use()
         asking.set(user)
-        desk = Desk(self._api, self._registry, user)
+        desk = Desk(self._api, self.registry, user)
         try:
             yield desk
         finally:

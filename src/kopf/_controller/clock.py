@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import datetime
 
+from kopf._values.wall_clock import wall_clock
+
 
 class Clock:
     """Tells the time. It belongs to the event loop in which it was made."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._offset = datetime.datetime.now(datetime.UTC).timestamp() - self._loop.time()
+        self._offset = wall_clock.get()().timestamp() - self._loop.time()
 
     def now(self) -> datetime.datetime:
         """The current time, with the time zone (UTC)."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
 import logging
 from contextvars import ContextVar
 
@@ -21,6 +20,7 @@ from kopf._events.poster import EventPoster
 from kopf._logging.once import Once
 from kopf._settings.settings import Delays, OperatorSettings
 from kopf._values.references import ObjectReference
+from kopf._values.wall_clock import wall_clock
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class EventRecorder:
         """Post an event some time soon. It can be called from any thread; it never blocks and never fails."""
         if ref.get("kind") == "Event" and ref.get("apiVersion") in (None, "v1", "events.k8s.io/v1"):
             return  # events about events multiply endlessly
-        now = datetime.datetime.now(datetime.UTC)
+        now = wall_clock.get()()
         self._inbox.put(EventReport(ref, type, reason, message, backoffs, now, is_explicit))
 
     def _take(self, report: EventReport) -> None:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ from kopf._operator.namespaces import Namespaces
 from kopf._operator.resource_observer import ResourceObserver
 from kopf._operator.scopes import NamespacePattern
 from kopf._operator.tasks import cancel, either, fail_together
-from kopf._settings.settings import OperatorSettings
+from kopf._settings.settings import ExecutionSettings, OperatorSettings
 from kopf._values import codec
 from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity
@@ -80,6 +80,8 @@ class OperatorSetup:
     ready_flag: Flag | None
     endpoint: Endpoint | None
     """Where its health is served, if anywhere."""
+    make_executor: Callable[[ExecutionSettings], HandlerExecutor] = HandlerExecutor
+    """What makes the attempts of its handlers."""
 
 
 class Operator:
@@ -92,7 +94,7 @@ class Operator:
         self._liveness = Liveness()
         self._pause = Pause()
         self._indexers = Indexers(setup.registry.get_indexing())
-        self._executor = HandlerExecutor(setup.settings.execution)
+        self._executor = setup.make_executor(setup.settings.execution)
         self._activities = Activities(
             setup.settings, self._executor, memo=setup.memo, indices=self._indexers.indices
         )

@@ -87,6 +87,10 @@ class FaultRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return APIFault(self.status, reason, self.message or message, details=details, headers=headers)
 
 
+Adviser = Callable[[Call, Request], FaultRule | None]
+"""A function that looks at a request, and tells what to do with it if it is not to be answered as usual."""
+
+
 def _full_resource(call: Call) -> str:
     """Give the resource with its group, as it is named in refusals: ``deployments.apps/status``."""
     full = f"{call.plural}.{call.group}" if call.group else call.plural
@@ -133,11 +137,15 @@ class Faults:
         """How often all watches are cut, in seconds; never by default."""
         self.silent = False
         """Whether watches stay open but send nothing. What they hold back, they send afterwards."""
+        self.duplicating = False
+        """Whether watches tell of everything twice."""
         self.paused = False
         """Whether requests are accepted but not answered until resumed."""
         self.watch_lag: WatchLag | None = None
         """How late watches tell of changes; at once by default."""
         self.clock = Clock()
+        self.advisers: list[Adviser] = []
+        """Who is asked of every request what to do with it, before the rules."""
         self.reseed(seed)
         self._used: dict[int, int] = {}
         self._lock = threading.Lock()
@@ -183,7 +191,8 @@ class Faults:
     def clear(self) -> None:
         """End all the trouble."""
         self.replace([])
-        self.watch_lifetime, self.watch_lag, self.silent, self.paused = None, None, False, False
+        self.watch_lifetime, self.watch_lag = None, None
+        self.silent = self.paused = self.duplicating = False
         self._announce()
 
     def reseed(self, seed: int) -> None:
@@ -231,6 +240,10 @@ class Faults:
         self.silent = silent
         self._announce()
 
+    def duplicate_events(self, enabled: bool = True) -> None:
+        """Let all watches tell of every change twice, or end that."""
+        self.duplicating = enabled
+
     def pause(self) -> None:
         """Hold all requests unanswered until resumed."""
         self.paused = True
@@ -271,8 +284,16 @@ class Faults:
             raise ValueError(f"the clock cannot be moved by {offset} seconds: it is more than a century")
         self.clock.offset = offset
 
+    @property
+    def is_active(self) -> bool:
+        """Whether anything can happen to requests at all."""
+        return bool(self.rules or self.advisers)
+
     def decide(self, call: Call, request: Request, path: str) -> FaultRule | None:
         """Choose what happens to a request, if anything."""
+        for adviser in self.advisers:
+            if (advice := adviser(call, request)) is not None:
+                return advice
         for rule in self.rules:
             if not rule.matches(call, request, path):
                 continue

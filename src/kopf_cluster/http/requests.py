@@ -19,6 +19,9 @@ from ..durations import parse_duration
 #: The one to whom the token of the kubeconfig belongs.
 ADMINISTRATOR: Final = User("kubernetes-admin", (SUPERUSERS, "system:authenticated"))
 
+#: The one who does what happens on its own: garbage collection, the lives of namespaces, simulated workloads.
+CONTROL_LOOPS: Final = User("system:kube-controller-manager", (SUPERUSERS, "system:authenticated"))
+
 #: Whose request is being answered, for those who have only its consequences at hand.
 asking: Final[contextvars.ContextVar[User]] = contextvars.ContextVar("asking", default=ADMINISTRATOR)
 

@@ -117,6 +117,12 @@ class HTTPServer:
         self._apply_faults()
         return int(self._listener.sockets[0].getsockname()[1])
 
+    def accept(self) -> RequestHandler:
+        """Give the server's side of a connection that does not come by the network."""
+        if self._server is None:
+            raise ConnectionRefusedError("the local cluster is not running")
+        return self._server()
+
     async def stop(self) -> None:
         """Stop listening, end all streams, close all connections."""
         self._faults.bind(None)
@@ -158,7 +164,7 @@ class HTTPServer:
             if request.path[:1] == (PREFIX,) and self._admin is not None:  # neither disturbed nor counted
                 _require_superuser(request)
                 return _respond(http, self._admin.answer(request))
-            rule = self._faults.decide(call, request, http.path) if self._faults.rules else None
+            rule = self._faults.decide(call, request, http.path) if self._faults.is_active else None
             if rule is not None:
                 await self._disturb(rule, http)
             while self._faults.paused:
@@ -241,7 +247,7 @@ class HTTPServer:
         async def write(piece: bytes) -> None:
             while self._faults.silent:
                 await self._changed.wait()
-            await response.write(piece)
+            await response.write(piece * 2 if self._faults.duplicating else piece)
 
         delay = Delay(write, lambda: self._faults.watch_lag, self._faults.make_dice(call.resource))
         self._delays.add(delay)

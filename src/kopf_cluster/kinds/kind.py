@@ -128,6 +128,11 @@ class Kind:
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def full_name(self) -> str:
+        """As kubectl takes it when it must be this very one: ``deployments.v1.apps``, or ``pods`` of the core group."""
+        return f"{self.plural}.{self.version}.{self.group}" if self.group else self.plural
+
     @functools.cached_property
     def topology(self) -> topologies.Topology:
         """How the fields are merged when they are applied."""

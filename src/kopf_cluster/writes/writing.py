@@ -46,7 +46,7 @@ class Writer:
         self._gate = gate
         self.guard: Guard | None = None
         """Who refuses writes that their authors may not make, even if they may write such objects."""
-        self._own_random = random.Random()
+        self._own_random = random.Random(random.getrandbits(64))  # as the sessions: by a seed if there is one
 
     @property
     def _random(self) -> random.Random:

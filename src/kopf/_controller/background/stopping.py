@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 import enum
 import threading
+from collections.abc import Callable
+from contextvars import ContextVar
 
 
 class DaemonStoppingReason(enum.Flag):
@@ -23,6 +25,10 @@ class DaemonStoppingReason(enum.Flag):
     DAEMON_SIGNALLED = enum.auto()
     DAEMON_CANCELLED = enum.auto()
     DAEMON_ABANDONED = enum.auto()
+
+
+new_event: ContextVar[Callable[[], threading.Event]] = ContextVar("new_event", default=threading.Event)
+"""What makes the events that threads wait for; a simulation lets them wait in its own time."""
 
 
 class DaemonStopper:
@@ -65,7 +71,7 @@ class DaemonStopper:
         If it is set meanwhile by the event loop, either that one sees the event, or this one sees the reason.
         """
         if self._sync_event is None:
-            self._sync_event = threading.Event()
+            self._sync_event = new_event.get()()
             if self.is_set:
                 self._sync_event.set()
         return self._sync_event

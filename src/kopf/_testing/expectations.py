@@ -1,0 +1,136 @@
+"""
+Expectations: how an object must become; and if it does not, what has happened to it instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypedDict
+
+import kopf_cluster
+from kopf._testing.journal import Journal
+from kopf._testing.simulated_logs import SimulatedLogs
+from kopf._testing.simulation_errors import SimulationError
+
+_ANY = object()
+_ABSENT = object()
+
+
+class Watched(Protocol):
+    """The simulation, as far as it is needed here."""
+
+    cluster: kopf_cluster.LocalCluster
+    journal: Journal
+    logs: SimulatedLogs
+
+    async def until(self, condition: Callable[[], object], *, timeout: float = ...) -> None: ...
+    async def find(self, kind: str, name: str, *, namespace: str = ...) -> dict[str, Any] | None: ...
+
+
+class Place:
+    """Where an object is, or was: what it is called in requests and in the journal."""
+
+    def __init__(self, kind: str, namespace: str, name: str, resource: str) -> None:
+        self.kind = kind
+        self.namespace = namespace
+        self.name = name
+        self.resource = resource
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace + '/' if self.namespace else ''}{self.name}"
+
+    def describe_timeline(self, simulation: Watched) -> str:
+        """Tell all that has happened to the object: calls, changes, logs, in the order of time."""
+        entries = [(entry.time, str(entry)) for entry in simulation.journal.get_timeline(
+            self.resource, self.namespace, self.name)]
+        lines = [(line.time, str(line)) for line in simulation.logs
+                 if (line.namespace, line.name) == (self.namespace, self.name)]
+        return "\n".join(text for _, text in sorted(entries + lines, key=lambda pair: pair[0]))
+
+
+async def locate(simulation: Watched, kind: str | Mapping[str, Any], name: str, namespace: str) -> Place:
+    """Find out what the object is called, given by its kind and name or by itself."""
+    if isinstance(kind, Mapping):
+        metadata = kind["metadata"]
+        group, _, version = str(kind["apiVersion"]).rpartition("/")
+        name, namespace = metadata["name"], metadata.get("namespace", "")
+        kind = f"{kind['kind']}.{version}.{group}" if group else str(kind["kind"])
+    if not name:
+        raise SimulationError(f"The name is needed, too, to find the object of the kind {kind!r}.")
+    plural, full, is_namespaced = simulation.cluster.resolve_kind(kind)
+    return Place(plural, namespace if is_namespaced else "", name, full)
+
+
+class Wanted(TypedDict, total=False):
+    """How an object must become."""
+
+    field: str | tuple[str, ...]
+    """The path to a field, e.g. ``status.phase`` or ``("metadata", "labels", "app.kubernetes.io/name")``."""
+    value: Any
+    """What must be there; anything by default. ``None`` is for nothing."""
+    condition: Callable[[dict[str, Any]], object]
+    """What must be true for the object as a whole; keys that are not there, make it false."""
+    absent: bool
+    """Whether the object must not exist."""
+
+
+class Expectation:
+    """How an object must become, and what it is like meanwhile."""
+
+    def __init__(self, simulation: Watched, place: Place, wanted: Wanted) -> None:
+        field = wanted.get("field", ())
+        self._simulation = simulation
+        self._place = place
+        self._field = tuple(field.split(".")) if isinstance(field, str) else field
+        self._value = wanted.get("value", _ANY)
+        self._condition = wanted.get("condition")
+        self._absent = wanted.get("absent", False)
+        self._seen: dict[str, Any] | None = None
+
+    async def wait(self, within: float) -> dict[str, Any]:
+        """Let the time pass until it is so, or fail."""
+        try:
+            await self._simulation.until(self._is_met, timeout=within)
+        except TimeoutError:
+            timeline = self._place.describe_timeline(self._simulation)
+            raise AssertionError(
+                f"{self._place} is not as expected in {within:g} seconds: {self._explain()}.\n"
+                f"What has happened:\n{timeline}"
+            ) from None
+        return self._seen or {}
+
+    async def _is_met(self) -> bool:
+        place = self._place
+        self._seen = await self._simulation.find(place.kind, place.name, namespace=place.namespace or "default")
+        if self._seen is None or self._absent:
+            return self._absent and self._seen is None
+        if self._field and not self._is_value(self._read(self._seen)):
+            return False
+        try:
+            return self._condition is None or bool(self._condition(self._seen))
+        except (LookupError, TypeError, AttributeError):
+            return False  # something is not there yet
+
+    def _is_value(self, value: Any) -> bool:
+        if self._value is _ANY:
+            return value is not _ABSENT
+        return value is _ABSENT if self._value is None else bool(value == self._value)
+
+    def _read(self, obj: Mapping[str, Any]) -> Any:
+        value: Any = obj
+        for key in self._field:
+            if not isinstance(value, Mapping) or key not in value:
+                return _ABSENT
+            value = value[key]
+        return _ABSENT if value is None else value
+
+    def _explain(self) -> str:
+        if self._seen is None:
+            return "it is not there"
+        if self._absent:
+            return "it is there"
+        if self._field and not self._is_value(value := self._read(self._seen)):
+            shown = "absent" if value is _ABSENT else repr(value)
+            wanted = "anything" if self._value is _ANY else "nothing" if self._value is None else repr(self._value)
+            return f"{'.'.join(self._field)} is {shown}, while it must be {wanted}"
+        return "the condition is not true"

@@ -1,0 +1,117 @@
+"""
+Simulations for plain tests: the same with no coroutines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from kopf._testing.simulation import Simulation
+from kopf._testing.simulation_errors import SimulationError
+from kopf._testing.virtual_time import VirtualTimeLoop
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def simulate(test: Callable[[Simulation], Coroutine[Any, Any, T]], /, *paths: Any, **options: Any) -> T:
+    """
+    Run a coroutine function with a simulation, and give its result: for scripts, and for other test frameworks.
+
+    The options are those of :class:`Simulation`.
+    """
+    with SyncSimulation(*paths, **options) as simulation:
+        return simulation.run(test(simulation.simulation))
+
+
+def _facade(
+    method: Callable[Concatenate[Simulation, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[SyncSimulation, P], T]:
+    """Make a method that waits for the coroutine of that one."""
+
+    def call(self: SyncSimulation, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.run(method(self.simulation, *args, **kwargs))
+
+    return functools.update_wrapper(call, method)
+
+
+class SyncSimulation:
+    """
+    A simulation for tests which are regular functions: the same methods, with no ``await``.
+
+    What needs no waiting (``journal``, ``logs``, ``faults``, ``now``, ``crash_after``, ...) is as it is there.
+    Time passes only inside of the methods.
+
+    :param paths: and all the options are those of :class:`Simulation`.
+    """
+
+    def __init__(self, *paths: Any, **options: Any) -> None:
+        super().__init__()
+        self._runner = asyncio.Runner(loop_factory=VirtualTimeLoop)
+        self._make = functools.partial(Simulation, *paths, **options)
+        self._simulation: Simulation | None = None
+
+    def __enter__(self) -> Self:
+        self._runner.__enter__()
+        try:
+            self._simulation = self._make()
+            self._runner.run(self._simulation.__aenter__())
+        except BaseException:
+            self._runner.close()
+            raise
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self.run(self.simulation.__aexit__(exc_type, exc, traceback))
+        finally:
+            self._runner.close()
+
+    @property
+    def simulation(self) -> Simulation:
+        """The simulation as coroutines see it."""
+        if self._simulation is None:
+            raise SimulationError("The simulation has not begun: use it as a context manager.")
+        return self._simulation
+
+    def run(self, coro: Coroutine[Any, Any, T]) -> T:
+        """Let the time pass until the coroutine is done."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return self._runner.run(coro)
+        coro.close()
+        raise SimulationError(
+            "The time passes already: coroutines and handlers cannot wait for it in this way. "
+            "In `async def` tests, await the methods of Simulation."
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or inspect.iscoroutinefunction(getattr(Simulation, name, None)):
+            raise AttributeError(name)
+        return getattr(self.simulation, name)
+
+    advance = _facade(Simulation.advance)
+    settle = _facade(Simulation.settle)
+    until = _facade(Simulation.until)
+    apply = _facade(Simulation.apply)
+    get = _facade(Simulation.get)
+    find = _facade(Simulation.find)
+    list = _facade(Simulation.list)
+    patch = _facade(Simulation.patch)
+    edit = _facade(Simulation.edit)
+    delete = _facade(Simulation.delete)
+    events = _facade(Simulation.events)
+    expect = _facade(Simulation.expect)
+    timeline = _facade(Simulation.timeline)
+    stop = _facade(Simulation.stop)
+    crash = _facade(Simulation.crash)
+    restart = _facade(Simulation.restart)
+    downtime = _facade(Simulation.downtime)

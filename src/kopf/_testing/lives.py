@@ -1,0 +1,177 @@
+"""
+Lives: the operator in a simulation is started, stopped, killed, and started again, each time as a new process would be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import copy
+import dataclasses
+import functools
+import logging
+from collections.abc import Callable, Collection
+
+import aiohttp
+
+from kopf._client.auth.credentials import AiohttpSession
+from kopf._client.auth.vault import Vault
+from kopf._client.http.connections import USER_AGENT
+from kopf._controller.background.stopping import new_event
+from kopf._controller.memos import Memo
+from kopf._handlers.lifecycles import get_default_lifecycle
+from kopf._handlers.registry import OperatorRegistry
+from kopf._handlers.signatures import check_registry
+from kopf._operator.running import Operator, OperatorSetup
+from kopf._operator.scopes import NamespacePattern, check
+from kopf._settings.settings import OperatorSettings
+from kopf._testing.attempts import JournalingExecutor
+from kopf._testing.journal import Journal
+from kopf._testing.virtual_time import VirtualEvent
+from kopf_cluster import LocalCluster
+
+_BURIAL = 1000
+"""How many times the tasks of a killed operator are told to end, until they are left alone."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Birth:
+    """What every life begins with."""
+
+    cluster: LocalCluster
+    registry: OperatorRegistry
+    settings: OperatorSettings | Callable[[], OperatorSettings] | None
+    namespaces: Collection[NamespacePattern]
+    token: str
+    journal: Journal
+
+
+current_life: contextvars.ContextVar[Life | None] = contextvars.ContextVar("current_life", default=None)
+"""In the life of which operator the code runs; none if it is the test's."""
+
+
+class Life:
+    """
+    One life of the operator, from its start to its end.
+
+    It talks to the cluster in memory, by a network of its own: it can be cut off without anybody else being hurt.
+    """
+
+    def __init__(self, birth: Birth) -> None:
+        self._birth = birth
+        self._settings = _make_settings(birth.settings)
+        self._stopping = asyncio.Event()
+        self.network = birth.cluster.open_network()
+        self.is_dead = False
+        """Whether it was killed: whatever it does after that, nobody may learn of it."""
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    async def start(self) -> None:
+        """Start, and wait until it is ready; its error is raised if it fails."""
+        ready = asyncio.Event()
+        context = contextvars.copy_context()
+        context.run(current_life.set, self)
+        context.run(new_event.set, VirtualEvent)
+        self._task = asyncio.get_running_loop().create_task(self._run(ready), name="operator", context=context)
+        waiting = asyncio.create_task(ready.wait())
+        try:
+            await asyncio.wait([self._task, waiting], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        if self._task.done():
+            await self._task
+
+    async def stop(self) -> None:
+        """Let it exit as it does on SIGTERM; its error is raised if it has failed."""
+        self._stopping.set()
+        if self._task is not None:
+            await self._task
+
+    def kill(self) -> None:
+        """Cut it off from the cluster and from the journal, at this very moment; it is to be buried then."""
+        self.is_dead = True
+        self.network.sever()
+
+    async def bury(self) -> None:
+        """Get rid of what is left of a killed operator, with no time passing."""
+        task = self._task
+        if task is None:
+            return
+        for _ in range(_BURIAL):
+            if task.done():
+                break
+            task.cancel()
+            await asyncio.sleep(0)
+        with contextlib.suppress(BaseException):
+            if task.done():
+                task.result()  # whatever it has ended with, it never happened
+
+    def check(self) -> None:
+        """Raise the error with which it has ended, if it has."""
+        if self._task is not None and self._task.done() and not self.is_dead and not self._task.cancelled():
+            self._task.result()
+
+    async def _run(self, ready: asyncio.Event) -> None:
+        check_registry(self._birth.registry)
+        vault = Vault(self._settings)
+        session = self._make_session()
+        vault.populate([AiohttpSession(server=self._birth.cluster.url, aiohttp_session=session)])
+        make_executor = functools.partial(
+            JournalingExecutor, journal=self._birth.journal, is_alive=lambda: not self.is_dead
+        )
+        operator = Operator(
+            OperatorSetup(
+                registry=self._birth.registry,
+                settings=self._settings,
+                lifecycle=get_default_lifecycle(),
+                namespaces=check([*self._birth.namespaces]),
+                identity="simulation",
+                vault=vault,
+                memo=Memo(),
+                ready_flag=ready,
+                endpoint=None,
+                make_executor=make_executor,
+            )
+        )
+        running = asyncio.create_task(operator.run(), name="life of the operator")
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            running.cancel()
+            try:
+                await asyncio.gather(running, return_exceptions=True)
+            finally:
+                await session.close()
+        if not running.cancelled():
+            running.result()
+
+    def _make_session(self) -> aiohttp.ClientSession:
+        headers = {
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            "Authorization": f"Bearer {self._birth.token}",
+            "User-Agent": USER_AGENT,
+        }
+        return aiohttp.ClientSession(connector=self.network.make_connector(), headers=headers)
+
+
+class SilencingFilter(logging.Filter):
+    """Drops what is logged by the operators that are dead."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        life = current_life.get()
+        return life is None or not life.is_dead
+
+
+def _make_settings(source: OperatorSettings | Callable[[], OperatorSettings] | None) -> OperatorSettings:
+    """Make the settings of one life: startup handlers change them, and the next life knows nothing of that."""
+    if source is None:
+        return OperatorSettings()
+    return copy.deepcopy(source) if isinstance(source, OperatorSettings) else source()

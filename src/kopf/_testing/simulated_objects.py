@@ -1,0 +1,102 @@
+"""
+The objects of a simulation, as its user works with them.
+"""
+
+from __future__ import annotations
+
+import abc
+import copy
+import pathlib
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import kopf_cluster
+from kopf._testing.merging import make_merge_patch
+from kopf._testing.simulation_errors import SimulationError
+
+T = TypeVar("T")
+Obj: TypeAlias = dict[str, Any]
+Objs: TypeAlias = list[Obj]
+Manifests: TypeAlias = Mapping[str, Any] | str | pathlib.Path
+
+
+class SimulatedObjects(abc.ABC):
+    """
+    What users do with the objects of the cluster: the administrator by default, or anybody else.
+
+    Kinds are called as for ``kubectl``, by any of their names. Refusals are raised as :class:`APIStatus`.
+    """
+
+    cluster: kopf_cluster.LocalCluster
+    """The cluster, with all that it can do."""
+
+    @abc.abstractmethod
+    async def wait(self, coro: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
+        """Wait for what must come, unless something is wrong with the simulation."""
+
+    def _client(self, user: str | None) -> Any:
+        return self.cluster.aio if user is None else self.cluster.as_user(user).aio
+
+    async def apply(self, manifests: Manifests, *, as_user: str | None = None) -> Obj:
+        """
+        Create the object, or merge the manifest into the existing one; of several documents, the last one is given.
+
+        Manifests are dicts, texts in YAML, or paths to such files.
+        """
+        objects: list[Obj] = await self.wait(self._client(as_user).apply(manifests))
+        if not objects:
+            raise SimulationError("There is nothing to apply.")
+        return objects[-1]
+
+    async def get(self, kind: str, name: str, *, namespace: str = "default", as_user: str | None = None) -> Obj:
+        """Give the object as it is. Raises :class:`APIStatus` if it is not there."""
+        obj: Obj = await self.wait(self._client(as_user).get(kind, name, namespace=namespace))
+        return obj
+
+    async def find(self, kind: str, name: str, *, namespace: str = "default") -> Obj | None:
+        """Give the object as it is, or nothing if it is not there."""
+        try:
+            return await self.get(kind, name, namespace=namespace)
+        except kopf_cluster.APIStatus as e:
+            if e.code != 404:
+                raise
+            return None
+
+    async def list(
+        self, kind: str, *, namespace: str | None = None, labels: str = "", fields: str = "", as_user: str | None = None
+    ) -> Objs:
+        """Give the objects of a namespace, or of all of them by default."""
+        found: Objs = await self.wait(
+            self._client(as_user).list(kind, namespace=namespace, labels=labels, fields=fields)
+        )
+        return found
+
+    async def patch(
+        self, kind: str, name: str, patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *, namespace: str = "default", subresource: str = "", as_user: str | None = None,
+    ) -> Obj:
+        """Change the object by a merge-patch (a dict) or a JSON-patch (a list)."""
+        obj: Obj = await self.wait(
+            self._client(as_user).patch(kind, name, patch, namespace=namespace, subresource=subresource)
+        )
+        return obj
+
+    async def edit(
+        self, kind: str, name: str, change: Callable[[Obj], object], *, namespace: str = "default",
+        as_user: str | None = None,
+    ) -> Obj:
+        """Change the object by a function, which modifies the dict in place: as ``kubectl edit``."""
+        before = await self.get(kind, name, namespace=namespace, as_user=as_user)
+        after = copy.deepcopy(before)
+        change(after)
+        return await self.patch(kind, name, make_merge_patch(before, after), namespace=namespace, as_user=as_user)
+
+    async def delete(self, kind: str, name: str, *, namespace: str = "default", as_user: str | None = None) -> None:
+        """Request the deletion of the object; it remains while there are finalizers."""
+        await self.wait(self._client(as_user).delete(kind, name, namespace=namespace))
+
+    async def events(self, obj: Mapping[str, Any] | str | None = None) -> Objs:
+        """Give the Kubernetes events about the object (itself, or its name), or about all objects."""
+        name = obj.get("metadata", {}).get("name") if isinstance(obj, Mapping) else obj
+        found = await self.list("events")
+        return [event for event in found if name in (None, event["involvedObject"].get("name"))]

@@ -1,0 +1,327 @@
+"""
+The simulation: an operator and a cluster in one event loop with a virtual clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import inspect
+import pathlib
+import random
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+import kopf_cluster
+from kopf._handlers.registry import OperatorRegistry, get_default_registry, set_default_registry
+from kopf._operator.scopes import NamespacePattern
+from kopf._settings.settings import OperatorSettings
+from kopf._testing.environment import offering_kubeconfig
+from kopf._testing.expectations import Expectation, Place, Wanted, locate
+from kopf._testing.guards import BlockingGuard, sleeping_virtually
+from kopf._testing.journal import Journal, Write, describe_changes
+from kopf._testing.lives import Birth, SilencingFilter, current_life
+from kopf._testing.simulated_logs import SimulatedLogs
+from kopf._testing.simulated_objects import Manifests, Obj, SimulatedObjects
+from kopf._testing.simulated_operator import SimulatedOperator
+from kopf._testing.simulation_errors import SimulationError
+from kopf._testing.trouble import Trouble
+from kopf._testing.virtual_time import VirtualTimeLoop
+from kopf._testing.wall_clock import SimulatedClock
+from kopf._values.wall_clock import wall_clock
+from kopf.cli.loading import load
+
+T = TypeVar("T")
+START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+"""The date and time in the beginning of every simulation, unless it is told otherwise."""
+USER = "operator"
+"""The name of the user that the operator is for the cluster, by default."""
+_CALM = 1.0
+_LIMIT = 3600.0
+
+
+class Simulation(SimulatedObjects, SimulatedOperator):
+    """
+    An operator and a cluster in one event loop, whose time jumps when there is nothing to do.
+
+    It is an asynchronous context manager for a loop with virtual time: that of the pytest fixture ``simulation``, of
+    :func:`simulate`, or of :class:`SyncSimulation`. Everything begins when the context begins: the cluster, then the
+    operator; and nothing is left when it ends.
+
+    Large because it is what tests see: all verbs are here, and what is behind them is elsewhere.
+
+    :param paths: the files of the operator, as for ``kopf run``; they are loaded anew.
+    :param modules: the modules of the operator, as for ``kopf run -m``.
+    :param registry: the handlers, if they are neither in the files nor in the default registry.
+    :param settings: the settings that every life of the operator begins with, or a function that makes them.
+    :param namespaces: the namespaces for the operator to serve; the whole cluster by default.
+    :param crds: what to apply before the operator starts: custom resource definitions, usually.
+    :param seed: where all random decisions come from.
+    :param start: the date and time of the beginning. All timestamps come from there, both on the objects and in the
+        kwargs of handlers.
+    :param freeze_wall_clock: whether ``time.time()``, ``datetime.now()``, etc. tell the virtual time to everybody in
+        this process; it needs the library ``time-machine``.
+    :param operator: whether the operator is started in the beginning; otherwise, it is up to :meth:`restart`.
+    :param user: the name of the user that the operator is for the cluster.
+    :param groups: the groups of this user; with ``authorization="rbac"``, there are usually none.
+    :param patience: how long a handler may take of the real time, in seconds.
+    :param cluster: the options of :class:`LocalCluster`, e.g. ``simulate=True``, ``authorization="rbac"``.
+    """
+
+    def __init__(
+        self,
+        *paths: str | pathlib.Path,
+        modules: Iterable[str] = (),
+        registry: OperatorRegistry | None = None,
+        settings: OperatorSettings | Callable[[], OperatorSettings] | None = None,
+        namespaces: Collection[NamespacePattern] = (),
+        crds: Manifests | Sequence[Manifests] = (),
+        seed: int = 0,
+        start: datetime.datetime = START,
+        freeze_wall_clock: bool = False,
+        operator: bool = True,
+        user: str = USER,
+        groups: Iterable[str] = ("system:masters",),
+        patience: float = 5.0,
+        **cluster: Any,
+    ) -> None:
+        """Large because each option is a choice of the test, and they are described above."""
+        super().__init__()
+        self.user = user
+        self.seed = seed
+        self.cluster = kopf_cluster.LocalCluster(seed=seed, **cluster)
+        self.journal = Journal(lambda: self.now)
+        self.logs = SimulatedLogs(lambda: self.now)
+        """What the operator has logged."""
+        self.faults = Trouble(self)
+        """Trouble to be made."""
+        self._paths = [str(path) for path in paths]
+        self._modules = [*modules]
+        self._registry = registry
+        self._settings = settings
+        self._namespaces = namespaces
+        self._crds: Sequence[Manifests] = [crds] if isinstance(crds, str | pathlib.Path | Mapping) else crds
+        self._clock = SimulatedClock(start, is_frozen=freeze_wall_clock)
+        self._is_operator_wanted = operator
+        self._groups = groups
+        self._patience = patience
+        self._stack = contextlib.AsyncExitStack()
+        self._problem: SimulationError | None = None
+        self._waiting: asyncio.Task[Any] | None = None
+        self._news = asyncio.Event()
+        self._activity = 0
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        if not isinstance(loop, VirtualTimeLoop):
+            raise SimulationError(
+                "A simulation needs an event loop with virtual time: use the fixture `simulation` of pytest, "
+                "or kopf.testing.simulate(), or kopf.testing.SyncSimulation."
+            )
+        self._loop = loop
+        self._loop.patience = self._patience
+        try:
+            await self._begin()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self.end_life()
+        finally:
+            await self._stack.aclose()
+
+    async def _begin(self) -> None:
+        registry = self._load()
+        randomness = random.getstate()
+        self._stack.callback(random.setstate, randomness)
+        random.seed(self.seed)
+        self._clock.follow(self._loop)
+        self.cluster.faults.clock.tell = self._clock.tell
+        await self._stack.enter_async_context(self.cluster)  # its certificate is for the real time
+        self._stack.enter_context(self._clock.freezing())
+        token = wall_clock.set(self._clock.tell)
+        self._stack.callback(self._forget_clock, token)
+        self._stack.enter_context(offering_kubeconfig(str(self.cluster.kubeconfig)))
+        self.logs.addFilter(SilencingFilter())
+        self._stack.enter_context(self.logs.taking())
+        self._stack.enter_context(sleeping_virtually(self._loop))
+        self._stack.enter_context(BlockingGuard(self._loop, self._patience, self._fail).watching())
+        self._loop.on_stuck = lambda problem: self._fail(SimulationError(problem))
+        self.cluster.observe(self._note_change)
+        self.cluster.faults.advisers.append(self._crashes.advise)
+        self.cluster.add_token("simulated-operator", self.user, self._groups)
+        self._birth = Birth(
+            cluster=self.cluster, registry=registry, settings=self._settings, namespaces=self._namespaces,
+            token="simulated-operator", journal=self.journal,
+        )
+        for manifests in self._crds:
+            await self.apply(manifests)
+        if self._is_operator_wanted:
+            await self.restart()
+
+    def _load(self) -> OperatorRegistry:
+        if not self._paths and not self._modules:
+            return self._registry if self._registry is not None else get_default_registry()
+        registry = self._registry if self._registry is not None else OperatorRegistry()
+        previous = get_default_registry()
+        set_default_registry(registry)
+        try:
+            load(self._paths, self._modules)
+        finally:
+            set_default_registry(previous)
+        return registry
+
+    @staticmethod
+    def _forget_clock(token: Any) -> None:
+        with contextlib.suppress(ValueError):  # the context is another one: it has never been set there
+            wall_clock.reset(token)
+
+    # Time.
+
+    @property
+    def now(self) -> float:
+        """How long it has been since the beginning of the simulation, in seconds of the virtual time."""
+        return self._loop.elapsed
+
+    @property
+    def wall_clock(self) -> datetime.datetime:
+        """The date and time in the simulation."""
+        return self._clock.tell()
+
+    async def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
+        """Let so much time pass."""
+        duration = datetime.timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds).total_seconds()
+        if duration < 0:
+            raise ValueError("The time goes forward only. To move the wall clock, use simulation.faults.clock_jump().")
+        await self.wait(asyncio.sleep(duration))
+
+    async def settle(self, *, calm: float = _CALM, timeout: float = _LIMIT) -> None:
+        """
+        Let the time pass until nothing is to be done but waiting: for a timer, for a retry, for a change.
+
+        That is when nothing has happened for ``calm`` seconds: no handler was called, no object was changed. If it does
+        not come so within ``timeout`` seconds, it is an error, which tells what goes on.
+        """
+        await self.wait(self._settle(max(calm, self._crashes.delay + calm), timeout))
+
+    async def _settle(self, calm: float, timeout: float) -> None:
+        deadline = self.now + timeout
+        while True:
+            before, lag = self._activity, self.cluster.faults.watch_lag
+            await asyncio.sleep(calm + (lag.most if lag is not None else 0))
+            if self._activity == before:
+                return
+            if self.now >= deadline:
+                latest = "\n".join(map(str, list(self.journal)[-20:]))
+                raise SimulationError(f"It does not settle in {timeout:g} seconds. This has happened last:\n{latest}")
+
+    async def until(self, condition: Callable[[], object], *, timeout: float = 60.0) -> None:
+        """
+        Let the time pass until the condition is true; it is a function, which can be asynchronous.
+
+        Raises :class:`TimeoutError` if it is not true in so many seconds.
+        """
+        if not await self.wait(self._check_until(condition, timeout)):
+            raise TimeoutError(f"It has not come so in {timeout:g} seconds: {_describe(condition)}")
+
+    async def _check_until(self, condition: Callable[[], object], timeout: float) -> bool:
+        deadline = self.now + timeout
+        while True:
+            value = condition()
+            if inspect.isawaitable(value):
+                value = await value
+            if value:
+                return True
+            if self.now >= deadline:
+                return False
+            self._news.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), min(1.0, deadline - self.now))
+
+    async def expect(
+        self, kind: str | Mapping[str, Any], name: str = "", *, namespace: str = "default", within: float = 60.0,
+        **wanted: Unpack[Wanted],
+    ) -> Obj:
+        """
+        Let the time pass until the object is as expected, and give it so; else, fail with its whole timeline.
+
+        The object is given by its kind and name, or by itself as it once was. It is expected to have the ``value`` in
+        the ``field`` (``field="status.phase", value="Ready"``), or any value if none is named; or to satisfy the
+        ``condition``, a function of the object; or, with ``absent=True``, not to be there. With nothing of that, it is
+        just expected to be there.
+        """
+        place = await self.wait(locate(self, kind, name, namespace))
+        return await self.wait(Expectation(self, place, wanted).wait(within))
+
+    async def timeline(self, kind: str | Mapping[str, Any], name: str = "", *, namespace: str = "default") -> str:
+        """Tell all that has happened to the object: calls, changes, logs, in the order of time."""
+        place: Place = await self.wait(locate(self, kind, name, namespace))
+        return place.describe_timeline(self)
+
+    # What happens.
+
+    @property
+    def kubeconfig(self) -> pathlib.Path:
+        """The path of the kubeconfig for other clients, which talk to the cluster by a real port."""
+        return self.cluster.kubeconfig
+
+    def move_wall_clock(self, seconds: float) -> None:
+        """Move the wall clock, with no time passing."""
+        self._clock.move(seconds)
+
+    def real_time(self) -> contextlib.AbstractContextManager[None]:
+        """Let the time go as it really goes, as long as this context lasts: for clients in other processes."""
+        return self._loop.real_time()
+
+    def notice(self) -> None:
+        """Something has happened: it is not calm yet, and who waits, should look again."""
+        self._activity += 1
+        self._news.set()
+
+    def _note_change(self, seen: kopf_cluster.Observation) -> None:
+        if seen.resource in ("events", "events.events.k8s.io"):
+            return
+        changes = describe_changes(seen.before, seen.after) if seen.type == "MODIFIED" else ()
+        self.journal.add(Write(
+            time=self.now, resource=seen.resource, namespace=seen.namespace, name=seen.name, author=seen.user,
+            type=seen.type, changes=changes,
+        ))
+        self.notice()
+
+    def _fail(self, problem: SimulationError) -> None:
+        self._problem = problem
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    async def wait(self, coro: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
+        """Wait for what must come, unless there is a problem, or the operator has failed."""
+        if current_life.get() is not None:
+            if inspect.iscoroutine(coro):
+                coro.close()
+            raise SimulationError("The simulation is for the test: handlers must not use it.")
+        task = asyncio.ensure_future(coro)
+        outer, self._waiting = self._waiting, task
+        try:
+            await asyncio.wait([task])
+        finally:
+            self._waiting = outer
+            task.cancel()
+        if self._problem is not None:
+            raise self._problem
+        if self._life is not None and not self._life.is_running:
+            self._life.check()
+        return task.result()
+
+
+def _describe(condition: Callable[[], object]) -> str:
+    try:
+        return inspect.getsource(condition).strip()
+    except (OSError, TypeError):
+        return repr(condition)

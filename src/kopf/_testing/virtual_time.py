@@ -1,0 +1,356 @@
+"""
+Virtual time: an event loop whose clock stands still while anything is being done, and jumps when nothing is.
+
+Hours pass in no time then, and the same story comes out the same every time: neither the speed of the machine nor the
+order in which threads are woken up can be seen by the clock or by the order of things.
+
+*Something is being done* if a callback is ready, a file descriptor is readable or writable, or a thread is running a
+function of this loop. Threads run one at a time, and the loop waits for them; unless they talk to a server in this very
+loop, which is then let work. A thread that sleeps in the virtual time (see `ThreadedJob.sleep`) does nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import selectors
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVarTuple
+
+from kopf._settings.threads import HandlerThreads
+
+_Ts = TypeVarTuple("_Ts")
+
+# How long the kernel may take to carry bytes over the loopback, in seconds, and the same if the machine is busy.
+_LOOPBACK_GRACE = 0.0001
+_BUSY_GRACE = 0.002
+_ATTENTION = 0.001
+"""How often it is looked, in seconds, if a thread that is waited for wants something from a server in this loop."""
+
+_BEGIN = 1000.0
+"""What the clock shows in the beginning, in seconds. It is not zero, so that nobody takes it for an absent value."""
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """
+    An event loop with a virtual clock.
+
+    Large because it is an event loop: what happens in it, is up to nobody else.
+
+    :param patience: for how long a thread may work until it is considered stuck, in seconds of the real time.
+    """
+
+    def __init__(self, *, patience: float = 5.0) -> None:
+        self._now = _BEGIN
+        self._is_virtual = True
+        self._jobs: set[ThreadedJob] = set()
+        self._threads = HandlerThreads(sys.maxsize, name="kopf-simulation")
+        self.patience = patience
+        self.is_attending = False
+        """Whether it waits for a thread right now."""
+        self.beats = 0
+        """How many times it has looked for something to do: if it does not go up, the loop is blocked."""
+        self.on_jump: Callable[[float], None] = lambda seconds: None
+        """Who is told by how many seconds the clock jumps."""
+        self.on_stuck: Callable[[str], None] = lambda problem: None
+        """Who is told if a thread works for too long: what it does."""
+        self._virtual_selector = _JumpingSelector(self)
+        super().__init__(self._virtual_selector)
+
+    def time(self) -> float:
+        return self._now if self._is_virtual else time.monotonic() + self._now
+
+    @property
+    def elapsed(self) -> float:
+        """How long it has been since the beginning, in seconds."""
+        return self.time() - _BEGIN
+
+    def jump(self, seconds: float) -> None:
+        """Move the clock forward; the timers that are due by then run as if the time has passed."""
+        self._now += seconds
+        self.on_jump(seconds)
+
+    @property
+    def is_virtual(self) -> bool:
+        return self._is_virtual
+
+    @contextlib.contextmanager
+    def real_time(self) -> Iterator[None]:
+        """Let the time go as it really goes: for what is outside of this loop, e.g. other processes."""
+        if not self._is_virtual:
+            yield
+            return
+        since = time.monotonic()
+        self._is_virtual, self._now = False, self._now - since
+        try:
+            yield
+        finally:
+            passed = time.monotonic() - since
+            self._is_virtual, self._now = True, self._now + since + passed
+            self.on_jump(passed)
+
+    # Threads.
+
+    @property
+    def is_working(self) -> bool:
+        """Whether some thread runs a function for this loop, and is not asleep."""
+        return any(job.is_awake for job in self._jobs)
+
+    def run_in_executor(
+        self, executor: concurrent.futures.Executor | None, func: Callable[[*_Ts], Any], *args: *_Ts
+    ) -> asyncio.Future[Any]:
+        # Whatever executor it is for: their threads would come and go in their own order.
+        job = ThreadedJob(lambda: func(*args), self)
+        self._jobs.add(job)
+        self._threads.start(job)
+        self._attend(job)
+        return job.future
+
+    def wake_up(self, job: ThreadedJob) -> None:
+        """Let a sleeping thread go on, and wait for it; in this loop's thread."""
+        if job.wake_up():
+            self._attend(job)
+
+    def accept(self, job: ThreadedJob) -> None:
+        """Take what a thread has come to: the end of its function, or a sleep."""
+        if job.is_over:
+            self._jobs.discard(job)
+            job.settle()
+        elif (seconds := job.take_sleep()) is not None:
+            job.timer = self.call_later(seconds, self.wake_up, job)
+
+    def _attend(self, job: ThreadedJob) -> None:
+        """Wait until the thread ends or falls asleep, unless it needs something of this loop for that."""
+        job.is_attended = self.is_attending = True
+        try:
+            self._wait_for(job)
+        finally:
+            self.is_attending = False
+
+    def _wait_for(self, job: ThreadedJob) -> None:
+        deadline = time.monotonic() + self.patience
+        while not job.rests.wait(_ATTENTION):
+            is_stuck = time.monotonic() > deadline
+            if (is_stuck or self._virtual_selector.has_foreign_events()) and job.leave_alone():
+                if is_stuck:
+                    self.report_stuck()
+                return
+        self.accept(job)
+
+    def report_stuck(self) -> None:
+        """Tell of the threads that work for too long."""
+        for job in self._jobs:
+            if job.is_awake and not job.is_reported:
+                job.is_reported = True
+                self.on_stuck(
+                    f"A function in a thread has been running for {self.patience:g} seconds of the real time, "
+                    f"so the simulation cannot go on:\n{job.describe()}"
+                )
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        super().close()
+
+
+_thread = threading.local()
+
+
+class ThreadedJob:
+    """
+    A function in a thread, which works in turn with the loop: either this one or that one.
+
+    Large because both sides share its state, under one lock.
+    """
+
+    def __init__(self, fn: Callable[[], Any], loop: VirtualTimeLoop) -> None:
+        self.loop = loop
+        self.future = loop.create_future()
+        self.rests = threading.Event()
+        """Whether the function is over or asleep."""
+        self.is_attended = False
+        """Whether the loop waits for exactly this thread, and takes by itself what it comes to."""
+        self.is_over = False
+        self.is_awake = True
+        self.is_reported = False
+        self.timer: asyncio.TimerHandle | None = None
+        self._fn = fn
+        self._lock = threading.Lock()
+        self._alarm = threading.Event()
+        self._sleep: float | None = None
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._ident: int | None = None
+
+    @staticmethod
+    def current() -> ThreadedJob | None:
+        """Give the job that is run by the current thread, if any."""
+        job: ThreadedJob | None = getattr(_thread, "job", None)
+        return job
+
+    # In the thread.
+
+    def run(self) -> None:
+        """Call the function."""
+        self._ident = threading.get_ident()
+        _thread.job = self
+        try:
+            self._result = self._fn()
+        except BaseException as e:
+            self._error = e
+        finally:
+            _thread.job = None
+        self.is_over, self.is_awake = True, False
+        self._rest()
+
+    def sleep(self, seconds: float | None) -> None:
+        """Sleep in the virtual time, or until the loop wakes it up; there may be no other reason."""
+        self._alarm.clear()
+        self._sleep, self.is_awake = seconds, False
+        self._rest()
+        self._alarm.wait()
+
+    def _rest(self) -> None:
+        with self._lock:
+            self.rests.set()
+            if self.is_attended:
+                return
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for it
+            self.loop.call_soon_threadsafe(self.loop.accept, self)
+
+    # In the loop.
+
+    def cancel(self) -> None:
+        """There will be no thread for it."""
+        self.future.cancel()
+
+    def leave_alone(self) -> bool:
+        """Stop attending to it. It is not possible if it has just come to something."""
+        with self._lock:
+            self.is_attended = self.rests.is_set()
+            return not self.is_attended
+
+    def take_sleep(self) -> float | None:
+        """Tell for how long it is to sleep, once; none if that is up to somebody who wakes it up."""
+        seconds, self._sleep = self._sleep, None
+        return seconds
+
+    def wake_up(self) -> bool:
+        """Let it go on, if it sleeps; tell if it does."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        if self.is_awake or self.is_over:
+            return False
+        self.is_awake = True
+        self.rests.clear()
+        self._alarm.set()
+        return True
+
+    def settle(self) -> None:
+        """Pass the result to those who wait for it."""
+        if self.future.done():
+            return
+        if self._error is None:
+            self.future.set_result(self._result)
+        elif isinstance(self._error, asyncio.CancelledError):
+            self.future.cancel()
+        else:
+            self.future.set_exception(self._error)
+
+    def describe(self) -> str:
+        """Show where the thread is now."""
+        frame = sys._current_frames().get(self._ident or 0)
+        lines = traceback.format_stack(frame) if frame is not None else ["(the thread has not begun yet)\n"]
+        own = __file__.rpartition("/")[2]
+        first = max((i for i, line in enumerate(lines) if own in line and "in run" in line), default=-1)
+        return "".join(lines[first + 1 :])
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    """A selector that moves the clock instead of sleeping."""
+
+    def __init__(self, loop: VirtualTimeLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self._loop.beats += 1
+        if not self._loop.is_virtual or (timeout is not None and timeout <= 0):
+            return self._select(timeout)
+        if self._loop.is_working:
+            events = self._select(self._loop.patience)
+            if not events:
+                self._loop.report_stuck()
+            return events
+        events = self._select(0)
+        if not events and self._has_connections():
+            since = time.monotonic()
+            time.sleep(_LOOPBACK_GRACE)
+            if time.monotonic() - since > 5 * _LOOPBACK_GRACE:
+                time.sleep(_BUSY_GRACE)
+            events = self._select(0)
+        if events:
+            return events
+        if timeout is None:  # there is no timer: only somebody outside can change anything
+            return self._select(None)
+        self._loop.jump(timeout)
+        return []
+
+    def has_foreign_events(self) -> bool:
+        """Whether something has come from anywhere but from other threads of this loop."""
+        own = self._loop._ssock  # type: ignore[attr-defined]  # by which threads wake the loop up
+        return any(key.fileobj is not own for key, _ in self._select(0))
+
+    def _has_connections(self) -> bool:
+        """Whether there are sockets by which data can come: neither the listening ones nor the loop's own pipe."""
+        others = [key.fileobj for key in self.get_map().values()]
+        return len(others) > 1 and any(not _is_passive(file, self._loop) for file in others)
+
+    def _select(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
+        events: list[tuple[selectors.SelectorKey, int]] = super().select(timeout)
+        return events
+
+
+def _is_passive(file: object, loop: VirtualTimeLoop) -> bool:
+    if file is loop._ssock:  # type: ignore[attr-defined]
+        return True
+    if not isinstance(file, socket.socket):
+        return False
+    return bool(file.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+
+
+class VirtualEvent(threading.Event):
+    """An event that can be waited for in the virtual time, in threads of a loop with such time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sleepers: set[ThreadedJob] = set()
+
+    def set(self) -> None:
+        super().set()
+        for job in [*self._sleepers]:
+            job.loop.call_soon_threadsafe(self._wake_up, job)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        job = ThreadedJob.current()
+        if job is None or not job.loop.is_virtual:
+            return super().wait(timeout)
+        self._sleepers.add(job)
+        try:
+            if not self.is_set():
+                job.sleep(timeout)
+        finally:
+            self._sleepers.discard(job)
+        return self.is_set()
+
+    def _wake_up(self, job: ThreadedJob) -> None:
+        if job in self._sleepers and job.is_awake:  # it is just about to fall asleep
+            job.loop.call_soon(self._wake_up, job)
+        elif job in self._sleepers:
+            job.loop.wake_up(job)

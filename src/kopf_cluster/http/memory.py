@@ -1,0 +1,238 @@
+"""
+Connections in memory: HTTP between a client and the server in one event loop, with no sockets and no TLS.
+
+All the rest is real: the same client library, the same bytes, the same server. What is sent arrives in the next turns
+of the loop, always in the same order, so that one and the same story can be repeated exactly.
+"""
+from __future__ import annotations
+
+import asyncio
+import collections
+from collections.abc import Callable
+from typing import Any, Final
+
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import HIGH_LEVEL_SCHEMA_SET
+
+#: How many bytes can be underway before the sender is asked to wait, and at how many it may go on.
+_HIGH_WATER: Final = 256 * 1024
+_LOW_WATER: Final = 64 * 1024
+
+Accept = Callable[[], asyncio.Protocol]
+"""Gives the server's side of a new connection, or raises `ConnectionRefusedError` if there is no server."""
+
+
+class MemoryNetwork:
+    """The connections of one client: they can be interrupted for a while, or broken for good.
+
+    Args:
+        accept: What is at the other end.
+    """
+
+    def __init__(self, accept: Accept) -> None:
+        super().__init__()
+        self._accept = accept
+        self._ends: set[_End] = set()
+        self._passable = asyncio.Event()
+        self._passable.set()
+        self._dead = False
+
+    @property
+    def is_cut(self) -> bool:
+        return not self._passable.is_set()
+
+    def cut(self) -> None:
+        """Let nothing through, in both directions, with nobody told; what is sent arrives afterwards, as in TCP."""
+        self._passable.clear()
+
+    def mend(self) -> None:
+        """Let everything through again."""
+        self._passable.set()
+        for end in self._ends:
+            end.pump_soon()
+
+    def sever(self) -> None:
+        """Break all connections for good, as if the client's process was killed: it never hears anything again.
+
+        What it has sent, reaches the server.
+        """
+        self._dead = True
+        for end in list(self._ends):
+            if end.is_client:
+                end.vanish()
+
+    def make_connector(self) -> aiohttp.BaseConnector:
+        """Give the connector for a session of the client. Its connections are kept for as long as the session lives."""
+        return _Connector(self)
+
+    async def connect(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Protocol:
+        """Open a connection."""
+        await self._passable.wait()
+        if self._dead:
+            await asyncio.get_running_loop().create_future()  # of those who are dead, nobody gets an answer
+        loop = asyncio.get_running_loop()
+        client, server = make_protocol(), self._accept()
+        near, far = _End(loop, self, client, is_client=True), _End(loop, self, server, is_client=False)
+        near.peer, far.peer = far, near
+        self._ends |= {near, far}
+        server.connection_made(far)
+        client.connection_made(near)
+        return client
+
+    def forget(self, end: _End) -> None:
+        self._ends.discard(end)
+
+
+class _End(asyncio.Transport):
+    """One end of a connection, the transport of its protocol: it takes what the other end sends."""
+
+    peer: _End
+
+    def __init__(
+            self, loop: asyncio.AbstractEventLoop, network: MemoryNetwork, protocol: asyncio.Protocol,
+            *, is_client: bool,
+    ) -> None:
+        super().__init__({"peername": ("memory", 0)})
+        self.is_client = is_client
+        self._loop = loop
+        self._network = network
+        self._protocol = protocol
+        self._incoming: collections.deque[bytes] = collections.deque()
+        self._waiting = 0  # how many bytes are to be taken
+        self._ended = False  # nothing more will come
+        self._reading = True
+        self._closing = False
+        self._lost = False
+        self._scheduled = False
+        self._holding = False  # our protocol is asked to wait with writing
+
+    # What protocols use.
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        if self._closing or not data:
+            return
+        self.peer.take(bytes(data))
+        if self.peer._waiting > _HIGH_WATER and not self._holding:
+            self._holding = True
+            self._protocol.pause_writing()
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def is_reading(self) -> bool:
+        return self._reading
+
+    def pause_reading(self) -> None:
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        self._reading = True
+        self.pump_soon()
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._protocol
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        if not isinstance(protocol, asyncio.Protocol):
+            raise TypeError(f"{protocol!r} takes no bytes")
+        self._protocol = protocol
+
+    def get_write_buffer_size(self) -> int:
+        return self.peer._waiting
+
+    def close(self) -> None:
+        """Take nothing more; the other end learns that after all that was sent."""
+        if not self._closing:
+            self._lose(None)
+            self.peer.end()
+
+    def abort(self) -> None:
+        """Break the connection at once, for both."""
+        if not self._closing:
+            self._lose(None)
+            self.peer._lose(ConnectionResetError("the connection is broken"))
+
+    def vanish(self) -> None:
+        """Let the protocol hear nothing any more, not even the end; the other end learns that there is nobody."""
+        self._closing = self._lost = True
+        self._incoming.clear()
+        self._network.forget(self)
+        self.peer.end()
+
+    # What the other end does.
+
+    def take(self, data: bytes) -> None:
+        self._incoming.append(data)
+        self._waiting += len(data)
+        self.pump_soon()
+
+    def end(self) -> None:
+        self._ended = True
+        self.pump_soon()
+
+    def pump_soon(self) -> None:
+        if not self._scheduled and not self._lost:
+            self._scheduled = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        """Give to the protocol what has come, if it wants that, and if the network lets it through."""
+        self._scheduled = False
+        if self._closing or not self._reading or self._network.is_cut:
+            return
+        if self._incoming:
+            data = b"".join(self._incoming)
+            self._incoming.clear()
+            self._waiting = 0
+            self._protocol.data_received(data)
+            self.peer.go_on()
+        if self._ended and not self._incoming and not self._closing:
+            self._protocol.eof_received()
+            self._lose(None)
+
+    def go_on(self) -> None:
+        if self._holding and self.peer._waiting <= _LOW_WATER and not self._lost:
+            self._holding = False
+            self._protocol.resume_writing()
+
+    def _lose(self, error: Exception | None) -> None:
+        if not self._closing:
+            self._closing = True
+            self._incoming.clear()
+            self._waiting = 0
+            self._loop.call_soon(self._tell_of_loss, error)
+
+    def _tell_of_loss(self, error: Exception | None) -> None:
+        if not self._lost:
+            self._lost = True
+            self._network.forget(self)
+            self._protocol.connection_lost(error)
+
+
+class _Connector(aiohttp.BaseConnector):
+    """Brings the requests of a session to the network in memory, whatever host they are for."""
+
+    allowed_protocol_schema_set = HIGH_LEVEL_SCHEMA_SET
+
+    def __init__(self, network: MemoryNetwork) -> None:
+        # Idle connections would be looked for every few seconds of a clock that jumps by hours.
+        super().__init__(keepalive_timeout=10 ** 9, limit=0)
+        self._network = network
+
+    async def _create_connection(
+            self, req: aiohttp.ClientRequest, traces: Any, timeout: aiohttp.ClientTimeout,
+    ) -> ResponseHandler:
+        try:
+            async with asyncio.timeout(timeout.sock_connect):
+                protocol = await self._network.connect(self._factory)
+        except ConnectionRefusedError as error:
+            raise aiohttp.ClientConnectorError(req.connection_key, error) from error
+        except TimeoutError as error:
+            raise aiohttp.ConnectionTimeoutError(f"Connection timeout to host {req.url}") from error
+        if not isinstance(protocol, ResponseHandler):
+            raise TypeError("the connection is not made by this connector")
+        return protocol
