@@ -109,7 +109,8 @@ async def test_arbitrary_errors_can_be_permanent(caplog: pytest.LogCaptureFixtur
 
 async def test_arbitrary_errors_can_be_ignored(caplog: pytest.LogCaptureFixture) -> None:
     handler = make_handler(errors=kopf.ErrorsMode.IGNORED)
-    assert await execute(handler, ValueError("boom")) == Outcome(final=True)
+    error = ValueError("boom")
+    assert await execute(handler, error) == Outcome(final=True, ignored=error)
     assert caplog.messages[-1] == "Handler 'fn' failed with an exception and will be ignored: boom"
     assert caplog.records[-1].exc_info
 
@@ -122,8 +123,8 @@ async def test_arbitrary_errors_can_be_ignored(caplog: pytest.LogCaptureFixture)
     (functools.partial(make_activity_handler, activity=Activity.PROBE), kopf.ErrorsMode.PERMANENT),
 ])
 async def test_the_default_mode_is_for_handlers_without_their_own_one(own: Any, make: Any, default: Any) -> None:
-    outcome = await execute(make(errors=own), ValueError("boom"))
-    assert outcome == await execute(make(errors=own or default), outcome.exception or ValueError("boom"))
+    error = ValueError("boom")
+    assert await execute(make(errors=own), error) == await execute(make(errors=own or default), error)
 
 
 @pytest.mark.parametrize("error", [ValueError(), kopf.TemporaryError(), kopf.PermanentError()])

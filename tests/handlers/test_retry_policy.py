@@ -142,8 +142,8 @@ OVER = {"retries": 1}
     (TEMPORARY, OVER, Outcome(True, None, None, BOOM), "stop now (it would exceed 1 retries on the next attempt)"),
     (PERMANENT, {}, Outcome(True, None, None, BOOM), "stop now"),
     (PERMANENT, OVER, Outcome(True, None, None, BOOM), "stop now"),
-    (IGNORED, {}, Outcome(True), "be ignored"),
-    (IGNORED, OVER, Outcome(True), "be ignored"),
+    (IGNORED, {}, Outcome(True, ignored=BOOM), "be ignored"),
+    (IGNORED, OVER, Outcome(True, ignored=BOOM), "be ignored"),
 ])
 def test_arbitrary_errors(mode: kopf.ErrorsMode, limits: Any, outcome: Outcome, plan: str) -> None:
     message = "%s failed with an exception and will %s: %s"

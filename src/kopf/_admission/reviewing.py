@@ -20,6 +20,8 @@ from kopf._admission.verdicts import judge
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import WebhookCause
 from kopf._handlers.handlers import WebhookHandler
+from kopf._handlers.matching import matches_operation
+from kopf._handlers.outcomes import Attempt
 from kopf._handlers.registry import OperatorRegistry
 from kopf._logging.loggers import LocalObjectLogger
 from kopf._values.bodies import Body
@@ -128,7 +130,9 @@ class Admission:
         )
         with self._recalling(request, new if old is None else old) as memo:
             cause = self._make_cause(request, resource, old, new, memo, caller)
-            verdict = await judge(self._runtime, cause, handlers)
+            attempt = Attempt.first(self._runtime.clock.now())
+            is_shown = self._runtime.settings.admission.show_errors
+            verdict = await judge(self._runtime.executor, cause, handlers, attempt, is_shown=is_shown)
             if verdict.denial is None and request.operation == "DELETE" and not request.dry_run:
                 self._forget(resource, cause.body)
             return make_response(
@@ -143,7 +147,11 @@ class Admission:
         except KeyError:
             raise UnknownResourceError(f"There are no admission handlers for the resource {key!r:.200}.") from None
         called = candidates if webhook is None else self._endpoints.find(webhook)
-        return resource, [handler for handler in candidates if handler in called and _is_for(handler, request)]
+        return resource, [
+            handler
+            for handler in candidates
+            if handler in called and matches_operation(handler, request.operation, request.sub_resource)
+        ]
 
     @contextlib.contextmanager
     def _recalling(self, request: ReviewRequest, existing: Body | None) -> Iterator[Any]:
@@ -194,12 +202,6 @@ class Admission:
             old=old,
             new=new,
         )
-
-
-def _is_for(handler: WebhookHandler, request: ReviewRequest) -> bool:
-    return (handler.operations is None or request.operation in handler.operations) and (
-        handler.subresource == "*" or handler.subresource == (request.sub_resource or None)
-    )
 
 
 def _make_reference(body: Body, request: ReviewRequest, namespace: str | None) -> Mapping[str, Any]:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Sequence
+import functools
+from collections.abc import Awaitable, Callable, Sequence
 
-from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import WebhookCause
+from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.handler_errors import AdmissionError, PermanentError, TemporaryError, blame_sender, describe
 from kopf._handlers.handlers import WebhookHandler
 from kopf._handlers.matching import matches
-from kopf._handlers.outcomes import Attempt
+from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._handlers.registry import deduplicate
 from kopf._values import codec
 from kopf._values.bodies import StanzaError
@@ -35,19 +36,27 @@ class Verdict:
     """A serialised JSON-patch."""
 
 
-async def judge(runtime: Runtime, cause: WebhookCause, handlers: Sequence[WebhookHandler]) -> Verdict:
+async def judge(
+    executor: HandlerExecutor,
+    cause: WebhookCause,
+    handlers: Sequence[WebhookHandler],
+    attempt: Attempt,
+    *,
+    is_shown: bool,
+) -> Verdict:
     """
     Call those of the handlers that match the object. The warnings are gathered in the cause.
+
+    If ``is_shown``, those who make the change are told of all errors as they are: ``settings.admission.show_errors``.
 
     Raises :class:`RecursionError` if the objects are nested too deeply for Python.
     """
     _ = cause.kwargs  # fail now if they cannot be made, and not in the middle of everything
     errors: dict[WebhookHandler, Exception] = {}
     matching = list(deduplicate(handler for handler in handlers if _matches(handler, cause, errors)))
-    await _call_all(runtime, cause, matching, errors)
+    await _call_all(functools.partial(executor.execute, cause=cause, attempt=attempt), matching, errors)
     if cause.discarded:
         cause.logger.warning("The patch of a validating handler is ignored: only mutating handlers can patch.")
-    is_shown = runtime.settings.admission.show_errors
     ordered = {handler: errors[handler] for handler in handlers if handler in errors}
     if denial := _choose_denial(cause, ordered, is_shown=is_shown):
         return Verdict(denial=denial)
@@ -67,17 +76,14 @@ def _matches(handler: WebhookHandler, cause: WebhookCause, errors: dict[WebhookH
 
 
 async def _call_all(
-    runtime: Runtime,
-    cause: WebhookCause,
+    execute: Callable[[WebhookHandler], Awaitable[Outcome]],
     handlers: Sequence[WebhookHandler],
     errors: dict[WebhookHandler, Exception],
 ) -> None:
     async def call(handler: WebhookHandler) -> None:
-        outcome = await runtime.executor.execute(handler, cause, attempt)
+        outcome = await execute(handler)
         if isinstance(outcome.exception, Exception):
             errors[handler] = outcome.exception
-
-    attempt = Attempt.first(runtime.clock.now())
 
     if len(handlers) == 1:  # the usual case, with no tasks
         await call(handlers[0])

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 from contextvars import ContextVar
+from typing import Protocol
 
 from kopf._client.http.api import APIClient
 from kopf._events.correlation import EventCorrelator
@@ -26,6 +27,19 @@ logger = logging.getLogger(__name__)
 
 _QUEUE_SIZE = 1000
 _WORKERS = 4
+
+
+class EventSink(Protocol):
+    """Where the code that is executed in a context reports its events to: the recorder of an operator, usually."""
+
+    @property
+    def settings(self) -> OperatorSettings:
+        """The settings of the operator."""
+
+    def enqueue(
+        self, ref: ObjectReference, *, type: str, reason: str, message: str, backoffs: Delays, is_explicit: bool = True
+    ) -> None:
+        """Take an event; it never blocks and never fails."""
 
 
 class EventRecorder:
@@ -98,5 +112,5 @@ class EventRecorder:
             await asyncio.wait_for(self._queue.join(), timeout)
 
 
-current_recorder: ContextVar[EventRecorder] = ContextVar("current_recorder")
+current_recorder: ContextVar[EventSink] = ContextVar("current_recorder")
 """The recorder of the operator that is running in this context."""

@@ -15,8 +15,9 @@ from typing import Any
 from kopf._handlers.causes import ChangingCause, ResourceCause
 from kopf._handlers.criteria import ABSENT, PRESENT, MetaFilter, ValueFilter
 from kopf._handlers.declarations import describe_function
-from kopf._handlers.handlers import ChangingHandler, ResourceHandler
+from kopf._handlers.handlers import ChangingHandler, ResourceHandler, WebhookHandler
 from kopf._values.fields import resolve
+from kopf._values.reasons import Operation
 
 
 class FilterError(Exception):
@@ -75,6 +76,13 @@ def matches_change(handler: ChangingHandler, cause: ChangingCause) -> bool:
 def matches_when(handler: ResourceHandler, cause: ResourceCause) -> bool:
     """Tell if the callback of the handler for the whole object agrees, or there is none."""
     return handler.when is None or _call(handler, cause, "when=", handler.when)
+
+
+def matches_operation(handler: WebhookHandler, operation: Operation, subresource: str | None) -> bool:
+    """Tell if the admission handler is for such changes, of the object itself or of its subresource."""
+    return (handler.operations is None or operation in handler.operations) and (
+        handler.subresource == "*" or handler.subresource == (subresource or None)
+    )
 
 
 def _get_value_filter(handler: ResourceHandler) -> ValueFilter:

@@ -43,3 +43,5 @@ class Outcome(FrozenRecord, frozen=True):
     """If not final, when to try again (seconds from now); ``None`` is for at once."""
     result: Any = None
     exception: BaseException | None = None
+    ignored: Exception | None = None
+    """The error that does not count, as the handler is declared so."""

@@ -135,7 +135,7 @@ def _judge_arbitrary_error(
     backoff = default_backoff if handler.backoff is None else handler.backoff
     limit = _find_exceeded_limit(handler, attempt, backoff)
     if mode is ErrorsMode.IGNORED:
-        plan, outcome = "be ignored", Outcome(final=True)
+        plan, outcome = "be ignored", Outcome(final=True, ignored=error)
     elif mode is ErrorsMode.PERMANENT:
         plan, outcome = "stop now", Outcome(final=True, exception=error)
     elif limit is not None:

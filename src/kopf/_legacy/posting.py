@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from contextvars import ContextVar, Token
 from typing import Any, NamedTuple, Protocol, cast
 
-from kopf._events.recorder import EventRecorder, current_recorder
+from kopf._events.recorder import EventSink, current_recorder
 from kopf._settings.settings import OperatorSettings
 from kopf._values.references import ObjectReference
 
@@ -34,7 +34,7 @@ class _Queue(Protocol):
 class _RecorderAsQueue:
     """What is put, is posted."""
 
-    def __init__(self, recorder: EventRecorder) -> None:
+    def __init__(self, recorder: EventSink) -> None:
         self.recorder = recorder
 
     def put_nowait(self, item: K8sEvent, /) -> None:
@@ -69,13 +69,13 @@ class _QueueVariable:
             return default[0]
         return _RecorderAsQueue(current_recorder.get())
 
-    def set(self, queue: _RecorderAsQueue | _Queue) -> Token[EventRecorder]:
+    def set(self, queue: _RecorderAsQueue | _Queue) -> Token[EventSink]:
         """Let the events of this context go to the queue: one of an operator, or one's own."""
         if isinstance(queue, _RecorderAsQueue):
             return current_recorder.set(queue.recorder)
-        return current_recorder.set(cast(EventRecorder, _QueueAsRecorder(queue)))
+        return current_recorder.set(cast(EventSink, _QueueAsRecorder(queue)))
 
-    def reset(self, token: Token[EventRecorder]) -> None:
+    def reset(self, token: Token[EventSink]) -> None:
         """Undo the setting."""
         current_recorder.reset(token)
 
