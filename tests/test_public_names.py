@@ -60,7 +60,10 @@ ADDED: dict[ModuleType, str] = {
         APIConflictError APIGoneError APIPayloadTooLargeError APIUnsupportedMediaTypeError APIUnprocessableError
         APITooManyRequestsError APINetworkError
     """,
-    kopf.testing: "APIStatus LocalCluster Simulation SimulationError SyncSimulation simulate",
+    kopf.testing: """
+        APIStatus LocalCluster Simulation SimulationError SyncSimulation simulate
+        HandlerRun LogLine ReportedEvent run_handler run_handler_async
+    """,
 }
 
 FACES = [kopf, kopf.on, kopf.testing]

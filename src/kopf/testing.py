@@ -13,6 +13,15 @@ Both are regular context managers, and need neither a cluster nor any special te
                 ...
         assert runner.exit_code == 0
         assert 'Hello' in runner.output
+
+With :func:`run_handler`, there is no operator at all: a handler is called once with one state of an object::
+
+    from kopf.testing import run_handler
+
+    def test_handler():
+        run = run_handler(create_fn, {'spec': {'replicas': 3}})
+        assert run.outcome == 'succeeded'
+        assert run.applied['status']['replicas'] == 3
 """
 
 from __future__ import annotations
@@ -20,7 +29,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from kopf._testing.handler_run import HandlerRun, LogLine, ReportedEvent
 from kopf._testing.runner import KopfRunner
+from kopf._testing.running_handlers import run_handler, run_handler_async
 from kopf.cli.cluster import explain_incompleteness
 
 if TYPE_CHECKING:
@@ -29,7 +40,20 @@ if TYPE_CHECKING:
     from kopf._testing.simulation_errors import SimulationError
     from kopf_cluster import APIStatus, LocalCluster
 
-__all__ = ["APIStatus", "KopfRunner", "LocalCluster", "Simulation", "SimulationError", "SyncSimulation", "simulate"]
+__all__ = [
+    "APIStatus",
+    "HandlerRun",
+    "KopfRunner",
+    "LocalCluster",
+    "LogLine",
+    "ReportedEvent",
+    "Simulation",
+    "SimulationError",
+    "SyncSimulation",
+    "run_handler",
+    "run_handler_async",
+    "simulate",
+]
 
 _OF_CLUSTER = {
     "APIStatus": "kopf_cluster",

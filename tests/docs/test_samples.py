@@ -71,8 +71,15 @@ def test_samples_declare_handlers(registry: kopf.OperatorRegistry) -> None:
     assert [handler.id for handler in registry.resources] == ["create_fn", "update_fn/spec.duration", "delete_fn"]
 
 
-def test_handlers_are_called_directly_in_tests() -> None:
-    run_samples(ROOT / "docs" / "testing.md")["test_create_fn"]()
+@pytest.mark.parametrize("name", [
+    "test_creation", "test_absent_replicas", "test_scaling", "test_other_changes_do_not_matter", "test_limits",
+])
+def test_handlers_are_called_in_tests(name: str) -> None:
+    run_samples(ROOT / "docs" / "testing.md")[name]()
+
+
+async def test_coroutines_are_called_in_async_tests() -> None:
+    await run_samples(ROOT / "docs" / "testing.md")["test_monitor"]()
 
 
 def test_objects_are_worked_with_in_tests() -> None:

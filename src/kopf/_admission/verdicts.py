@@ -85,8 +85,9 @@ async def _call_all(
         if isinstance(outcome.exception, Exception):
             errors[handler] = outcome.exception
 
-    if len(handlers) == 1:  # the usual case, with no tasks
-        await call(handlers[0])
+    if len(handlers) < 2:  # the usual case, with no tasks
+        for handler in handlers:
+            await call(handler)
         return
     async with asyncio.TaskGroup() as group:
         for handler in handlers:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 
 @dataclasses.dataclass(frozen=True)
-class LogLine:
+class TimedLine:
     """One message."""
 
     time: float
@@ -35,9 +35,9 @@ class SimulatedLogs(logging.Handler):
     def __init__(self, get_time: Callable[[], float]) -> None:
         super().__init__(logging.DEBUG)
         self._get_time = get_time
-        self.lines: list[LogLine] = []
+        self.lines: list[TimedLine] = []
 
-    def __iter__(self) -> Iterator[LogLine]:
+    def __iter__(self) -> Iterator[TimedLine]:
         return iter([*self.lines])
 
     def __len__(self) -> int:
@@ -56,7 +56,7 @@ class SimulatedLogs(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         ref = getattr(record, "k8s_ref", None) or {}
         error = record.exc_info[1] if record.exc_info else None
-        self.lines.append(LogLine(
+        self.lines.append(TimedLine(
             self._get_time(), record.levelno, record.getMessage(), error,
             ref.get("namespace") or "", ref.get("name") or "",
         ))

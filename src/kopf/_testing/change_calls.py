@@ -1,0 +1,144 @@
+"""
+Calls of the handlers of changes: what has changed, is found out as in an operator, by the states of the object.
+
+The last handled state is put where an operator keeps it, but only for the detection: handlers do not see that.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from kopf._controller.changes.detection import Detection, detect
+from kopf._controller.changes.selection import Selection
+from kopf._handlers.causes import ChangingCause
+from kopf._handlers.context import SubhandlingContext
+from kopf._handlers.executor import Surroundings
+from kopf._handlers.handler_errors import HandlerChildrenRetry
+from kopf._handlers.handlers import ChangingHandler
+from kopf._handlers.lifecycles import LifeCycleFn
+from kopf._handlers.outcomes import Attempt, Outcome
+from kopf._handlers.registry import HandlersOfResource
+from kopf._handlers.results import deliver_result
+from kopf._storage.snapshots import Snapshots
+from kopf._testing.calling_options import CallingOptions
+from kopf._testing.given_objects import complete_previous, make_object, read_object
+from kopf._testing.handler_choice import check_ambiguity, choose_reason, list_reasons
+from kopf._testing.handler_run import HandlerRun
+from kopf._testing.scene import Mark, Scene
+from kopf._values.bodies import Body
+from kopf._values.patches import Patch
+from kopf._values.reasons import Reason
+
+
+async def call_change_handler(scene: Scene, handlers: Sequence[ChangingHandler]) -> HandlerRun:
+    """
+    Call the one of the handlers that is for what has happened to the object.
+
+    Raises :class:`LookupError` if none or several of them are; :class:`TypeError` if it is unknown what has changed.
+    """
+    options = scene.options
+    content = scene.complete()
+    detected = _detect(scene, handlers, content)
+    reason = Reason(options["reason"]) if "reason" in options else choose_reason(handlers, _name(detected, options))
+    detection = _reconsider(detected, reason, is_previous_given="old" in options)
+    if reason is Reason.DELETE:
+        content = scene.complete(is_deleted=True)
+    handlers = [handler for handler in handlers if reason in list_reasons(handler)]
+    check_ambiguity(handlers)
+    cause = ChangingCause(
+        **scene.make_kwargs(content), reason=reason, initial=reason is Reason.RESUME, get_change=detection.get_change
+    )
+    selection = Selection(cause)
+    called = selection.select_called(selection.select_accompanying(handlers))
+    for error in selection.failures.values():
+        raise error
+    call = _Call(scene, content)
+    if not called or (reason is Reason.UPDATE and not cause.diff):  # unessential changes are no changes
+        return call.make_run(handlers[0], cause, None, scene.mark())
+    return await call.make(called[0], cause, scene.attempt)
+
+
+class _Call:
+    """One call of a handler of changes, with the calls of its sub-handlers."""
+
+    def __init__(self, scene: Scene, content: dict[str, Any]) -> None:
+        self._scene = scene
+        self._content = content
+
+    async def make(self, handler: ChangingHandler, cause: ChangingCause, attempt: Attempt) -> HandlerRun:
+        """Call the handler, and all sub-handlers that it declares."""
+        children: list[HandlerRun] = []
+        mark = self._scene.mark()
+        execute = functools.partial(self._execute_subhandlers, children)
+        context = SubhandlingContext(parent=handler, cause=cause, execute=execute)
+        outcome = await self._scene.executor.execute(handler, cause, attempt, Surroundings(subhandling=context))
+        deliver_result(handler, outcome, cause.patch, logger=cause.logger)
+        return self.make_run(handler, cause, outcome, mark, children=tuple(children))
+
+    def make_run(
+        self, handler: ChangingHandler, cause: ChangingCause, outcome: Outcome | None, mark: Mark, **fields: Any
+    ) -> HandlerRun:
+        """Tell how it has ended."""
+        fields.update(reason=cause.reason.value, patch=cause.patch, body=self._content)
+        return self._scene.make_run(handler, outcome, mark, **fields)
+
+    async def _execute_subhandlers(
+        self,
+        children: list[HandlerRun],
+        context: SubhandlingContext,
+        handlers: Sequence[ChangingHandler],
+        *,
+        cause: ChangingCause | None = None,
+        lifecycle: LifeCycleFn | None = None,
+    ) -> None:
+        """Execute all sub-handlers, each for the first time, whatever the lifecycle is: there is no next time."""
+        cause = cause if cause is not None else context.cause
+        selected = Selection(cause).select_subhandlers(handlers)
+        context.declared.clear()
+        delays = []
+        for handler in selected:
+            run = await self.make(handler, cause, Attempt.first(self._scene.attempt.started))
+            children.append(run)
+            delays += [run.delay] if run.delay is not None else []
+        if delays:
+            raise HandlerChildrenRetry("Some sub-handlers are not finished.", delay=min(delays))
+
+
+def _detect(scene: Scene, handlers: Sequence[ChangingHandler], content: dict[str, Any]) -> Detection:
+    """Find out what has happened to the object."""
+    persistence = scene.settings.persistence
+    extra_fields = HandlersOfResource.build(handlers).extra_fields
+    snapshots = Snapshots(persistence.diffbase_storage, persistence.progress_storage, extra_fields)
+    patch = Patch()
+    if "old" in scene.options:
+        old = make_object(complete_previous(read_object(scene.options["old"]), content))
+        snapshots.store(snapshots.take(old), body=Body(make_object(content)), patch=patch)
+    if content["metadata"].get("deletionTimestamp"):
+        patch.meta["finalizers"] = [persistence.finalizer]  # with no finalizer, there is nothing to be handled
+    return detect(make_object(patch.apply_to(content)), snapshots, finalizer=persistence.finalizer, initial=True)
+
+
+def _name(detection: Detection, options: CallingOptions) -> Reason:
+    """Tell what has happened: where there is an old state, it is about the difference, even if there is none."""
+    return Reason.UPDATE if detection.reason is Reason.RESUME and "old" in options else detection.reason
+
+
+def _reconsider(detection: Detection, reason: Reason, *, is_previous_given: bool) -> Detection:
+    """
+    Agree what was detected with what the handler is called for: that is what the test is about.
+
+    Raises :class:`TypeError` if it is impossible.
+    """
+    is_handled = detection.last is not None or detection.is_same
+    match reason:
+        case Reason.CREATE if is_previous_given:
+            raise TypeError("What is created, was never handled before: the option old= makes no sense.")
+        case Reason.CREATE:
+            return Detection(reason, detection.snapshot)
+        case Reason.UPDATE if not is_handled:
+            raise TypeError("An update is a change of something: pass the last handled state of the object as old=…")
+        case Reason.DELETE | Reason.RESUME if not is_handled:  # it has not changed since it was handled
+            return Detection(reason, detection.snapshot, is_same=True)
+    return detection

@@ -1,0 +1,130 @@
+"""The choice of what to run: which of the declarations of a function, if it is declared at all."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from kopf import on
+from kopf._handlers.declarations import describe_function
+from kopf._handlers.handlers import (
+    ActivityHandler,
+    ChangingHandler,
+    DaemonHandler,
+    Handler,
+    HandlerFn,
+    IndexingHandler,
+    TimerHandler,
+    WatchingHandler,
+    WebhookHandler,
+)
+from kopf._handlers.registry import OperatorRegistry
+from kopf._values.fields import parse_field
+from kopf._values.reasons import Activity, Reason, WebhookType
+from kopf._values.selectors import EVERYTHING
+
+_CHANGES = (Reason.CREATE.value, Reason.UPDATE.value, Reason.DELETE.value, Reason.RESUME.value)
+_ACTIVITIES: Mapping[Activity, str] = {
+    Activity.STARTUP: "startup",
+    Activity.CLEANUP: "cleanup",
+    Activity.AUTHENTICATION: "login",
+    Activity.PROBE: "probe",
+}
+_OTHERS: Mapping[type[Handler], str] = {
+    WatchingHandler: "event",
+    IndexingHandler: "index",
+    DaemonHandler: "daemon",
+    TimerHandler: "timer",
+}
+_WEBHOOKS: Mapping[WebhookType, str] = {WebhookType.VALIDATING: "validate", WebhookType.MUTATING: "mutate"}
+REASONS: Collection[str] = (*_CHANGES, *_OTHERS.values(), *_WEBHOOKS.values(), *_ACTIVITIES.values())
+"""All what a function can be called for: the names of the decorators."""
+
+
+def list_reasons(handler: Handler) -> Sequence[str]:
+    """Tell what the handler is called for."""
+    match handler:
+        case ActivityHandler():
+            return (_ACTIVITIES[handler.activity],)
+        case WebhookHandler():
+            return (_WEBHOOKS[handler.type],)
+        case ChangingHandler(initial=True):
+            return (Reason.RESUME.value,)
+        case ChangingHandler(reason=Reason() as reason):
+            return (reason.value,)
+        case ChangingHandler():  # of fields
+            return (Reason.CREATE.value, Reason.UPDATE.value)
+    return (_OTHERS[type(handler)],)
+
+
+def find_handlers(
+    fn: HandlerFn, registry: OperatorRegistry, *, reason: str | None, id: str | None, options: Mapping[str, Any]
+) -> Sequence[Handler]:
+    """
+    Find how the function is declared; if it is not, take it as if it was, for the reason, or for any change.
+
+    The ``options`` are those of decorators; they replace what is declared.
+
+    Raises :class:`ValueError` if there is no such reason; :class:`LookupError` if it is declared for something else.
+    """
+    if reason is not None and reason not in REASONS:
+        raise ValueError(f"There is no reason {reason!r}; it can be: {', '.join(REASONS)}.")
+    declared = [
+        handler for handler in (*registry.activities, *registry.resources, *registry.webhooks) if handler.fn == fn
+    ]
+    if not declared:
+        return _declare(fn, _CHANGES if reason is None else (reason,), {**options, "id": id})
+    suitable = [
+        handler
+        for handler in declared
+        if (reason is None or reason in list_reasons(handler)) and (id is None or handler.id == id)
+    ]
+    if not suitable:
+        wanted = " & ".join(f"{key}={value!r}" for key, value in (("reason", reason), ("id", id)) if value is not None)
+        raise LookupError(f"{describe_function(fn)} is not declared with {wanted}, but for {_describe(declared)}.")
+    if "field" in options:
+        options = {**options, "field": parse_field(options["field"])}
+    return [dataclasses.replace(handler, **options) for handler in suitable]
+
+
+def _declare(fn: HandlerFn, reasons: Collection[str], options: Mapping[str, Any]) -> Sequence[Handler]:
+    registry = OperatorRegistry()
+    for reason in reasons:
+        decorator: Callable[..., Any] = getattr(on, reason)
+        what = () if reason in _ACTIVITIES.values() else (EVERYTHING,)
+        decorator(*what, **options, registry=registry)(fn)
+    return [*registry.activities, *registry.resources, *registry.webhooks]
+
+
+def choose_reason(handlers: Sequence[Handler], detected: Reason) -> Reason:
+    """
+    Choose for which change to call a handler of changes: what it is declared for, or what has happened to the object.
+
+    Raises :class:`LookupError` if it is not declared for that.
+    """
+    reasons = dict.fromkeys(reason for handler in handlers for reason in list_reasons(handler))
+    if len(reasons) == 1:
+        return Reason(next(iter(reasons)))
+    if detected.value in reasons:
+        return detected
+    raise LookupError(
+        f"{describe_function(handlers[0].fn)} is declared for {_describe(handlers)}, but by its states, the object is "
+        f"to be handled for {detected.value!r}. Pass reason=, or old=."
+    )
+
+
+def check_ambiguity(handlers: Sequence[Handler]) -> None:
+    """
+    Check that it is one handler, maybe declared for several resources, or with several filters.
+
+    Raises :class:`LookupError` if there are several.
+    """
+    if len({handler.identity for handler in handlers}) > 1 or len({type(handler) for handler in handlers}) > 1:
+        raise LookupError(
+            f"{describe_function(handlers[0].fn)} is declared for {_describe(handlers)}. Choose one by reason= or id=."
+        )
+
+
+def _describe(handlers: Sequence[Handler]) -> str:
+    return ", ".join(dict.fromkeys(f"{'/'.join(list_reasons(item))} (id={item.id!r})" for item in handlers))

@@ -1,0 +1,115 @@
+"""Calls of the handlers that look at an object as it is: raw events, indices, timers, daemons."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+from kopf._controller.background.stopping import (
+    AsyncDaemonStopperChecker,
+    DaemonStopper,
+    DaemonStoppingReason,
+    SyncDaemonStopperChecker,
+)
+from kopf._handlers.causes import BackgroundCause, ResourceCause, WatchingCause
+from kopf._handlers.handlers import (
+    DaemonHandler,
+    Handler,
+    IndexingHandler,
+    ResourceHandler,
+    SpawningHandler,
+    WatchingHandler,
+)
+from kopf._handlers.matching import matches
+from kopf._handlers.outcomes import Outcome
+from kopf._handlers.results import deliver_result
+from kopf._testing.calling_options import STOP_AFTER
+from kopf._testing.given_objects import make_object
+from kopf._testing.handler_choice import list_reasons
+from kopf._testing.handler_run import HandlerRun
+from kopf._testing.scene import Scene
+from kopf._values.raw_events import LazyEvent
+
+PATIENCE = 10.0
+"""How long a daemon may take to exit when it is stopped, if it is never cancelled; in seconds."""
+
+
+async def call_object_handler(scene: Scene, handlers: Sequence[ResourceHandler]) -> HandlerRun:
+    """Call the first of the handlers that matches the object: the same function can be declared several times."""
+    content, stopper = scene.complete(), DaemonStopper()
+    cause = _make_cause(scene, handlers[0], content, stopper)
+    mark = scene.mark()
+    handler = next((item for item in handlers if matches(item, cause)), None)
+    facts: dict[str, Any] = {"reason": list_reasons(handlers[0])[0], "patch": cause.patch, "body": content}
+    if handler is None:
+        return scene.make_run(handlers[0], None, mark, **facts)
+    if isinstance(handler, DaemonHandler):
+        outcome = await _run_daemon(scene, handler, cause, stopper)
+    else:
+        outcome = await scene.executor.execute(handler, cause, scene.attempt)
+    if outcome is None:
+        return scene.make_run(handler, None, mark, **facts, outcome="cancelled")
+    if not isinstance(handler, IndexingHandler):
+        deliver_result(handler, outcome, cause.patch, logger=cause.logger)
+    return scene.make_run(handler, outcome, mark, **facts)
+
+
+def _make_cause(scene: Scene, handler: Handler, content: dict[str, Any], stopper: DaemonStopper) -> ResourceCause:
+    match handler:
+        case WatchingHandler():
+            event = LazyEvent(scene.options.get("type", "ADDED"), make_object(content))
+            return WatchingCause(**scene.make_kwargs(content, is_local=True), event=event)
+        case SpawningHandler():
+            checker = AsyncDaemonStopperChecker if handler.is_async else SyncDaemonStopperChecker
+            return BackgroundCause(**scene.make_kwargs(content), stopped=checker(stopper))
+    return ResourceCause(**scene.make_kwargs(content, is_local=True))
+
+
+async def _run_daemon(
+    scene: Scene, handler: DaemonHandler, cause: ResourceCause, stopper: DaemonStopper
+) -> Outcome | None:
+    """Run it until it exits, and ask it to exit in time. If it was cancelled instead, there is no outcome."""
+    delay = scene.options.get("stop_after", STOP_AFTER)
+    if delay <= 0:
+        stopper.set(DaemonStoppingReason.RESOURCE_DELETED)
+    attempt = functools.partial(scene.executor.execute, handler, cause, scene.attempt)
+    if handler.is_async:
+        return await scene.executor.loops.wait(_attend(attempt, handler, stopper, delay))
+    with _stopping_from_thread(stopper, delay):
+        return await attempt()
+
+
+async def _attend(
+    attempt: Callable[[], Awaitable[Outcome]], handler: DaemonHandler, stopper: DaemonStopper, delay: float
+) -> Outcome | None:
+    stopping = asyncio.get_running_loop().call_later(delay, stopper.set, DaemonStoppingReason.RESOURCE_DELETED)
+    is_cancellable = handler.cancellation_timeout is not None
+    patience = (handler.cancellation_backoff or 0) if is_cancellable else PATIENCE
+    try:
+        async with asyncio.timeout(delay + patience):
+            return await attempt()
+    except TimeoutError:
+        if is_cancellable:
+            return None
+        raise TimeoutError(
+            f"{handler} was stopped after {delay} s, but it still runs after {PATIENCE} s more. It is to look at "
+            "`stopped`, or to be declared with cancellation_timeout=."
+        ) from None
+    finally:
+        stopping.cancel()
+
+
+@contextlib.contextmanager
+def _stopping_from_thread(stopper: DaemonStopper, delay: float) -> Iterator[None]:
+    """Stop the daemon from another thread in so many seconds: this one is taken by it."""
+    timer = threading.Timer(delay, stopper.set, [DaemonStoppingReason.RESOURCE_DELETED])
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()

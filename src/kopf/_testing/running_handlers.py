@@ -1,0 +1,109 @@
+"""
+Unit tests of handlers: one function and one state of an object go in, what the function has done comes out.
+
+There is no cluster and no operator, but all that the function gets is made by the framework's own code, and all that it
+does is judged in the framework's own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar, Unpack
+
+from kopf._handlers.declarations import describe_function
+from kopf._handlers.handlers import (
+    ActivityHandler,
+    ChangingHandler,
+    Handler,
+    HandlerFn,
+    ResourceHandler,
+    WebhookHandler,
+)
+from kopf._handlers.registry import get_default_registry
+from kopf._handlers.signatures import check_handlers
+from kopf._testing.activity_calls import call_activity_handler
+from kopf._testing.admission_calls import call_admission_handler
+from kopf._testing.calling_options import CallingOptions, check_options, pick_declaration_options
+from kopf._testing.change_calls import call_change_handler
+from kopf._testing.given_objects import GivenObject
+from kopf._testing.handler_choice import check_ambiguity, find_handlers
+from kopf._testing.handler_run import HandlerRun
+from kopf._testing.object_calls import call_object_handler
+from kopf._testing.recording import LoopIsRunningError, Loops, taking_events
+from kopf._testing.scene import Scene
+
+H = TypeVar("H", bound=Handler)
+
+
+def run_handler(fn: HandlerFn, body: GivenObject | None = None, **options: Unpack[CallingOptions]) -> HandlerRun:
+    """
+    Call the handler once, and tell what it has done.
+
+    ``body`` is the object, or as much of it as matters: a dict, a text in YAML, or a path. The rest is made up.
+
+    Synchronous functions are called right here: with no threads, no event loop. Coroutines get an event loop of their
+    own. If there is one running already, as in async tests, it is a :class:`RuntimeError`: use
+    :func:`run_handler_async`.
+
+    If the function is declared by a decorator, then it is called as this handler: with its id, limits, errors mode,
+    field, and param, and only if its filters match. Otherwise, it is called as if it was declared.
+
+    Whatever the handler raises, is in the outcome. Raises :class:`LookupError` if it is declared several times, and
+    there is no saying which declaration is meant; :class:`kopf.DeclarationError` if it does not accept what it gets.
+    """
+    try:
+        return _drive(_run(fn, body, options, Loops(is_running=False)))
+    except LoopIsRunningError:
+        raise RuntimeError(
+            f"{describe_function(fn)} needs an event loop, and there is one running already: "
+            "use `await kopf.testing.run_handler_async(…)`, with the same arguments."
+        ) from None
+
+
+async def run_handler_async(
+    fn: HandlerFn, body: GivenObject | None = None, **options: Unpack[CallingOptions]
+) -> HandlerRun:
+    """Do the same as :func:`run_handler` does, in the running event loop. Synchronous functions block it meanwhile."""
+    return await _run(fn, body, options, Loops(is_running=True))
+
+
+async def _run(fn: HandlerFn, body: GivenObject | None, options: CallingOptions, loops: Loops) -> HandlerRun:
+    options = check_options(options)
+    handlers = find_handlers(
+        fn,
+        options["registry"] if "registry" in options else get_default_registry(),
+        reason=options.get("reason"),
+        id=options.get("id"),
+        options=pick_declaration_options(options),
+    )
+    check_handlers(handlers, options.get("indices", {}).keys())
+    scene = Scene(handlers, body, options, loops)
+    with taking_events(scene.sink):
+        return await _call(scene, handlers)
+
+
+async def _call(scene: Scene, handlers: Sequence[Handler]) -> HandlerRun:
+    changing = _pick(handlers, ChangingHandler)
+    if len(changing) == len(handlers):
+        return await call_change_handler(scene, changing)
+    check_ambiguity(handlers)
+    if webhooks := _pick(handlers, WebhookHandler):
+        return await call_admission_handler(scene, webhooks)
+    if others := _pick(handlers, ResourceHandler):
+        return await call_object_handler(scene, others)
+    return await call_activity_handler(scene, _pick(handlers, ActivityHandler)[0])
+
+
+def _pick(handlers: Sequence[Handler], cls: type[H]) -> Sequence[H]:
+    return [handler for handler in handlers if isinstance(handler, cls)]
+
+
+def _drive(coroutine: Coroutine[Any, Any, HandlerRun]) -> HandlerRun:
+    """Run the coroutine with no event loop: it has nothing to wait for, except in the loops of its own."""
+    try:
+        coroutine.send(None)
+    except StopIteration as e:
+        run: HandlerRun = e.value
+        return run
+    coroutine.close()
+    raise RuntimeError("The handler waits for something outside of any event loop.")
