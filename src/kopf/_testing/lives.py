@@ -26,6 +26,7 @@ from kopf._handlers.signatures import check_registry
 from kopf._operator.running import Operator, OperatorSetup
 from kopf._operator.scopes import NamespacePattern, check
 from kopf._settings.settings import OperatorSettings
+from kopf._settings.threads import HandlerThreads
 from kopf._testing.attempts import JournalingExecutor
 from kopf._testing.journal import Journal
 from kopf._testing.virtual_time import VirtualEvent
@@ -174,4 +175,8 @@ def _make_settings(source: OperatorSettings | Callable[[], OperatorSettings] | N
     """Make the settings of one life: startup handlers change them, and the next life knows nothing of that."""
     if source is None:
         return OperatorSettings()
-    return copy.deepcopy(source) if isinstance(source, OperatorSettings) else source()
+    if not isinstance(source, OperatorSettings):
+        return source()
+    executor = source.execution.executor  # of all settings, only threads cannot be copied
+    own = HandlerThreads(source.execution.max_workers) if isinstance(executor, HandlerThreads) else executor
+    return copy.deepcopy(source, {id(executor): own})

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import os
 import selectors
 import socket
 import sys
@@ -62,6 +63,12 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """Who is told if a thread works for too long: what it does."""
         self._virtual_selector = _JumpingSelector(self)
         super().__init__(self._virtual_selector)
+
+    @property
+    def own_pipe(self) -> int:
+        """The descriptor by which threads wake the loop up."""
+        fd: int = self._ssock.fileno()  # type: ignore[attr-defined]  # there is no other way to learn it
+        return fd
 
     def time(self) -> float:
         return self._now if self._is_virtual else time.monotonic() + self._now
@@ -278,6 +285,7 @@ class _JumpingSelector(selectors.DefaultSelector):
     def __init__(self, loop: VirtualTimeLoop) -> None:
         super().__init__()
         self._loop = loop
+        self._passive: set[int] = set()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         self._loop.beats += 1
@@ -302,27 +310,38 @@ class _JumpingSelector(selectors.DefaultSelector):
         self._loop.jump(timeout)
         return []
 
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        key = super().register(fileobj, events, data)
+        if _is_listening(key.fd):
+            self._passive.add(key.fd)
+        return key
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        key = super().unregister(fileobj)
+        self._passive.discard(key.fd)
+        return key
+
     def has_foreign_events(self) -> bool:
         """Whether something has come from anywhere but from other threads of this loop."""
-        own = self._loop._ssock  # type: ignore[attr-defined]  # by which threads wake the loop up
-        return any(key.fileobj is not own for key, _ in self._select(0))
+        own = self._loop.own_pipe
+        return any(key.fd != own for key, _ in self._select(0))
 
     def _has_connections(self) -> bool:
         """Whether there are sockets by which data can come: neither the listening ones nor the loop's own pipe."""
-        others = [key.fileobj for key in self.get_map().values()]
-        return len(others) > 1 and any(not _is_passive(file, self._loop) for file in others)
+        return len(self.get_map()) > len(self._passive) + 1
 
     def _select(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
         events: list[tuple[selectors.SelectorKey, int]] = super().select(timeout)
         return events
 
 
-def _is_passive(file: object, loop: VirtualTimeLoop) -> bool:
-    if file is loop._ssock:  # type: ignore[attr-defined]
-        return True
-    if not isinstance(file, socket.socket):
-        return False
-    return bool(file.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+def _is_listening(fd: int) -> bool:
+    """Whether it is a socket that only accepts connections: who connects to it from this loop, is there, too."""
+    try:
+        with socket.socket(fileno=os.dup(fd)) as sock:
+            return bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    except OSError:
+        return False  # it is not a socket
 
 
 class VirtualEvent(threading.Event):
