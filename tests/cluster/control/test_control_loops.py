@@ -82,16 +82,42 @@ async def test_owners_in_the_foreground_wait_for_their_dependents(client: Client
     await client.wait_gone(f"{kexes}/parent")
 
 
+async def make_circle(client: Client, size: int) -> list[str]:
+    """Make objects that own one another in a circle, and give their paths."""
+    made = [await client.create(CONFIG_MAPS, make_config_map(f"cm{index}")) for index in range(size)]
+    paths = [f"{CONFIG_MAPS}/{obj['metadata']['name']}" for obj in made]
+    for index, path in enumerate(paths):
+        reference = owner(made[index - 1], blockOwnerDeletion=True)
+        await client.patch(path, {"metadata": {"ownerReferences": [reference]}})
+    return paths
+
+
 @pytest.mark.parametrize("size", [2, 3, 5])
 async def test_cycles_of_owners_end_in_the_foreground(client: Client, size: int) -> None:
     """As the conformance test of garbage collectors: "should not be blocked by dependency circle"."""
-    made = [await client.create(CONFIG_MAPS, make_config_map(f"cm{index}")) for index in range(size)]
-    for index, obj in enumerate(made):
-        reference = owner(made[index - 1], blockOwnerDeletion=True)
-        await client.patch(f"{CONFIG_MAPS}/{obj['metadata']['name']}", {"metadata": {"ownerReferences": [reference]}})
-    await client.delete(f"{CONFIG_MAPS}/cm0", propagationPolicy="Foreground")
-    for obj in made:
-        await client.wait_gone(f"{CONFIG_MAPS}/{obj['metadata']['name']}")
+    paths = await make_circle(client, size)
+    await client.delete(paths[0], propagationPolicy="Foreground")
+    for path in paths:
+        await client.wait_gone(path)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+async def test_cycles_of_owners_end_when_all_of_them_are_deleted_at_once(client: Client, size: int) -> None:
+    paths = await make_circle(client, size)
+    await client.delete(CONFIG_MAPS, propagationPolicy="Foreground")
+    for path in paths:
+        await client.wait_gone(path)
+
+
+async def test_cycles_of_owners_end_but_for_what_is_held_by_other_finalizers(client: Client) -> None:
+    paths = await make_circle(client, 2)
+    await client.patch(paths[1], {"metadata": {"finalizers": ["a/b"]}})
+    await client.delete(CONFIG_MAPS, propagationPolicy="Foreground")
+    await client.wait_gone(paths[0])
+    held = await client.get(paths[1])
+    assert held["metadata"]["finalizers"] == ["a/b"]
+    await client.patch(paths[1], {"metadata": {"finalizers": []}})
+    await client.wait_gone(paths[1])
 
 
 async def test_dependents_with_other_owners_are_left_to_them(client: Client, kexes: str) -> None:
