@@ -190,7 +190,9 @@ class LocalCluster(Client):
         except BaseException:
             await server.stop()
             raise
-        self._used_port, self._server = port, server
+        previous, self._used_port, self._server = self._server, port, server
+        if previous is not None:
+            previous.end_watches()  # not before there is another server to go on with
 
     def _open_archive(self) -> Snapshot | None:
         if self._data_dir is None:
@@ -280,6 +282,7 @@ class LocalCluster(Client):
         try:
             if server is not None:
                 await server.stop()
+                server.end_watches()
         finally:
             self._close_archive()
             self._kubeconfigs.remove()

@@ -191,6 +191,10 @@ class ClusterServer:
         if self._archive is not None:
             self._archive.flush(clean=True)
 
+    def end_watches(self) -> None:
+        """End the streams of the clients in this process; those of the others are broken with their connections."""
+        self._store.close()
+
     def answer(self, call: Call, request: Request) -> Answer | Stream | Awaitable[Answer | Stream]:
         if self._api is None:
             raise RuntimeError("the server is not started")

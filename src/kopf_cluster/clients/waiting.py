@@ -30,7 +30,7 @@ async def wait(
     try:
         async with asyncio.timeout(timeout):
             while not await _look_and_watch(door, user, place, condition, seen):
-                pass  # the history was forgotten meanwhile, so it begins anew
+                pass  # the history is forgotten, or the server is another one, so it begins anew
     except TimeoutError:
         raise TimeoutError(_explain(place, timeout, seen)) from None
     return seen.last

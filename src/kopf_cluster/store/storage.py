@@ -258,3 +258,8 @@ class Store:
             bucket.notify()
         self._order.clear()
         self._remembered = 0
+
+    def close(self) -> None:
+        """Tell whoever listens that nothing will be changed here any more."""
+        for bucket in self._buckets.values():
+            bucket.close()

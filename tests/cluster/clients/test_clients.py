@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import pathlib
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -186,6 +188,50 @@ async def test_waiting_survives_a_forgotten_history(cluster: LocalCluster) -> No
         cluster.patch(KIND, "one", {"data": {"a": str(value)}})
         cluster.faults.compact()
     assert (await waiting)["data"] == {"a": "9"}
+
+
+async def start_waiting(cluster: LocalCluster, until: Any) -> asyncio.Task[Any]:
+    """Begin to wait, and let it come to the watching."""
+    waiting = asyncio.create_task(cluster.aio.wait_for(KIND, "one", until))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    return waiting
+
+
+async def test_waiting_survives_a_restart(cluster: LocalCluster) -> None:
+    cluster.create(make_config_map())
+    waiting = await start_waiting(cluster, lambda obj: obj["data"]["a"] == "1")
+    await cluster.restart_async()
+    cluster.patch(KIND, "one", {"data": {"a": "1"}})
+    assert (await waiting)["data"] == {"a": "1"}
+
+
+async def test_waiting_survives_a_restart_with_no_data(cluster: LocalCluster) -> None:
+    created = cluster.create(make_config_map(data={"a": "1"}))
+    deletion = await start_waiting(cluster, "delete")
+    creation = await start_waiting(cluster, lambda obj: obj["data"]["a"] == "2")
+    await cluster.restart_async(keep_data=False)
+    assert await deletion == created
+    cluster.create(make_config_map(data={"a": "2"}))
+    assert (await creation)["data"] == {"a": "2"}
+
+
+def test_waiting_survives_a_restart_from_another_thread(threaded: LocalCluster) -> None:
+    threaded.create(make_config_map())
+    with concurrent.futures.ThreadPoolExecutor() as executor:
+        waiting = executor.submit(threaded.wait_for, KIND, "one", lambda obj: obj["data"]["a"] == "1")
+        while not any(record.verb == "watch" for record in threaded.audit):
+            time.sleep(0.001)
+        threaded.restart()
+        threaded.patch(KIND, "one", {"data": {"a": "1"}})
+        assert waiting.result(10)["data"] == {"a": "1"}
+
+
+async def test_waiting_ends_with_the_cluster() -> None:
+    async with LocalCluster(bare=True) as cluster:
+        waiting = await start_waiting(cluster, "create")
+    with pytest.raises(RuntimeError, match="^this local cluster is not running$"):
+        await waiting
 
 
 async def test_the_event_loop_of_the_cluster_is_not_blocked(cluster: LocalCluster) -> None:
