@@ -45,6 +45,12 @@ _CONVERTED: Final[dict[tuple[str, str], tuple[str, str, Converter]]] = {
 # Names of these are limited only by what fits in a URL.
 _LOOSE_NAMES: Final = {"roles", "rolebindings", "clusterroles", "clusterrolebindings"}
 
+# What everybody is told who asks for these kinds, which are served as long as there is v1.
+_DEPRECATED: Final = {
+    "componentstatuses": ("v1 ComponentStatus is deprecated in v1.19+",),
+    "endpoints": ("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",),
+}
+
 # What new objects have from the beginning, besides the defaults: what the server adds, and zeros that are shown.
 _INITIAL: Final[dict[str, Obj]] = {
     "namespaces": {"spec": {}, "status": {"phase": "Active"}},
@@ -90,7 +96,7 @@ def _make_kind(resource: Resource) -> Kind:
         columns=builtin_columns.make_columns(plural),
         fields=_make_fields(resource), other_fields=_make_other_fields(resource),
         stored_as=stored_as, storage_version=storage_version, converter=converter,
-        strategy=_make_strategy(resource),
+        strategy=_make_strategy(resource), warnings=_DEPRECATED.get(plural, ()),
     )
 
 

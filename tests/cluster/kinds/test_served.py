@@ -109,3 +109,24 @@ async def test_definitions_that_are_too_deep_are_refused(client: Client, depth: 
     reply = await client.call("POST", CRDS, data=body, headers={"Content-Type": "application/json"})
     assert reply.status == 400
     assert reply.body["message"].endswith("json: exceeded max depth")
+
+
+async def test_deprecated_kinds_are_warned_of_by_all_verbs(client: Client) -> None:
+    """As announced in "Continuing the transition from Endpoints to EndpointSlices" of the Kubernetes blog."""
+    endpoints = PODS.replace("pods", "endpoints")
+    obj = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "e"}}
+    replies = [
+        await client.call("POST", endpoints, json=obj), await client.call("GET", endpoints),
+        await client.call("GET", f"{endpoints}/e"), await client.call("PUT", f"{endpoints}/e", json=obj),
+        await client.send_patch(f"{endpoints}/e", {"metadata": {"labels": {"a": "b"}}}),
+        await client.call("DELETE", f"{endpoints}/e"), await client.call("GET", f"{endpoints}/e"),
+        await client.call("DELETE", endpoints), await client.call("GET", "/api/v1/endpoints")]
+    assert {reply.headers["Warning"] for reply in replies} == {
+        '299 - "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"'}
+    async with client.session.get(endpoints, params={"watch": "1"}) as response:
+        assert response.headers["Warning"] == replies[0].headers["Warning"]
+    components = "/api/v1/componentstatuses"
+    for path in (components, f"{components}/scheduler"):
+        reply = await client.call("GET", path)
+        assert reply.headers["Warning"] == '299 - "v1 ComponentStatus is deprecated in v1.19+"'
+    assert "Warning" not in (await client.call("GET", PODS)).headers
