@@ -68,7 +68,7 @@ class Demo:
 def main():
     print("Starting a local cluster, and an operator on it...", flush=True)
     with contextlib.ExitStack() as stack:
-        cluster = stack.enter_context(LocalCluster())
+        cluster = stack.enter_context(LocalCluster(simulate=True))
         cluster.apply(HERE / "crd.yaml")
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         log = folder / "operator.log"
@@ -135,6 +135,7 @@ def walk_through(demo):
         lambda: custom.create_namespaced_custom_object(**EVC, body=read_yaml("evc.yaml")),
         {
             "size of the PVC": ("1G", lambda: see_pvc("my-claim", *storage)),
+            "phase of the PVC": ("Bound", lambda: see_pvc("my-claim", "status", "phase")),
             "owner of the PVC": ("EphemeralVolumeClaim", lambda: see_pvc("my-claim", *owner, "kind")),
             "name of the owner": ("my-claim", lambda: see_pvc("my-claim", *owner, "name")),
             "result in the status": ({"pvc-name": "my-claim"}, lambda: see_evc("my-claim", "status", "create_pvc")),

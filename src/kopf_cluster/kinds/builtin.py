@@ -233,19 +233,6 @@ def _refuse_change_if_immutable(new: Obj, old: Obj | None, *fields: str) -> list
             for field in fields if new.get(field) != old.get(field)]
 
 
-def _settle_claim(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
-    """Only the requested size of a claim can be changed, and only to a bigger one in a real cluster."""
-    if old is None:
-        return []
-    spec, old_spec = new.get("spec") or {}, old.get("spec") or {}
-    changed = {key for key in {*spec, *old_spec} if spec.get(key) != old_spec.get(key)}
-    if changed - {"resources", "volumeName", "volumeAttributesClassName"}:
-        return [statuses.forbidden_value(
-            "spec", "spec is immutable after creation except resources.requests and "
-                    "volumeAttributesClassName for bound claims")]
-    return []
-
-
 def _settle_event(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
     """Events belong to the namespaces of their objects; those with the exact time must tell who posts them."""
     errors: list[statuses.FieldError] = []
@@ -291,7 +278,6 @@ _RULES: Final[dict[str, Rule]] = {
     "namespaces": _settle_namespace,
     "secrets": _settle_secret,
     "configmaps": _settle_config_map,
-    "persistentvolumeclaims": _settle_claim,
     "events": _settle_event,
     "cronjobs": _settle_cron_job,
     "certificatesigningrequests": certificate_requests.settle,

@@ -37,6 +37,8 @@ _POD_TEXT: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n")
+_CLAIM_TEXT: Final = (
+    "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n")
 _MUTABLE_IN_PODS: Final = ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates")
 
 
@@ -94,6 +96,23 @@ def _fixed_part(pod: Obj) -> Obj:
     return spec
 
 
+def _validate_claim(new: Obj, old: Obj) -> Iterator[FieldError]:
+    """Only a bound claim can ask for another size; the volume and the class can be settled once."""
+    spec, known = new.get("spec") or {}, old.get("spec") or {}
+    free = {"volumeAttributesClassName", *({"volumeName", "storageClassName"} - known.keys())}
+    if (new.get("status") or {}).get("phase") == "Bound":
+        spec, known = _without_size(spec), _without_size(known)
+    spec, known = ({name: value for name, value in each.items() if name not in free} for each in (spec, known))
+    if spec != known:
+        yield forbidden_value("spec", _CLAIM_TEXT + _show_difference(known, spec))
+
+
+def _without_size(spec: Obj) -> Obj:
+    resources = spec.get("resources") or {}
+    requests = {name: value for name, value in (resources.get("requests") or {}).items() if name != "storage"}
+    return {**spec, "resources": {**resources, "requests": requests}}
+
+
 def _list(pod: Obj, field: str) -> list[Obj]:
     return [item for item in (pod.get("spec") or {}).get(field) or () if isinstance(item, dict)]
 
@@ -106,6 +125,7 @@ def _show_difference(old: Obj, new: Obj) -> str:
 
 _RULES: Final[dict[str, Callable[[Obj, Obj], Iterator[FieldError]]]] = {
     "clusterrolebindings.rbac.authorization.k8s.io": _validate_role_reference,
+    "persistentvolumeclaims": _validate_claim,
     "pods": _validate_pod,
     "rolebindings.rbac.authorization.k8s.io": _validate_role_reference,
     "services": _validate_service,

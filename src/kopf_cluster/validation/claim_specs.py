@@ -4,6 +4,7 @@ Claims of volumes: how they are to be accessed, and how much is asked for; nobod
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 from ..kinds import quantities
@@ -27,6 +28,12 @@ def validate(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     elif quantities.amount(size) <= 0:
         yield invalid_value("spec.resources[storage]", size, "must be greater than zero")
     elif old is not None:
-        given = ((old.get("status") or {}).get("capacity") or {}).get("storage")
-        if given is not None and quantities.amount(size) < quantities.amount(given):
-            yield forbidden_value("spec.resources.requests.storage", "field can not be less than status.capacity")
+        yield from _validate_shrinking(quantities.amount(size), old)
+
+
+def _validate_shrinking(size: Fraction, old: Obj) -> Iterator[FieldError]:
+    """A claim that could not grow can ask for less, but still for more than it has; see "Recovering from Failure"."""
+    before = (((old.get("spec") or {}).get("resources") or {}).get("requests") or {}).get("storage", "0")
+    given = ((old.get("status") or {}).get("capacity") or {}).get("storage", "0")
+    if size < quantities.amount(before) and size <= quantities.amount(given):
+        yield forbidden_value("spec.resources.requests.storage", "field can not be less than status.capacity")

@@ -223,10 +223,9 @@ async def test_claims_are_not_made_smaller_than_what_they_have(client: Client) -
     await client.patch(f"{path}/one/status", {"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}})
     grown = await client.patch(f"{path}/one", {"spec": {"resources": {"requests": {"storage": "2Gi"}}}})
     assert grown["spec"]["resources"]["requests"]["storage"] == "2Gi"
-    reply = await client.send_patch(f"{path}/one", {"spec": {"resources": {"requests": {"storage": "512Mi"}}}})
-    assert (reply.status, reply.body["message"]) == (
-        422, 'PersistentVolumeClaim "one" is invalid: spec.resources.requests.storage: Forbidden: '
-             "field can not be less than status.capacity")
-    reply = await client.send_patch(f"{path}/one", {"spec": {"accessModes": ["ReadWriteMany"]}})
-    assert reply.status == 422
-    assert "spec is immutable after creation except resources.requests" in reply.body["message"]
+    for size in ("512Mi", "1Gi"):  # it must be more than what is there, as documented
+        reply = await client.send_patch(f"{path}/one", {"spec": {"resources": {"requests": {"storage": size}}}})
+        assert (reply.status, reply.body["message"]) == (
+            422, 'PersistentVolumeClaim "one" is invalid: spec.resources.requests.storage: Forbidden: '
+                 "field can not be less than status.capacity")
+    await client.patch(f"{path}/one", {"spec": {"resources": {"requests": {"storage": "1536Mi"}}}})

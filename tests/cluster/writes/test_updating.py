@@ -278,13 +278,23 @@ async def test_immutable_config_maps_and_types_of_secrets(client: Client) -> Non
     assert causes(await client.send_patch(f"{secrets}/s", {"type": "Other"})) == [("type", "FieldValueInvalid")]
 
 
-async def test_claims_can_change_only_in_size(client: Client) -> None:
+async def test_claims_can_change_only_in_size_when_they_are_bound(client: Client) -> None:
+    """As in "Expanding Persistent Volumes Claims", and the messages of the server."""
     claims = "/api/v1/namespaces/default/persistentvolumeclaims"
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"},
              "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1G"}}}}
     created = await client.create(claims, claim)
     assert created["status"] == {"phase": "Pending"}
-    resized = await client.patch(f"{claims}/c", {"spec": {"resources": {"requests": {"storage": "2G"}}}})
-    assert resized["spec"]["resources"]["requests"]["storage"] == "2G"
-    reply = await client.send_patch(f"{claims}/c", {"spec": {"accessModes": ["ReadOnlyMany"]}})
-    assert causes(reply) == [("spec", "FieldValueForbidden")]
+    bigger = {"spec": {"resources": {"requests": {"storage": "2G"}}}}
+    for change in (bigger, {"spec": {"resources": {"requests": {"storage": "1M"}}}}):
+        reply = await client.send_patch(f"{claims}/c", change)
+        assert causes(reply) == [("spec", "FieldValueForbidden")]
+        assert reply.body["message"].startswith(
+            'PersistentVolumeClaim "c" is invalid: spec: Forbidden: spec is immutable after creation except '
+            "resources.requests and volumeAttributesClassName for bound claims\n")
+    await client.patch(f"{claims}/c", {"spec": {"volumeName": "v", "storageClassName": "fast"}})
+    await client.patch(f"{claims}/c/status", {"status": {"phase": "Bound", "capacity": {"storage": "1G"}}})
+    assert (await client.patch(f"{claims}/c", bigger))["spec"]["resources"]["requests"]["storage"] == "2G"
+    for name, value in (("accessModes", ["ReadOnlyMany"]), ("volumeName", "w"), ("storageClassName", "slow")):
+        reply = await client.send_patch(f"{claims}/c", {"spec": {name: value}})
+        assert causes(reply) == [("spec", "FieldValueForbidden")]
