@@ -86,33 +86,6 @@ def test_objects_are_worked_with_in_tests() -> None:
     run_samples(ROOT / "docs" / "testing.md")["test_objects"]()
 
 
-def test_permissions_are_tested(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "rbac.yaml").write_text(
-        "{apiVersion: v1, kind: ServiceAccount, metadata: {name: operator}}\n---\n"
-        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: operators}\n"
-        "roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}\n"
-        "subjects: [{kind: ServiceAccount, namespace: default, name: operator}]\n")
-    page = ROOT / "docs" / "local-cluster.md"
-    with LocalCluster() as cluster:
-        run_samples(page, cluster=cluster)["test_permissions"]()
-
-
-def test_requests_are_asserted_on() -> None:
-    crd, obj = get_blocks(ROOT / "docs" / "getting-started.md", "yaml")
-    page, user = ROOT / "docs" / "local-cluster.md", "system:serviceaccount:default:operator"
-    with LocalCluster() as troubled:
-        check = run_samples(page, cluster=troubled)["assert_it_only_patches"]
-    with LocalCluster() as cluster:
-        cluster.apply(crd)
-        name = cluster.apply(obj)[0]["metadata"]["name"]
-        cluster.as_user(user).patch("kopfexamples", name, {"spec": {"duration": "2m"}})
-        check(cluster)
-        cluster.as_user(user).delete("kopfexamples", name)
-        with pytest.raises(AssertionError):
-            check(cluster)
-
-
 async def test_operators_are_run_in_async_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     # If it is imported by other tests, the login goes through it, and it reads the environment on import only.
     monkeypatch.delitem(sys.modules, "kubernetes", raising=False)
