@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 from ..kinds import quantities
 from ..statuses import FieldError, duplicate_value, invalid_value, not_found_value, required
 from . import object_names
+from .item_names import validate_item_name
 from .numbers import not_negative
 
 Obj: TypeAlias = dict[str, Any]
@@ -25,7 +26,9 @@ def validate(new: Obj, old: Obj | None) -> Iterator[FieldError]:
 
 def validate_spec(spec: Obj, path: str) -> Iterator[FieldError]:
     volumes = spec.get("volumes") or []
-    yield from _validate_names(volumes, f"{path}.volumes")
+    names: set[str] = set()
+    for index, volume in enumerate(volumes):
+        yield from validate_item_name(volume.get("name") or "", f"{path}.volumes[{index}].name", names)
     mountable = {volume.get("name") for volume in volumes}
     containers, initial = spec.get("containers") or [], spec.get("initContainers") or []
     for field, items, others in (("containers", containers, []), ("initContainers", initial, containers)):
@@ -41,20 +44,6 @@ def validate_spec(spec: Obj, path: str) -> Iterator[FieldError]:
     for why in object_names.subdomain(spec.get("serviceAccountName") or "default"):
         yield invalid_value(f"{path}.serviceAccountName", spec["serviceAccountName"], why)
     yield from not_negative(spec, path, "terminationGracePeriodSeconds")
-
-
-def _validate_names(items: Sequence[Obj], path: str) -> Iterator[FieldError]:
-    """Names of volumes: labels of DNS, each once."""
-    names: set[str] = set()
-    for index, item in enumerate(items):
-        name = item.get("name") or ""
-        if not name:
-            yield required(f"{path}[{index}].name")
-        for why in object_names.label(name) if name else ():
-            yield invalid_value(f"{path}[{index}].name", name, why)
-        if name and name in names:
-            yield duplicate_value(f"{path}[{index}].name", name)
-        names.add(name)
 
 
 def _validate_container(container: Obj, path: str, mountable: Collection[Any]) -> Iterator[FieldError]:

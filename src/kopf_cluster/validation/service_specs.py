@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from ..statuses import FieldError, duplicate_value, invalid_value, required
 from ..writes.objects import validate_labels
 from . import object_names
+from .item_names import validate_item_name
 
 Obj: TypeAlias = dict[str, Any]
 
@@ -34,13 +35,7 @@ def _validate_ports(ports: Sequence[Obj]) -> Iterator[FieldError]:
     names: set[str] = set()
     for index, port in enumerate(ports):
         path, name = f"spec.ports[{index}]", port.get("name") or ""
-        if not name and len(ports) > 1:
-            yield required(f"{path}.name")
-        for why in object_names.label(name) if name else ():
-            yield invalid_value(f"{path}.name", name, why)
-        if name and name in names:
-            yield duplicate_value(f"{path}.name", name)
-        names.add(name)
+        yield from validate_item_name(name, f"{path}.name", names, needed=len(ports) > 1)
         for why in object_names.port(port.get("port") or 0):
             yield invalid_value(f"{path}.port", port.get("port") or 0, why)
         target = port.get("targetPort", 1)
