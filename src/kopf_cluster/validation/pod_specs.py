@@ -1,5 +1,7 @@
 """
 Pods, alone and in templates: containers with unique names, ports, variables, mounts of existing volumes, resources.
+
+What there is more of is in modules of its own: probes, security contexts, scheduling.
 """
 from __future__ import annotations
 
@@ -8,42 +10,71 @@ from typing import Any, Final, TypeAlias
 
 from ..kinds import quantities
 from ..statuses import FieldError, duplicate_value, invalid_value, not_found_value, required
+from ..writes.objects import validate_labels
 from . import object_names
-from .item_names import validate_item_name
 from .numbers import not_negative
+from .probes import forbid_probes, validate_probes
+from .scheduling import validate_affinity, validate_spread, validate_tolerations
+from .security_contexts import validate_container_context, validate_pod_context
+from .volumes import validate_volumes
 
 Obj: TypeAlias = dict[str, Any]
 
+_DEFAULT_GRACE: Final = 30  # seconds
 _STANDARD: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 _SOURCES: Final = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
 
 
 def validate(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     """Give everything that is wrong with a pod; of an existing one, only what can be changed matters."""
-    if old is None:
-        yield from validate_spec(new.get("spec") or {}, "spec")
+    if old is not None:
+        return
+    spec = new.get("spec") or {}
+    yield from validate_spec(spec, "spec")
+    for field in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            image = container.get("image") or ""
+            if image != image.strip():  # templates are not that strict
+                yield invalid_value(f"spec.{field}[{index}].image", image,
+                                    "must not have leading or trailing whitespace")
 
 
-def validate_spec(spec: Obj, path: str) -> Iterator[FieldError]:
+def validate_spec(spec: Obj, path: str, more_volumes: Collection[str] = ()) -> Iterator[FieldError]:
+    """Give everything that is wrong with what pods should be; some volumes can come from elsewhere."""
     volumes = spec.get("volumes") or []
-    names: set[str] = set()
-    for index, volume in enumerate(volumes):
-        yield from validate_item_name(volume.get("name") or "", f"{path}.volumes[{index}].name", names)
-    mountable = {volume.get("name") for volume in volumes}
+    yield from validate_volumes(volumes, f"{path}.volumes")
+    yield from _validate_containers(spec, path, {volume.get("name") for volume in volumes} | set(more_volumes))
+    yield from validate_labels(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
+    yield from validate_pod_context(spec.get("securityContext") or {}, f"{path}.securityContext")
+    yield from validate_affinity(spec.get("affinity") or {}, f"{path}.affinity")
+    yield from validate_spread(spec.get("topologySpreadConstraints") or [], f"{path}.topologySpreadConstraints")
+    for why in object_names.subdomain(spec.get("serviceAccountName") or "default"):
+        yield invalid_value(f"{path}.serviceAccountName", spec["serviceAccountName"], why)
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not 1 <= deadline < 2 ** 31:
+        yield invalid_value(f"{path}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive")
+    for field in ("hostname", "subdomain"):
+        for why in object_names.label(spec[field]) if spec.get(field) else ():
+            yield invalid_value(f"{path}.{field}", spec[field], why)
+    yield from not_negative(spec, path, "terminationGracePeriodSeconds")
+    yield from validate_tolerations(spec.get("tolerations") or [], f"{path}.tolerations")
+
+
+def _validate_containers(spec: Obj, path: str, mountable: Collection[Any]) -> Iterator[FieldError]:
+    grace = spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE)
     containers, initial = spec.get("containers") or [], spec.get("initContainers") or []
     for field, items, others in (("containers", containers, []), ("initContainers", initial, containers)):
         taken = {item.get("name") for item in others}
         for index, container in enumerate(items):
-            yield from _validate_container(container, f"{path}.{field}[{index}]", mountable)
+            place = f"{path}.{field}[{index}]"
+            yield from _validate_container(container, place, mountable)
             if (name := container.get("name")) in taken and name:
-                yield duplicate_value(f"{path}.{field}[{index}].name", name)
+                yield duplicate_value(f"{place}.name", name)
             taken.add(name)
-    deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline < 2 ** 31:
-        yield invalid_value(f"{path}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive")
-    for why in object_names.subdomain(spec.get("serviceAccountName") or "default"):
-        yield invalid_value(f"{path}.serviceAccountName", spec["serviceAccountName"], why)
-    yield from not_negative(spec, path, "terminationGracePeriodSeconds")
+            if items is initial and container.get("restartPolicy") != "Always":
+                yield from forbid_probes(container, place)
+            else:
+                yield from validate_probes(container, place, grace)
 
 
 def _validate_container(container: Obj, path: str, mountable: Collection[Any]) -> Iterator[FieldError]:
@@ -54,13 +85,12 @@ def _validate_container(container: Obj, path: str, mountable: Collection[Any]) -
         yield invalid_value(f"{path}.name", name, why)
     if not image:
         yield required(f"{path}.image")
-    elif image != image.strip():
-        yield invalid_value(f"{path}.image", image, "must not have leading or trailing whitespace")
     yield from _validate_ports(container.get("ports") or (), f"{path}.ports")
     for index, variable in enumerate(container.get("env") or ()):
         yield from _validate_variable(variable, f"{path}.env[{index}]")
     yield from _validate_mounts(container.get("volumeMounts") or (), f"{path}.volumeMounts", mountable)
     yield from _validate_resources(container.get("resources") or {}, f"{path}.resources")
+    yield from validate_container_context(container.get("securityContext") or {}, f"{path}.securityContext")
 
 
 def _validate_ports(ports: Sequence[Obj], path: str) -> Iterator[FieldError]:
@@ -94,6 +124,9 @@ def _validate_variable(variable: Obj, path: str) -> Iterator[FieldError]:
             yield invalid_value(f"{path}.valueFrom", "", "may not be specified when `value` is not empty")
         elif len(source) > 1:
             yield invalid_value(f"{path}.valueFrom", "", "may not have more than one field specified at a time")
+        for field in ("configMapKeyRef", "secretKeyRef"):
+            if field in source and not source[field].get("name"):
+                yield required(f"{path}.valueFrom.{field}.name")
 
 
 def _validate_mounts(mounts: Sequence[Obj], path: str, mountable: Collection[Any]) -> Iterator[FieldError]:

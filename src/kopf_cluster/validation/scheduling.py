@@ -1,0 +1,153 @@
+"""
+Where pods may run: affinities, tolerations, and how they are spread.
+
+See "Assigning Pods to Nodes", "Taints and Tolerations", and "Pod Topology Spread Constraints".
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+from ..statuses import (
+    FieldError,
+    duplicate_value,
+    forbidden_value,
+    invalid_value,
+    required,
+    unsupported_value,
+)
+from ..writes.objects import validate_labels, validate_qualified
+from .nested_selectors import validate_selector
+
+Obj: TypeAlias = dict[str, Any]
+
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+
+_OPERATOR_RULE: Final = "not a valid selector operator"
+_WEIGHT_RULE: Final = "must be in the range 1-100"
+_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def validate_affinity(affinity: Obj, path: str) -> Iterator[FieldError]:
+    yield from _validate_node_affinity(affinity.get("nodeAffinity") or {}, f"{path}.nodeAffinity")
+    for field in ("podAffinity", "podAntiAffinity"):
+        terms = affinity.get(field) or {}
+        for index, term in enumerate(terms.get(_REQUIRED) or ()):
+            yield from _validate_pod_term(term, f"{path}.{field}.{_REQUIRED}[{index}]")
+        for index, weighted in enumerate(terms.get(_PREFERRED) or ()):
+            place = f"{path}.{field}.{_PREFERRED}[{index}]"
+            yield from _validate_weight(weighted, place)
+            yield from _validate_pod_term(weighted.get("podAffinityTerm") or {}, f"{place}.podAffinityTerm")
+
+
+def _validate_node_affinity(affinity: Obj, path: str) -> Iterator[FieldError]:
+    if (selector := affinity.get(_REQUIRED)) is not None:
+        place = f"{path}.{_REQUIRED}.nodeSelectorTerms"
+        terms = selector.get("nodeSelectorTerms") or []
+        if not terms:
+            yield required(place, "must have at least one node selector term")
+        for index, term in enumerate(terms):
+            yield from _validate_node_term(term, f"{place}[{index}]")
+    for index, weighted in enumerate(affinity.get(_PREFERRED) or ()):
+        place = f"{path}.{_PREFERRED}[{index}]"
+        yield from _validate_weight(weighted, place)
+        yield from _validate_node_term(weighted.get("preference") or {}, f"{place}.preference")
+
+
+def _validate_weight(weighted: Obj, path: str) -> Iterator[FieldError]:
+    weight = weighted.get("weight") or 0
+    if not 1 <= weight <= 100:
+        yield invalid_value(f"{path}.weight", weight, _WEIGHT_RULE)
+
+
+def _validate_node_term(term: Obj, path: str) -> Iterator[FieldError]:
+    for index, requirement in enumerate(term.get("matchExpressions") or ()):
+        yield from _validate_node_labels(requirement, f"{path}.matchExpressions[{index}]")
+    for index, requirement in enumerate(term.get("matchFields") or ()):
+        yield from _validate_node_fields(requirement, f"{path}.matchFields[{index}]")
+
+
+def _validate_node_labels(requirement: Obj, path: str) -> Iterator[FieldError]:
+    operator, values = requirement.get("operator") or "", requirement.get("values") or []
+    if operator in ("In", "NotIn"):
+        if not values:
+            yield required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            yield forbidden_value(f"{path}.values",
+                                  "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+    elif operator in ("Gt", "Lt"):
+        if len(values) != 1:
+            yield required(f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
+    else:
+        yield invalid_value(f"{path}.operator", operator, _OPERATOR_RULE)
+    yield from validate_qualified(f"{path}.key", requirement.get("key") or "")
+
+
+def _validate_node_fields(requirement: Obj, path: str) -> Iterator[FieldError]:
+    operator, key = requirement.get("operator") or "", requirement.get("key") or ""
+    if operator not in ("In", "NotIn"):
+        yield invalid_value(f"{path}.operator", operator, _OPERATOR_RULE)
+    elif len(requirement.get("values") or ()) != 1:
+        yield required(f"{path}.values", "must be only one value when `operator` is 'In' or 'NotIn' for node field "
+                                         "selector")
+    if key != "metadata.name":
+        yield invalid_value(f"{path}.key", key, "not a valid field selector key")
+
+
+def _validate_pod_term(term: Obj, path: str) -> Iterator[FieldError]:
+    for field in ("labelSelector", "namespaceSelector"):
+        yield from validate_selector(term.get(field) or {}, f"{path}.{field}")
+    key = term.get("topologyKey") or ""
+    if not key:
+        yield required(f"{path}.topologyKey", "can not be empty")
+    yield from validate_qualified(f"{path}.topologyKey", key)
+
+
+def validate_spread(constraints: list[Obj], path: str) -> Iterator[FieldError]:
+    kinds = [(one.get("topologyKey") or "", one.get("whenUnsatisfiable") or "") for one in constraints]
+    for index, constraint in enumerate(constraints):
+        place, (key, action) = f"{path}[{index}]", kinds[index]
+        skew, domains = constraint.get("maxSkew") or 0, constraint.get("minDomains")
+        if skew <= 0:
+            yield invalid_value(f"{place}.maxSkew", skew, "must be greater than zero")
+        if not key:
+            yield required(f"{place}.topologyKey", "can not be empty")
+        if action not in ("DoNotSchedule", "ScheduleAnyway"):
+            yield unsupported_value(f"{place}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway"))
+        if kinds[index] in kinds[index + 1:]:
+            yield duplicate_value(f"{place}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}")
+        if domains is not None and domains <= 0:
+            yield invalid_value(f"{place}.minDomains", domains, "must be greater than zero")
+        if domains is not None and action != "DoNotSchedule":
+            yield invalid_value(f"{place}.minDomains", domains,
+                                f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}")
+        yield from validate_selector(constraint.get("labelSelector") or {}, f"{place}.labelSelector")
+
+
+def validate_tolerations(tolerations: list[Obj], path: str) -> Iterator[FieldError]:
+    for index, toleration in enumerate(tolerations):
+        place, key, operator = f"{path}[{index}]", toleration.get("key") or "", toleration.get("operator") or ""
+        value, effect = toleration.get("value") or "", toleration.get("effect") or ""
+        if key:
+            yield from validate_qualified(f"{place}.key", key)
+        elif operator != "Exists":
+            yield invalid_value(f"{place}.operator", operator, "operator must be Exists when `key` is empty, which "
+                                                               'means "match all values and all keys"')
+        if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
+            yield invalid_value(f"{place}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
+        if operator == "Exists" and value:
+            yield invalid_value(f"{place}.operator", _show(toleration), "value must be empty when `operator` is "
+                                                                        "'Exists'")
+        elif operator in ("", "Equal"):
+            yield from validate_labels({"key": value}, f"{place}.operator")  # values are as of labels
+        if effect and effect not in _EFFECTS:
+            yield unsupported_value(f"{place}.effect", effect, _EFFECTS)
+
+
+def _show(toleration: Obj) -> Obj:
+    """Show a toleration as the server does: in its own form, with its own names."""
+    return {"Key": toleration.get("key") or "", "Operator": toleration.get("operator") or "",
+            "Value": toleration.get("value") or "", "Effect": toleration.get("effect") or "",
+            "TolerationSeconds": toleration.get("tolerationSeconds")}
