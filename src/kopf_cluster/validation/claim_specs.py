@@ -16,24 +16,34 @@ Obj: TypeAlias = dict[str, Any]
 
 def validate(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     spec = new.get("spec") or {}
-    yield from validate_selector(spec.get("selector") or {}, "spec.selector")
+    yield from validate_spec(spec, "spec")
+    if old is not None and (size := _requested(spec)) is not None:
+        yield from _validate_shrinking(quantities.amount(size), old)
+
+
+def validate_spec(spec: Obj, path: str) -> Iterator[FieldError]:
+    """Give everything that is wrong with a claim, alone or in a template."""
+    yield from validate_selector(spec.get("selector") or {}, f"{path}.selector")
     modes = spec.get("accessModes") or []
     if not modes:
-        yield required("spec.accessModes", "at least 1 access mode is required")
+        yield required(f"{path}.accessModes", "at least 1 access mode is required")
     if "ReadWriteOncePod" in modes and len(modes) > 1:
-        yield forbidden_value("spec.accessModes", "may not use ReadWriteOncePod with other access modes")
-    size = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+        yield forbidden_value(f"{path}.accessModes", "may not use ReadWriteOncePod with other access modes")
+    size = _requested(spec)
     if size is None:
-        yield required("spec.resources[storage]")
+        yield required(f"{path}.resources[storage]")
     elif quantities.amount(size) <= 0:
-        yield invalid_value("spec.resources[storage]", size, "must be greater than zero")
-    elif old is not None:
-        yield from _validate_shrinking(quantities.amount(size), old)
+        yield invalid_value(f"{path}.resources[storage]", size, "must be greater than zero")
+
+
+def _requested(spec: Obj) -> str | None:
+    size: str | None = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    return size
 
 
 def _validate_shrinking(size: Fraction, old: Obj) -> Iterator[FieldError]:
     """A claim that could not grow can ask for less, but still for more than it has; see "Recovering from Failure"."""
-    before = (((old.get("spec") or {}).get("resources") or {}).get("requests") or {}).get("storage", "0")
+    before = _requested(old.get("spec") or {}) or "0"
     given = ((old.get("status") or {}).get("capacity") or {}).get("storage", "0")
     if size < quantities.amount(before) and size <= quantities.amount(given):
         yield forbidden_value("spec.resources.requests.storage", "field can not be less than status.capacity")

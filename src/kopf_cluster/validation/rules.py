@@ -36,6 +36,7 @@ _VALIDATORS: Final[Mapping[str, Validator]] = {
     "poddisruptionbudgets": limits.validate_budget,
     "pods": pod_specs.validate,
     "replicasets": workload_specs.validate_replica_set,
+    "replicationcontrollers": workload_specs.validate_replication_controller,
     "resourcequotas": limits.validate_quota,
     "rolebindings": role_rules.validate_binding,
     "roles": role_rules.validate_role,

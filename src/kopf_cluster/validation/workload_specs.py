@@ -3,12 +3,13 @@ Workloads: their selectors, their templates, and how the two fit.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final, TypeAlias
 
 from ..reads import label_selectors
 from ..statuses import FieldError, forbidden_value, invalid_value, required, unsupported_value
 from ..writes.objects import validate_labels
+from . import claim_specs
 from .nested_selectors import validate_selector
 from .numbers import not_negative, number_or_percent
 from .pod_specs import validate_spec
@@ -49,12 +50,34 @@ def validate_replica_set(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     yield from _validate_template(spec, "ReplicaSet")
 
 
+def validate_replication_controller(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    """Their selectors are plain labels, and a template is required even if it could not be selected."""
+    spec = new.get("spec") or {}
+    selector, template = spec.get("selector") or {}, spec.get("template")
+    yield from not_negative(spec, "spec", "minReadySeconds")
+    if not selector:
+        yield required("spec.selector")
+    yield from not_negative(spec, "spec", "replicas")
+    if template is None:
+        yield required("spec.template")
+        return
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    if selector and not selector.items() <= labels.items():
+        yield invalid_value("spec.template.metadata.labels", labels or None, _MISMATCH)
+    yield from _validate_template(spec, "ReplicationController")
+
+
 def validate_stateful_set(new: Obj, old: Obj | None) -> Iterator[FieldError]:
-    """The pods of a template are not looked at: their volumes are also those of the claims."""
+    """The pods can mount what is claimed for them, too; a template that is there already is not looked at again."""
     spec = new.get("spec") or {}
     yield from not_negative(spec, "spec", "replicas", "minReadySeconds", "revisionHistoryLimit")
     yield from _validate_selection(spec, "statefulset")
+    if old is None or spec.get("template") != (old.get("spec") or {}).get("template"):
+        claimed = [(claim.get("metadata") or {}).get("name") or "" for claim in spec.get("volumeClaimTemplates") or ()]
+        yield from _validate_pods(spec.get("template") or {}, "spec.template", claimed)
     yield from _validate_forever(spec, "StatefulSet")
+    for index, claim in enumerate(spec.get("volumeClaimTemplates") or () if old is None else ()):
+        yield from claim_specs.validate_spec(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{index}].spec")
 
 
 def validate_daemon_set(new: Obj, old: Obj | None) -> Iterator[FieldError]:
@@ -110,9 +133,9 @@ def _validate_template(spec: Obj, what: str) -> Iterator[FieldError]:
     yield from _validate_forever(spec, what)
 
 
-def _validate_pods(template: Obj, path: str) -> Iterator[FieldError]:
+def _validate_pods(template: Obj, path: str, claimed: Collection[str] = ()) -> Iterator[FieldError]:
     yield from validate_labels((template.get("metadata") or {}).get("labels") or {}, f"{path}.labels")
-    yield from validate_spec(template.get("spec") or {}, f"{path}.spec")
+    yield from validate_spec(template.get("spec") or {}, f"{path}.spec", claimed)
 
 
 def _validate_forever(spec: Obj, what: str) -> Iterator[FieldError]:

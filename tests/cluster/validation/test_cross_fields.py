@@ -38,6 +38,7 @@ KINDS: Final = {
     "deployments": "/apis/apps/v1/namespaces/default/deployments",
     "replicasets": "/apis/apps/v1/namespaces/default/replicasets",
     "statefulsets": "/apis/apps/v1/namespaces/default/statefulsets",
+    "replicationcontrollers": "/api/v1/namespaces/default/replicationcontrollers",
     "daemonsets": "/apis/apps/v1/namespaces/default/daemonsets",
     "jobs": "/apis/batch/v1/namespaces/default/jobs",
     "cronjobs": "/apis/batch/v1/namespaces/default/cronjobs",
@@ -62,6 +63,7 @@ GOOD: Final[list[tuple[str, dict[str, Any]]]] = [
     ("statefulsets", {"spec": workload(
         template=template(containers=[{**CONTAINER, "volumeMounts": [{"name": "of-claim", "mountPath": "/x"}]}]),
         volumeClaimTemplates=[{"metadata": {"name": "of-claim"}, "spec": CLAIM}])}),
+    ("replicationcontrollers", {"spec": {"template": template()}}),
     ("daemonsets", {"spec": workload({"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]})}),
     ("jobs", {"spec": {"template": template(restartPolicy="Never")}}),
     ("services", {"spec": {"ports": [{"name": "a", "port": 80, "targetPort": "http"},
@@ -131,6 +133,19 @@ WRONG: Final[list[tuple[str, dict[str, Any], list[str]]]] = [
     ("statefulsets", {"spec": workload({}, template=template(activeDeadlineSeconds=5))}, [
         "spec.selector: Invalid value: {}: empty selector is invalid for statefulset",
         "spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in StatefulSet is not Supported"]),
+    ("statefulsets", {"spec": workload(
+        template=template(containers=[{**CONTAINER, "livenessProbe": {}, "volumeMounts": [
+            {"name": "claimed", "mountPath": "/x"}, {"name": "other", "mountPath": "/y"}]}]),
+        volumeClaimTemplates=[{"metadata": {"name": "claimed"}, "spec": {"accessModes": ["ReadWriteOnce"]}}])}, [
+        'spec.template.spec.containers[0].volumeMounts[1].name: Not found: "other"',
+        "spec.template.spec.containers[0].livenessProbe: Required value: must specify a handler type",
+        "spec.volumeClaimTemplates[0].spec.resources[storage]: Required value"]),
+    ("replicationcontrollers", {"spec": {
+        "replicas": -1, "selector": {"app": "other"}, "template": template(restartPolicy="Never")}}, [
+        "spec.replicas: Invalid value: -1: must be greater than or equal to 0",
+        'spec.template.metadata.labels: Invalid value: {"app":"web"}: `selector` does not match template `labels`',
+        'spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"']),
+    ("replicationcontrollers", {"spec": {}}, ["spec.selector: Required value", "spec.template: Required value"]),
     ("daemonsets", {"spec": workload(template=template(
         containers=[{**CONTAINER, "volumeMounts": [{"name": "v", "mountPath": "/x"}]}]))}, [
         'spec.template.spec.containers[0].volumeMounts[0].name: Not found: "v"']),
