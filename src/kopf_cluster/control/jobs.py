@@ -60,19 +60,16 @@ class Jobs(Controller):
             room = min(room, int(completions) - len(active) - len(succeeded))
         elif succeeded:
             room = 0
-        metadata = obj["metadata"]
-        labels = {"batch.kubernetes.io/controller-uid": metadata["uid"], "controller-uid": metadata["uid"],
-                  "batch.kubernetes.io/job-name": metadata["name"], "job-name": metadata["name"]}
-        template = obj["spec"]["template"]
+        template = obj["spec"]["template"]  # with the labels that the pods are told by
         if obj["spec"].get("completionMode") != "Indexed":
             for _ in range(room):
-                self.create_pod(obj, template, labels=labels)
+                self.create_pod(obj, template)
             return
         taken = {labels_of(pod).get(_INDEX) for pod in [*active, *succeeded]}
         free = [index for index in range(int(completions or 0)) if str(index) not in taken]
         for index in free[:max(room, 0)]:
-            self.create_pod(obj, template, labels={**labels, _INDEX: str(index)}, annotations={_INDEX: str(index)},
-                            spec={"hostname": f"{metadata['name']}-{index}"})
+            self.create_pod(obj, template, labels={_INDEX: str(index)}, annotations={_INDEX: str(index)},
+                            spec={"hostname": f"{obj['metadata']['name']}-{index}"})
 
     def _finish(
             self, obj: Obj, active: list[Obj], succeeded: list[Obj], failed: list[Obj],

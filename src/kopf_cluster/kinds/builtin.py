@@ -20,6 +20,7 @@ from . import (
     certificate_requests,
     conversions,
     defaults,
+    job_selectors,
     pruning,
     resources,
     scales,
@@ -280,5 +281,6 @@ _RULES: Final[dict[str, Rule]] = {
     "configmaps": _settle_config_map,
     "events": _settle_event,
     "cronjobs": _settle_cron_job,
+    "jobs": job_selectors.settle,
     "certificatesigningrequests": certificate_requests.settle,
 }

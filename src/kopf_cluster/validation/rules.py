@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 from ..statuses import FieldError
 from . import (
     claim_specs,
+    job_specs,
     limits,
     network_policies,
     pod_specs,
@@ -25,11 +26,11 @@ Validator: TypeAlias = Callable[[Obj, Obj | None], Iterator[FieldError]]
 _VALIDATORS: Final[Mapping[str, Validator]] = {
     "clusterrolebindings": role_rules.validate_binding,
     "clusterroles": role_rules.validate_role,
-    "cronjobs": workload_specs.validate_cron_job,
+    "cronjobs": job_specs.validate_cron_job,
     "daemonsets": workload_specs.validate_daemon_set,
     "deployments": workload_specs.validate_deployment,
     "horizontalpodautoscalers": limits.validate_autoscaler,
-    "jobs": workload_specs.validate_job,
+    "jobs": job_specs.validate_job,
     "mutatingwebhookconfigurations": webhook_configurations.validate,
     "networkpolicies": network_policies.validate,
     "persistentvolumeclaims": claim_specs.validate,

@@ -16,8 +16,8 @@ from .pod_specs import validate_spec
 
 Obj: TypeAlias = dict[str, Any]
 
-_MISMATCH: Final = "`selector` does not match template `labels`"
-_MAX_CRON_NAME: Final = 52  # so that the names of jobs are not too long
+#: What is wrong with a template whose pods would not be found.
+MISMATCH: Final = "`selector` does not match template `labels`"
 
 
 def validate_deployment(new: Obj, old: Obj | None) -> Iterator[FieldError]:
@@ -63,7 +63,7 @@ def validate_replication_controller(new: Obj, old: Obj | None) -> Iterator[Field
         return
     labels = (template.get("metadata") or {}).get("labels") or {}
     if selector and not selector.items() <= labels.items():
-        yield invalid_value("spec.template.metadata.labels", labels or None, _MISMATCH)
+        yield invalid_value("spec.template.metadata.labels", labels or None, MISMATCH)
     yield from _validate_template(spec, "ReplicationController")
 
 
@@ -74,7 +74,7 @@ def validate_stateful_set(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     yield from _validate_selection(spec, "statefulset")
     if old is None or spec.get("template") != (old.get("spec") or {}).get("template"):
         claimed = [(claim.get("metadata") or {}).get("name") or "" for claim in spec.get("volumeClaimTemplates") or ()]
-        yield from _validate_pods(spec.get("template") or {}, "spec.template", claimed)
+        yield from validate_pods(spec.get("template") or {}, "spec.template", claimed)
     yield from _validate_forever(spec, "StatefulSet")
     for index, claim in enumerate(spec.get("volumeClaimTemplates") or () if old is None else ()):
         yield from claim_specs.validate_spec(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{index}].spec")
@@ -85,31 +85,6 @@ def validate_daemon_set(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     yield from _validate_selection(spec, "daemonset")
     yield from _validate_template(spec, "DaemonSet")
     yield from not_negative(spec, "spec", "minReadySeconds", "revisionHistoryLimit")
-
-
-def validate_job(new: Obj, old: Obj | None) -> Iterator[FieldError]:
-    """The template of an existing job cannot be changed anyway."""
-    if old is None:
-        yield from _validate_job_spec(new.get("spec") or {}, "spec")
-
-
-def validate_cron_job(new: Obj, old: Obj | None) -> Iterator[FieldError]:
-    name = new["metadata"].get("name") or ""
-    if len(name) > _MAX_CRON_NAME and old is None:
-        yield invalid_value("metadata.name", name, f"must be no more than {_MAX_CRON_NAME} characters")
-    spec = new.get("spec") or {}
-    yield from not_negative(spec, "spec", "startingDeadlineSeconds", "successfulJobsHistoryLimit",
-                            "failedJobsHistoryLimit")
-    yield from _validate_job_spec((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
-
-
-def _validate_job_spec(spec: Obj, path: str) -> Iterator[FieldError]:
-    yield from not_negative(spec, path, "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit",
-                            "ttlSecondsAfterFinished")
-    template = spec.get("template") or {}
-    yield from _validate_pods(template, f"{path}.template")
-    if (template.get("spec") or {}).get("restartPolicy") in (None, "", "Always"):
-        yield required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
 
 
 def _validate_selection(spec: Obj, what: str) -> Iterator[FieldError]:
@@ -125,15 +100,16 @@ def _validate_selection(spec: Obj, what: str) -> Iterator[FieldError]:
     elif not wrong:
         labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
         if not label_selectors.matches(selector, labels or {}):
-            yield invalid_value("spec.template.metadata.labels", labels, _MISMATCH)
+            yield invalid_value("spec.template.metadata.labels", labels, MISMATCH)
 
 
 def _validate_template(spec: Obj, what: str) -> Iterator[FieldError]:
-    yield from _validate_pods(spec.get("template") or {}, "spec.template")
+    yield from validate_pods(spec.get("template") or {}, "spec.template")
     yield from _validate_forever(spec, what)
 
 
-def _validate_pods(template: Obj, path: str, claimed: Collection[str] = ()) -> Iterator[FieldError]:
+def validate_pods(template: Obj, path: str, claimed: Collection[str] = ()) -> Iterator[FieldError]:
+    """Give everything that is wrong with a template of pods, which can mount what is claimed for them."""
     yield from validate_labels((template.get("metadata") or {}).get("labels") or {}, f"{path}.labels")
     yield from validate_spec(template.get("spec") or {}, f"{path}.spec", claimed)
 
