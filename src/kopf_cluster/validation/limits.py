@@ -1,5 +1,5 @@
 """
-How many there may be: autoscalers, disruption budgets, quotas.
+How many there may be: disruption budgets, quotas.
 """
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
 from ..kinds import quantities
-from ..statuses import FieldError, invalid_value, required
+from ..statuses import FieldError, invalid_value
 from .nested_selectors import validate_selector
 from .numbers import number_or_percent
 
@@ -19,21 +19,6 @@ _COUNTED: Final = frozenset({
 _MEASURED: Final = frozenset({
     "cpu", "memory", "ephemeral-storage", "limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.cpu",
     "requests.memory", "requests.ephemeral-storage", "requests.storage"})
-
-
-def validate_autoscaler(new: Obj, old: Obj | None) -> Iterator[FieldError]:
-    spec = new.get("spec") or {}
-    least, most = spec.get("minReplicas"), spec.get("maxReplicas") or 0
-    if least is not None and least < 1:
-        yield invalid_value("spec.minReplicas", least, "must be greater than or equal to 1")
-    if most < 1:
-        yield invalid_value("spec.maxReplicas", most, "must be greater than 0")
-    if least is not None and most < least:
-        yield invalid_value("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`")
-    target = spec.get("scaleTargetRef") or {}
-    for field in ("kind", "name"):
-        if not target.get(field):
-            yield required(f"spec.scaleTargetRef.{field}")
 
 
 def validate_budget(new: Obj, old: Obj | None) -> Iterator[FieldError]:

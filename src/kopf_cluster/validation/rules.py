@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from ..statuses import FieldError
 from . import (
+    autoscaler_specs,
     claim_specs,
     job_specs,
     limits,
@@ -29,7 +30,7 @@ _VALIDATORS: Final[Mapping[str, Validator]] = {
     "cronjobs": job_specs.validate_cron_job,
     "daemonsets": workload_specs.validate_daemon_set,
     "deployments": workload_specs.validate_deployment,
-    "horizontalpodautoscalers": limits.validate_autoscaler,
+    "horizontalpodautoscalers": autoscaler_specs.validate,
     "jobs": job_specs.validate_job,
     "mutatingwebhookconfigurations": webhook_configurations.validate,
     "networkpolicies": network_policies.validate,

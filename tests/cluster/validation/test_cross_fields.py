@@ -51,6 +51,7 @@ KINDS: Final = {
     "clusterrolebindings": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
 }
 CLAIM: Final[dict[str, Any]] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+SCALED: Final[dict[str, Any]] = {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "d"}}
 ROLE: Final = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}
 
 GOOD: Final[list[tuple[str, dict[str, Any]]]] = [
@@ -72,7 +73,12 @@ GOOD: Final[list[tuple[str, dict[str, Any]]]] = [
     ("services", {"spec": {"type": "ExternalName", "externalName": "example.com"}}),
     ("persistentvolumeclaims", {"spec": CLAIM}),
     ("resourcequotas", {"spec": {"hard": {"pods": "5", "requests.cpu": "1500m", "count/widgets.example.com": "1"}}}),
-    ("horizontalpodautoscalers", {"spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "d"}}}),
+    ("horizontalpodautoscalers", {"spec": SCALED}),
+    ("horizontalpodautoscalers", {"spec": {**SCALED, "metrics": [
+        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}},
+        {"type": "Object", "object": {"describedObject": {"kind": "Service", "name": "s"}, "metric": {"name": "hits"},
+                                      "target": {"type": "Value", "value": "2k"}}}],
+        "behavior": {"scaleDown": {"stabilizationWindowSeconds": 60}}}}),
     ("poddisruptionbudgets", {"spec": {"minAvailable": "50%", "selector": {"matchLabels": LABELS}}}),
     ("networkpolicies", {"spec": {"podSelector": {}, "ingress": [{}, {
         "from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}],
@@ -181,6 +187,38 @@ WRONG: Final[list[tuple[str, dict[str, Any], list[str]]]] = [
         "spec.maxReplicas: Invalid value: -1: must be greater than 0",
         "spec.maxReplicas: Invalid value: -1: must be greater than or equal to `minReplicas`",
         "spec.scaleTargetRef.name: Required value"]),
+    ("horizontalpodautoscalers", {"spec": {**SCALED, "metrics": [
+        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization"}}},
+        {"type": "Pods", "resource": {"name": "cpu", "target": {"type": "Average", "averageUtilization": 0}}},
+        {"type": "External", "external": {"metric": {"name": "a/b"}, "target": {
+            "type": "Value", "value": "0", "averageValue": "1"}}},
+        {"type": "Pods", "pods": {"metric": {"name": "x"}, "target": {"type": "AverageValue"}}, "external": {
+            "metric": {"name": "x"}, "target": {"type": "Value", "value": "1"}}},
+        {"type": "ContainerResource", "containerResource": {"name": "cpu", "target": {
+            "type": "Utilization", "averageUtilization": 5, "averageValue": "5"}}}]}}, [
+        "spec.metrics[0].resource.target.averageUtilization: Required value: must set either a target raw value or a "
+        "target utilization",
+        'spec.metrics[1].resource.target.type: Invalid value: "Average": must be either Utilization, Value, or '
+        "AverageValue",
+        "spec.metrics[1].resource.target.averageUtilization: Invalid value: 0: must be greater than 0",
+        "spec.metrics[1].pods: Required value: must populate information for the given metric source",
+        "spec.metrics[2].external.metric.name: Invalid value: \"a/b\": may not contain '/'",
+        'spec.metrics[2].external.target.value: Invalid value: "0": must be positive',
+        "spec.metrics[2].external.target.value: Forbidden: may not set both a target value for metric and a per-pod "
+        "target",
+        "spec.metrics[3].external: Forbidden: must populate the given metric source only",
+        "spec.metrics[4].containerResource.container: Required value: must specify a container",
+        "spec.metrics[4].containerResource.target.averageValue: Forbidden: may not set both a target raw value and a "
+        "target utilization"]),
+    ("horizontalpodautoscalers", {"spec": {**SCALED, "behavior": {
+        "scaleUp": {"stabilizationWindowSeconds": 3601, "policies": [
+            {"type": "Pods", "value": 0, "periodSeconds": 1801}]},
+        "scaleDown": {"stabilizationWindowSeconds": -1}}}}, [
+        "spec.behavior.scaleUp.stabilizationWindowSeconds: Invalid value: 3601: must be less than or equal to 3600",
+        "spec.behavior.scaleUp.policies[0].value: Invalid value: 0: must be greater than zero",
+        "spec.behavior.scaleUp.policies[0].periodSeconds: Invalid value: 1801: must be less than or equal to 1800",
+        "spec.behavior.scaleDown.stabilizationWindowSeconds: Invalid value: -1: must be greater than or equal to "
+        "zero"]),
     ("poddisruptionbudgets", {"spec": {"minAvailable": "101%", "maxUnavailable": -1}}, [
         'spec: Invalid value: {"MinAvailable":"101%","MaxUnavailable":-1,"Selector":null,'
         '"UnhealthyPodEvictionPolicy":null}: minAvailable and maxUnavailable cannot be both set',

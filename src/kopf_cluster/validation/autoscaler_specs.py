@@ -1,0 +1,141 @@
+"""
+Autoscalers: how many replicas there may be of what, by which metrics, and how fast they may come and go.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+from ..kinds import quantities
+from ..statuses import FieldError, forbidden_value, invalid_value, required, unsupported_value
+
+Obj: TypeAlias = dict[str, Any]
+
+# In this order, the server looks at the sources; only the first one that is there, is looked at in full.
+_SOURCES: Final = ("object", "external", "pods", "resource", "containerResource")
+_TYPES: Final = {"ContainerResource": "containerResource", "External": "external", "Object": "object", "Pods": "pods",
+                 "Resource": "resource"}
+_TARGETS: Final = ("Utilization", "Value", "AverageValue")
+
+_MAX_WINDOW: Final = 3600  # seconds
+_MAX_PERIOD: Final = 1800  # seconds
+
+
+def validate(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    spec = new.get("spec") or {}
+    least, most = spec.get("minReplicas"), spec.get("maxReplicas") or 0
+    if least is not None and least < 1:
+        yield invalid_value("spec.minReplicas", least, "must be greater than or equal to 1")
+    if most < 1:
+        yield invalid_value("spec.maxReplicas", most, "must be greater than 0")
+    if least is not None and most < least:
+        yield invalid_value("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`")
+    yield from _validate_reference(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef")
+    for index, metric in enumerate(spec.get("metrics") or ()):
+        yield from _validate_metric(metric, f"spec.metrics[{index}]")
+    if (percent := spec.get("targetCPUUtilizationPercentage")) is not None and percent < 1:  # it is a metric in v2
+        yield invalid_value("spec.metrics[0].resource.target.averageUtilization", percent, "must be greater than 0")
+    behavior = spec.get("behavior") or {}
+    for field in ("scaleUp", "scaleDown"):
+        if behavior.get(field) is not None:
+            yield from _validate_rules(behavior[field], f"spec.behavior.{field}")
+
+
+def _validate_reference(reference: Obj, path: str) -> Iterator[FieldError]:
+    for field in ("kind", "name"):
+        yield from _validate_segment(reference.get(field) or "", f"{path}.{field}", "")
+
+
+def _validate_segment(name: str, path: str, missing: str) -> Iterator[FieldError]:
+    """Whatever is asked for by its name, has a name that fits in a URL."""
+    if not name:
+        yield required(path, missing)
+    if name in (".", ".."):
+        yield invalid_value(path, name, f"may not be '{name}'")
+    for char in "/%":
+        if char in name:
+            yield invalid_value(path, name, f"may not contain '{char}'")
+
+
+def _validate_metric(metric: Obj, path: str) -> Iterator[FieldError]:
+    kind = metric.get("type") or ""
+    if not kind:
+        yield required(f"{path}.type", "must specify a metric source type")
+    if kind not in _TYPES:
+        yield unsupported_value(f"{path}.type", kind, _TYPES)
+    present = [source for source in _SOURCES if metric.get(source) is not None]
+    if present:
+        yield from _validate_source(present[0], metric[present[0]], f"{path}.{present[0]}")
+    wanted = _TYPES.get(kind, "")
+    if wanted and wanted not in present:
+        yield required(f"{path}.{wanted}", "must populate information for the given metric source")
+    if len(present) > 1:
+        for source in present:
+            if source != wanted:
+                yield forbidden_value(f"{path}.{source}", "must populate the given metric source only")
+
+
+def _validate_source(kind: str, source: Obj, path: str) -> Iterator[FieldError]:
+    target = source.get("target") or {}
+    if kind == "object":
+        yield from _validate_reference(source.get("describedObject") or {}, f"{path}.describedObject")
+    if kind in ("resource", "containerResource"):
+        if not source.get("name"):
+            yield required(f"{path}.name", "must specify a resource name")
+        if kind == "containerResource" and not source.get("container"):
+            yield required(f"{path}.container", "must specify a container")
+    else:
+        name = (source.get("metric") or {}).get("name") or ""
+        yield from _validate_segment(name, f"{path}.metric.name", "must specify a metric name")
+    yield from _validate_target(target, f"{path}.target")
+    yield from _validate_choice(kind, target, f"{path}.target")
+
+
+def _validate_target(target: Obj, path: str) -> Iterator[FieldError]:
+    kind = target.get("type") or ""
+    if not kind:
+        yield required(f"{path}.type", "must specify a metric target type")
+    if kind not in _TARGETS:
+        yield invalid_value(f"{path}.type", kind, "must be either Utilization, Value, or AverageValue")
+    for field in ("value", "averageValue"):
+        if (amount := target.get(field)) is not None and quantities.amount(amount) <= 0:
+            yield invalid_value(f"{path}.{field}", amount, "must be positive")
+    if (percent := target.get("averageUtilization")) is not None and percent < 1:
+        yield invalid_value(f"{path}.averageUtilization", percent, "must be greater than 0")
+
+
+def _validate_choice(kind: str, target: Obj, path: str) -> Iterator[FieldError]:
+    """Of the ways to tell what is aimed at, each source knows some, and only one at once."""
+    given = {field for field in ("value", "averageValue", "averageUtilization") if target.get(field) is not None}
+    if kind == "object" and not given & {"value", "averageValue"}:
+        yield required(f"{path}.averageValue", "must set either a target value or averageValue")
+    if kind == "external":
+        if not given & {"value", "averageValue"}:
+            yield required(f"{path}.averageValue", "must set either a target value for metric or a per-pod target")
+        if given >= {"value", "averageValue"}:
+            yield forbidden_value(f"{path}.value", "may not set both a target value for metric and a per-pod target")
+    if kind == "pods" and "averageValue" not in given:
+        yield required(f"{path}.averageValue", "must specify a positive target averageValue")
+    if kind in ("resource", "containerResource"):
+        if not given & {"averageValue", "averageUtilization"}:
+            yield required(f"{path}.averageUtilization",
+                           "must set either a target raw value or a target utilization")
+        if given >= {"averageValue", "averageUtilization"}:
+            yield forbidden_value(f"{path}.averageValue",
+                                  "may not set both a target raw value and a target utilization")
+
+
+def _validate_rules(rules: Obj, path: str) -> Iterator[FieldError]:
+    window, place = rules.get("stabilizationWindowSeconds"), f"{path}.stabilizationWindowSeconds"
+    if window is not None and window < 0:
+        yield invalid_value(place, window, "must be greater than or equal to zero")
+    if window is not None and window > _MAX_WINDOW:
+        yield invalid_value(place, window, f"must be less than or equal to {_MAX_WINDOW}")
+    for index, policy in enumerate(rules.get("policies") or ()):
+        place, period = f"{path}.policies[{index}]", policy.get("periodSeconds") or 0
+        if (policy.get("value") or 0) <= 0:
+            yield invalid_value(f"{place}.value", policy.get("value") or 0, "must be greater than zero")
+        if period <= 0:
+            yield invalid_value(f"{place}.periodSeconds", period, "must be greater than zero")
+        if period > _MAX_PERIOD:
+            yield invalid_value(f"{place}.periodSeconds", period, f"must be less than or equal to {_MAX_PERIOD}")
