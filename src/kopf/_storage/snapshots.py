@@ -81,13 +81,18 @@ class Snapshots:
             if text.rstrip("\n").encode() == snapshot:
                 return True, None
             essence = self._plain.parse_text(text, body=Body(obj))
-            if essence is None or ("status" not in essence and "annotations" not in essence.get("metadata", {})):
-                return False, essence  # there is nothing to be cleared
+            if essence is None or not self._could_have_traces(essence):
+                return False, essence
         else:
             essence = self._diffbase.fetch(body=Body(obj))
         if essence is None:
             return False, None
         return False, self._progress.clear(essence=self._diffbase.clean(essence))
+
+    def _could_have_traces(self, essence: BodyEssence) -> bool:
+        """Tell if there can be anything of the storages in the essence: older versions have left that there."""
+        annotations = essence.get("metadata", {}).get("annotations") or ()
+        return "status" in essence or any(map(self._is_own, annotations))
 
     def store(self, snapshot: bytes, *, body: Body, patch: Patch) -> None:
         """Put the snapshot to the patch (or elsewhere) as the last handled one."""
