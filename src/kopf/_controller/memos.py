@@ -104,7 +104,7 @@ class Memos:
             return
         memo, origin = self._memos.get(key), self._origins.get(key, self._origin)
         # If it is needed again, it is made of what the operator's memo was at the first time, not of what it is then.
-        if memo is not None and ((not memo and not origin) or _is_same(memo, origin)):
+        if memo is not None and _is_same(memo, origin):
             del self._memos[key]
 
     def forget(self, key: str) -> None:
@@ -120,4 +120,6 @@ _ABSENT = object()
 
 def _is_same(memo: Memo, other: Memo) -> bool:
     """Tell if the values are the same ones: those that are only equal can be changed, or not comparable at all."""
+    if not memo and not other:
+        return True  # as mostly
     return len(memo) == len(other) and all(other.get(key, _ABSENT) is value for key, value in [*memo.items()])
