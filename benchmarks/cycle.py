@@ -77,7 +77,7 @@ class FixedClock(Clock):
     """A clock that is asked as always, but says the same: so that the patches are the same in every round."""
 
     def now(self) -> datetime.datetime:
-        datetime.datetime.fromtimestamp(self._loop.time() + self._offset, tz=datetime.UTC)
+        super().now()
         return _NOW
 
 

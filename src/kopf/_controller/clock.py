@@ -7,7 +7,7 @@ So the jumps of the system clock do not affect the delays, and on a fast-forward
 from __future__ import annotations
 
 import asyncio
-import datetime
+from datetime import UTC, datetime
 
 from kopf._values.wall_clock import wall_clock
 
@@ -16,9 +16,9 @@ class Clock:
     """Tells the time. It belongs to the event loop in which it was made."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._offset = wall_clock.get()().timestamp() - self._loop.time()
+        self._get_time = asyncio.get_running_loop().time
+        self._offset = wall_clock.get()().timestamp() - self._get_time()
 
-    def now(self) -> datetime.datetime:
+    def now(self) -> datetime:
         """The current time, with the time zone (UTC)."""
-        return datetime.datetime.fromtimestamp(self._loop.time() + self._offset, tz=datetime.UTC)
+        return datetime.fromtimestamp(self._get_time() + self._offset, UTC)
