@@ -7,7 +7,6 @@ object, only the latest one counts: it replaces all that was there.
 
 from __future__ import annotations
 
-import enum
 import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -35,14 +34,6 @@ class Rules(NamedTuple):
         return delay
 
 
-class Phase(enum.Enum):
-    """Whether the object is being handled."""
-
-    RESTING = "not handled at the moment"
-    HANDLING = "being handled"
-    REVISITING = "being handled, and to be looked at again afterwards"
-
-
 class Unconfirmed(NamedTuple):
     """The latest of the states that are presumed to be older than our own write."""
 
@@ -63,13 +54,28 @@ class ObjectState:
     What is known of one object. It exists only while something is going on with the object.
 
     All times are in seconds, by the clock of the event loop.
+
+    Large because what is next depends on all of that together.
     """
 
-    __slots__ = ("_phase", "_retry_at", "_rules", "_unconfirmed", "_writes", "last_seen", "memory", "pending")
+    __slots__ = (
+        "_is_handled",
+        "_is_requested",
+        "_retry_at",
+        "_rules",
+        "_unconfirmed",
+        "_writes",
+        "last_seen",
+        "memory",
+        "pending",
+    )
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self._phase = Phase.RESTING
+        self._is_handled = False
+        """Whether the object is being handled right now."""
+        self._is_requested = False
+        """Whether it is to be looked at again when that is over."""
         self._writes = OwnWrites(comparable=rules.comparable_versions)
         self._unconfirmed: Unconfirmed | None = None
         self._retry_at: float | None = None
@@ -90,7 +96,7 @@ class ObjectState:
         return (
             self.pending is None
             and self._retry_at is None
-            and self._phase is Phase.RESTING
+            and not self._is_handled
             and not self._writes.expecting
             and self.memory.unsaved is None
             and not self.memory.initial
@@ -131,8 +137,8 @@ class ObjectState:
         """Look at the object again in this or a later state: something that it has waited for, has exited."""
         if self.memory.errors and obj.head.deletionTimestamp is not None:
             self._retry_at = None  # the deletion waits for what has exited, not for the cure of the errors
-        if self._phase is not Phase.RESTING:
-            self._phase = Phase.REVISITING  # what it is to be looked at in, is known when the current handling is over
+        if self._is_handled:
+            self._is_requested = True  # what it is to be looked at in, is known when the current handling is over
         elif self.pending is None:
             self.memory.saved = None
             self.pending = obj
@@ -142,7 +148,7 @@ class ObjectState:
         if self.pending is None:
             raise RuntimeError("There is nothing to be handled.")
         self.last_seen, self.pending = self.pending, None
-        self._phase = Phase.HANDLING
+        self._is_handled = True
         self._writes.start()
         return self.last_seen
 
@@ -162,7 +168,8 @@ class ObjectState:
     def on_result(self, result: Result, now: float) -> None:
         """The handling is over; decide what is next. If there was an error, :meth:`on_failure` is to follow."""
         memory = self.memory
-        is_requested, self._phase = self._phase is Phase.REVISITING, Phase.RESTING
+        is_requested = self._is_requested
+        self._is_handled = self._is_requested = False
         if result.error is None:
             memory.errors = memory.conflicts = 0
             if result.resumed:
@@ -186,7 +193,7 @@ class ObjectState:
         the handling goes on from its fresh state as soon as that comes.
         """
         memory = self.memory
-        self._phase = Phase.RESTING
+        self._is_handled = self._is_requested = False
         is_excused = is_conflict and not memory.conflicts
         if is_excused:
             memory.conflicts += 1

@@ -229,7 +229,8 @@ class KubeObject(Mapping[str, Any]):
         """
         if self._raw is None or other._raw is None:
             return False
-        return {**self._split()[0], **_WITHOUT_OTHERS} == {**other._split()[0], **_WITHOUT_OTHERS}
+        mine, others = self._members or self._split()[0], other._members or other._split()[0]
+        return {**mine, **_WITHOUT_OTHERS} == {**others, **_WITHOUT_OTHERS}
 
     def get_content(self) -> dict[str, Any]:
         """

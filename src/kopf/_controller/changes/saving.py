@@ -139,6 +139,8 @@ def note_finalizer(plan: Plan, handled: HandledMemory, key: str, *, finalizer: s
     """Say what is going to be done with the finalizer, and count what is needed for the next decisions."""
     if plan.is_required:
         handled.forget_removals(key)
+    if plan.finalizer is None and not plan.is_contested:
+        return
     if plan.finalizer is FinalizerChange.ADD:
         logger.debug("Adding the finalizer, thus preventing the actual deletion.")
     elif plan.finalizer is FinalizerChange.REMOVE and plan.saving is Saving.END and plan.reason is Reason.DELETE:

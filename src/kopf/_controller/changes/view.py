@@ -116,7 +116,7 @@ class View:
         runtime = self._scope.runtime
         return ChangingCause(
             logger=self.logger,
-            memo=runtime.memos.recall(self.obj.head.key),
+            memo=runtime.memos.recall(self.situation.key),
             indices=runtime.indices,
             resource=self._scope.resource,
             body=self.body,
