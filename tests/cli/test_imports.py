@@ -1,6 +1,7 @@
 """What is loaded: an operator does not pay for what it does not use, neither in its memory nor in its start."""
 from __future__ import annotations
 
+import base64
 import json
 import os
 import pathlib
@@ -110,6 +111,25 @@ print([os.environ.get("FROZENLIST_NO_EXTENSIONS"), "frozenlist._frozenlist" in s
     assert run(code, cwd=tmp_path).endswith("[None, False]\n")
     assert run(code, cwd=tmp_path, FROZENLIST_NO_EXTENSIONS="").endswith("['', True]\n")
     assert run(code, cwd=tmp_path, FROZENLIST_NO_EXTENSIONS="1").endswith("['1', False]\n")
+
+
+def test_authorities_are_only_where_certificates_are_verified(cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
+    """Users can make requests of their own, and contexts of any kind, as if nothing were spared."""
+    place = yaml.safe_load(cluster.kubeconfig.read_text())["clusters"][0]["cluster"]
+    (tmp_path / "ca.crt").write_bytes(base64.b64decode(place["certificate-authority-data"]))
+    code = """
+import ssl
+from kopf.cli import main
+main(["run", "--help"], standalone_mode=False)
+from aiohttp import connector
+own = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+own.check_hostname, own.verify_mode = False, ssl.CERT_NONE
+own.set_default_verify_paths()
+contexts = connector._SSL_CONTEXT_VERIFIED, connector._SSL_CONTEXT_UNVERIFIED, own
+print([len(context.get_ca_certs()) for context in contexts])
+"""
+    output = run(code, cwd=tmp_path, SSL_CERT_FILE=str(tmp_path / "ca.crt"), SSL_CERT_DIR=str(tmp_path))
+    assert output.endswith("[1, 0, 1]\n")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the allocator is of Linux")

@@ -43,9 +43,9 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Get a command by its name; ``None`` if there is no such command."""
         if cmd_name in _COMMANDS and cmd_name not in self.commands:
-            from kopf.cli.memory import sparing_cpp_library
+            from kopf.cli.memory import sparing_authorities, sparing_cpp_library
 
-            with sparing_cpp_library():
+            with sparing_cpp_library(), sparing_authorities():
                 self.add_command(getattr(importlib.import_module(_COMMANDS[cmd_name][0]), cmd_name))
         return super().get_command(ctx, cmd_name)
 
