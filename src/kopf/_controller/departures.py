@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import heapq
 from collections.abc import Iterable
 
@@ -25,6 +24,7 @@ from kopf._controller.pushed_selectors import PushedSelectors
 from kopf._controller.runtime import Runtime
 from kopf._controller.unselected import Key, Reader, get_key
 from kopf._values.objects import KubeObject, ObjectMeta
+from kopf._values.records import FrozenRecord, Record
 from kopf._values.resources import Resource
 
 _SOONEST, _LATEST = 10.0, 3600.0
@@ -37,8 +37,7 @@ _TOGETHER = 5.0
 """How much earlier than planned, in seconds, an object can be looked at together with others."""
 
 
-@dataclasses.dataclass(slots=True)
-class _Departed:
+class _Departed(Record):
     """An object that exists, but is not selected."""
 
     uid: str
@@ -59,8 +58,7 @@ class _Departed:
         return WatchEvent("DELETED", KubeObject.from_dict(content))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Search:
+class _Search(FrozenRecord, frozen=True):
     """One of the searches for the blocked objects: they are the rarer the longer the operator works."""
 
     due: float

@@ -10,7 +10,6 @@ would be blocked for as long as nobody looks at it.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -21,6 +20,7 @@ from kopf._handlers.registry import HandlersOfResource
 from kopf._settings.settings import WatchingSettings
 from kopf._values.fields import FieldPath
 from kopf._values.objects import ObjectMeta
+from kopf._values.records import FrozenRecord, field
 from kopf._values.resources import Resource
 
 _MAX_VALUES = 50
@@ -42,12 +42,11 @@ Requirement = frozenset[str] | MetaFilterToken
 """Which values of a label are selected: any of these, any at all, or none."""
 
 
-@dataclasses.dataclass(frozen=True)
-class PushedSelectors:
+class PushedSelectors(FrozenRecord, frozen=True):
     """The restrictions for the objects of one resource. If there are none, it is false."""
 
-    labels: Mapping[str, Requirement] = dataclasses.field(default_factory=dict)
-    fields: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    labels: Mapping[str, Requirement] = field(default_factory=dict)
+    fields: Mapping[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.labels or self.fields)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,10 +17,10 @@ from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._health.liveness import Liveness
 from kopf._logging.once import Once
 from kopf._settings.settings import OperatorSettings
+from kopf._values.records import FrozenRecord, field
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Runtime:
+class Runtime(FrozenRecord, frozen=True, kw_only=True):
     """One running operator, from the point of view of the objects."""
 
     settings: OperatorSettings
@@ -34,13 +33,13 @@ class Runtime:
     indexers: Indexers
     index_readiness: IndexReadiness
     """Closed until the indices are filled with what existed before the operator started."""
-    pause: Pause = dataclasses.field(default_factory=Pause)
+    pause: Pause = field(default_factory=Pause)
     """On while other operators have the priority."""
-    liveness: Liveness = dataclasses.field(default_factory=Liveness)
+    liveness: Liveness = field(default_factory=Liveness)
     """Signs of life of all parts."""
-    warnings: Once = dataclasses.field(default_factory=Once)
+    warnings: Once = field(default_factory=Once)
     """What was already warned of, so that it is not repeated for every object."""
-    context: contextvars.Context = dataclasses.field(default_factory=contextvars.copy_context)
+    context: contextvars.Context = field(default_factory=contextvars.copy_context)
     """The context variables as of the start; tasks begin with a copy, so that none sees what others have set."""
     comparable_versions: bool
     """Whether the server guarantees that resource versions can be compared (Kubernetes 1.35 and up)."""

@@ -8,7 +8,6 @@ is listed again and compared, so that no change and no deletion is lost, and not
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Collection
@@ -26,6 +25,7 @@ from kopf._controller.runtime import Runtime
 from kopf._controller.supervision import keep_running
 from kopf._handlers.registry import HandlersOfResource
 from kopf._values.permissions import format_advice
+from kopf._values.records import FrozenRecord, replace
 from kopf._values.resources import Resource
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ Clearance = Callable[[Scope], Awaitable[None]]
 """Waits until it is known that the scope can be served."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Service:
+class Service(FrozenRecord, frozen=True, kw_only=True):
     """How one resource is served: what all of its streams have in common."""
 
     runtime: Runtime
@@ -161,7 +160,7 @@ class Stream:
             from kopf._controller.departures import Departures  # it looks at what the server does not select
 
             self._departures = Departures(service.runtime, target, pushed)
-            target = dataclasses.replace(target, selectors=pushed.add_to(target.get_selectors(settings)))
+            target = replace(target, selectors=pushed.add_to(target.get_selectors(settings)))
         self._informer = Informer(
             service.runtime,
             target,

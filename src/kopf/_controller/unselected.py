@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
@@ -26,6 +25,7 @@ from kopf._client.resources.metadata_listing import list_metadata
 from kopf._client.resources.targets import Target
 from kopf._controller.runtime import Runtime
 from kopf._values.objects import KubeObject, ObjectMeta
+from kopf._values.records import replace
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class Reader:
         namespace, _, name = key.partition("/")
         selectors = self._target.get_selectors(self._runtime.settings)
         fields = filter(None, [selectors.get("fieldSelector"), f"metadata.name={name}"])
-        target = dataclasses.replace(
+        target = replace(
             self._target,
             scope=namespace or None,
             selectors={**selectors, "fieldSelector": ",".join(fields)},

@@ -6,7 +6,6 @@ There is a default registry, which the decorators fill as the modules of the ope
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -23,6 +22,7 @@ from kopf._handlers.handlers import (
 )
 from kopf._values.fields import FieldPath
 from kopf._values.reasons import Activity
+from kopf._values.records import FrozenRecord
 from kopf._values.resources import Resource
 from kopf._values.selectors import Selector
 
@@ -113,8 +113,7 @@ def _is_of_module(handler: Handler, module: str) -> bool:
     return getattr(handler.fn, "__module__", None) == module  # partials have none
 
 
-@dataclasses.dataclass(frozen=True)
-class HandlersOfResource:
+class HandlersOfResource(FrozenRecord, frozen=True):
     """The handlers of one resource kind, sorted out once, so that events cost nothing to dispatch."""
 
     indexing: tuple[IndexingHandler, ...]

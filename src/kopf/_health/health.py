@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import dataclasses
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import Any
@@ -23,6 +22,7 @@ from kopf._health.probes import Prober
 from kopf._health.watchdog import Watchdog
 from kopf._settings.settings import OperatorSettings
 from kopf._values.ids import HandlerId
+from kopf._values.records import FrozenRecord
 
 _POLLING_INTERVAL = 0.2
 """How often to check if the event loop is blocked while it is expected to call the probe handlers, in seconds."""
@@ -31,8 +31,7 @@ _OWN_KEY = "kopf"
 """Where in the answer the framework itself says something; all other keys are of the probe handlers."""
 
 
-@dataclasses.dataclass(frozen=True)
-class HealthReport:
+class HealthReport(FrozenRecord, frozen=True):
     """The answer to those who ask."""
 
     is_healthy: bool

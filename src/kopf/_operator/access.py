@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import AsyncIterator
 
 from kopf._client.auth.vault import Vault
@@ -13,10 +12,10 @@ from kopf._handlers.registry import OperatorRegistry
 from kopf._operator.activities import Activities
 from kopf._operator.login import Authenticator
 from kopf._settings.settings import OperatorSettings
+from kopf._values.records import FrozenRecord
 
 
-@dataclasses.dataclass(frozen=True)
-class Access:
+class Access(FrozenRecord, frozen=True):
     """How to get to the cluster: as an operator with the same handlers and settings would do that."""
 
     registry: OperatorRegistry

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -47,6 +46,7 @@ from kopf._settings.settings import ExecutionSettings, OperatorSettings
 from kopf._values import codec
 from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity
+from kopf._values.records import FrozenRecord
 
 if TYPE_CHECKING:
     from kopf._admission.webhooks import Webhooks
@@ -63,8 +63,7 @@ _FLUSH_TIMEOUT = 2.0
 """How long the posting of the last events may hold the exit, in seconds."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class OperatorSetup:
+class OperatorSetup(FrozenRecord, frozen=True, kw_only=True):
     """What an operator is made of by those who run it."""
 
     registry: OperatorRegistry

@@ -1,4 +1,8 @@
-"""Records: small values that are made for every object and every call, so they have to be cheap to make."""
+"""
+Records: small values that are made for every object and every call, so they have to be cheap to make.
+
+Their classes are cheap, too: a data class takes 7 KiB more memory. Data classes are for what users make and extend.
+"""
 
 from __future__ import annotations
 

@@ -8,13 +8,13 @@ library; host names are always resolved by the proxy, as kubectl does: local nam
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import ssl
 
 import aiohttp
 import yarl
 
 from kopf._client.auth.credentials import redact_url
+from kopf._values.records import FrozenRecord
 
 KEEPALIVE_TIMEOUT = 45.0
 """
@@ -27,8 +27,7 @@ _SOCKS_SCHEMES = {"socks4": "SOCKS4", "socks4a": "SOCKS4", "socks5": "SOCKS5", "
 _SOCKS_PORT = 1080
 
 
-@dataclasses.dataclass(frozen=True)
-class Route:
+class Route(FrozenRecord, frozen=True):
     """How to get to the server."""
 
     connector: aiohttp.BaseConnector

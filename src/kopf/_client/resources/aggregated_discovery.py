@@ -9,13 +9,13 @@ API server in the background, so nobody waits for the extensions that are down: 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kopf._client.errors import APIError
 from kopf._client.http.api import APIClient
 from kopf._values import codec
+from kopf._values.records import FrozenRecord
 from kopf._values.resources import Resource
 
 _KIND = "APIGroupDiscoveryList"
@@ -50,8 +50,7 @@ def check_types(resources: list[Resource]) -> list[Resource]:
     return resources
 
 
-@dataclasses.dataclass(frozen=True)
-class Group:
+class Group(FrozenRecord, frozen=True):
     """An API group, and its versions, the most preferred ones first."""
 
     name: str
@@ -65,8 +64,7 @@ class Group:
 Version = tuple[Group, str]
 
 
-@dataclasses.dataclass(frozen=True)
-class Document:
+class Document(FrozenRecord, frozen=True):
     """What the server has told about the groups, in either form."""
 
     content: Mapping[str, Any]

@@ -31,6 +31,7 @@ from kopf._client.resources.aggregated_discovery import (
     reading,
 )
 from kopf._values import codec
+from kopf._values.records import FrozenRecord
 from kopf._values.resources import Resource
 from kopf._values.selectors import Selector
 
@@ -45,8 +46,7 @@ EXTENSION_TIMEOUT = 5.0
 Found = dict[Version, list[Resource] | Exception]
 
 
-@dataclasses.dataclass(frozen=True)
-class Discovery:
+class Discovery(FrozenRecord, frozen=True):
     """What is found, and what could not be looked at."""
 
     resources: frozenset[Resource]

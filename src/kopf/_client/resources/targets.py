@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
 from kopf._settings.settings import OperatorSettings
+from kopf._values.records import FrozenRecord
 from kopf._values.resources import Resource
 
 Scope = str | None
 """A namespace, or the whole cluster."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Target:
+class Target(FrozenRecord, frozen=True):
     """The objects of one resource in one namespace (in the whole cluster if ``None``), or only some of those."""
 
     resource: Resource
