@@ -86,6 +86,8 @@ logins: $(STAMP)  ## log in by the client libraries of many versions, the lowest
 
 data: $(STAMP)  ## make the data of the built-in kinds anew; downloads the packages they come from
 	$(BIN)/python tools/generate_builtin_kinds.py
+	$(BIN)/python tools/generate_messages.py
+	$(BIN)/python tools/extract_descriptors.py
 
 clean:  ## remove the virtual environments and all caches
 	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis mutants build dist

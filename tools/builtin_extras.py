@@ -154,3 +154,42 @@ ENUMS: Final = {
     "storage.v1.StorageClass.reclaimPolicy": "Delete Retain",
     "storage.v1.StorageClass.volumeBindingMode": "Immediate WaitForFirstConsumer",
 }
+
+# The messages that no client has compiled in, by ``kube-aggregator/pkg/apis/apiregistration/v1/generated.proto``.
+_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
+_AGGREGATION: Final = "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1"
+MESSAGES: Final[dict[str, list[tuple[int, str, str, str, str]]]] = {
+    f"{_AGGREGATION}.APIService": [
+        (1, "metadata", f"{_META}.ObjectMeta", "one", "empty"),
+        (2, "spec", f"{_AGGREGATION}.APIServiceSpec", "one", "empty"),
+        (3, "status", f"{_AGGREGATION}.APIServiceStatus", "one", "empty"),
+    ],
+    f"{_AGGREGATION}.APIServiceList": [
+        (1, "metadata", f"{_META}.ListMeta", "one", "empty"),
+        (2, "items", f"{_AGGREGATION}.APIService", "list", "never"),
+    ],
+    f"{_AGGREGATION}.APIServiceSpec": [
+        (1, "service", f"{_AGGREGATION}.ServiceReference", "optional", "empty"),
+        (2, "group", "string", "one", "empty"),
+        (3, "version", "string", "one", "empty"),
+        (4, "insecureSkipTLSVerify", "bool", "one", "empty"),
+        (5, "caBundle", "bytes", "one", "empty"),
+        (7, "groupPriorityMinimum", "int32", "one", "never"),
+        (8, "versionPriority", "int32", "one", "never"),
+    ],
+    f"{_AGGREGATION}.ServiceReference": [
+        (1, "namespace", "string", "one", "empty"),
+        (2, "name", "string", "one", "empty"),
+        (3, "port", "int32", "optional", "empty"),
+    ],
+    f"{_AGGREGATION}.APIServiceStatus": [
+        (1, "conditions", f"{_AGGREGATION}.APIServiceCondition", "list", "empty"),
+    ],
+    f"{_AGGREGATION}.APIServiceCondition": [
+        (1, "type", "string", "one", "never"),
+        (2, "status", "string", "one", "never"),
+        (3, "lastTransitionTime", f"{_META}.Time", "one", "empty"),
+        (4, "reason", "string", "one", "empty"),
+        (5, "message", "string", "one", "empty"),
+    ],
+}

@@ -31,6 +31,19 @@ def load(text: bytes) -> Any:
         raise yaml.YAMLError(f"it cannot be decoded: {type(error).__name__}") from None
 
 
+def dump(value: Any) -> bytes:
+    """Encode as the API server does: sorted, in blocks, with lists as deep as what they belong to."""
+    return yaml.dump(value, Dumper=_Dumper, allow_unicode=True, encoding="utf-8", width=float("inf"))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of many lines line by line."""
+
+
+_Dumper.add_representer(str, lambda dumper, text: dumper.represent_scalar(
+    "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None))
+
+
 def find_repeated(text: bytes) -> list[str]:
     """Tell which keys are more than once in a mapping of a valid document, in the words of the API server's decoder."""
     loader = yaml.SafeLoader(text)

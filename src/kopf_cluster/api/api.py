@@ -14,6 +14,7 @@ import msgspec
 from .. import codec, statuses
 from ..access.gate import Access
 from ..access.virtual import VirtualResources
+from ..http import encodings
 from ..http.requests import Answer, Call, Request, Stream, with_warnings
 from ..kinds import structures
 from ..kinds.kind import Kind, Obj
@@ -25,7 +26,7 @@ from ..writes import objects, patches
 from ..writes.strategic import strategic_patch
 from ..writes.write_options import WriteOptions
 from ..writes.writing import Writer
-from . import issuer, paths, protobuf
+from . import issuer, paths
 from .bodies import YAML_TYPES, decode_body, read_object
 from .discovery import Discovery
 from .openapi import OpenAPI
@@ -87,6 +88,12 @@ class API:
         return answer
 
     def _answer_kind(self, kind: Kind, call: Call, request: Request) -> Answer | Stream:
+        """Answer in an encoding that the client accepts; if there is none, nothing is done."""
+        media = negotiate(kind, request).media
+        answer = self._act(kind, call, request)
+        return encodings.transcode(answer, media) if isinstance(answer, Answer) else answer
+
+    def _act(self, kind: Kind, call: Call, request: Request) -> Answer | Stream:
         self._check_scope(kind, call)
         if call.subresource:
             if (answer := self._answer_below(kind, call, request)) is not None:
@@ -129,7 +136,7 @@ class API:
             case "scale" if kind.scale is not None:
                 return self._scaling.answer(kind, kind.scale, call, request)
             case "token":
-                body = decode_body(request, "TokenRequest") if request.body else {}
+                body = decode_body(request, subresource) if request.body else {}
                 return Answer(201, codec.encode(self._virtual.request_token(kind, call, body)))
             case "binding" | "eviction":
                 body = read_object(subresource, request, implied=True)
@@ -181,8 +188,6 @@ class API:
     def _update(self, kind: Kind, call: Call, request: Request) -> Answer:
         if call.name is None:
             raise statuses.method_not_allowed()
-        if call.subresource and request.content_type == protobuf.MEDIA_TYPE:
-            raise statuses.not_implemented("the status in protobuf")
         options = write_options(request)
         body = _read(kind, request)
         objects.require_same_name(body, call.name)
@@ -236,7 +241,7 @@ class API:
     def _delete(self, kind: Kind, call: Call, request: Request) -> Answer:
         record, gone = self._writer.delete(kind, (call.namespace or "", call.name or ""), delete_options(request))
         if not gone:
-            return Answer(200, objects.encode_record(kind, record))
+            return Answer(200, negotiate(kind, request).form.one(kind, record))
         details = {"name": record.key[1], "group": kind.group, "kind": kind.plural, "uid": record.uid}
         return Answer(200, codec.encode({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
@@ -250,14 +255,12 @@ class API:
         for record in selected:  # all must be admitted before any goes
             self._writer.review_deletion(kind, record, options)
         records = [self._writer.delete(kind, record.key, options)[0] for record in selected]
-        form = negotiate(request.accept)
-        return Answer(200, form.many(kind, records, {"resourceVersion": str(self._reader.revision)}),
-                      form.content_type)
+        form = negotiate(kind, request).form
+        return Answer(200, form.many(kind, records, {"resourceVersion": str(self._reader.revision)}))
 
     def _written(self, status: int, kind: Kind, record: Record, request: Request, options: WriteOptions) -> Answer:
-        form = negotiate(request.accept)
         headers = with_warnings({}, options.warnings or ())
-        return Answer(status, form.one(kind, record), form.content_type, headers, record.key[1])
+        return Answer(status, negotiate(kind, request).form.one(kind, record), headers=headers, name=record.key[1])
 
 
 def _read(kind: Kind, request: Request) -> Obj:

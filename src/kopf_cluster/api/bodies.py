@@ -10,13 +10,15 @@ from typing import Any, Final, Protocol
 import yaml
 
 from .. import codec, go_json, statuses, yamls
+from ..http import encodings
 from ..http.requests import Request
+from ..protobuf import envelopes
+from ..protobuf.messages import find_message
+from ..protobuf.wire import ProtobufError
 from ..writes import patches
-from . import protobuf
 
 _JSON_TYPES: Final = ("application/json", "")
 YAML_TYPES: Final = ("application/yaml", "application/x-yaml", "text/yaml")
-_BODY_TYPES: Final = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
 
 
 class Expected(Protocol):
@@ -34,8 +36,8 @@ class Expected(Protocol):
 
 def read_object(expected: Expected, request: Request, *, implied: bool) -> dict[str, Any]:
     """Decode the object of a write, and check its kind; or imply the kind, if clients may leave it out."""
-    body = decode_body(request, expected.kind)
-    api_version = f"{expected.group}/{expected.version}" if expected.group else expected.version
+    body = decode_body(request, expected)
+    api_version = _api_version(expected)
     if implied:
         body["apiVersion"] = body.get("apiVersion") or api_version
         body["kind"] = body.get("kind") or expected.kind
@@ -54,26 +56,51 @@ def read_object(expected: Expected, request: Request, *, implied: bool) -> dict[
     return body
 
 
-def decode_body(request: Request, what: str) -> dict[str, Any]:
-    """Decode whatever object is sent, or refuse what is none."""
+def _api_version(expected: Expected) -> str:
+    return f"{expected.group}/{expected.version}" if expected.group else expected.version
+
+
+def decode_body(request: Request, expected: Expected) -> dict[str, Any]:
+    """Decode whatever object is sent, or refuse what is none. Only in protobuf, its kind matters for that."""
+    what = expected.kind
     try:
         if request.content_type in _JSON_TYPES:
             body = codec.decode(request.body)
-        elif request.content_type == protobuf.MEDIA_TYPE:
-            body = protobuf.decode_object(request.body)
+        elif request.content_type == encodings.PROTOBUF:
+            body = _decode_protobuf(request.body, expected)
         elif request.content_type in YAML_TYPES:
             body = codec.decode(codec.encode(yamls.load(request.body)))
         else:
-            raise statuses.unsupported_media(_BODY_TYPES)
-    except protobuf.ProtobufError as error:
-        raise _unrecognized(what, str(error)) from None
+            raise statuses.unsupported_media(encodings.SERVED)
     except (codec.DecodeError, yaml.YAMLError, TypeError, RecursionError) as error:
-        excerpt = request.body[:30].hex() + (" ..." if len(request.body) > 30 else "")
         why = (go_json.explain(request.body) if request.content_type in _JSON_TYPES else None) or error
-        raise _unrecognized(what, f"couldn't get version/kind; json parse error: {why} ({excerpt})") from None
+        raise _unrecognized(what, "couldn't get version/kind; json parse error: "
+                                  f"{why} ({_excerpt(request.body)})") from None
     if not isinstance(body, dict):
         raise _unrecognized(what, "couldn't get version/kind; json parse error: not a JSON object")
     return body
+
+
+def _decode_protobuf(data: bytes, expected: Expected) -> dict[str, Any]:
+    """Decode an object; of one of another kind, only tell what it is."""
+    try:
+        envelope = envelopes.open_envelope(data)
+    except ProtobufError as error:
+        raise _unrecognized(expected.kind, f"{error} ({_excerpt(data)})") from None
+    api_version, kind = envelope.api_version or _api_version(expected), envelope.kind or expected.kind
+    message = find_message(_api_version(expected), expected.kind)
+    try:
+        if message is None:
+            raise ProtobufError(f"object *unstructured.Unstructured {envelopes.NO_MESSAGE}")
+        obj = message.decode(envelope.raw) if find_message(api_version, kind) is message else {}
+    except ProtobufError as error:
+        raise statuses.bad_request(f'{kind} in version "{api_version.rpartition("/")[2]}" '
+                                   f"cannot be handled as a {expected.kind}: {error}") from None
+    return {"kind": kind, "apiVersion": api_version, **obj}
+
+
+def _excerpt(data: bytes) -> str:
+    return data[:30].hex() + (" ..." if len(data) > 30 else "")
 
 
 def find_repeated(request: Request, *, strict: bool) -> list[str]:

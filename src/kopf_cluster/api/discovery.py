@@ -8,30 +8,42 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-from typing import Any, Final
+from collections.abc import Collection
+from typing import Final
 
-from .. import codec
+import msgspec
+
+from .. import codec, statuses
+from ..http import encodings
+from ..http.accepting import parse_accept
 from ..http.requests import Answer, Request
 from ..kinds.kind import Kind, Obj
 from ..kinds.registry import CORE_VERSION, Registry
 from ..kinds.resources import Subresource
 
-_AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
+_AGGREGATED: Final = "{media};g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
+_VERSIONS: Final = frozenset({"v2", "v2beta1"})
 _CORE: Final = ""
 
 
-def choose_aggregated(accept: str) -> str | None:
-    """Tell in which version the aggregated form is wanted, if it is wanted at all."""
-    for item in accept.split(","):
-        media, *params = (part.strip() for part in item.split(";"))
-        options = dict(param.partition("=")[::2] for param in params)
-        if media == "application/json" and options.get("as") == "APIGroupDiscoveryList":
-            version = options.get("v", "")
-            if options.get("g") == "apidiscovery.k8s.io" and version in ("v2", "v2beta1"):
-                return version
-        elif media in ("application/json", "*/*"):
-            return None
-    return None
+class _Choice(msgspec.Struct, frozen=True):
+    """In which encoding the answer is, and in which version of the aggregated form, if in that at all."""
+
+    media: str
+    version: str = ""
+
+
+def _choose(accept: str, versions: Collection[str] = _VERSIONS) -> _Choice:
+    """Choose what is most wanted, and can be had; the aggregated form is only there in some versions, if at all."""
+    for clause in parse_accept(accept):
+        for media in filter(clause.covers, encodings.SERVED):
+            if clause.is_plain:
+                return _Choice(media)
+            wanted = {name: clause.parameters.get(name, "") for name in ("g", "v", "as")}
+            if media != encodings.YAML and wanted["v"] in versions \
+                    and wanted["g"] == "apidiscovery.k8s.io" and wanted["as"] == "APIGroupDiscoveryList":
+                return _Choice(media, wanted["v"])
+    raise statuses.not_acceptable(encodings.SERVED)
 
 
 class Discovery:
@@ -49,26 +61,28 @@ class Discovery:
             case ("apis",):
                 return self._groups(request)
             case ("apis", group) if group and self._registry.versions(group):
-                return _json(self._group(group))
+                return _plain(self._group(group), request)
             case ("api", version) if self._registry.kinds(_CORE, version):
-                return _json(self._resources(_CORE, version))
+                return _plain(self._resources(_CORE, version), request)
             case ("apis", group, version) if group and self._registry.kinds(group, version):
-                return _json(self._resources(group, version))
+                return _plain(self._resources(group, version), request)
         return None
 
     def _core(self, request: Request, address: str) -> Answer:
-        if aggregated := choose_aggregated(request.accept):
-            return self._aggregate([_CORE], aggregated)
-        return _json({"kind": "APIVersions", "versions": [CORE_VERSION],
-                      "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]})
+        choice = _choose(request.accept)
+        if choice.version:
+            return self._aggregate([_CORE], choice)
+        return _encode({"kind": "APIVersions", "versions": [CORE_VERSION],
+                        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]}, choice)
 
     def _groups(self, request: Request) -> Answer:
         names = [group for group in self._registry.groups() if group != _CORE]
-        if aggregated := choose_aggregated(request.accept):
-            return self._aggregate(names, aggregated)
+        choice = _choose(request.accept)
+        if choice.version:
+            return self._aggregate(names, choice)
         groups = [{key: value for key, value in self._group(name).items() if key not in ("kind", "apiVersion")}
                   for name in names]
-        return _json({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+        return _encode({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}, choice)
 
     def _group(self, group: str) -> Obj:
         versions = [{"groupVersion": f"{group}/{version}", "version": version}
@@ -91,13 +105,14 @@ class Discovery:
         return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version,
                 "resources": resources}
 
-    def _aggregate(self, groups: list[str], version: str) -> Answer:
+    def _aggregate(self, groups: list[str], choice: _Choice) -> Answer:
         items = [{"metadata": {"name": group, "creationTimestamp": None},
                   "versions": [self._aggregate_version(group, name) for name in self._registry.versions(group)]}
                  for group in groups]
-        document = {"kind": "APIGroupDiscoveryList", "apiVersion": f"apidiscovery.k8s.io/{version}",
+        document = {"kind": "APIGroupDiscoveryList", "apiVersion": f"apidiscovery.k8s.io/{choice.version}",
                     "metadata": {}, "items": items}
-        return Answer(200, codec.encode(document), _AGGREGATED.format(version=version))
+        content_type = _AGGREGATED.format(media=choice.media, version=choice.version)
+        return msgspec.structs.replace(_encode(document, choice), content_type=content_type)
 
     def _aggregate_version(self, group: str, version: str) -> Obj:
         return {"version": version, "freshness": "Current",
@@ -143,5 +158,9 @@ def _with_names(resource: Obj, kind: Kind) -> Obj:
     return resource
 
 
-def _json(document: Any) -> Answer:
-    return Answer(200, codec.encode(document))
+def _plain(document: Obj, request: Request) -> Answer:
+    return _encode(document, _choose(request.accept, versions=()))
+
+
+def _encode(document: Obj, choice: _Choice) -> Answer:
+    return encodings.transcode(Answer(200, codec.encode(document)), choice.media)

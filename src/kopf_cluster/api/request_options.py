@@ -22,6 +22,7 @@ class _Options(msgspec.Struct, frozen=True):
 
     kind: str
     group: str = "meta.k8s.io"
+    version: str = "v1"
     plural: str = ""
 
 
@@ -68,7 +69,7 @@ def _is_dry_run(named: _Options, value: str | None) -> bool:
 def delete_options(request: Request) -> DeleteOptions:
     """Read the options from the body and the query; the query is for what the body does not say."""
     named = _Options("DeleteOptions")
-    raw = {**request.query, **(decode_body(request, "DeleteOptions") if request.body else {})}
+    raw = {**request.query, **(decode_body(request, named) if request.body else {})}
     if isinstance(raw.get("dryRun"), str):
         raw["dryRun"] = ["All"] if _is_dry_run(named, raw["dryRun"]) else []
     try:

@@ -29,7 +29,7 @@ from ..audit import Audit
 from ..faults.admin import PREFIX, Admin
 from ..faults.faults import FaultRule, Faults, ServerControl
 from ..faults.lagging import Delay
-from . import pretty
+from . import encodings, pretty
 from .requests import Answer, Call, Identity, Request, Stream, refuse, resolve
 
 logger = logging.getLogger("kopf.cluster")
@@ -179,12 +179,12 @@ class HTTPServer:
                 self._note(http, user, call, _whole(answer))
                 return await self._send_stream(http, call, answer)
         except statuses.APIStatus as status:
-            answer = refuse(status)
+            answer = _refuse(http, status)
         except RecursionError:  # nothing is stored before everything is known of the new state
-            answer = refuse(statuses.bad_request("the object is nested too deeply"))
+            answer = _refuse(http, statuses.bad_request("the object is nested too deeply"))
         except Exception:
             logger.exception("The local cluster has failed to handle %s %s", http.method, http.path)
-            answer = refuse(statuses.internal("unexpected failure of the local cluster, see its logs"))
+            answer = _refuse(http, statuses.internal("unexpected failure of the local cluster, see its logs"))
         self._note(http, user, call, answer)
         return _respond(http, answer)
 
@@ -340,6 +340,10 @@ def _read_subject(http: web.BaseRequest) -> Sequence[tuple[str, str]]:
     """Give the subject of the client's certificate, if there is one; it is verified by TLS."""
     certificate = http.transport.get_extra_info("peercert") if http.transport is not None else None
     return [pair for parts in certificate["subject"] for pair in parts] if certificate else ()
+
+
+def _refuse(http: web.BaseRequest, status: statuses.APIStatus) -> Answer:
+    return encodings.transcode(refuse(status), encodings.choose_plain(http.headers.get("Accept", "")))
 
 
 def _respond(http: web.BaseRequest, answer: Answer) -> web.Response:

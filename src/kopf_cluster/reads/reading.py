@@ -13,12 +13,13 @@ from typing import Final
 import msgspec
 
 from .. import statuses
+from ..http.encodings import STREAMED
 from ..http.requests import Answer, Call, Request
 from ..kinds.kind import Kind, Obj
 from ..store.storage import Compacted, Record, Store
 from ..writes import objects
 from . import freshness, selectors
-from .representations import Representation, negotiate
+from .representations import negotiate
 from .watching import Selection, Watch, WatchOptions
 
 _EXPIRED_TOKEN: Final = (
@@ -60,16 +61,16 @@ class Reader:
         return self._store.revision
 
     def get(self, kind: Kind, call: Call, request: Request) -> Answer:
-        form = self._negotiate(request)
+        form = negotiate(kind, request).form
         freshness.require_version(self._store, self._read_version(request) or 0, request)
         key = (call.namespace or "", call.name or "")
         record = self._store.bucket(kind.bucket).records.get(key)
         if record is None:
             raise statuses.not_found(kind, key[1])
-        return Answer(200, form.one(kind, record), form.content_type)
+        return Answer(200, form.one(kind, record))
 
     def list_page(self, kind: Kind, call: Call, request: Request) -> Answer:
-        form = self._negotiate(request)
+        form = negotiate(kind, request).form
         _check_list_options(request)
         selection = self.select(kind, call, request)
         limit = request.number("limit") or 0
@@ -90,7 +91,7 @@ class Reader:
             if selection.labels is None and selection.fields is None:
                 bucket = self._store.bucket(kind.bucket)
                 metadata["remainingItemCount"] = bucket.count(selection.namespace, records[-1].key)
-        return Answer(200, form.many(kind, records, metadata), form.content_type)
+        return Answer(200, form.many(kind, records, metadata))
 
     def watch(self, kind: Kind, call: Call, request: Request) -> Watch:
         bookmarks = request.flag("allowWatchBookmarks")
@@ -105,7 +106,11 @@ class Reader:
             timeout=request.number("timeoutSeconds") or None,
         )
         selection = self.select(kind, call, request)
-        return Watch(self._store, kind, selection, self._negotiate(request), options)
+        choice = negotiate(kind, request)
+        frames = STREAMED.get(choice.media)
+        if frames is None:
+            raise statuses.not_acceptable(f"{media};stream=watch" for media in STREAMED)
+        return Watch(self._store, kind, selection, choice.form, options, frames)
 
     def select(self, kind: Kind, call: Call, request: Request) -> Selection:
         """Make the selection of the path and the selectors in the query."""
@@ -146,9 +151,6 @@ class Reader:
             raise statuses.bad_request(f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: '
                                        f'parsing "{text}": invalid syntax')
         return request.number("resourceVersion")
-
-    def _negotiate(self, request: Request) -> Representation:
-        return negotiate(request.accept, request.query.get("includeObject", "Metadata"))
 
 
 def _look_up_in(kind: Kind) -> selectors.LookUp:

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
+
+import msgspec
 
 from .. import codec, statuses
+from ..http.accepting import Clause, parse_accept
+from ..http.encodings import PROTOBUF, SERVED
+from ..http.requests import Request
 from ..kinds.kind import Kind, Obj
 from ..store.storage import Record
 from ..writes import objects
 
-JSON: Final = "application/json"
-
 
 class Representation(Protocol):
     """How to encode objects."""
-
-    @property
-    def content_type(self) -> str: ...
 
     def one(self, kind: Kind, record: Record, first: bool = True) -> bytes: ...
 
@@ -33,8 +33,6 @@ class Representation(Protocol):
 
 class AsIs:
     """Objects as they are stored."""
-
-    content_type = JSON
 
     def one(self, kind: Kind, record: Record, first: bool = True) -> bytes:
         return objects.encode_record(kind, record)
@@ -55,8 +53,6 @@ class AsIs:
 
 class OnlyMetadata:
     """`PartialObjectMetadata` of `meta.k8s.io`."""
-
-    content_type = JSON
 
     def __init__(self, version: str = "v1") -> None:
         super().__init__()
@@ -87,8 +83,6 @@ def _partial(obj: Obj, version: str) -> Obj:
 
 class AsTable:
     """`Table` of `meta.k8s.io`, as ``kubectl get`` shows it."""
-
-    content_type = JSON
 
     def __init__(self, include: str = "Metadata", version: str = "v1") -> None:
         super().__init__()
@@ -127,30 +121,40 @@ class AsTable:
 _INCLUDES: Final = frozenset({"", "Metadata", "None", "Object"})
 _VERSIONS: Final = frozenset({"v1", "v1beta1"})
 _AS_IS: Final = AsIs()
-_ACCEPTED: Final = (JSON,)
+
+class Choice(msgspec.Struct, frozen=True):
+    """What the client gets: objects in a form, sent in an encoding."""
+
+    media: str
+    form: Representation
+
+
+def negotiate(kind: Kind, request: Request) -> Choice:
+    """Choose by the Accept header: the most wanted of what can be served."""
+    return _negotiate(request.accept, request.query.get("includeObject", "Metadata"), kind.custom)
 
 
 @functools.lru_cache(maxsize=256)
-def negotiate(accept: str, include: str = "Metadata") -> Representation:
-    """Choose by the Accept header: the first of the listed media types that can be served."""
-    for item in accept.split(",") if accept else [JSON]:
-        media, *params = (part.strip() for part in item.split(";"))
-        if media not in (JSON, "*/*", "application/*"):
-            continue
-        options = dict(_split(param) for param in params)
-        form = options.get("as", "")
-        if not form:
-            return _AS_IS
-        version = options.get("v", "")
-        if options.get("g") != "meta.k8s.io" or version not in _VERSIONS:
-            continue
-        if form == "Table":
-            return AsTable(include, version)
-        if form in ("PartialObjectMetadata", "PartialObjectMetadataList"):
-            return OnlyMetadata(version)
-    raise statuses.not_acceptable(_ACCEPTED)
+def _negotiate(accept: str, include: str, custom: bool) -> Choice:
+    for clause in parse_accept(accept):
+        for media in SERVED:
+            if clause.covers(media) and clause.parameters.get("stream", "watch") == "watch":
+                form = _choose_form(clause, media, include, custom)
+                if form is not None:
+                    return Choice(media, form)
+    raise statuses.not_acceptable(SERVED)
 
 
-def _split(param: str) -> tuple[str, Any]:
-    name, _, value = param.partition("=")
-    return name.strip(), value.strip()
+def _choose_form(clause: Clause, media: str, include: str, custom: bool) -> Representation | None:
+    """Choose the form; or none if there is no such form in this encoding.
+
+    In protobuf, there are no custom resources, as it knows no schemas, and no tables; but metadata of everything.
+    """
+    form, version = clause.parameters.get("as", ""), clause.parameters.get("v", "")
+    if not form:
+        return None if custom and media == PROTOBUF else _AS_IS
+    if clause.parameters.get("g") != "meta.k8s.io" or version not in _VERSIONS:
+        return None
+    if form == "Table":
+        return None if media == PROTOBUF else AsTable(include, version)
+    return OnlyMetadata(version) if form in ("PartialObjectMetadata", "PartialObjectMetadataList") else None

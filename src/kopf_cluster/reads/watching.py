@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from .. import codec, statuses
+from ..http.encodings import Frames
 from ..http.requests import with_warnings
 from ..kinds.kind import Kind
 from ..sessions import Session
@@ -71,12 +72,13 @@ class WatchOptions(msgspec.Struct, frozen=True):
 class Watch:
     """One watch stream."""
 
-    content_type = "application/json"
-
     def __init__(
             self, store: Store, kind: Kind, selection: Selection, form: Representation, options: WatchOptions,
+            frames: Frames,
     ) -> None:
         super().__init__()
+        self.content_type = frames.content_type
+        self._frames = frames
         self.headers = with_warnings({}, kind.warnings)
         self._store = store
         self._bucket: Bucket = store.bucket(kind.bucket)
@@ -193,7 +195,7 @@ class Watch:
 
     def _frame(self, type_: str, encoded: bytes) -> bytes:
         self._first = False
-        return b'{"type":"%s","object":%s}\n' % (type_.encode(), encoded)
+        return self._frames.frame(type_, encoded)
 
     def _bookmark(self, extra: dict[str, object] | None = None) -> bytes:
         metadata = {"resourceVersion": str(self._store.revision), "creationTimestamp": None, **(extra or {})}
@@ -201,4 +203,4 @@ class Watch:
         return self._frame("BOOKMARK", self._form.bookmark(self._kind, obj, self._first))
 
     def _error(self, status: statuses.APIStatus) -> bytes:
-        return codec.encode({"type": "ERROR", "object": status.as_object()}) + b"\n"
+        return self._frames.frame("ERROR", codec.encode(status.as_object()))

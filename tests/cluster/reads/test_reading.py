@@ -280,13 +280,13 @@ async def test_only_metadata_on_demand(client: Client) -> None:
     assert names(listing) == ["one"]
 
 
-@pytest.mark.parametrize("accept", ["*/*", "application/*", "", "application/vnd.kubernetes.protobuf,application/json",
+@pytest.mark.parametrize("accept", ["*/*", "application/*", "", "application/cbor,application/json",
                                     "application/json;as=Table;v=v9;g=meta.k8s.io,application/json"])
 async def test_json_is_what_is_served(client: Client, accept: str) -> None:
     assert (await client.get(CONFIG_MAPS, headers={"Accept": accept}))["kind"] == "ConfigMapList"
 
 
-@pytest.mark.parametrize("accept", ["text/html", "application/vnd.kubernetes.protobuf"])
+@pytest.mark.parametrize("accept", ["text/html", "application/cbor"])
 async def test_other_types_are_not_acceptable(client: Client, accept: str) -> None:
     reply = await client.call("GET", CONFIG_MAPS, headers={"Accept": accept})
     assert reply.status == 406

@@ -323,7 +323,7 @@ def test_wrong_credentials(authorization: str, code: int, wire: Wire) -> None:
 
 
 @pytest.mark.parametrize(("accept", "code"), [
-    ("application/xml", 406), ("text/html", 406), ("nosuch", 406), ("application/vnd.kubernetes.protobuf", 406),
+    ("application/xml", 406), ("text/html", 406), ("nosuch", 406), ("application/cbor", 406),
     ("application/json;as=Nosuch;g=meta.k8s.io;v=v1", 406), ("*/*", 200), ("", 200), (";;;", 406),
     ("text/html, */*;q=0.1", 200), ("application/json;q=x", 200),
 ])

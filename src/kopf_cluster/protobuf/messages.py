@@ -1,0 +1,227 @@
+"""
+Messages: objects of JSON with known fields, each of which has a number and a type.
+
+What is absent in JSON is a zero value on the wire, unless the field may be absent there, too; and what is zero on
+the wire is absent in JSON, unless Go shows it: both exactly as kube-apiserver does, which is written in Go. Fields
+that are not in the tables are left out, as they are by clients and servers of other versions.
+"""
+from __future__ import annotations
+
+import functools
+import gzip
+import importlib.resources
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from .values import SCALARS, SchemaOr, Value, need_bytes
+from .wire import ProtobufError, Raw, Wire, read_fields, read_varint, write_bytes, write_key
+
+Obj: TypeAlias = dict[str, Any]
+
+_SCHEMA: Final = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
+_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
+
+
+class Row(msgspec.Struct, frozen=True, array_like=True):
+    """A field as it is in the data."""
+
+    number: int
+    name: str
+    """The name in JSON; nothing if the fields of the message are put among the others."""
+    type: str
+    cardinality: Literal["one", "optional", "list", "map"]
+    leaving: Literal["never", "empty", "zero"]
+    """When it is left out of JSON: if it is an empty value; or a value never set, even if that is a message."""
+
+
+class _Data(msgspec.Struct, frozen=True):
+    source: str
+    packages: Mapping[str, str]
+    messages: Mapping[str, msgspec.Raw]
+
+
+class Field:
+    """A field of a message."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__()
+        self.number = row.number
+        self.name = row.name
+        self.cardinality = row.cardinality
+        self.value = find_value(row.type)
+        is_set = row.cardinality == "one" and self.value.is_structure and row.leaving == "empty"
+        self.is_shown_absent = is_set or row.leaving == "never"
+        """Whether JSON has it though it is not on the wire."""
+        self.is_shown_empty = self.is_shown_absent or row.cardinality == "optional"
+        """Whether JSON has it if the value on the wire is empty."""
+        self.wire = Wire.BYTES if row.cardinality == "map" else self.value.wire
+        self._key = write_key(row.number, self.wire)
+        self._item_key = write_key(2, self.value.wire)
+
+    @functools.cached_property
+    def absent(self) -> bytes:
+        """What is on the wire if there is nothing in JSON."""
+        zero = self.zero()
+        return self.encode(zero) if zero is not None or (self.cardinality == "one" and self.value.is_structure) else b""
+
+    def zero(self) -> Any:
+        """Give what is in JSON if there is nothing on the wire."""
+        return self.value.zero() if self.cardinality == "one" else None
+
+    def encode(self, value: Any) -> bytes:
+        """Encode a value of JSON, with all its keys."""
+        if self.cardinality == "list":
+            return b"".join([self._key + self.value.encode(item) for item in value])
+        if self.cardinality == "map":
+            return b"".join([self._key + self._encode_entry(name, value[name]) for name in sorted(value)])
+        return self._key + (self.value.encode(value) if value is not None else b"\0")
+
+    def _encode_entry(self, name: str, value: Any) -> bytes:
+        return write_bytes(_ENTRY_KEY + write_bytes(name.encode()) + self._item_key + self.value.encode(value))
+
+    def decode(self, wire: Wire, raw: Raw, before: Any) -> Any:
+        """Decode a value; give it with those before, if it is not the only one."""
+        if self.cardinality == "list":
+            values = before if before is not None else []
+            values.extend(map(self.value.decode, self._unpack(wire, raw)))
+            return values
+        if wire != self.wire:
+            raise ProtobufError(f"proto: wrong wireType = {int(wire)} for field {self.name}")
+        if self.cardinality == "map":
+            entries = before if before is not None else {}
+            name, value = self._decode_entry(raw)
+            entries[name] = value
+            return entries
+        return self.value.decode(raw)
+
+    def _unpack(self, wire: Wire, raw: Raw) -> list[Raw]:
+        """Give the items of a list: it is one; or all in one piece, as numbers can be."""
+        if wire == self.wire:
+            return [raw]
+        if (self.wire, wire) != (Wire.VARINT, Wire.BYTES):
+            raise ProtobufError(f"proto: wrong wireType = {int(wire)} for field {self.name}")
+        raw = need_bytes(raw)
+        items: list[Raw] = []
+        pos = 0
+        while pos < len(raw):
+            item, pos = read_varint(raw, pos)
+            items.append(item)
+        return items
+
+    def _decode_entry(self, raw: Raw) -> tuple[str, Any]:
+        parts = {number: part for number, _, part in read_fields(need_bytes(raw))}
+        value = self.value.decode(parts[2]) if 2 in parts else self.value.zero()
+        return _TEXT.decode(parts.get(1, b"")), value
+
+
+_TEXT: Final = SCALARS["string"]
+_ENTRY_KEY: Final = write_key(1, Wire.BYTES)
+
+
+class Message:
+    """A message; it is a value of others, too."""
+
+    wire = Wire.BYTES
+    is_structure = True
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    @functools.cached_property
+    def _fields(self) -> list[Field]:
+        """The fields in the order that they have in JSON."""
+        return [Field(row) for row in read_rows(self.name)]
+
+    @functools.cached_property
+    def _ordered(self) -> list[Field]:
+        """The fields in the order that they have on the wire."""
+        return sorted(self._fields, key=lambda field: field.number)
+
+    @functools.cached_property
+    def _numbered(self) -> Mapping[int, Field]:
+        return {field.number: field for field in self._fields}
+
+    def encode(self, value: Any) -> bytes:
+        return write_bytes(self.encode_fields(value))
+
+    def encode_fields(self, obj: Obj) -> bytes:
+        """Encode the fields only, without the length of the message."""
+        parts = []
+        for field in self._ordered:
+            value = obj.get(field.name) if field.name else obj
+            parts.append(field.encode(value) if value is not None else field.absent)
+        return b"".join(parts)
+
+    def decode(self, raw: Raw) -> Obj:
+        found: dict[int, Any] = {}
+        for number, wire, part in read_fields(need_bytes(raw)):
+            field = self._numbered.get(number)
+            if field is not None:
+                found[number] = field.decode(wire, part, found.get(number))
+        return self._show(found)
+
+    def _show(self, found: dict[int, Any]) -> Obj:
+        """Put the fields together as Go does in JSON."""
+        obj: Obj = {}
+        for field in self._fields:
+            if field.number in found:
+                value = found[field.number]
+                is_shown = value or field.is_shown_empty
+            elif field.is_shown_absent:
+                value, is_shown = field.zero(), True
+            else:
+                continue
+            if not field.name:
+                obj.update(value)
+            elif is_shown:
+                obj[field.name] = value
+        return obj
+
+    def zero(self) -> Obj:
+        return self._show({})
+
+
+@functools.cache
+def find_value(type_: str) -> Value:
+    """Find the type of values by its name in the data."""
+    if type_ in SCALARS:
+        return SCALARS[type_]
+    schema = functools.partial(find_value, _SCHEMA)
+    match type_.removeprefix(_SCHEMA):
+        case "OrArray":
+            return SchemaOr(schema, 1, schema, many=True)
+        case "OrBool":
+            return SchemaOr(schema, 2, functools.partial(find_value, "bool"), many=False)
+        case "OrStringArray":
+            return SchemaOr(schema, 1, functools.partial(find_value, "string"), many=True)
+    return Message(type_)
+
+
+@functools.cache
+def find_message(api_version: str, kind: str) -> Message | None:
+    """Find the message of a kind; what belongs to no group, such as `DeleteOptions`, is in every one."""
+    names = (f"{package}.{kind}" for package in (_data().packages.get(api_version), _META) if package)
+    for name in names:
+        if name in _data().messages:
+            value = find_value(name)
+            return value if isinstance(value, Message) else None
+    return None
+
+
+def read_rows(name: str) -> list[Row]:
+    """Give the fields of a message as they are in the data, in the order that they have in JSON."""
+    return msgspec.json.decode(_data().messages[name], type=list[Row])
+
+
+def list_messages() -> list[str]:
+    """Give the names of all messages that consist of fields."""
+    return list(_data().messages)
+
+
+@functools.cache
+def _data() -> _Data:
+    packed = importlib.resources.files(__package__).joinpath("data/messages.json.gz").read_bytes()
+    return msgspec.json.decode(gzip.decompress(packed), type=_Data)
