@@ -10,12 +10,16 @@ from typing import Any, Final
 
 import yaml
 
+from . import codec
+
 #: How many characters and values a document with aliases may have, all copies included.
 MAX_SIZE: Final = 10_000_000
 
 
 def load(text: bytes) -> Any:
     """Decode a document or raise `yaml.YAMLError`."""
+    if (obj := _decode_json(text)) is not None:
+        return obj
     try:
         loader = yaml.SafeLoader(text)
         try:
@@ -29,6 +33,19 @@ def load(text: bytes) -> Any:
             loader.dispose()
     except (ValueError, RecursionError) as error:  # impossible dates, too deep documents
         raise yaml.YAMLError(f"it cannot be decoded: {type(error).__name__}") from None
+
+
+def _decode_json(text: bytes) -> Any:
+    """Decode an object of JSON, which is YAML, too, and is decoded much faster; give none if it is anything else.
+
+    Tabs are only allowed between the values of JSON, where the API server takes them for blanks even in YAML.
+    """
+    if not text.lstrip().startswith(b"{"):
+        return None
+    try:
+        return codec.decode(text)
+    except (codec.DecodeError, RecursionError):
+        return None
 
 
 def dump(value: Any) -> bytes:
@@ -46,7 +63,7 @@ _Dumper.add_representer(str, lambda dumper, text: dumper.represent_scalar(
 
 def find_repeated(text: bytes) -> list[str]:
     """Tell which keys are more than once in a mapping of a valid document, in the words of the API server's decoder."""
-    loader = yaml.SafeLoader(text)
+    loader = yaml.SafeLoader(text if _decode_json(text) is None else text.replace(b"\t", b" "))
     try:
         return list(_find_repeated(loader.get_single_node(), set()))
     finally:

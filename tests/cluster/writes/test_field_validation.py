@@ -131,6 +131,32 @@ async def test_repeated_fields_in_yaml(client: Client, kexes: str) -> None:
     assert (reply.status, warnings(reply)) == (201, LINES)
 
 
+TABBED = """
+{
+\t"apiVersion": "example.com/v1",
+\t"kind": "Kex",
+\t"metadata": {"name": "one"},
+\t"spec": {
+\t\t"foo": 1,
+\t\t"foo": 2
+\t}
+}
+"""
+
+
+@pytest.mark.parametrize(("method", "path", "content_type"), [
+    ("PATCH", "/one", "application/apply-patch+yaml"), ("POST", "", "application/yaml"),
+])
+async def test_json_can_be_sent_as_yaml_with_tabs(
+        client: Client, kexes: str, method: str, path: str, content_type: str,
+) -> None:
+    """YAML of its own allows no tabs, but JSON does."""
+    reply = await client.call(method, f"{kexes}{path}?fieldManager=me&fieldValidation=Warn", data=TABBED,
+                              headers={"Content-Type": content_type})
+    assert (reply.status, reply.body["spec"]) == (201, {"foo": 2})
+    assert warnings(reply) == ['line 8: key "foo" already set in map']
+
+
 @pytest.mark.parametrize("body", ["a: [", "*x", "", "&a [*a]", "? [a]\n: 1", "a: 2000-99-99"])
 async def test_strict_validation_of_broken_yaml(client: Client, kexes: str, body: str) -> None:
     for method, path, kind in (("PATCH", f"{kexes}/one", "apply-patch+yaml"), ("POST", kexes, "yaml")):
