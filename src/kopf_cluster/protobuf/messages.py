@@ -73,13 +73,18 @@ class Field:
     def encode(self, value: Any) -> bytes:
         """Encode a value of JSON, with all its keys."""
         if self.cardinality == "list":
-            return b"".join([self._key + self.value.encode(item) for item in value])
+            return b"".join([self._key + self._encode_value(item) for item in value])
         if self.cardinality == "map":
             return b"".join([self._key + self._encode_entry(name, value[name]) for name in sorted(value)])
-        return self._key + (self.value.encode(value) if value is not None else b"\0")
+        return self._key + self._encode_value(value)
 
     def _encode_entry(self, name: str, value: Any) -> bytes:
-        return write_bytes(_ENTRY_KEY + write_bytes(name.encode()) + self._item_key + self.value.encode(value))
+        return write_bytes(_ENTRY_KEY + write_bytes(name.encode()) + self._item_key + self._encode_value(value))
+
+    def _encode_value(self, value: Any) -> bytes:
+        """Encode a single value; null is what is never set, which can be nothing at all on the wire."""
+        value = self.value.zero() if value is None else value
+        return self.value.encode(value) if value is not None else b"\0"
 
     def decode(self, wire: Wire, raw: Raw, before: Any) -> Any:
         """Decode a value; give it with those before, if it is not the only one."""

@@ -98,6 +98,15 @@ def test_what_is_empty_is_shown_as_by_go() -> None:
         {**condition, "lastProbeTime": None}]
 
 
+def test_nulls_inside_are_what_they_are_for_go() -> None:
+    assert decode("ConfigMap", "v1", data={"a": None, "b": "c"})["data"] == {"a": "", "b": "c"}
+    spec = {"containers": [{"name": "c", "args": [None, "x"], "resources": {"limits": {"cpu": None}}}]}
+    [container] = decode("Pod", "v1", spec=spec)["spec"]["containers"]
+    assert container == {"name": "c", "args": ["", "x"], "resources": {"limits": {"cpu": "0"}}}
+    budget = decode("PodDisruptionBudget", "policy/v1", status={"disruptedPods": {"one": None}})
+    assert budget["status"]["disruptedPods"] == {"one": None}
+
+
 def test_fields_of_other_versions_are_left_out() -> None:
     data = find("io.k8s.api.core.v1.ConfigMap").encode_fields({"data": {"a": "b"}, "newer": {"x": 1}})
     newer = b"\xfa\x3f\x01x" + b"\xf8\x3f\x01" + b"\xf9\x3f12345678" + b"\xfd\x3f1234"  # 1023, of all wire types
