@@ -11,6 +11,8 @@ from .access import Objects
 
 _CLAIMS: Final = "persistentvolumeclaims"
 _VOLUMES: Final = "persistentvolumes"
+_CLASSES: Final = "storageclasses.storage.k8s.io"
+_PODS: Final = "pods"
 
 
 class Volumes:
@@ -21,16 +23,24 @@ class Volumes:
         self._objects = access
 
     def observe(self, bucket: str, change: Change) -> None:
+        if bucket == _PODS and change.type == "ADDED":
+            for key in self._claims_of(change.record.key):
+                self._queue_claim(key)
         if bucket == _CLAIMS:
             key, uid = change.record.key, change.record.uid
             if change.type == "DELETED":
                 self._objects.queue.add(("volume", uid), lambda: self._release(uid))
             else:
-                self._objects.queue.add(("claim", key), lambda: self._bind(key))
+                self._queue_claim(key)
+
+    def _queue_claim(self, key: Key) -> None:
+        self._objects.queue.add(("claim", key), lambda: self._bind(key))
 
     def _bind(self, key: Key) -> None:
         claim = self._objects.get(_CLAIMS, key)
         if claim is None or (claim.get("status") or {}).get("phase") == "Bound":
+            return
+        if self._waits_for_consumer(claim):
             return
         name = claim["spec"].get("volumeName") or self._find_volume(claim) or f"pvc-{claim['metadata']['uid']}"
         metadata, spec = claim["metadata"], claim["spec"]
@@ -52,6 +62,19 @@ class Volumes:
         self._objects.set_status(_CLAIMS, key, {
             "phase": "Bound", "accessModes": spec.get("accessModes") or ["ReadWriteOnce"], "capacity": capacity})
 
+    def _waits_for_consumer(self, claim: Obj) -> bool:
+        """Tell whether the class of the claim wants a pod first, to know where the volume is needed."""
+        spec = claim["spec"]
+        storage = self._objects.get(_CLASSES, ("", spec.get("storageClassName") or "")) or {}
+        if spec.get("volumeName") or storage.get("volumeBindingMode") != "WaitForFirstConsumer":
+            return False
+        key = (claim["metadata"]["namespace"], claim["metadata"]["name"])
+        return not any(key in _claims(pod) for pod in self._objects.select(_PODS))
+
+    def _claims_of(self, key: Key) -> set[Key]:
+        pod = self._objects.get(_PODS, key)
+        return _claims(pod) if pod is not None else set()
+
     def _find_volume(self, claim: Obj) -> str | None:
         """Find a free volume of the same class, which offers what is asked in the same words."""
         spec = claim["spec"]
@@ -72,3 +95,9 @@ class Volumes:
                     self._objects.delete(_VOLUMES, ("", name))
                 else:
                     self._objects.set_status(_VOLUMES, ("", name), {"phase": "Released"})
+
+
+def _claims(pod: Obj) -> set[Key]:
+    """Give the claims that the pod mounts."""
+    volumes = [volume.get("persistentVolumeClaim") for volume in pod["spec"].get("volumes") or ()]
+    return {(pod["metadata"]["namespace"], volume["claimName"]) for volume in volumes if volume}

@@ -19,21 +19,24 @@ from .kind import Column, Obj
 _CONTAINERS: Final = ("(Containers)=.spec.template.spec.containers[*].name, "
                       "(Images)=.spec.template.spec.containers[*].image")
 _REPLICATED: Final = f"Desired=@replicas, Current=@current, Ready=@ready, {_CONTAINERS}, (Selector)=@selector"
+_QUEUING: Final = ".spec.limited.limitResponse.queuing"
 _WEBHOOKS: Final = "Webhooks=@webhooks"
 _BINDING: Final = "Role=@role, Age=@age, (Users)=@users, (Groups)=@groups, (ServiceAccounts)=@service-accounts"
 
 _NOTES: Final[dict[str, str]] = {
+    "apiservices": "Service=@api-service, Available=@is-available",
     "certificatesigningrequests": "Age=@age, SignerName=.spec.signerName, Requestor=.spec.username, "
                                   "RequestedDuration=@requested-duration, Condition=@request-condition",
     "clusterrolebindings": _BINDING,
     "clusterroles": "Created At=@created",
+    "componentstatuses": "Status=@component-status, Message=@health-message, Error=@health-error",
     "configmaps": "Data=@data-count",
     "controllerrevisions": "Controller=@controller, Revision=.revision",
     "cronjobs": "Schedule=.spec.schedule, TimeZone=.spec.timeZone, Suspend=@suspend, Active=@active, "
                 "Last Schedule=@last-schedule, (Containers)=.spec.jobTemplate.spec.template.spec.containers[*].name, "
                 "(Images)=.spec.jobTemplate.spec.template.spec.containers[*].image, (Selector)=@job-selector",
     "csidrivers": "AttachRequired=.spec.attachRequired, PodInfoOnMount=.spec.podInfoOnMount, "
-                  "StorageCapacity=.spec.storageCapacity, TokenRequests=.spec.tokenRequests[*].audience, "
+                  "StorageCapacity=.spec.storageCapacity, TokenRequests=@token-requests, "
                   "RequiresRepublish=.spec.requiresRepublish, Modes=.spec.volumeLifecycleModes[*]",
     "csinodes": "Drivers=@drivers",
     "customresourcedefinitions": "Created At=@created",
@@ -44,8 +47,10 @@ _NOTES: Final[dict[str, str]] = {
     "endpoints": "Endpoints=@endpoints",
     "endpointslices": "AddressType=.addressType, Ports=@slice-ports, Endpoints=@slice-endpoints",
     "events": "Last Seen=@event-last-seen, Type=.type, Reason=.reason, Object=@event-object, "
-              "(Subobject)=.involvedObject.fieldPath, (Source)=@event-source, Message=@event-message, "
+              "(Subobject)=@event-subobject, (Source)=@event-source, Message=@event-message, "
               "(First Seen)=@event-first-seen, (Count)=@event-count",
+    "flowschemas": "PriorityLevel=.spec.priorityLevelConfiguration.name, MatchingPrecedence=.spec.matchingPrecedence, "
+                   "DistinguisherMethod=.spec.distinguisherMethod.type, Age=@age, MissingPL=@is-dangling",
     "horizontalpodautoscalers": "Reference=@scale-target, Targets=@metrics, MinPods=@min-pods, "
                                 "MaxPods=.spec.maxReplicas, Replicas=@hpa-replicas",
     "ingressclasses": "Controller=.spec.controller, Parameters=@parameters",
@@ -55,16 +60,18 @@ _NOTES: Final[dict[str, str]] = {
     "leases": "Holder=.spec.holderIdentity",
     "limitranges": "Created At=@created",
     "mutatingwebhookconfigurations": _WEBHOOKS,
+    "mutatingadmissionpolicies": "Mutations=@mutations, ParamKind=@param-kind",
+    "mutatingadmissionpolicybindings": "PolicyName=.spec.policyName, ParamRef=@param-ref",
     "namespaces": "Status=@phase",
     "networkpolicies": "Pod-Selector=@pod-selector",
     "nodes": "Status=@node-status, Roles=@node-roles, Age=@age, Version=.status.nodeInfo.kubeletVersion, "
              "(Internal-IP)=@internal-ip, (External-IP)=@external-ip, (OS-Image)=.status.nodeInfo.osImage, "
              "(Kernel-Version)=.status.nodeInfo.kernelVersion, "
              "(Container-Runtime)=.status.nodeInfo.containerRuntimeVersion",
-    "persistentvolumeclaims": "Status=@phase, Volume=@volume, Capacity=@capacity, Access Modes=@access-modes, "
+    "persistentvolumeclaims": "Status=@phase, Volume=@volume, Capacity=@capacity, Access Modes=@granted-modes, "
                               "StorageClass=@storage-class, VolumeAttributesClass=@attributes-class, Age=@age, "
                               "(VolumeMode)=.spec.volumeMode",
-    "persistentvolumes": "Capacity=.spec.capacity.storage, Access Modes=@access-modes, "
+    "persistentvolumes": "Capacity=.spec.capacity.storage, Access Modes=@offered-modes, "
                          "Reclaim Policy=.spec.persistentVolumeReclaimPolicy, Status=@phase, Claim=@claim, "
                          "StorageClass=@storage-class, VolumeAttributesClass=@attributes-class, "
                          "Reason=@reason, Age=@age, (VolumeMode)=.spec.volumeMode",
@@ -75,6 +82,9 @@ _NOTES: Final[dict[str, str]] = {
             "(Readiness Gates)=@readiness-gates",
     "podtemplates": "Containers=.template.spec.containers[*].name, Images=.template.spec.containers[*].image, "
                     "Pod Labels=@template-labels",
+    "prioritylevelconfigurations": "Type=.spec.type, NominalConcurrencyShares=.spec.limited.nominalConcurrencyShares, "
+                                   f"Queues={_QUEUING}.queues, HandSize={_QUEUING}.handSize, "
+                                   f"QueueLengthLimit={_QUEUING}.queueLengthLimit",
     "priorityclasses": "Value=.value, Global-Default=@global-default, Age=@age, PreemptionPolicy=.preemptionPolicy",
     "replicasets": _REPLICATED,
     "replicationcontrollers": _REPLICATED,
@@ -83,7 +93,7 @@ _NOTES: Final[dict[str, str]] = {
     "roles": "Created At=@created",
     "runtimeclasses": "Handler=.handler",
     "secrets": "Type=.type, Data=@data-count",
-    "serviceaccounts": "Secrets=@secrets",
+    "servicecidrs": "CIDRs=.spec.cidrs[*]",
     "services": "Type=.spec.type, Cluster-IP=.spec.clusterIP, External-IP=@service-addresses, Port(s)=@ports, "
                 "(Selector)=@selector",
     "statefulsets": f"Ready=@replicas-ready, {_CONTAINERS}",
@@ -92,6 +102,7 @@ _NOTES: Final[dict[str, str]] = {
     "validatingadmissionpolicies": "Validations=@validations, ParamKind=@param-kind",
     "validatingadmissionpolicybindings": "PolicyName=.spec.policyName, ParamRef=@param-ref",
     "validatingwebhookconfigurations": _WEBHOOKS,
+    "volumeattributesclasses": "DriverName=.driverName",
     "volumeattachments": "Attacher=.spec.attacher, PV=.spec.source.persistentVolumeName, Node=.spec.nodeName, "
                          "Attached=@attached",
 }
@@ -102,6 +113,8 @@ def make_columns(plural: str) -> tuple[Column, ...]:
     noted = [_make_column(note) for note in filter(None, (note.strip() for note in _NOTES.get(plural, "").split(",")))]
     if plural == "events":  # they have no meaningful names or ages
         return *noted, dataclasses.replace(NAME, priority=1)
+    if plural == "componentstatuses":  # they have no ages at all
+        return NAME, *noted
     narrow = [column for column in noted if not column.priority]
     wide = [column for column in noted if column.priority]
     is_aged = any(column.name in ("Age", "Created At", "Pod Labels") for column in narrow)

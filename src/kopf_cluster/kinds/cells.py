@@ -224,10 +224,12 @@ def _phase(obj: Obj) -> Any:
     return "Terminating" if obj["metadata"].get("deletionTimestamp") else dig(obj, "status", "phase")
 
 
-def _access_modes(obj: Obj) -> str:
-    short = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
-    modes = dig(obj, "spec", "accessModes")
-    return ",".join(short.get(mode, str(mode)) for mode in modes) if isinstance(modes, list) else ""
+def _access_modes(part: str) -> Callable[[Obj], Any]:
+    def cell(obj: Obj) -> Any:
+        short = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
+        modes = dig(obj, part, "accessModes")
+        return ",".join(short.get(mode, str(mode)) for mode in modes) if isinstance(modes, list) else ""
+    return cell
 
 
 def _claim(obj: Obj) -> str:
@@ -268,6 +270,26 @@ def _requested_duration(obj: Obj) -> str:
     return ages.human_duration(seconds) if isinstance(seconds, int) else NONE
 
 
+def _health(field: str) -> Callable[[Obj], Any]:
+    def cell(obj: Obj) -> Any:
+        return next((item.get(field) or "" for item in items(obj, "conditions") if item.get("type") == "Healthy"), "")
+    return cell
+
+
+def _component_status(obj: Obj) -> str:
+    return {"True": "Healthy", "False": "Unhealthy"}.get(_health("status")(obj), "Unknown")
+
+
+def _condition(kind: str, default: str) -> Callable[[Obj], Any]:
+    return lambda obj: next((item.get("status") for item in items(obj, "status", "conditions")
+                             if item.get("type") == kind), default)
+
+
+def _api_service(obj: Obj) -> str:
+    service = dig(obj, "spec", "service")
+    return f"{service.get('namespace')}/{service.get('name')}" if isinstance(service, dict) else "Local"
+
+
 def _data_count(obj: Obj) -> int:
     return sum(len(value) for field in ("data", "binaryData") if isinstance(value := obj.get(field), dict))
 
@@ -284,11 +306,17 @@ def _param_ref(obj: Obj) -> str:
     return f"{ref['namespace']}/{ref.get('name')}" if ref.get("namespace") else f"*/{ref.get('name')}"
 
 
-def _event_age(*fields: str) -> Callable[[Obj], Any]:
-    def cell(obj: Obj) -> Any:
-        created = obj["metadata"].get("creationTimestamp")
-        return ages.age(next((obj[field] for field in fields if obj.get(field)), created))
-    return cell
+def _event_first_seen(obj: Obj) -> str:
+    return ages.age(obj.get("firstTimestamp") or obj.get("deprecatedFirstTimestamp") or obj.get("eventTime"))
+
+
+def _event_last_seen(obj: Obj) -> str:
+    seen = dig(obj, "series", "lastObservedTime") or obj.get("lastTimestamp") or obj.get("deprecatedLastTimestamp")
+    return ages.age(seen) if seen else _event_first_seen(obj)
+
+
+def _event_count(obj: Obj) -> Any:
+    return dig(obj, "series", "count") or obj.get("count") or obj.get("deprecatedCount") or 1
 
 
 def _event_object(obj: Obj) -> str:
@@ -304,8 +332,9 @@ def _event_source(obj: Obj) -> str:
 CELLS: Final[Mapping[str, Callable[[Obj], Any]]] = {
     "age": age_of,
     "created": lambda obj: obj["metadata"].get("creationTimestamp"),
-    "data-count": _data_count, "phase": _phase, "secrets": _size("secrets"), "webhooks": _size("webhooks"),
+    "data-count": _data_count, "phase": _phase, "webhooks": _size("webhooks"),
     "drivers": _size("spec", "drivers"), "validations": _size("spec", "validations"),
+    "mutations": _size("spec", "mutations"),
     "param-kind": _param_kind, "param-ref": _param_ref,
     "pod-ready": _pod_ready, "pod-status": _pod_status, "pod-restarts": _pod_restarts,
     "readiness-gates": _readiness_gates, "template-labels": lambda obj: _show_labels(
@@ -338,21 +367,26 @@ CELLS: Final[Mapping[str, Callable[[Obj], Any]]] = {
     "parameters": lambda obj: _scoped_name(dig(obj, "spec", "parameters")),
     "node-status": _node_status, "node-roles": _node_roles,
     "internal-ip": _node_address("InternalIP"), "external-ip": _node_address("ExternalIP"),
-    "capacity": _text("status", "capacity", "storage", default=""), "access-modes": _access_modes, "claim": _claim,
+    "capacity": _text("status", "capacity", "storage", default=""), "claim": _claim,
+    "offered-modes": _access_modes("spec"), "granted-modes": _access_modes("status"),
     "volume": _text("spec", "volumeName", default=""), "storage-class": _text("spec", "storageClassName", default=""),
     "attributes-class": _text("spec", "volumeAttributesClassName", default=_UNSET),
     "reason": _text("status", "reason", default=""), "expansion": _text("allowVolumeExpansion", default="false"),
+    "token-requests": lambda obj: _UNSET if dig(obj, "spec", "tokenRequests") is None else ",".join(
+        str(item.get("audience", "")) for item in items(obj, "spec", "tokenRequests")),
     "attached": _text("status", "attached", default="false"),
     "global-default": _text("globalDefault", default="false"),
+    "component-status": _component_status, "health-message": _health("message"), "health-error": _health("error"),
+    "is-dangling": _condition("Dangling", "?"), "api-service": _api_service,
+    "is-available": _condition("Available", _UNKNOWN),
     "role": _role, "users": _subjects("User"), "groups": _subjects("Group"),
     "service-accounts": _subjects("ServiceAccount"),
     "quota-requests": _quota(limits=False), "quota-limits": _quota(limits=True),
     "request-condition": _request_condition, "requested-duration": _requested_duration,
-    "event-last-seen": _event_age("lastTimestamp", "deprecatedLastTimestamp", "eventTime", "firstTimestamp"),
-    "event-first-seen": _event_age("firstTimestamp", "deprecatedFirstTimestamp", "eventTime"),
+    "event-last-seen": _event_last_seen, "event-first-seen": _event_first_seen, "event-count": _event_count,
     "event-object": _event_object, "event-source": _event_source,
+    "event-subobject": _text("involvedObject", "fieldPath", default=""),
     "event-message": lambda obj: obj.get("message") or obj.get("note") or "",
-    "event-count": lambda obj: obj.get("count") or obj.get("deprecatedCount") or 1,
 }
 
 

@@ -46,6 +46,16 @@ def titles(plural: str, *, wide: bool = False) -> str:
                           "VOLUMEATTRIBUTESCLASS | REASON | AGE"),
     ("resourcequotas", "NAME | REQUEST | LIMIT | AGE"),
     ("podtemplates", "NAME | CONTAINERS | IMAGES | POD LABELS"),
+    ("serviceaccounts", "NAME | AGE"),
+    ("componentstatuses", "NAME | STATUS | MESSAGE | ERROR"),
+    ("apiservices", "NAME | SERVICE | AVAILABLE | AGE"),
+    ("flowschemas", "NAME | PRIORITYLEVEL | MATCHINGPRECEDENCE | DISTINGUISHERMETHOD | AGE | MISSINGPL"),
+    ("prioritylevelconfigurations",
+     "NAME | TYPE | NOMINALCONCURRENCYSHARES | QUEUES | HANDSIZE | QUEUELENGTHLIMIT | AGE"),
+    ("mutatingadmissionpolicies", "NAME | MUTATIONS | PARAMKIND | AGE"),
+    ("mutatingadmissionpolicybindings", "NAME | POLICYNAME | PARAMREF | AGE"),
+    ("servicecidrs", "NAME | CIDRS | AGE"),
+    ("volumeattributesclasses", "NAME | DRIVERNAME | AGE"),
 ])
 def test_titles(plural: str, expected: str) -> None:
     assert titles(plural) == expected
@@ -144,6 +154,14 @@ def test_volumes() -> None:
     assert (made["Claim"], made["Access Modes"], made["VolumeAttributesClass"]) == ("ns/data", "RWO,ROX", "<unset>")
 
 
+def test_claims_tell_what_is_granted() -> None:
+    pending = show("persistentvolumeclaims", spec={"accessModes": ["ReadWriteOnce"]}, status={"phase": "Pending"})
+    assert (pending["Status"], pending["Access Modes"]) == ("Pending", "")
+    bound = show("persistentvolumeclaims", spec={"accessModes": ["ReadWriteOnce"]},
+                 status={"phase": "Bound", "accessModes": ["ReadWriteOnce", "ReadWriteMany"]})
+    assert (bound["Status"], bound["Access Modes"]) == ("Bound", "RWO,RWX")
+
+
 def test_subjects_of_bindings() -> None:
     made = show("rolebindings", roleRef={"kind": "Role", "name": "r"}, subjects=[
         {"kind": "User", "name": "jane"}, {"kind": "User", "name": "joe"}, {"kind": "Group", "name": "devs"},
@@ -169,6 +187,48 @@ def test_events_of_both_groups_look_the_same() -> None:
     assert (core["Object"], core["Message"], core["Source"]) == ("pod/p", "m", "kubelet, n")
     for title in ("Object", "Message", "Type", "Reason", "Count"):
         assert core[title] == new[title]
+
+
+def test_times_of_events() -> None:
+    """The last one of a series counts; the time of the creation is not that of an event."""
+    series = show("events", eventTime=ago(60), series={"count": 7, "lastObservedTime": ago(3)})
+    assert (series["Last Seen"], series["First Seen"], series["Count"]) == ("3s", "60s", 7)
+    single = show("events", eventTime=ago(60))
+    assert (single["Last Seen"], single["First Seen"], single["Count"], single["Subobject"]) == ("60s", "60s", 1, "")
+    assert show("events")["Last Seen"] == show("events")["First Seen"] == "<unknown>"
+
+
+@pytest.mark.parametrize(("conditions", "expected"), [
+    ([{"type": "Healthy", "status": "True", "message": "ok"}], ["Healthy", "ok", ""]),
+    ([{"type": "Healthy", "status": "False", "error": "refused"}], ["Unhealthy", "", "refused"]),
+    ([], ["Unknown", "", ""]),
+])
+def test_components(conditions: Any, expected: list[str]) -> None:
+    cells = show("componentstatuses", conditions=conditions)
+    assert [cells[title] for title in ("Status", "Message", "Error")] == expected
+
+
+def test_flow_control() -> None:
+    level = show("prioritylevelconfigurations", spec={"type": "Limited", "limited": {
+        "nominalConcurrencyShares": 7, "limitResponse": {"type": "Queue", "queuing": {"queues": 64, "handSize": 6}}}})
+    assert list(level.values())[1:6] == ["Limited", "7", "64", "6", "<none>"]
+    schema = show("flowschemas", spec={"priorityLevelConfiguration": {"name": "low"}, "matchingPrecedence": 500},
+                  status={"conditions": [{"type": "Dangling", "status": "False"}]})
+    assert list(schema.values())[1:4] == ["low", "500", "<none>"]
+    assert (schema["MissingPL"], show("flowschemas")["MissingPL"]) == ("False", "?")
+
+
+def test_services_of_apis() -> None:
+    remote = show("apiservices", spec={"service": {"namespace": "kube-system", "name": "metrics"}},
+                  status={"conditions": [{"type": "Available", "status": "True"}]})
+    assert (remote["Service"], remote["Available"]) == ("kube-system/metrics", "True")
+    assert show("apiservices")["Service"] == "Local"
+
+
+@pytest.mark.parametrize(("requests", "expected"), [
+    (None, "<unset>"), ([{"audience": "a"}, {"audience": "b"}], "a,b"), ([{"audience": ""}], "")])
+def test_drivers(requests: Any, expected: str) -> None:
+    assert show("csidrivers", spec={"tokenRequests": requests})["TokenRequests"] == expected
 
 
 def test_controllers() -> None:
