@@ -24,6 +24,9 @@ from .tokens import AUDIENCE, LIFETIME, MIN_LIFETIME, Binding
 
 _MAX_LIFETIME: Final = 1 << 32
 
+#: The types of the objects with which tokens can end.
+_BINDING: Final = frozenset({("v1", "Node"), ("v1", "Pod"), ("v1", "Secret")})
+
 
 class _BoundObject(msgspec.Struct):
     kind: str = ""
@@ -133,7 +136,10 @@ class VirtualResources:
                 "status": {"token": token, "expirationTimestamp": expires}}
 
     def _bind(self, namespace: str, wanted: _BoundObject) -> Binding:
-        bucket, key = f"{wanted.kind.lower()}s", (namespace, wanted.name)
+        if (wanted.apiVersion, wanted.kind) not in _BINDING:
+            group, _, version = wanted.apiVersion.rpartition("/")
+            raise statuses.bad_request(f"cannot bind token to object of type {group}/{version}, Kind={wanted.kind}")
+        bucket, key = f"{wanted.kind.lower()}s", ("" if wanted.kind == "Node" else namespace, wanted.name)
         record = self._store.bucket(bucket).records.get(key)
         if record is None:
             raise statuses.not_found(_Named("", wanted.kind, bucket), wanted.name)
@@ -145,12 +151,10 @@ class VirtualResources:
 
 
 def _validate_token(spec: _TokenSpec) -> Iterator[FieldError]:
-    lifetime, bound = spec.expirationSeconds, spec.boundObjectRef
+    lifetime = spec.expirationSeconds
     if lifetime is not None and lifetime < MIN_LIFETIME:
         yield statuses.invalid_value("spec.expirationSeconds", lifetime,
                                      "may not specify a duration less than 10 minutes")
     if lifetime is not None and lifetime > _MAX_LIFETIME:
         yield statuses.invalid_value("spec.expirationSeconds", lifetime,
                                      "may not specify a duration larger than 2^32 seconds")
-    if bound is not None and bound.kind not in ("Pod", "Secret"):
-        yield statuses.invalid_value("spec.boundObjectRef.kind", bound.kind, "must be Pod or Secret")

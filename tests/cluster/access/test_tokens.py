@@ -118,6 +118,24 @@ async def test_tokens_end_with_the_secrets_they_are_bound_to(client: Client) -> 
     assert (await use(client, token)).status == 401
 
 
+async def test_tokens_end_with_the_nodes_they_are_bound_to(client: Client) -> None:
+    await make_account(client)
+    bound = {"apiVersion": "v1", "kind": "Node", "name": "one"}
+    reply = await request_token(client, boundObjectRef=bound)
+    assert (reply.status, reply.body["message"]) == (404, 'nodes "one" not found')
+    await client.create("/api/v1/nodes", {"metadata": {"name": "one"}})
+    token = (await request_token(client, boundObjectRef=bound)).body["status"]["token"]
+    assert (await use(client, token)).status == 200
+    await client.delete("/api/v1/nodes/one")
+    assert (await use(client, token)).status == 401
+
+
+async def test_tokens_are_not_bound_to_anything_else(client: Client) -> None:
+    await make_account(client)
+    reply = await request_token(client, boundObjectRef={"apiVersion": "v1", "kind": "ConfigMap", "name": "one"})
+    assert (reply.status, reply.body["message"]) == (400, "cannot bind token to object of type /v1, Kind=ConfigMap")
+
+
 async def test_webhooks_are_told_who_asks(client: Client, cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
     async with serve_hooks(tmp_path) as hooks:
         cluster.apply({
