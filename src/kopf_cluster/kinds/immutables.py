@@ -42,14 +42,14 @@ _CLAIM_TEXT: Final = (
 _MUTABLE_IN_PODS: Final = ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates")
 
 
-def validate(bucket: str, new: Obj, old: Obj) -> Iterator[FieldError]:
-    """Give everything that is changed, but cannot be."""
-    for path in _FIELDS.get(bucket, ()):
+def validate(place: str, new: Obj, old: Obj) -> Iterator[FieldError]:
+    """Give everything that is changed, but cannot be, in the bucket or in its subresource (``pods/resize``)."""
+    for path in _FIELDS.get(place, ()):
         value, before = _dig(new, path), _dig(old, path)
-        if value != before and (before is not None or bucket != "endpointslices.discovery.k8s.io"):
+        if value != before and (before is not None or place != "endpointslices.discovery.k8s.io"):
             yield invalid_value(path, value, _TEXT)
-    if bucket in _RULES:
-        yield from _RULES[bucket](new, old)
+    if place in _RULES:
+        yield from _RULES[place](new, old)
 
 
 def _dig(obj: Any, path: str) -> Any:
@@ -85,6 +85,18 @@ def _validate_pod(new: Obj, old: Obj) -> Iterator[FieldError]:
         yield forbidden_value("spec.containers", "pod updates may not add or remove containers")
     elif _fixed_part(new) != _fixed_part(old):
         yield forbidden_value("spec", _POD_TEXT + _show_difference(_fixed_part(old), _fixed_part(new)))
+
+
+def _validate_ephemeral_containers(new: Obj, old: Obj) -> Iterator[FieldError]:
+    """They are only added: what runs already cannot be changed or removed."""
+    path, left = "spec.ephemeralContainers", {item.get("name"): item for item in _list(new, "ephemeralContainers")}
+    for before in _list(old, "ephemeralContainers"):
+        name = before.get("name")
+        if name not in left:
+            yield forbidden_value(path, f'existing ephemeral containers "{name}" may not be removed\n')
+        elif left[name] != before:
+            difference = _show_difference(before, left[name])
+            yield forbidden_value(path, f'existing ephemeral containers "{name}" may not be changed\n{difference}')
 
 
 def _fixed_part(pod: Obj) -> Obj:
@@ -127,6 +139,7 @@ _RULES: Final[dict[str, Callable[[Obj, Obj], Iterator[FieldError]]]] = {
     "clusterrolebindings.rbac.authorization.k8s.io": _validate_role_reference,
     "persistentvolumeclaims": _validate_claim,
     "pods": _validate_pod,
+    "pods/ephemeralcontainers": _validate_ephemeral_containers,
     "rolebindings.rbac.authorization.k8s.io": _validate_role_reference,
     "services": _validate_service,
     "statefulsets.apps": _validate_stateful_set,

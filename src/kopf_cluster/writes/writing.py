@@ -197,8 +197,8 @@ class Writer:
     ) -> Record:
         metadata = new["metadata"]
         errors = [*objects.validate_metadata(metadata, old["metadata"]), *wrong]
-        if not subresource and not kind.custom:
-            errors += immutables.validate(kind.bucket, new, old)
+        if not kind.custom:
+            errors += immutables.validate(f"{kind.bucket}/{subresource}" if subresource else kind.bucket, new, old)
         if self.guard is not None:
             self.guard(kind, new, old)
         if errors:

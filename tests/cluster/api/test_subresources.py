@@ -178,6 +178,20 @@ async def test_pods_are_changed_in_part(client: Client, subresource: str, change
     assert changed["status"] == pod["status"]
 
 
+@pytest.mark.parametrize(("change", "expected"), [
+    ({"name": "d", "image": "other"}, "changed"), ({"name": "d", "$patch": "delete"}, "removed")])
+async def test_ephemeral_containers_are_only_added(client: Client, change: Any, expected: str) -> None:
+    await client.create(f"{CORE}/pods", make_pod())
+    path = f"{CORE}/pods/p/ephemeralcontainers"
+    for name in ("d", "e"):
+        await client.patch(path, {"spec": {"ephemeralContainers": [{"name": name, "image": "debug"}]}}, STRATEGIC)
+    reply = await client.send_patch(path, {"spec": {"ephemeralContainers": [change]}}, STRATEGIC)
+    assert causes(reply) == [("spec.ephemeralContainers", "FieldValueForbidden")]
+    assert f'existing ephemeral containers "d" may not be {expected}' in reply.body["message"]
+    kept = (await client.get(f"{CORE}/pods/p"))["spec"]["ephemeralContainers"]
+    assert [(item["name"], item["image"]) for item in kept] == [("e", "debug"), ("d", "debug")]
+
+
 async def test_certificates_are_approved(client: Client) -> None:
     path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
     await client.create(path, {"metadata": {"name": "r"}, "spec": {
