@@ -28,6 +28,7 @@ GRACE_SECONDS = 1.0
 KUBECTL_MISSING = "kubectl is not installed, but this test drives the real one"
 ORIGINAL_MISSING = "the original framework is not installed, but this test needs it; run `make original`"
 LOGINS_MISSING = "the old versions of the clients are not installed, but this test needs them; run `make logins`"
+NODE_MISSING = "Node.js with npm is not installed, or cannot download, but this test drives the client of JavaScript"
 HELM_MISSING = "helm is neither installed nor can it be downloaded, but this test drives the real one"
 OLD_LIBRARIES_MISSING = "the old versions of the libraries could not be downloaded, but this test needs them"
 
@@ -182,6 +183,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     hints = {
         KUBECTL_MISSING: "with the real kubectl were skipped: it is not installed. "
         "See https://kubernetes.io/docs/tasks/tools/",
+        NODE_MISSING: "with the client of JavaScript were skipped: Node.js 18 or newer, and npm, are needed.",
         HELM_MISSING: "with the real helm were skipped: it is not installed. See https://helm.sh/docs/intro/install/",
         ORIGINAL_MISSING: "with the original framework were skipped: it is not installed. Run: make original",
         LOGINS_MISSING: "with many versions of the client libraries were skipped. Run: make logins",

