@@ -15,7 +15,7 @@ import yaml
 
 from kopf_cluster import LocalCluster
 from tests.cluster.conftest import CONFIG_MAPS, Client, connect
-from tests.cluster.test_kubectl import Kubectl
+from tests.cluster.kubectl import Kubectl
 
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 BINDING = {

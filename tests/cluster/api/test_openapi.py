@@ -13,7 +13,7 @@ import pytest
 from kopf_cluster import LocalCluster
 from kopf_cluster.api.openapi_protobuf import encode
 from tests.cluster.conftest import Client, make_definition
-from tests.cluster.test_kubectl import Kubectl
+from tests.cluster.kubectl import Kubectl
 
 POD = "io.k8s.api.core.v1.Pod"
 PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"

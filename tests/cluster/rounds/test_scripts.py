@@ -15,6 +15,7 @@ from kopf.testing import LocalCluster
 from tests.cluster.rounds import (
     script_access,
     script_applying,
+    script_bare,
     script_changing,
     script_creating,
     script_customs,
@@ -23,6 +24,7 @@ from tests.cluster.rounds import (
     script_discovery,
     script_getting,
     script_helm,
+    script_histories,
     script_kinds,
     script_migrating,
     script_settings,
@@ -33,8 +35,8 @@ from tests.downloads import get_helm
 
 MANIFESTS = pathlib.Path(__file__).parent / "manifests"
 SCRIPTS = [script_access, script_applying, script_changing, script_creating, script_customs, script_debugging,
-           script_deleting, script_discovery, script_getting, script_kinds, script_migrating, script_settings,
-           script_workloads]
+           script_deleting, script_discovery, script_getting, script_histories, script_kinds, script_migrating,
+           script_settings, script_workloads]
 
 
 @pytest.mark.timeout(300)
@@ -46,6 +48,12 @@ def test_kubectl_commands(script: ModuleType, kubectl: str, tmp_path: pathlib.Pa
     with LocalCluster(simulate=True, authorization="rbac") as cluster:
         shutil.copy(cluster.kubeconfig, kubeconfig)
         Console(kubectl, kubeconfig, directory).execute(script.STEPS)
+
+
+def test_kubectl_in_a_bare_cluster(kubectl: str, tmp_path: pathlib.Path) -> None:
+    shutil.copytree(MANIFESTS, tmp_path, dirs_exist_ok=True)
+    with LocalCluster(bare=True) as cluster:
+        Console(kubectl, cluster.kubeconfig, tmp_path).execute(script_bare.STEPS)
 
 
 def test_helm_commands(tmp_path: pathlib.Path) -> None:

@@ -13,7 +13,7 @@ import yaml
 
 from kopf_cluster import LocalCluster
 from tests.cluster.conftest import CONFIG_MAPS, CRDS, KEXES, Client, Reply, causes, connect, make_definition, make_kex
-from tests.cluster.test_kubectl import Kubectl
+from tests.cluster.kubectl import Kubectl
 
 APPLY = "application/apply-patch+yaml"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
