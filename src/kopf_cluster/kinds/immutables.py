@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from .. import codec
 from ..statuses import FieldError, forbidden_value, invalid_value
+from . import certificate_decisions
 
 Obj: TypeAlias = dict[str, Any]
 
@@ -136,6 +137,8 @@ def _show_difference(old: Obj, new: Obj) -> str:
 
 
 _RULES: Final[dict[str, Callable[[Obj, Obj], Iterator[FieldError]]]] = {
+    "certificatesigningrequests.certificates.k8s.io/approval": certificate_decisions.validate_approval,
+    "certificatesigningrequests.certificates.k8s.io/status": certificate_decisions.validate_status,
     "clusterrolebindings.rbac.authorization.k8s.io": _validate_role_reference,
     "persistentvolumeclaims": _validate_claim,
     "pods": _validate_pod,

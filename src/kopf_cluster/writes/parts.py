@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from ..kinds import certificate_decisions
 from ..kinds.kind import Kind, Obj
-
-_DECISIONS: Final = frozenset({"Approved", "Denied"})
 
 # By which subresources the metadata are never changed; and of which built-in kinds they are not by the status.
 _OWN_METADATA: Final = frozenset({"binding", "ephemeralcontainers", "resize"})
@@ -55,19 +54,15 @@ def _take_status(kind: Kind, old: Obj, new: Obj) -> Obj:
     result = dict(old)
     copy_field(new, result, "status")
     if kind.bucket == "certificatesigningrequests.certificates.k8s.io" and isinstance(result.get("status"), dict):
-        others = [item for item in _conditions(result) if item.get("type") not in _DECISIONS]
-        decisions = [item for item in _conditions(old) if item.get("type") in _DECISIONS]
-        result["status"] = {**result["status"], "conditions": decisions + others}
-        if not result["status"]["conditions"]:
-            del result["status"]["conditions"]
+        result["status"] = certificate_decisions.settle(result["status"], old.get("status") or {}, keep=True)
     return result
 
 
 def _take_approval(kind: Kind, old: Obj, new: Obj) -> Obj:
     """Only the conditions are taken: whether a certificate is approved or denied."""
-    conditions = _conditions(new)
-    status = {name: value for name, value in (old.get("status") or {}).items() if name != "conditions"}
-    return {**old, "status": {**status, "conditions": conditions} if conditions else status}
+    status, wanted = dict(old.get("status") or {}), new.get("status")
+    copy_field(wanted if isinstance(wanted, dict) else {}, status, "conditions")
+    return {**old, "status": certificate_decisions.settle(status, old.get("status") or {})}
 
 
 def _take_finalizers(kind: Kind, old: Obj, new: Obj) -> Obj:
@@ -104,11 +99,6 @@ def _resize(container: Obj, wanted: Obj) -> Obj:
 
 def _dicts(value: Any) -> list[Obj]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _conditions(obj: Obj) -> list[Obj]:
-    status = obj.get("status")
-    return _dicts(status.get("conditions")) if isinstance(status, dict) else []
 
 
 def copy_field(source: Obj, target: Obj, field: str) -> None:

@@ -200,11 +200,48 @@ async def test_certificates_are_approved(client: Client) -> None:
     obj = await client.patch(f"{path}/r/approval", {"status": {"conditions": [approved], "certificate": "eA=="}})
     assert [item["type"] for item in obj["status"]["conditions"]] == ["Approved"]
     assert "certificate" not in obj["status"]
-    obj = await client.patch(f"{path}/r/status", {"status": {"conditions": [], "certificate": "eA=="}})
-    assert [item["type"] for item in obj["status"]["conditions"]] == ["Approved"]
+    since = obj["status"]["conditions"][0]["lastTransitionTime"]
+    assert obj["status"]["conditions"][0]["lastUpdateTime"] == since > "2020"
+    failed = {"type": "Failed", "status": "True"}
+    obj = await client.patch(f"{path}/r/status", {"status": {
+        "conditions": [{**approved, "reason": "y"}, failed], "certificate": "eA=="}})
+    assert [(item["type"], item.get("reason")) for item in obj["status"]["conditions"]] == [
+        ("Approved", "x"), ("Failed", None)]
+    assert obj["status"]["conditions"][0]["lastTransitionTime"] == since
     assert obj["status"]["certificate"] == "eA=="
     obj = await client.patch(f"{path}/r", {"metadata": {"labels": {"a": "b"}}, "status": {"conditions": []}})
     assert obj["status"]["conditions"]
+
+
+APPROVED, DENIED = ({"type": kind, "status": "True"} for kind in ("Approved", "Denied"))
+
+
+@pytest.mark.parametrize(("subresource", "conditions", "expected"), [
+    ("approval", [], 'status.conditions: Forbidden: updates may not remove a condition of type "Approved"'),
+    ("status", [], 'status.conditions: Forbidden: updates may not remove a condition of type "Approved"'),
+    ("status", [APPROVED, DENIED], 'status.conditions: Forbidden: updates may not add a condition of type "Denied"'),
+    ("approval", [APPROVED, DENIED], 'status.conditions[1].type: Invalid value: "Denied": '
+                                     'Approved and Denied conditions are mutually exclusive'),
+    ("approval", [APPROVED, APPROVED], 'status.conditions[1].type: Duplicate value: "Approved"'),
+    ("approval", [{**APPROVED, "status": "False"}],
+     'status.conditions[0].status: Unsupported value: "False": supported values: "True"'),
+    ("approval", [APPROVED, {"type": "Other", "status": "Maybe"}],
+     'status.conditions[1].status: Unsupported value: "Maybe": supported values: "False", "True", "Unknown"'),
+    ("approval", [{**APPROVED, "type": []}], "cannot unmarshal array into Go struct field"),
+    ("status", [{**APPROVED, "status": {}}], "cannot unmarshal object into Go struct field"),
+    ("approval", [1], "cannot unmarshal number into Go struct field"),
+    ("status", "x", "cannot unmarshal string into Go struct field"),
+    ("approval", [APPROVED, {"type": "", "status": "True"}], "status.conditions[1].type: Required value"),
+])
+async def test_decisions_on_certificates_are_final(
+        client: Client, subresource: str, conditions: Any, expected: str) -> None:
+    path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    await client.create(path, {"metadata": {"name": "r"}, "spec": {
+        "request": make_request(), "signerName": "example.com/x", "usages": ["client auth"]}})
+    await client.patch(f"{path}/r/approval", {"status": {"conditions": [APPROVED]}})
+    reply = await client.send_patch(f"{path}/r/{subresource}", {"status": {"conditions": conditions}})
+    assert reply.status == 422, reply
+    assert expected in reply.body["message"]
 
 
 async def test_namespaces_are_finalized(client: Client) -> None:
