@@ -8,7 +8,8 @@ The administration of a server from other processes, at ``/_kopf/``: faults and 
 ``DELETE /_kopf/audit``     forget them
 ``GET /_kopf/faults``       the current faults
 ``PUT /_kopf/faults``       set any of: ``rules``, ``seed``, ``watch_lifetime``, ``watch_lag`` (the shortest and
-                            the longest one, in seconds), ``silent``, ``paused``
+                            the longest one, in seconds), ``silent``, ``paused``; for some clients only:
+                            ``watch_lifetime_of``, ``watch_lag_of`` (``user``, ``agent``)
 ``DELETE /_kopf/faults``    end all faults
 ``POST /_kopf/watches/cut`` break all current watches; with ``?clean=1`` end them properly
 ``POST /_kopf/compact``     forget the history
@@ -29,7 +30,9 @@ import msgspec
 from .. import codec, statuses
 from ..audit import Audit
 from ..http.requests import Answer, Request
-from .faults import FaultRule, Faults
+from .clients import EVERYBODY, Clients
+from .faults import FaultRule, Faults, WatchDrops
+from .lagging import WatchLag
 
 PREFIX: Final = "_kopf"
 
@@ -45,6 +48,9 @@ class FaultSettings(msgspec.Struct, forbid_unknown_fields=True):
     watch_lifetime: float | msgspec.UnsetType | None = msgspec.UNSET
     watch_lag: tuple[float, float] | msgspec.UnsetType | None = msgspec.UNSET
     """The shortest and the longest lag."""
+    watch_lifetime_of: Clients | msgspec.UnsetType = msgspec.UNSET
+    """Whose watches are cut; everybody's if it is not mentioned together with the period."""
+    watch_lag_of: Clients | msgspec.UnsetType = msgspec.UNSET
     silent: bool | msgspec.UnsetType = msgspec.UNSET
     paused: bool | msgspec.UnsetType = msgspec.UNSET
 
@@ -108,9 +114,10 @@ class Admin:
 
     def _describe_faults(self) -> FaultSettings:
         faults = self._faults
-        lag = faults.watch_lag
-        return FaultSettings(list(faults.rules), watch_lifetime=faults.watch_lifetime,
+        lag, drops = faults.watch_lag, faults.watch_drops
+        return FaultSettings(list(faults.rules), watch_lifetime=None if drops is None else drops.period,
                              watch_lag=None if lag is None else (lag.least, lag.most),
+                             watch_lifetime_of=_mention(drops), watch_lag_of=_mention(lag),
                              silent=faults.silent, paused=faults.paused)
 
     def _move_clock(self, seconds: str) -> None:
@@ -127,12 +134,19 @@ class Admin:
             if not isinstance(settings.rules, msgspec.UnsetType):
                 self._faults.replace(settings.rules)
             if not isinstance(settings.watch_lifetime, msgspec.UnsetType):
-                self._faults.drop_watches_every(settings.watch_lifetime)
+                clients = settings.watch_lifetime_of or EVERYBODY
+                self._faults.drop_watches_every(settings.watch_lifetime, user=clients.user, agent=clients.agent)
             if not isinstance(settings.watch_lag, msgspec.UnsetType):
-                self._faults.lag_watches(*(settings.watch_lag or (None,)))
+                clients = settings.watch_lag_of or EVERYBODY
+                self._faults.lag_watches(*(settings.watch_lag or (None,)), user=clients.user, agent=clients.agent)
             if not isinstance(settings.silent, msgspec.UnsetType):
                 self._faults.silence_watches(settings.silent)
             if not isinstance(settings.paused, msgspec.UnsetType):
                 self._faults.pause() if settings.paused else self._faults.resume()
         except (msgspec.MsgspecError, ValueError) as error:
             raise statuses.bad_request(f"wrong fault settings: {error}") from None
+
+
+def _mention(fault: WatchDrops | WatchLag | None) -> Clients | msgspec.UnsetType:
+    """Tell of the clients only if they are not all."""
+    return msgspec.UNSET if fault is None or fault.clients == EVERYBODY else fault.clients

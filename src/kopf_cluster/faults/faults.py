@@ -19,6 +19,7 @@ import msgspec
 from .. import statuses
 from ..ages import Clock
 from ..http.requests import Call, Request
+from .clients import EVERYBODY, Clients, is_of
 from .guards import is_guarded
 from .lagging import WatchLag
 
@@ -74,8 +75,7 @@ class FaultRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 and (self.resource is None or self.resource in (call.resource, _full_resource(call)))
                 and (self.method is None or self.method.upper() == request.method)
                 and (self.path is None or re.search(self.path, path) is not None)
-                and (self.user is None or self.user == request.user.name)
-                and (self.agent is None or re.search(self.agent, request.agent) is not None)
+                and is_of(request, self.user, self.agent)
                 and (self.guarded is None or self.guarded == is_guarded(request)))
 
     def make_status(self) -> statuses.APIStatus:
@@ -117,10 +117,21 @@ _REASONS: Final[dict[int, tuple[str, str]]] = {
 }
 
 
+class WatchDrops(msgspec.Struct, frozen=True):
+    """How often watches are cut, in seconds, and whose."""
+
+    period: float
+    clients: Clients = EVERYBODY
+
+    def __post_init__(self) -> None:
+        if self.period <= 0:
+            raise ValueError(f"the period must be positive, not {self.period}")
+
+
 class ServerControl(msgspec.Struct):
     """How faults reach a running server, from whatever thread."""
 
-    cut: Callable[[bool], None]
+    cut: Callable[[bool, Clients], None]
     compact: Callable[[], None]
     changed: Callable[[], None]
     expire_token: Callable[[], None]
@@ -133,8 +144,8 @@ class Faults:
     def __init__(self, seed: int = 0) -> None:
         super().__init__()
         self.rules: tuple[FaultRule, ...] = ()
-        self.watch_lifetime: float | None = None
-        """How often all watches are cut, in seconds; never by default."""
+        self.watch_drops: WatchDrops | None = None
+        """How often watches are cut; never by default."""
         self.silent = False
         """Whether watches stay open but send nothing. What they hold back, they send afterwards."""
         self.duplicating = False
@@ -191,7 +202,7 @@ class Faults:
     def clear(self) -> None:
         """End all the trouble."""
         self.replace([])
-        self.watch_lifetime, self.watch_lag = None, None
+        self.watch_drops, self.watch_lag = None, None
         self.silent = self.paused = self.duplicating = False
         self._announce()
 
@@ -206,14 +217,23 @@ class Faults:
         self._streams[resource] += 1
         return random.Random(f"{self._seed}/{resource}/{self._streams[resource]}")
 
-    def drop_watches_every(self, seconds: float | None) -> None:
-        """Cut all watches periodically, in seconds; none to stop doing so."""
-        if seconds is not None and seconds <= 0:
-            raise ValueError(f"the period must be positive, not {seconds}")
-        self.watch_lifetime = seconds
+    def drop_watches_every(
+            self, seconds: float | None, *, user: str | None = None, agent: str | None = None,
+    ) -> None:
+        """Cut watches periodically: all of them, or those of some clients only, as in rules.
+
+        Args:
+            seconds: The period; none to stop doing so.
+            user: Whose watches, by the name of the user.
+            agent: Whose watches, by a regular expression to be found in the header ``User-Agent``.
+        """
+        self.watch_drops = None if seconds is None else WatchDrops(seconds, Clients(user, agent))
         self._announce()
 
-    def lag_watches(self, seconds: float | None, up_to: float | None = None) -> None:
+    def lag_watches(
+            self, seconds: float | None, up_to: float | None = None, *, user: str | None = None,
+            agent: str | None = None,
+    ) -> None:
         """Tell of changes later than the writes are answered; none to end that, and to tell what is held back.
 
         Every stream, the current and the new ones, is late on its own, and keeps its order.
@@ -221,19 +241,27 @@ class Faults:
         Args:
             seconds: By how many seconds events are late, or the shortest lag if there is the longest one.
             up_to: The longest lag, in seconds. The lags are drawn anew for whatever is written at once.
+            user: Whose watches are late, by the name of the user; everybody's by default.
+            agent: Whose watches are late, by a regular expression to be found in the header ``User-Agent``.
 
         Raises:
             ValueError: if the lag is negative or infinite, or the longest one is shorter than the shortest one.
         """
         if seconds is None and up_to is not None:
             raise ValueError("the longest lag needs the shortest one, which can be zero")
-        self.watch_lag = None if seconds is None else WatchLag(seconds, seconds if up_to is None else up_to)
+        self.watch_lag = None if seconds is None else WatchLag(
+            seconds, seconds if up_to is None else up_to, Clients(user, agent))
         self._announce()
 
-    def cut_watches(self, *, clean: bool = False) -> None:
-        """End all current watches now: by breaking the connections, or properly if it must be clean."""
+    def find_lag(self, request: Request) -> WatchLag | None:
+        """Tell how late the stream is that is the answer to the request."""
+        lag = self.watch_lag
+        return lag if lag is not None and lag.clients.include(request) else None
+
+    def cut_watches(self, *, clean: bool = False, user: str | None = None, agent: str | None = None) -> None:
+        """End current watches now, of all clients or of some: by breaking the connections, or properly if clean."""
         if self._control is not None:
-            self._control.cut(clean)
+            self._control.cut(clean, Clients(user, agent))
 
     def silence_watches(self, silent: bool = True) -> None:
         """Let all watches, the current and the new ones, stay open and send nothing; or end that."""

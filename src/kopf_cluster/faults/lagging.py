@@ -14,12 +14,16 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from .clients import EVERYBODY, Clients
+
 
 class WatchLag(msgspec.Struct, frozen=True):
     """By how many seconds events are late: anything in the range, drawn for each piece of a stream."""
 
     least: float
     most: float
+    clients: Clients = EVERYBODY
+    """Whose streams are late."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.least <= self.most < float("inf"):

@@ -27,6 +27,7 @@ from .. import statuses
 from ..access.authorizing import SUPERUSERS, Attributes, Decision, User, forbidden
 from ..audit import Audit
 from ..faults.admin import PREFIX, Admin
+from ..faults.clients import Clients
 from ..faults.faults import FaultRule, Faults, ServerControl
 from ..faults.lagging import Delay
 from . import encodings, pretty
@@ -88,7 +89,7 @@ class HTTPServer:
         self._audit = audit
         self._admin: Admin | None = None
         self._changed = asyncio.Event()
-        self._streams: dict[asyncio.Task[Any], asyncio.Transport | None] = {}
+        self._streams: dict[asyncio.Task[Any], tuple[Request, asyncio.Transport | None]] = {}
         self._ending: set[asyncio.Task[Any]] = set()
         self._delays: set[Delay] = set()
         self._watch_timer: asyncio.TimerHandle | None = None
@@ -109,7 +110,7 @@ class HTTPServer:
             self._server, host, port, ssl=context, ssl_handshake_timeout=_UNLIMITED, ssl_shutdown_timeout=1.0,
             backlog=1024)
         self._faults.bind(ServerControl(
-            cut=lambda clean: _call_soon(loop, self._cut, clean),
+            cut=lambda clean, clients: _call_soon(loop, self._cut, clean, clients),
             compact=lambda: _call_soon(loop, compact),
             expire_token=lambda: _call_soon(loop, orders.expire_token),
             restart=lambda keep_data: _call_soon(loop, orders.restart, keep_data),
@@ -177,7 +178,7 @@ class HTTPServer:
                 _disconnect(http)
             if not isinstance(answer, Answer):
                 self._note(http, user, call, _whole(answer))
-                return await self._send_stream(http, call, answer)
+                return await self._send_stream(http, call, request, answer)
         except statuses.APIStatus as status:
             answer = _refuse(http, status)
         except RecursionError:  # nothing is stored before everything is known of the new state
@@ -219,16 +220,18 @@ class HTTPServer:
         if rule.action == "disconnect":
             _disconnect(http)
 
-    async def _send_stream(self, http: web.BaseRequest, call: Call, stream: Stream) -> web.StreamResponse:
+    async def _send_stream(
+            self, http: web.BaseRequest, call: Call, request: Request, stream: Stream,
+    ) -> web.StreamResponse:
         headers = {"Content-Type": stream.content_type, "Cache-Control": "no-cache, private", **stream.headers}
         response = web.StreamResponse(headers=headers)
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a request is handled outside of a task")
-        self._streams[task] = http.transport
+        self._streams[task] = request, http.transport
         try:
             await response.prepare(http)
-            await self._pump(call, stream, response)
+            await self._pump(call, request, stream, response)
         except asyncio.CancelledError:
             if task not in self._ending:
                 raise
@@ -242,14 +245,14 @@ class HTTPServer:
             await response.write_eof()
         return response
 
-    async def _pump(self, call: Call, stream: Stream, response: web.StreamResponse) -> None:
+    async def _pump(self, call: Call, request: Request, stream: Stream, response: web.StreamResponse) -> None:
         """Send the stream, by way of whatever is wrong with watches."""
         async def write(piece: bytes) -> None:
             while self._faults.silent:
                 await self._changed.wait()
             await response.write(piece * 2 if self._faults.duplicating else piece)
 
-        delay = Delay(write, lambda: self._faults.watch_lag, self._faults.make_dice(call.resource))
+        delay = Delay(write, lambda: self._faults.find_lag(request), self._faults.make_dice(call.resource))
         self._delays.add(delay)
         try:
             async with contextlib.aclosing(stream.chunks()) as chunks:
@@ -274,16 +277,18 @@ class HTTPServer:
         if self._watch_timer is not None:
             self._watch_timer.cancel()
             self._watch_timer = None
-        if self._faults.watch_lifetime is not None:
+        if (drops := self._faults.watch_drops) is not None:
             loop = asyncio.get_running_loop()
-            self._watch_timer = loop.call_later(self._faults.watch_lifetime, self._cut_periodically)
+            self._watch_timer = loop.call_later(drops.period, self._cut_periodically, drops.clients)
 
-    def _cut_periodically(self) -> None:
-        self._cut(False)
+    def _cut_periodically(self, clients: Clients) -> None:
+        self._cut(False, clients)
         self._apply_faults()
 
-    def _cut(self, clean: bool) -> None:
-        for task, transport in list(self._streams.items()):
+    def _cut(self, clean: bool, clients: Clients) -> None:
+        for task, (request, transport) in list(self._streams.items()):
+            if not clients.include(request):
+                continue
             if clean:
                 self._ending.add(task)
                 task.cancel()

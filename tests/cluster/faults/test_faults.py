@@ -157,6 +157,36 @@ async def test_watches_are_dropped_periodically(client: Client, cluster: LocalCl
         assert await stream.next() is None
 
 
+async def is_cut(cluster: LocalCluster, agent: str, period: float) -> bool:
+    """Whether the watch of such a client is cut in that many seconds."""
+    async with connect(cluster) as client:
+        headers = {"User-Agent": agent}
+        async with client.session.get(f"{CONFIG_MAPS}?watch=1&timeoutSeconds={period:g}", headers=headers) as response:
+            try:
+                await response.content.readline()
+            except aiohttp.ClientPayloadError:
+                return True
+            return False
+
+
+@pytest.mark.fastforward
+async def test_watches_of_some_clients_are_dropped_periodically(cluster: LocalCluster) -> None:
+    cluster.faults.drop_watches_every(2, agent="^kopf/")
+    assert await asyncio.gather(*(is_cut(cluster, agent, 10) for agent in ("kopf/2", "kubectl/1"))) == [True, False]
+    cluster.faults.drop_watches_every(2, user="jane")
+    assert not await is_cut(cluster, "kopf/2", 10)
+    cluster.faults.drop_watches_every(2, user="kubernetes-admin", agent="kopf")
+    assert await is_cut(cluster, "kopf/2", 10)
+
+
+@pytest.mark.fastforward
+async def test_watches_of_some_clients_are_cut(cluster: LocalCluster) -> None:
+    watches = [asyncio.create_task(is_cut(cluster, agent, 10)) for agent in ("kopf/2", "kubectl/1")]
+    await asyncio.sleep(5)
+    cluster.faults.cut_watches(agent="kopf")
+    assert await asyncio.gather(*watches) == [True, False]
+
+
 @pytest.mark.fastforward
 async def test_silent_watches_send_nothing_until_later(client: Client, cluster: LocalCluster) -> None:
     async with client.watch(CONFIG_MAPS) as stream:
@@ -197,6 +227,15 @@ async def test_administration_over_http(client: Client, cluster: LocalCluster) -
     assert (await client.get("/_kopf/faults"))["paused"] is True
     ended = (await client.call("DELETE", "/_kopf/faults")).body
     assert ended == {"rules": [], "watch_lifetime": None, "watch_lag": None, "silent": False, "paused": False}
+
+
+async def test_faults_of_some_clients_are_set_from_outside(client: Client, cluster: LocalCluster) -> None:
+    settings = {"watch_lifetime": 5.5, "watch_lifetime_of": {"agent": "^kopf/", "user": None},
+                "watch_lag": [0.25, 0.5], "watch_lag_of": {"user": "jane", "agent": None}}
+    answer = await client.call("PUT", "/_kopf/faults", json=settings)
+    assert answer.body == {"rules": [], "silent": False, "paused": False, **settings}
+    answer = await client.call("PUT", "/_kopf/faults", json={"watch_lifetime": 1, "watch_lag": None})
+    assert answer.body == {"rules": [], "silent": False, "paused": False, "watch_lifetime": 1, "watch_lag": None}
 
 
 @pytest.mark.parametrize("settings", [{"rules": 5}, {"rules": [{"rate": 7}]}, {"nosuch": 1}, {"watch_lifetime": -1},

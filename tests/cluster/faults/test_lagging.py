@@ -56,6 +56,20 @@ async def test_events_are_late_by_a_fixed_time(client: Client, cluster: LocalClu
     assert all(99.9 <= lag <= 100.5 for lag in lags), lags  # not one after another: each counts from its write
 
 
+async def test_events_are_late_for_some_clients_only(client: Client, cluster: LocalCluster) -> None:
+    cluster.faults.lag_watches(100, agent="^kopf/")
+    lags = {}
+    async with contextlib.AsyncExitStack() as stack:
+        streams = {agent: Stream(await stack.enter_async_context(client.session.get(
+            CONFIG_MAPS, params={"watch": "1"}, headers={"User-Agent": agent}))) for agent in ("kopf/2", "kubectl/1")}
+        [(written_at, _)] = await write_some(client, 1)
+        for agent in ("kubectl/1", "kopf/2"):
+            [(seen_at, _)] = await arrivals(streams[agent], 1)
+            lags[agent] = seen_at - written_at
+    assert lags["kubectl/1"] < 1
+    assert 99.9 <= lags["kopf/2"] <= 100.5
+
+
 async def test_events_are_late_by_random_times_in_order(client: Client, cluster: LocalCluster) -> None:
     cluster.faults.lag_watches(0, up_to=0.5)
     async with client.watch(CONFIG_MAPS) as stream:

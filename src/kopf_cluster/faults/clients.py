@@ -1,0 +1,33 @@
+"""
+Which clients are hit: those of a user, or those that call themselves something; everybody by default.
+"""
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from ..http.requests import Request
+
+
+def is_of(request: Request, user: str | None, agent: str | None) -> bool:
+    """Whether the request is of the user with this name, and of an agent with this regular expression in its name."""
+    return ((user is None or user == request.user.name)
+            and (agent is None or re.search(agent, request.agent) is not None))
+
+
+class Clients(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Some of the clients, or all of them."""
+
+    user: str | None = None
+    agent: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.agent is not None:
+            re.compile(self.agent)
+
+    def include(self, request: Request) -> bool:
+        return is_of(request, self.user, self.agent)
+
+
+EVERYBODY = Clients()
