@@ -33,6 +33,7 @@ from .clients.naming import find_kind
 from .faults.faults import Faults
 from .http.memory import MemoryNetwork
 from .http.requests import ADMINISTRATOR
+from .http.server import Orders
 from .observing import Observer
 from .server import BOOKMARK_INTERVAL, ClusterServer, ServerOptions
 from .store.archive import Archive, ArchiveError, Snapshot
@@ -181,7 +182,8 @@ class LocalCluster(Client):
         """Start, with the data if there are any: taken at the last moment, as the old server still accepts some."""
         server = ClusterServer(self._options, self.faults, self._services, self._archive, self._tokens, self._audit)
         try:
-            port = await server.start(self._host, port, credentials, take_snapshot, _Orders(self))
+            port = await server.start(self._host, port, credentials, take_snapshot, Orders(
+                expire_token=self.renew_token, restart=self._restart_soon, issue_kubeconfig=self.make_kubeconfig))
             for observer in self._observers:
                 server.observe(observer)
             host = f"[{self._host}]" if ":" in self._host else self._host
@@ -269,7 +271,7 @@ class LocalCluster(Client):
             self._archive.erase()
         await self._start_server(credentials, self._used_port, server.take_snapshot if keep_data else None)
 
-    def restart_soon(self, *, keep_data: bool) -> None:
+    def _restart_soon(self, keep_data: bool) -> None:
         """Do the same as `restart` without waiting for that."""
         if self._restarting is None or self._restarting.done():
             self._restarting = asyncio.get_running_loop().create_task(
@@ -382,20 +384,3 @@ class LocalCluster(Client):
         async def call() -> T:
             return function()
         return asyncio.run_coroutine_threadsafe(call(), self._loop).result()
-
-
-class _Orders:
-    """What a server can ask its cluster for."""
-
-    def __init__(self, cluster: LocalCluster) -> None:
-        super().__init__()
-        self._cluster = cluster
-
-    def expire_token(self) -> None:
-        self._cluster.renew_token()
-
-    def restart(self, keep_data: bool) -> None:
-        self._cluster.restart_soon(keep_data=keep_data)
-
-    def issue_kubeconfig(self, user: str, groups: Iterable[str]) -> str:
-        return self._cluster.make_kubeconfig(user, groups)

@@ -13,9 +13,10 @@ import gzip
 import logging
 import ssl
 import urllib.parse
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+import msgspec
 from aiohttp import http_exceptions, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_parser import RawRequestMessage
@@ -26,7 +27,7 @@ from multidict import CIMultiDictProxy
 from .. import statuses
 from ..access.authorizing import SUPERUSERS, Attributes, Decision, User, forbidden
 from ..audit import Audit
-from ..faults.admin import PREFIX, Admin
+from ..faults.admin import PREFIX, Admin, KubeconfigIssuer
 from ..faults.clients import Clients
 from ..faults.faults import FaultRule, Faults, ServerControl
 from ..faults.lagging import Delay
@@ -53,14 +54,14 @@ MAX_BODY: Final = 3 * 1024 * 1024
 # real time may be limited in it: neither handshakes nor idle connections.
 _UNLIMITED: Final = 10 * 365 * 24 * 3600.0
 
-class Orders(Protocol):
+
+class Orders(msgspec.Struct, frozen=True):
     """What only the one who runs the server can do, on demand."""
 
-    def expire_token(self) -> None: ...
-
-    def restart(self, keep_data: bool) -> None: ...
-
-    def issue_kubeconfig(self, user: str, groups: Iterable[str]) -> str: ...
+    expire_token: Callable[[], None]
+    restart: Callable[[bool], None]
+    """Start anew soon, with the data or without."""
+    issue_kubeconfig: KubeconfigIssuer
 
 
 class Application(Protocol):
