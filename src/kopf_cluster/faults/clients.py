@@ -10,6 +10,14 @@ import msgspec
 from ..http.requests import Request
 
 
+def check_pattern(pattern: str | None) -> None:
+    """Raise `ValueError` if it is not a regular expression."""
+    try:
+        re.compile(pattern or "")
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
+
+
 def is_of(request: Request, user: str | None, agent: str | None) -> bool:
     """Whether the request is of the user with this name, and of an agent with this regular expression in its name."""
     return ((user is None or user == request.user.name)
@@ -23,8 +31,7 @@ class Clients(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agent: str | None = None
 
     def __post_init__(self) -> None:
-        if self.agent is not None:
-            re.compile(self.agent)
+        check_pattern(self.agent)
 
     def include(self, request: Request) -> bool:
         return is_of(request, self.user, self.agent)

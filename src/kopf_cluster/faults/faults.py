@@ -19,7 +19,7 @@ import msgspec
 from .. import statuses
 from ..ages import Clock
 from ..http.requests import Call, Request
-from .clients import EVERYBODY, Clients, is_of
+from .clients import EVERYBODY, Clients, check_pattern, is_of
 from .guards import is_guarded
 from .lagging import WatchLag
 
@@ -66,9 +66,8 @@ class FaultRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise ValueError(f"the rate must be from 0 to 1, not {self.rate}")
         if not 400 <= self.status <= 599:
             raise ValueError(f"the status must be from 400 to 599, not {self.status}")
-        for pattern in (self.path, self.agent):
-            if pattern is not None:
-                re.compile(pattern)
+        check_pattern(self.path)
+        check_pattern(self.agent)
 
     def matches(self, call: Call, request: Request, path: str) -> bool:
         return ((self.verb is None or self.verb == call.verb)

@@ -239,7 +239,9 @@ async def test_faults_of_some_clients_are_set_from_outside(client: Client, clust
 
 
 @pytest.mark.parametrize("settings", [{"rules": 5}, {"rules": [{"rate": 7}]}, {"nosuch": 1}, {"watch_lifetime": -1},
-                                      {"watch_lag": [1, 0]}, {"watch_lag": 5}])
+                                      {"watch_lag": [1, 0]}, {"watch_lag": 5}, {"rules": [{"agent": "("}]},
+                                      {"rules": [{"path": "["}]},
+                                      {"watch_lag": [0, 1], "watch_lag_of": {"agent": "("}}])
 async def test_wrong_administration_is_bad(client: Client, settings: dict[str, Any]) -> None:
     assert (await client.call("PUT", "/_kopf/faults", json=settings)).status == 400
     assert (await client.call("GET", "/_kopf/nosuch")).status == 404
