@@ -163,7 +163,7 @@ def validate_qualified(field: str, key: str) -> Iterator[FieldError]:
         yield invalid_value(field, key, "name part must be non-empty")
     elif len(name.encode()) > 63:
         yield invalid_value(field, key, "name part must be no more than 63 bytes")
-    elif not _QUALIFIED.fullmatch(name):
+    if not _QUALIFIED.fullmatch(name):
         yield invalid_value(field, key, _QUALIFIED_RULE)
 
 

@@ -12,6 +12,10 @@ from tests.cluster.validation.test_cross_fields import CONTAINER, KINDS, LABEL_R
 
 PODS: Final = KINDS["pods"]
 PORT_RULE: Final = "must be between 1 and 65535, inclusive"
+KEY_RULE: Final = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')")
 VALUE_RULE: Final = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
     "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
@@ -159,6 +163,21 @@ async def test_good_pods_are_taken(client: Client, spec: dict[str, Any]) -> None
 async def test_wrong_pods_are_refused(client: Client, spec: dict[str, Any], expected: list[str]) -> None:
     reply = await client.call("POST", PODS, json={"metadata": {"name": "one"}, "spec": pod(**spec)})
     assert get_causes(reply) == expected
+
+
+@pytest.mark.parametrize(("key", "reasons"), [
+    ("", ["can not be empty", "name part must be non-empty", KEY_RULE]),
+    ("a b", [KEY_RULE]),
+    ("a" * 64, ["name part must be no more than 63 bytes"]),
+])
+async def test_keys_are_refused_for_all_reasons_at_once(client: Client, key: str, reasons: list[str]) -> None:
+    affinity = {"podAffinity": {MUST: [{"topologyKey": key}]}}
+    reply = await client.call("POST", PODS, json={"metadata": {"name": "one"}, "spec": pod(affinity=affinity)})
+    found = get_causes(reply)
+    assert {cause.partition(": ")[0] for cause in found} == {f"spec.affinity.podAffinity.{MUST}[0].topologyKey"}
+    assert [cause.removeprefix(found[0].partition(": ")[0]) for cause in found] == [
+        f": Required value: {reason}" if reason == "can not be empty" else f': Invalid value: "{key}": {reason}'
+        for reason in reasons]
 
 
 async def test_contexts_that_contradict_themselves_are_shown_as_a_whole(client: Client) -> None:
