@@ -72,9 +72,9 @@ def sparing_authorities() -> Iterator[None]:
 
     load = ssl.SSLContext.set_default_verify_paths
 
-    def load_if_needed(context: ssl.SSLContext) -> None:
-        if context.verify_mode is not ssl.CERT_NONE:
-            load(context)
+    def load_if_needed(self: ssl.SSLContext) -> None:
+        if self.verify_mode is not ssl.CERT_NONE:
+            load(self)
 
     ssl.SSLContext.set_default_verify_paths = load_if_needed  # type: ignore[method-assign]  # for a moment
     try:
