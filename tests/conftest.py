@@ -29,7 +29,7 @@ KUBECTL_MISSING = "kubectl is not installed, but this test drives the real one"
 ORIGINAL_MISSING = "the original framework is not installed, but this test needs it; run `make original`"
 LOGINS_MISSING = "the old versions of the clients are not installed, but this test needs them; run `make logins`"
 NODE_MISSING = "Node.js with npm is not installed, or cannot download, but this test drives the client of JavaScript"
-HELM_MISSING = "helm is neither installed nor can it be downloaded, but this test drives the real one"
+HELM_MISSING = "helm cannot be downloaded for this machine, but this test drives the real one"
 OLD_LIBRARIES_MISSING = "the old versions of the libraries could not be downloaded, but this test needs them"
 
 
@@ -184,7 +184,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         KUBECTL_MISSING: "with the real kubectl were skipped: it is not installed. "
         "See https://kubernetes.io/docs/tasks/tools/",
         NODE_MISSING: "with the client of JavaScript were skipped: Node.js 18 or newer, and npm, are needed.",
-        HELM_MISSING: "with the real helm were skipped: it is not installed. See https://helm.sh/docs/intro/install/",
+        HELM_MISSING: "with the real helm were skipped: PyPI was not reachable, or this is not Linux on x86-64.",
         ORIGINAL_MISSING: "with the original framework were skipped: it is not installed. Run: make original",
         LOGINS_MISSING: "with many versions of the client libraries were skipped. Run: make logins",
         OLD_LIBRARIES_MISSING: "with old versions of the libraries were skipped: PyPI was not reachable.",
