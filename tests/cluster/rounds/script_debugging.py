@@ -1,4 +1,4 @@
-"""Debugging of pods in ephemeral containers and in copies, and what can be seen of pods without any containers."""
+"""Debugging of pods in ephemeral containers and in copies, and of nodes in pods; how pods are run."""
 from __future__ import annotations
 
 import re
@@ -33,14 +33,24 @@ STEPS = [
     same("get pod copy -o jsonpath='{.spec.shareProcessNamespace} {.spec.containers[*].image}'",
          "true nginx:1 busybox"),
     same("get pod copy -o jsonpath={.metadata.labels}", ""),
+    run("debug web --image=busybox --profile=restricted --copy-to=strict --container=extra --attach=false"),
+    same("get pod strict -o jsonpath='{.spec.containers[*].name} {.spec.containers[1].securityContext.runAsNonRoot}'",
+         "web extra true"),
     run("debug web --profile=general --copy-to=other --set-image=*=nginx:2 --keep-labels --attach=false"),
     same("get pod other -o jsonpath='{.spec.containers[*].image} {.metadata.labels.app}'", "nginx:2 web"),
     run("debug web --profile=general --copy-to=again --container=web --attach=false -- sh"),
     same("get pod again -o jsonpath={.spec.containers[0].command}{.spec.containers[0].args}", '["sh"]'),
     fail("debug web --image=busybox --profile=general --copy-to=copy --attach=false", 'pods "copy" already exists'),
+    run("debug node/kopf-node --image=busybox --profile=general --attach=false",
+        re.compile("Creating debugging pod node-debugger-kopf-node-.* with container debugger on node kopf-node")),
+    run("debug node/kopf-node --image=busybox --profile=sysadmin --attach=false", "Creating debugging pod"),
+    same("get pods --field-selector=spec.nodeName=kopf-node -o "
+         "jsonpath='{.items[?(@.spec.hostPID)].spec.volumes[?(@.name==\"host-root\")].hostPath.path}'", "/ /"),
+    same("get pods -o jsonpath='{.items[?(@.spec.hostPID)].spec.containers[*].securityContext.privileged}'", "true"),
     fail("debug node/absent --image=busybox --profile=general --attach=false", 'nodes "absent" not found'),
     fail("debug deployment/absent --image=busybox --profile=general --attach=false", "absent"),
-    same("get pods -o name", "pod/again\npod/copy\npod/other\npod/web"),
+    same("get pods --field-selector=spec.hostNetwork=false -o name",
+         "pod/again\npod/copy\npod/other\npod/strict\npod/web"),
     same("run once --image=busybox --restart=OnFailure --command -- date", "pod/once created"),
     same("get pod once -o jsonpath={.spec.containers[0].command}", '["date"]'),
     fail("run once --image=busybox", 'pods "once" already exists'),

@@ -16,6 +16,7 @@ from tests.cluster.rounds import (
     script_access,
     script_applying,
     script_bare,
+    script_certificates,
     script_changing,
     script_creating,
     script_customs,
@@ -34,9 +35,9 @@ from tests.cluster.rounds.scripts import Console
 from tests.downloads import get_helm
 
 MANIFESTS = pathlib.Path(__file__).parent / "manifests"
-SCRIPTS = [script_access, script_applying, script_changing, script_creating, script_customs, script_debugging,
-           script_deleting, script_discovery, script_getting, script_histories, script_kinds, script_migrating,
-           script_settings, script_workloads]
+SCRIPTS = [script_access, script_applying, script_certificates, script_changing, script_creating, script_customs,
+           script_debugging, script_deleting, script_discovery, script_getting, script_histories, script_kinds,
+           script_migrating, script_settings, script_workloads]
 
 
 @pytest.mark.timeout(300)
