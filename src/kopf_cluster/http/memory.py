@@ -104,13 +104,14 @@ class _End(asyncio.Transport):
         self._reading = True
         self._closing = False
         self._lost = False
+        self._deaf = False
         self._scheduled = False
         self._holding = False  # our protocol is asked to wait with writing
 
     # What protocols use.
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        if self._closing or not data:
+        if self._closing or self._deaf or not data:
             return
         self.peer.take(bytes(data))
         if self.peer._waiting > _HIGH_WATER and not self._holding:
@@ -148,19 +149,20 @@ class _End(asyncio.Transport):
         """Take nothing more; the other end learns that after all that was sent."""
         if not self._closing:
             self._lose(None)
-            self.peer.end()
+            if not self._deaf:
+                self.peer.end()
 
     def abort(self) -> None:
         """Break the connection at once, for both."""
         if not self._closing:
             self._lose(None)
-            self.peer._lose(ConnectionResetError("the connection is broken"))
+            if not self._deaf:
+                self.peer._lose(ConnectionResetError("the connection is broken"))
 
     def vanish(self) -> None:
-        """Let the protocol hear nothing any more, not even the end; the other end learns that there is nobody."""
-        self._closing = self._lost = True
+        """Let the protocol hear nothing any more, unless it closes; the other end learns that there is nobody."""
+        self._deaf = True
         self._incoming.clear()
-        self._network.forget(self)
         self.peer.end()
 
     # What the other end does.
@@ -182,7 +184,7 @@ class _End(asyncio.Transport):
     def _pump(self) -> None:
         """Give to the protocol what has come, if it wants that, and if the network lets it through."""
         self._scheduled = False
-        if self._closing or not self._reading or self._network.is_cut:
+        if self._closing or self._deaf or not self._reading or self._network.is_cut:
             return
         if self._incoming:
             data = b"".join(self._incoming)
