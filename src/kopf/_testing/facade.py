@@ -12,11 +12,15 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from kopf._testing.simulation import Simulation
-from kopf._testing.simulation_errors import SimulationError
+from kopf._testing.simulation_errors import NOT_BEGUN, SimulationError
 from kopf._testing.virtual_time import VirtualTimeLoop
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_PASSING = (
+    "The time passes already: coroutines and handlers cannot wait for it in this way. "
+    "In `async def` tests, await the methods of Simulation."
+)
 
 
 def simulate(test: Callable[[Simulation], Coroutine[Any, Any, T]], /, *paths: Any, **options: Any) -> T:
@@ -40,6 +44,14 @@ def _facade(
     return functools.update_wrapper(call, method)
 
 
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 class SyncSimulation:
     """
     A simulation for tests which are regular functions: the same methods, with no ``await``.
@@ -55,8 +67,11 @@ class SyncSimulation:
         self._runner = asyncio.Runner(loop_factory=VirtualTimeLoop)
         self._make = functools.partial(Simulation, *paths, **options)
         self._simulation: Simulation | None = None
+        self._is_over = False
 
     def __enter__(self) -> Self:
+        if _is_in_loop():
+            raise SimulationError(_PASSING)
         self._runner.__enter__()
         try:
             self._simulation = self._make()
@@ -72,26 +87,22 @@ class SyncSimulation:
         try:
             self.run(self.simulation.__aexit__(exc_type, exc, traceback))
         finally:
+            self._is_over = True
             self._runner.close()
 
     @property
     def simulation(self) -> Simulation:
         """The simulation as coroutines see it."""
         if self._simulation is None:
-            raise SimulationError("The simulation has not begun: use it as a context manager.")
+            raise SimulationError(NOT_BEGUN)
         return self._simulation
 
     def run(self, coro: Coroutine[Any, Any, T]) -> T:
         """Let the time pass until the coroutine is done."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return self._runner.run(coro)
-        coro.close()
-        raise SimulationError(
-            "The time passes already: coroutines and handlers cannot wait for it in this way. "
-            "In `async def` tests, await the methods of Simulation."
-        )
+        if self._is_over or _is_in_loop() or self._runner.get_loop().is_running():
+            coro.close()
+            raise SimulationError("The simulation is over." if self._is_over else _PASSING)
+        return self._runner.run(coro)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or inspect.iscoroutinefunction(getattr(Simulation, name, None)):

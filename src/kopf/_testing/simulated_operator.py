@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from kopf._testing.crashes import CrashPlan
 from kopf._testing.journal import Journal
 from kopf._testing.lives import Birth, Life
-from kopf._testing.simulation_errors import SimulationError
+from kopf._testing.simulation_errors import NOT_BEGUN, SimulationError
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ class SimulatedOperator(abc.ABC):
     async def restart_now(self) -> None:
         await self.end_life()
         if self._birth is None:
-            raise SimulationError("The simulation has not begun: use it as a context manager.")
+            raise SimulationError(NOT_BEGUN)
         self._life = Life(self._birth)
         self.journal.note("the operator starts")
         await self._life.start()

@@ -26,7 +26,7 @@ from kopf._testing.lives import Birth, SilencingFilter, current_life
 from kopf._testing.simulated_logs import SimulatedLogs
 from kopf._testing.simulated_objects import Manifests, Obj, SimulatedObjects
 from kopf._testing.simulated_operator import SimulatedOperator
-from kopf._testing.simulation_errors import SimulationError
+from kopf._testing.simulation_errors import NOT_BEGUN, SimulationError
 from kopf._testing.trouble import Trouble
 from kopf._testing.virtual_time import VirtualTimeLoop
 from kopf._testing.wall_clock import SimulatedClock
@@ -107,6 +107,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         self._is_operator_wanted = operator
         self._groups = groups
         self._patience = patience
+        self._own_loop: VirtualTimeLoop | None = None
         self._stack = contextlib.AsyncExitStack()
         self._problem: SimulationError | None = None
         self._waiting: asyncio.Task[Any] | None = None
@@ -120,7 +121,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
                 "A simulation needs an event loop with virtual time: use the fixture `simulation` of pytest, "
                 "or kopf.testing.simulate(), or kopf.testing.SyncSimulation."
             )
-        self._loop = loop
+        self._own_loop = loop
         self._loop.patience = self._patience
         try:
             await self._begin()
@@ -186,6 +187,12 @@ class Simulation(SimulatedObjects, SimulatedOperator):
     # Time.
 
     @property
+    def _loop(self) -> VirtualTimeLoop:
+        if self._own_loop is None:
+            raise SimulationError(NOT_BEGUN)
+        return self._own_loop
+
+    @property
     def now(self) -> float:
         """How long it has been since the beginning of the simulation, in seconds of the virtual time."""
         return self._loop.elapsed
@@ -196,11 +203,15 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         return self._clock.tell()
 
     async def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """Let so much time pass."""
+        """Let so much time pass. All that is due by then, is done; with no time, what can be done at once."""
         duration = datetime.timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds).total_seconds()
         if duration < 0:
             raise ValueError("The time goes forward only. To move the wall clock, use simulation.faults.clock_jump().")
-        await self.wait(asyncio.sleep(duration))
+        await self.wait(self._advance(duration))
+
+    async def _advance(self, duration: float) -> None:
+        await asyncio.sleep(duration)
+        await self._loop.be_idle()
 
     async def settle(self, *, calm: float = _CALM, timeout: float = _LIMIT) -> None:
         """
@@ -302,10 +313,13 @@ class Simulation(SimulatedObjects, SimulatedOperator):
 
     async def wait(self, coro: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
         """Wait for what must come, unless there is a problem, or the operator has failed."""
-        if current_life.get() is not None:
+        if current_life.get() is not None or self._own_loop is None:
             if inspect.iscoroutine(coro):
                 coro.close()
-            raise SimulationError("The simulation is for the test: handlers must not use it.")
+            raise SimulationError(
+                "The simulation is for the test: handlers must not use it." if self._own_loop is not None else
+                NOT_BEGUN
+            )
         task = asyncio.ensure_future(coro)
         outer, self._waiting = self._waiting, task
         try:

@@ -5,3 +5,6 @@ from __future__ import annotations
 
 class SimulationError(Exception):
     """The simulation cannot go on: it is used in a wrong way, or something in it is stuck."""
+
+
+NOT_BEGUN = "The simulation has not begun: use it as a context manager."

@@ -51,6 +51,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._now = _BEGIN
         self._is_virtual = True
         self._jobs: set[ThreadedJob] = set()
+        self._idlers: list[asyncio.Future[None]] = []
         self._threads = HandlerThreads(sys.maxsize, name="kopf-simulation")
         self.patience = patience
         self.is_attending = False
@@ -101,6 +102,20 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             passed = time.monotonic() - since
             self._is_virtual, self._now = True, self._now + since + passed
             self.on_jump(passed)
+
+    async def be_idle(self) -> None:
+        """Wait until all is done that can be done with no time passing."""
+        if self._is_virtual:
+            idler = self.create_future()
+            self._idlers.append(idler)
+            await idler
+
+    def release_idlers(self) -> bool:
+        """Tell those who wait for it, that there is nothing to do now; tell if there is anybody."""
+        idlers, self._idlers = [idler for idler in self._idlers if not idler.done()], []
+        for idler in idlers:
+            idler.set_result(None)
+        return bool(idlers)
 
     # Threads.
 
@@ -303,7 +318,7 @@ class _JumpingSelector(selectors.DefaultSelector):
             if time.monotonic() - since > 5 * _LOOPBACK_GRACE:
                 time.sleep(_BUSY_GRACE)
             events = self._select(0)
-        if events:
+        if events or self._loop.release_idlers():
             return events
         if timeout is None:  # there is no timer: only somebody outside can change anything
             return self._select(None)

@@ -1,0 +1,120 @@
+"""What blocks a simulation in the real time, is named in seconds: the tests do not hang."""
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from time import sleep
+from typing import Any
+
+import pytest
+
+import kopf
+from kopf.testing import Simulation, SimulationError, SyncSimulation
+from tests.testing.kopfexamples import CRD, make
+
+PATIENCE = 0.3
+
+pytestmark = pytest.mark.simulation(crds=CRD, operator=False, patience=PATIENCE)
+
+
+@pytest.fixture(autouse=True)
+def _in_seconds() -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < 10 * PATIENCE
+
+
+@pytest.fixture
+def released() -> Iterator[threading.Event]:
+    """What stuck threads wait for, so that they do not outlive the test."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+async def test_sleeping_in_a_coroutine(simulation: Simulation) -> None:
+    @kopf.on.create("kopfexamples", errors=kopf.ErrorsMode.PERMANENT)
+    async def create_fn(**_: Any) -> None:
+        time.sleep(3600)
+
+    await simulation.restart()
+    await simulation.apply(make())
+    await simulation.settle()
+    [call] = simulation.journal.get_calls()
+    assert "time.sleep(3600) blocks the event loop" in call.error
+    assert "await asyncio.sleep()" in call.error
+
+
+async def test_the_function_itself_is_imported(simulation: Simulation) -> None:
+    @kopf.on.create("kopfexamples")
+    async def create_fn(**_: Any) -> None:
+        sleep(3600)
+
+    await simulation.restart()
+    await simulation.apply(make())
+    with pytest.raises(SimulationError, match=r"(?s)event loop is blocked for 0.3 seconds.*sleep\(3600\)"):
+        await simulation.settle()
+
+
+async def test_endless_loops_in_coroutines(simulation: Simulation) -> None:
+    @kopf.on.event("kopfexamples")
+    async def event_fn(**_: Any) -> None:
+        while True:
+            pass
+
+    await simulation.restart()
+    with pytest.raises(SimulationError, match="(?s)event loop is blocked.*event_fn"):
+        await simulation.apply(make())
+        await simulation.settle()
+
+
+async def test_the_function_itself_in_a_thread(simulation: Simulation, released: threading.Event) -> None:
+    @kopf.on.create("kopfexamples")
+    def create_fn(**_: Any) -> None:
+        while not released.is_set():
+            sleep(0.01)
+
+    await simulation.restart()
+    await simulation.apply(make())
+    with pytest.raises(SimulationError, match="(?s)function in a thread has been running for 0.3 seconds.*create_fn"):
+        await simulation.settle()
+    released.set()
+
+
+async def test_waiting_in_a_thread(simulation: Simulation, released: threading.Event) -> None:
+    @kopf.on.create("kopfexamples")
+    def create_fn(**_: Any) -> None:
+        released.wait()
+
+    await simulation.restart()
+    await simulation.apply(make())
+    with pytest.raises(SimulationError, match=r"(?s)function in a thread.*released.wait\(\)"):
+        await simulation.settle()
+    released.set()
+
+
+def test_in_tests_with_no_coroutines(simulation: SyncSimulation) -> None:
+    @kopf.on.create("kopfexamples")
+    async def create_fn(**_: Any) -> None:
+        sleep(3600)
+
+    simulation.restart()
+    simulation.apply(make())
+    with pytest.raises(SimulationError, match="event loop is blocked"):
+        simulation.settle()
+
+
+def test_the_test_may_take_its_time(simulation: SyncSimulation) -> None:
+    simulation.restart()
+    time.sleep(PATIENCE * 2)
+    simulation.settle()
+
+
+async def test_the_signal_handler_is_as_before() -> None:
+    before = signal.getsignal(signal.SIGUSR2)
+    with pytest.raises(SimulationError):
+        await Simulation().__aenter__()
+    assert signal.getsignal(signal.SIGUSR2) == before
+    assert time.sleep is sleep

@@ -1,0 +1,136 @@
+"""Simulations that are used in a wrong way, say so."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import kopf
+from kopf.testing import Simulation, SimulationError, SyncSimulation, simulate
+from tests.testing.kopfexamples import CRD, make
+
+with_simulation = pytest.mark.simulation(crds=CRD, operator=False)
+
+
+@with_simulation
+async def test_the_time_goes_forward_only(simulation: Simulation) -> None:
+    with pytest.raises(ValueError, match="forward only.*clock_jump"):
+        await simulation.advance(seconds=-1)
+    with pytest.raises(ValueError, match="forward only"):
+        await simulation.advance(hours=1, minutes=-61)
+    await simulation.advance(hours=-1, minutes=61)
+
+
+async def test_loops_with_the_real_time() -> None:
+    with pytest.raises(SimulationError, match="needs an event loop with virtual time: use the fixture"):
+        async with Simulation():
+            pass
+
+
+async def test_the_facade_in_coroutines() -> None:
+    with pytest.raises(SimulationError, match="passes already"), SyncSimulation():
+        pass
+
+
+@with_simulation
+async def test_the_facade_in_a_simulation(simulation: Simulation) -> None:
+    async def nothing(simulation: Simulation) -> None:
+        pass
+
+    with pytest.raises(SimulationError, match="passes already"):
+        simulate(nothing)
+
+
+@with_simulation
+def test_coroutines_of_the_facade(simulation: SyncSimulation) -> None:
+    async def wait() -> float:
+        simulation.advance(hours=1)
+        raise AssertionError
+
+    with pytest.raises(SimulationError, match="passes already"):
+        simulation.run(wait())
+
+
+@with_simulation
+async def test_handlers(simulation: Simulation) -> None:
+    @kopf.on.create("kopfexamples", errors=kopf.ErrorsMode.PERMANENT, id="one")
+    async def create_fn(**_: Any) -> None:
+        await simulation.advance(hours=1)
+
+    @kopf.on.create("kopfexamples", errors=kopf.ErrorsMode.PERMANENT, id="two")
+    async def create_two(**_: Any) -> None:
+        await simulation.get("kopfexamples", "obj")
+
+    await simulation.restart()
+    await simulation.apply(make())
+    await simulation.settle()
+    errors = [call.error for call in simulation.journal.get_calls()]
+    assert errors == ["SimulationError: The simulation is for the test: handlers must not use it."] * 2
+
+
+@with_simulation
+def test_handlers_in_threads(simulation: SyncSimulation) -> None:
+    @kopf.on.create("kopfexamples", errors=kopf.ErrorsMode.PERMANENT)
+    def create_fn(**_: Any) -> None:
+        simulation.advance(hours=1)
+
+    simulation.restart()
+    simulation.apply(make())
+    simulation.settle()
+    [call] = simulation.journal.get_calls()
+    assert "The time passes already: coroutines and handlers cannot wait" in call.error
+
+
+def test_before_the_beginning() -> None:
+    facade = SyncSimulation()
+    with pytest.raises(SimulationError, match="has not begun"):
+        facade.advance(hours=1)
+    with pytest.raises(SimulationError, match="has not begun"):
+        facade.journal  # noqa: B018
+
+
+async def test_the_simulation_before_the_beginning() -> None:
+    simulation = Simulation()
+    for method in (simulation.restart, simulation.settle, simulation.stop):
+        with pytest.raises(SimulationError, match="has not begun"):
+            await method()
+    with pytest.raises(SimulationError, match="has not begun"):
+        simulation.now  # noqa: B018
+
+
+def test_after_the_end() -> None:
+    with SyncSimulation(operator=False) as facade:
+        pass
+    with pytest.raises(SimulationError, match="is over"):
+        facade.advance(hours=1)
+
+
+@with_simulation
+def test_unknown_names(simulation: SyncSimulation) -> None:
+    with pytest.raises(AttributeError):
+        simulation.nosuch  # noqa: B018
+
+
+def test_unknown_options() -> None:
+    with pytest.raises(TypeError, match="nosuch"), SyncSimulation(nosuch=True):
+        pass
+
+
+@with_simulation
+async def test_nothing_to_apply(simulation: Simulation) -> None:
+    with pytest.raises(SimulationError, match="nothing to apply"):
+        await simulation.apply("")
+
+
+@with_simulation
+async def test_expectations_with_no_name(simulation: Simulation) -> None:
+    with pytest.raises(SimulationError, match="name is needed"):
+        await simulation.expect("kopfexamples")
+
+
+@with_simulation
+async def test_other_tasks_of_the_test(simulation: Simulation) -> None:
+    """Several coroutines can wait at the same time."""
+    await asyncio.gather(simulation.advance(seconds=10), simulation.advance(seconds=20))
+    assert simulation.now == pytest.approx(20, abs=1)

@@ -1,0 +1,142 @@
+"""Virtual time: hours pass in no time, for coroutines, threads, daemons, and timers alike."""
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import kopf
+from kopf.testing import Simulation
+from tests.testing.kopfexamples import CRD, make
+
+pytestmark = pytest.mark.simulation(crds=CRD, operator=False)
+
+
+@pytest.fixture(autouse=True)
+def _in_no_time() -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < 10
+
+
+async def test_timers_tick_for_days(simulation: Simulation) -> None:
+    ticks = []
+
+    @kopf.timer("kopfexamples", interval=3600)
+    async def tick(**_: Any) -> None:
+        ticks.append(simulation.now)
+
+    await simulation.restart()
+    await simulation.apply(make())
+    await simulation.advance(days=1, hours=1, minutes=1, seconds=1)
+    assert len(ticks) == 26
+    assert [round(b - a) for a, b in itertools.pairwise(ticks)] == [3600] * 25
+    assert simulation.now == pytest.approx(25 * 3600 + 61, abs=1)
+
+
+async def test_nothing_passes_but_what_is_advanced(simulation: Simulation) -> None:
+    await simulation.advance(seconds=0)
+    before = simulation.now
+    await simulation.apply(make())
+    assert simulation.now == before
+    await simulation.advance(minutes=1.5)
+    assert simulation.now - before == 90
+
+
+async def test_coroutines_sleep_virtually(simulation: Simulation) -> None:
+    @kopf.on.create("kopfexamples")
+    async def create_fn(**_: Any) -> None:
+        await asyncio.sleep(3600)
+
+    await simulation.restart()
+    await simulation.apply(make())
+    await simulation.advance(minutes=59)
+    assert not simulation.journal.get_calls()
+    await simulation.advance(minutes=2)
+    assert [call.duration for call in simulation.journal.get_calls()] == [3600]
+
+
+async def test_threads_sleep_virtually(simulation: Simulation) -> None:
+    @kopf.on.create("kopfexamples")
+    def create_fn(**_: Any) -> None:
+        time.sleep(1800)
+        time.sleep(1800)
+
+    await simulation.restart()
+    for name in ("one", "two"):
+        await simulation.apply(make(name))
+    await simulation.advance(minutes=61)
+    assert [call.duration for call in simulation.journal.get_calls()] == [3600, 3600]
+
+
+async def test_daemons_in_threads_wait_virtually(simulation: Simulation) -> None:
+    rounds = []
+
+    @kopf.daemon("kopfexamples")
+    def watch(name: str, stopped: Any, **_: Any) -> None:
+        while not stopped:
+            rounds.append(simulation.now)
+            stopped.wait(600)
+
+    await simulation.restart()
+    await simulation.apply(make())
+    await simulation.advance(hours=1)
+    assert len(rounds) == 7
+    await simulation.delete("kopfexamples", "obj")
+    await simulation.expect("kopfexamples", "obj", absent=True, within=5)  # it is woken up at once
+    assert len(rounds) == 7
+
+
+async def test_daemons_in_coroutines_wait_virtually(simulation: Simulation) -> None:
+    rounds = []
+
+    @kopf.daemon("kopfexamples")
+    async def watch(stopped: Any, **_: Any) -> None:
+        while not stopped:
+            rounds.append(simulation.now)
+            await stopped.wait(600)
+
+    await simulation.restart()
+    await simulation.apply(make())
+    await simulation.advance(hours=1)
+    assert len(rounds) == 7
+    await simulation.delete("kopfexamples", "obj")
+    await simulation.expect("kopfexamples", "obj", absent=True, within=5)
+
+
+async def test_threads_run_one_at_a_time(simulation: Simulation) -> None:
+    running: set[str] = set()
+    most: list[int] = []
+
+    @kopf.on.create("kopfexamples")
+    def create_fn(name: str, **_: Any) -> None:
+        running.add(name)
+        most.append(len(running))
+        threading.Event().wait(0.001)
+        running.discard(name)
+
+    await simulation.restart()
+    for n in range(10):
+        await simulation.apply(make(f"obj{n}"))
+    await simulation.settle()
+    assert len(simulation.journal.get_calls()) == 10
+    assert max(most) == 1
+
+
+async def test_retries_wait_virtually(simulation: Simulation) -> None:
+    @kopf.on.create("kopfexamples")
+    def create_fn(retry: int, **_: Any) -> None:
+        if retry < 3:
+            raise kopf.TemporaryError("Not yet.", delay=3600)
+
+    await simulation.restart()
+    await simulation.apply(make())
+    await simulation.advance(hours=4)
+    calls = simulation.journal.get_calls()
+    assert [call.outcome for call in calls] == ["retried"] * 3 + ["succeeded"]
+    assert [call.delay for call in calls] == [3600] * 3 + [None]
