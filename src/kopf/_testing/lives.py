@@ -11,7 +11,9 @@ import copy
 import dataclasses
 import functools
 import logging
-from collections.abc import Callable, Collection
+import weakref
+from collections.abc import Callable, Collection, Coroutine, Generator
+from typing import Any
 
 import aiohttp
 
@@ -33,7 +35,7 @@ from kopf._testing.virtual_time import VirtualEvent
 from kopf_cluster import LocalCluster
 
 _BURIAL = 1000
-"""How many times the tasks of a killed operator are told to end, until they are left alone."""
+"""For how many turns of the loop a killed operator may remain, until it is left alone."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,6 +48,8 @@ class Birth:
     namespaces: Collection[NamespacePattern]
     token: str
     journal: Journal
+    context: contextvars.Context
+    """Where it is born: nothing of the previous life is known there."""
 
 
 current_life: contextvars.ContextVar[Life | None] = contextvars.ContextVar("current_life", default=None)
@@ -67,6 +71,12 @@ class Life:
         self.is_dead = False
         """Whether it was killed: whatever it does after that, nobody may learn of it."""
         self._task: asyncio.Task[None] | None = None
+        self._tasks: weakref.WeakKeyDictionary[asyncio.Task[Any], int] = weakref.WeakKeyDictionary()
+
+    @property
+    def url(self) -> str:
+        """The address of the cluster."""
+        return self._birth.cluster.url
 
     @property
     def is_running(self) -> bool:
@@ -75,7 +85,7 @@ class Life:
     async def start(self) -> None:
         """Start, and wait until it is ready; its error is raised if it fails."""
         ready = asyncio.Event()
-        context = contextvars.copy_context()
+        context = self._birth.context.copy()
         context.run(current_life.set, self)
         context.run(new_event.set, VirtualEvent)
         self._task = asyncio.get_running_loop().create_task(self._run(ready), name="operator", context=context)
@@ -100,17 +110,20 @@ class Life:
 
     async def bury(self) -> None:
         """Get rid of what is left of a killed operator, with no time passing."""
-        task = self._task
-        if task is None:
-            return
         for _ in range(_BURIAL):
-            if task.done():
+            remaining = [task for task in self._tasks if not task.done()]
+            if not remaining:
                 break
-            task.cancel()
+            for task in sorted(remaining, key=self._tasks.__getitem__):
+                task.cancel()
             await asyncio.sleep(0)
         with contextlib.suppress(BaseException):
-            if task.done():
-                task.result()  # whatever it has ended with, it never happened
+            if self._task is not None and self._task.done():
+                self._task.result()  # whatever it has ended with, it never happened
+
+    def adopt(self, task: asyncio.Task[Any]) -> None:
+        """Remember a task of the operator: if it is killed, all of them end, in whatever state they are."""
+        self._tasks[task] = len(self._tasks)
 
     def check(self) -> None:
         """Raise the error with which it has ended, if it has."""
@@ -120,7 +133,7 @@ class Life:
     async def _run(self, ready: asyncio.Event) -> None:
         check_registry(self._birth.registry)
         vault = Vault(self._settings)
-        session = self._make_session()
+        session = self.make_session()
         vault.populate([AiohttpSession(server=self._birth.cluster.url, aiohttp_session=session)])
         make_executor = functools.partial(
             JournalingExecutor, journal=self._birth.journal, is_alive=lambda: not self.is_dead
@@ -153,7 +166,8 @@ class Life:
         if not running.cancelled():
             running.result()
 
-    def _make_session(self) -> aiohttp.ClientSession:
+    def make_session(self) -> aiohttp.ClientSession:
+        """Open a session with the cluster as the operator; it ends with the life."""
         headers = {
             "Accept": "application/json",
             "Accept-Encoding": "identity",
@@ -161,6 +175,18 @@ class Life:
             "User-Agent": USER_AGENT,
         }
         return aiohttp.ClientSession(connector=self.network.make_connector(), headers=headers)
+
+
+def make_task(
+    loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any], **options: Any
+) -> asyncio.Task[Any]:
+    """Make a task as the loop does by default, and let the operator know of it if it is the operator's."""
+    task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, **options)
+    context: contextvars.Context | None = options.get("context")
+    life = current_life.get() if context is None else context.get(current_life)
+    if life is not None:
+        life.adopt(task)
+    return task
 
 
 class SilencingFilter(logging.Filter):

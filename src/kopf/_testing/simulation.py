@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import datetime
 import inspect
 import pathlib
@@ -22,7 +23,7 @@ from kopf._testing.environment import offering_kubeconfig
 from kopf._testing.expectations import Expectation, Place, Wanted, locate
 from kopf._testing.guards import BlockingGuard, sleeping_virtually
 from kopf._testing.journal import Journal, Write, describe_changes
-from kopf._testing.lives import Birth, SilencingFilter, current_life
+from kopf._testing.lives import Birth, SilencingFilter, current_life, make_task
 from kopf._testing.simulated_logs import SimulatedLogs
 from kopf._testing.simulated_objects import Manifests, Obj, SimulatedObjects
 from kopf._testing.simulated_operator import SimulatedOperator
@@ -160,8 +161,10 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         self.cluster.add_token("simulated-operator", self.user, self._groups)
         self._birth = Birth(
             cluster=self.cluster, registry=registry, settings=self._settings, namespaces=self._namespaces,
-            token="simulated-operator", journal=self.journal,
+            token="simulated-operator", journal=self.journal, context=contextvars.copy_context(),
         )
+        self._loop.set_task_factory(make_task)
+        self._stack.callback(self._loop.set_task_factory, None)
         for manifests in self._crds:
             await self.apply(manifests)
         if self._is_operator_wanted:

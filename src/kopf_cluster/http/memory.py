@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextvars
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -71,12 +72,12 @@ class MemoryNetwork:
         await self._passable.wait()
         if self._dead:
             await asyncio.get_running_loop().create_future()  # of those who are dead, nobody gets an answer
-        loop = asyncio.get_running_loop()
-        client, server = make_protocol(), self._accept()
-        near, far = _End(loop, self, client, is_client=True), _End(loop, self, server, is_client=False)
+        here, there = contextvars.copy_context(), contextvars.Context()  # the server is not a part of the client
+        client, server = make_protocol(), there.run(self._accept)
+        near, far = _End(self, client, here, is_client=True), _End(self, server, there, is_client=False)
         near.peer, far.peer = far, near
         self._ends |= {near, far}
-        server.connection_made(far)
+        there.run(server.connection_made, far)
         client.connection_made(near)
         return client
 
@@ -90,12 +91,13 @@ class _End(asyncio.Transport):
     peer: _End
 
     def __init__(
-            self, loop: asyncio.AbstractEventLoop, network: MemoryNetwork, protocol: asyncio.Protocol,
+            self, network: MemoryNetwork, protocol: asyncio.Protocol, context: contextvars.Context,
             *, is_client: bool,
     ) -> None:
         super().__init__({"peername": ("memory", 0)})
         self.is_client = is_client
-        self._loop = loop
+        self._loop = asyncio.get_running_loop()
+        self._context = context
         self._network = network
         self._protocol = protocol
         self._incoming: collections.deque[bytes] = collections.deque()
@@ -179,7 +181,7 @@ class _End(asyncio.Transport):
     def pump_soon(self) -> None:
         if not self._scheduled and not self._lost:
             self._scheduled = True
-            self._loop.call_soon(self._pump)
+            self._loop.call_soon(self._pump, context=self._context)
 
     def _pump(self) -> None:
         """Give to the protocol what has come, if it wants that, and if the network lets it through."""
@@ -206,7 +208,7 @@ class _End(asyncio.Transport):
             self._closing = True
             self._incoming.clear()
             self._waiting = 0
-            self._loop.call_soon(self._tell_of_loss, error)
+            self._loop.call_soon(self._tell_of_loss, error, context=self._context)
 
     def _tell_of_loss(self, error: Exception | None) -> None:
         if not self._lost:
