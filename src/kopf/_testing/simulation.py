@@ -150,7 +150,8 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         self._stack.enter_context(self._clock.freezing())
         token = wall_clock.set(self._clock.tell)
         self._stack.callback(self._forget_clock, token)
-        self._stack.enter_context(offering_kubeconfig(str(self.cluster.kubeconfig)))
+        self._kubeconfig = self.cluster.as_user(self.user, self._groups).kubeconfig
+        self._stack.enter_context(offering_kubeconfig(str(self._kubeconfig)))
         self.logs.addFilter(SilencingFilter())
         self._stack.enter_context(self.logs.taking())
         self._stack.enter_context(sleeping_virtually(self._loop))
@@ -283,8 +284,13 @@ class Simulation(SimulatedObjects, SimulatedOperator):
 
     @property
     def kubeconfig(self) -> pathlib.Path:
-        """The path of the kubeconfig for other clients, which talk to the cluster by a real port."""
-        return self.cluster.kubeconfig
+        """
+        The path of the kubeconfig for other clients of the operator, which talk to the cluster by a real port.
+
+        Whatever handlers do by them, is done by the operator. For others, there are ``simulation.cluster.kubeconfig``
+        of the administrator, and ``simulation.cluster.as_user(...).kubeconfig``.
+        """
+        return self._kubeconfig
 
     def move_wall_clock(self, seconds: float) -> None:
         """Move the wall clock, with no time passing."""
