@@ -35,33 +35,57 @@ from kopf._testing.running_handlers import run_handler, run_handler_async
 from kopf.cli.cluster import explain_incompleteness
 
 if TYPE_CHECKING:
+    from kopf._testing.exploring.decorating import explore, walk_schema
+    from kopf._testing.exploring.deletions import delete_created
+    from kopf._testing.exploring.explorations import Exploration
+    from kopf._testing.exploring.final_states import FinalState
+    from kopf._testing.exploring.reports import Report, Trial
+    from kopf._testing.exploring.schema_walks import SchemaWalk
     from kopf._testing.facade import SyncSimulation, simulate
     from kopf._testing.simulation import Simulation
     from kopf._testing.simulation_errors import SimulationError
-    from kopf_cluster import APIStatus, LocalCluster
+    from kopf_cluster import APIStatus, FaultRule, LocalCluster
 
 __all__ = [
     "APIStatus",
+    "Exploration",
+    "FaultRule",
+    "FinalState",
     "HandlerRun",
     "KopfRunner",
     "LocalCluster",
     "LogLine",
+    "Report",
     "ReportedEvent",
+    "SchemaWalk",
     "Simulation",
     "SimulationError",
     "SyncSimulation",
+    "Trial",
+    "delete_created",
+    "explore",
     "run_handler",
     "run_handler_async",
     "simulate",
+    "walk_schema",
 ]
 
 _OF_CLUSTER = {
     "APIStatus": "kopf_cluster",
+    "Exploration": "kopf._testing.exploring.explorations",
+    "FaultRule": "kopf_cluster",
+    "FinalState": "kopf._testing.exploring.final_states",
     "LocalCluster": "kopf_cluster",
+    "Report": "kopf._testing.exploring.reports",
+    "SchemaWalk": "kopf._testing.exploring.schema_walks",
     "Simulation": "kopf._testing.simulation",
     "SimulationError": "kopf._testing.simulation_errors",
     "SyncSimulation": "kopf._testing.facade",
+    "Trial": "kopf._testing.exploring.reports",
+    "delete_created": "kopf._testing.exploring.deletions",
+    "explore": "kopf._testing.exploring.decorating",
     "simulate": "kopf._testing.facade",
+    "walk_schema": "kopf._testing.exploring.decorating",
 }
 """Where to find what needs the local cluster."""
 

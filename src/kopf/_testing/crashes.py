@@ -13,6 +13,11 @@ import kopf_cluster
 _WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 
+def is_write_of(user: str, call: Any, request: Any) -> bool:
+    """Whether the user requests a write by that. Events are not counted: they come and go in the background."""
+    return request.user.name == user and call.verb in _WRITES and call.plural != "events"
+
+
 class Victim(Protocol):
     """The simulation, as far as it is needed here."""
 
@@ -57,7 +62,7 @@ class CrashPlan:
 
     def advise(self, call: Any, request: Any) -> kopf_cluster.FaultRule | None:
         """Look at a request; break its connection if it must not be done."""
-        if request.user.name != self._victim.user or call.verb not in _WRITES or call.plural == "events":
+        if not is_write_of(self._victim.user, call, request):
             return None
         self.count += 1
         plan = self._plan

@@ -5,6 +5,7 @@ The operator of a simulation: it is stopped, crashes, and starts again, on deman
 from __future__ import annotations
 
 import abc
+import asyncio
 from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
@@ -98,6 +99,11 @@ class SimulatedOperator(abc.ABC):
             life.kill()
             self.journal.note("the operator crashes")
             await life.bury()
+
+    async def downtime_now(self, seconds: float) -> None:
+        await self.crash_now()
+        await asyncio.sleep(seconds)
+        await self.restart_now()
 
     def cut_off_now(self) -> None:
         """Let nothing come out of the operator any more; it is to be buried soon."""

@@ -19,6 +19,7 @@ import kopf_cluster
 from kopf._handlers.registry import OperatorRegistry, get_default_registry, set_default_registry
 from kopf._operator.scopes import NamespacePattern
 from kopf._settings.settings import OperatorSettings
+from kopf._testing.appointments import Appointments, Deed
 from kopf._testing.environment import offering_kubeconfig
 from kopf._testing.expectations import Expectation, Place, Wanted, locate
 from kopf._testing.guards import BlockingGuard, sleeping_virtually
@@ -68,6 +69,9 @@ class Simulation(SimulatedObjects, SimulatedOperator):
     :param user: the name of the user that the operator is for the cluster.
     :param groups: the groups of this user; with ``authorization="rbac"``, there are usually none.
     :param patience: how long a handler may take of the real time, in seconds.
+    :param slack: how much longer everything may take than the test says, in seconds of the virtual time: how long it
+        must be calm besides to be settled, and how long it is waited besides. It is for the tests that are run with
+        trouble which they do not know of.
     :param cluster: the options of :class:`LocalCluster`, e.g. ``simulate=True``, ``authorization="rbac"``.
     """
 
@@ -86,6 +90,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         user: str = USER,
         groups: Iterable[str] = ("system:masters",),
         patience: float = 5.0,
+        slack: float = 0.0,
         **cluster: Any,
     ) -> None:
         """Large because each option is a choice of the test, and they are described above."""
@@ -109,6 +114,8 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         self._groups = groups
         self._patience = patience
         self._own_loop: VirtualTimeLoop | None = None
+        self._slack = slack
+        self._appointments = Appointments(user, self._fail)
         self._stack = contextlib.AsyncExitStack()
         self._problem: SimulationError | None = None
         self._waiting: asyncio.Task[Any] | None = None
@@ -158,7 +165,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         self._stack.enter_context(BlockingGuard(self._loop, self._patience, self._fail).watching())
         self._loop.on_stuck = lambda problem: self._fail(SimulationError(problem))
         self.cluster.observe(self._note_change)
-        self.cluster.faults.advisers.append(self._crashes.advise)
+        self.cluster.faults.advisers += [self._crashes.advise, self._appointments.advise]
         self.cluster.add_token("simulated-operator", self.user, self._groups)
         self._birth = Birth(
             cluster=self.cluster, registry=registry, settings=self._settings, namespaces=self._namespaces,
@@ -224,7 +231,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         That is when nothing has happened for ``calm`` seconds: no handler was called, no object was changed. If it does
         not come so within ``timeout`` seconds, it is an error, which tells what goes on.
         """
-        await self.wait(self._settle(max(calm, self._crashes.delay + calm), timeout))
+        await self.wait(self._settle(self._crashes.delay + calm + self._slack, timeout))
 
     async def _settle(self, calm: float, timeout: float) -> None:
         deadline = self.now + timeout
@@ -243,7 +250,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
 
         Raises :class:`TimeoutError` if it is not true in so many seconds.
         """
-        if not await self.wait(self._check_until(condition, timeout)):
+        if not await self.wait(self._check_until(condition, timeout + self._slack)):
             raise TimeoutError(f"It has not come so in {timeout:g} seconds: {_describe(condition)}")
 
     async def _check_until(self, condition: Callable[[], object], timeout: float) -> bool:
@@ -300,6 +307,26 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         """Let the time go as it really goes, as long as this context lasts: for clients in other processes."""
         return self._loop.real_time()
 
+    def when(
+        self, *, write: int | None = None, change: int | None = None, step: int | None = None, do: Deed
+    ) -> None:
+        """
+        Let something be done at the n-th moment from now on, of one kind of moments.
+
+        That is when the operator requests a ``write`` (except for those of Kubernetes events): a fault rule, if the
+        function gives one, is applied to this request. Or when an object has been changed, by anybody (``change``) or
+        by the test (``step``), and no watch tells of that yet.
+        """
+        match write, change, step:
+            case int(number), None, None:
+                self._appointments.add("write", number, do)
+            case None, int(number), None:
+                self._appointments.add("change", number, do)
+            case None, None, int(number):
+                self._appointments.add("step", number, do)
+            case _:
+                raise TypeError("One moment is needed: a write, a change, or a step.")
+
     def notice(self) -> None:
         """Something has happened: it is not calm yet, and who waits, should look again."""
         self._activity += 1
@@ -313,6 +340,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
             time=self.now, resource=seen.resource, namespace=seen.namespace, name=seen.name, author=seen.user,
             type=seen.type, changes=changes,
         ))
+        self._appointments.note_change(seen.user)
         self.notice()
 
     def _fail(self, problem: SimulationError) -> None:

@@ -1,0 +1,129 @@
+"""
+Final states: what is left when a story has ended and all is settled; they are compared with each other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from kopf._testing.exploring.normalizing import normalize
+from kopf._testing.exploring.problems import Problem
+from kopf._testing.journal import Journal, Write
+from kopf._testing.simulation import Simulation
+from kopf._values.diffs import DiffOperation, diff
+
+_NOT_COMPARED = frozenset({
+    "customresourcedefinitions.apiextensions.k8s.io", "kopfpeerings.kopf.dev", "clusterkopfpeerings.kopf.dev",
+})
+_MAX_VALUE = 100
+"""How long a value is shown, in characters."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Story:
+    """How much has happened: as many points there are at which trouble can begin."""
+
+    writes: int = 0
+    """How many writes the operator has requested."""
+    changes: int = 0
+    """How many changes there were in the cluster, i.e. events of watches."""
+    steps: int = 0
+    """How many of them were made by the test."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FinalState:
+    """How a story has ended."""
+
+    objects: Mapping[str, Any]
+    """The objects that were changed in the story, as far as they are comparable, by their kinds and names."""
+    outside: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """What there is outside of the cluster, as the test tells."""
+    problems: Sequence[Problem] = ()
+    """What is wrong with it, whatever it is compared with."""
+    journal: str = ""
+    """All that has happened."""
+    story: Story = Story()
+    is_comparable: bool = True
+    """Whether the objects are known; they are not if they are deleted in the end, or if it has broken down."""
+
+    def compare(self, expected: FinalState) -> list[str]:
+        """Tell how it differs from the expected one, a line for each difference; and its own problems."""
+        known = {problem.key for problem in expected.problems}
+        problems = [problem.text for problem in self.problems if problem.key not in known]
+        if not self.is_comparable:
+            return problems
+        return [
+            *problems,
+            *_compare_objects(expected.objects, self.objects),
+            *_compare_fields("outside", expected.outside, self.outside),
+        ]
+
+    def raise_error(self) -> None:
+        """Raise what has broken the run down, if anything has."""
+        for problem in self.problems:
+            if problem.error is not None:
+                raise problem.error
+
+
+async def read_objects(simulation: Simulation, ignored: Collection[str]) -> dict[str, Any]:
+    """Read all objects that were changed in the simulation, and make them comparable."""
+    found = []
+    for resource, namespace, name in list_places(simulation.journal):
+        if resource in _NOT_COMPARED or resource in ignored or resource.partition(".")[0] in ignored:
+            continue
+        obj = await simulation.find(resource, name, namespace=namespace or "default")
+        if obj is not None:
+            found.append((resource, obj))
+    objects = normalize(found)
+    for obj in objects.values():
+        for path in ignored:
+            _forget(obj, path.split("."))
+    return objects
+
+
+def list_places(journal: Journal) -> list[tuple[str, str, str]]:
+    """List all objects that were changed, in the order of their first changes."""
+    return list(dict.fromkeys(
+        (entry.resource, entry.namespace, entry.name) for entry in journal if isinstance(entry, Write)
+    ))
+
+
+def _forget(value: Any, path: Sequence[str]) -> None:
+    for key in path[:-1]:
+        value = value.get(key) if isinstance(value, dict) else None
+    if isinstance(value, dict):
+        value.pop(path[-1], None)
+
+
+def _compare_objects(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for name in sorted({*expected, *actual}):
+        if name not in actual:
+            lines.append(f"{name}: it is not there, but must be")
+        elif name not in expected:
+            lines.append(f"{name}: it is there, but must not be")
+        else:
+            lines += _compare_fields(name, expected[name], actual[name])
+    return lines
+
+
+def _compare_fields(name: str, expected: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for operation, field, old, new in diff(expected, actual):
+        path = f"{name}: {'.'.join(field)}" if field else name
+        if operation == DiffOperation.ADD:
+            lines.append(f"{path} is {_show(new)}, but must be absent")
+        elif operation == DiffOperation.REMOVE:
+            lines.append(f"{path} is absent, but must be {_show(old)}")
+        else:
+            lines.append(f"{path} is {_show(new)}, but must be {_show(old)}")
+    return lines
+
+
+def _show(value: Any) -> str:
+    text = json.dumps(value, default=repr)
+    return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 3]}..."
