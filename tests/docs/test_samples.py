@@ -145,3 +145,12 @@ def test_the_hierarchy_of_errors_is_drawn_as_it_is() -> None:
     assert drawn.pop("ConnectionError") == "Exception"
     assert drawn == {name: getattr(kopf, name).__bases__[0].__name__ for name in drawn}
     assert {name for name in kopf.__all__ if name.startswith("API")} <= drawn.keys()
+
+
+def test_explorations_come_out_as_told(capsys: pytest.CaptureFixture[str]) -> None:
+    samples = run_samples(ROOT / "docs" / "exploring.md")
+    assert "the operator starts" in capsys.readouterr().out
+    samples["test_careful_operator"]()
+    samples["test_schema"]()
+    with pytest.raises(AssertionError, match="did not converge"):
+        samples["test_careless_operator"]()

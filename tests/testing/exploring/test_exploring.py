@@ -180,3 +180,17 @@ async def test_failed_appointments_are_told(simulation: Simulation) -> None:
     simulation.when(step=1, do=fail)
     with pytest.raises(SimulationError, match="lost"):
         await simulation.apply(sites.SITE)
+
+
+@explore(registry=sites.make_operator(), **stories.OPTIONS, runs=2)
+async def test_explored_functions_are_tests(simulation: Simulation) -> None:
+    await stories.tell(simulation)
+
+
+def test_runs_are_repeatable() -> None:
+    def crash(simulation: Simulation) -> None:
+        simulation.crash_after(write=3, restart=True)
+
+    first, second = (stories.right.exploration.run(crash) for _ in range(2))
+    assert first.journal == second.journal
+    assert first == second

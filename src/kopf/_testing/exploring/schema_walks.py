@@ -48,6 +48,7 @@ class SchemaWalk:
         """
 
         async def live(simulation: Simulation) -> None:
+            self._describe()  # and whatever else it makes anew
             await self._object.live(simulation, states)
 
         scene = Scene(
