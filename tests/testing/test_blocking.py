@@ -65,8 +65,8 @@ async def test_endless_loops_in_coroutines(simulation: Simulation) -> None:
             pass
 
     await simulation.restart()
+    await simulation.apply(make())
     with pytest.raises(SimulationError, match="(?s)event loop is blocked.*event_fn"):
-        await simulation.apply(make())
         await simulation.settle()
 
 

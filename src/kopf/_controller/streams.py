@@ -85,9 +85,9 @@ class ResourceWatcher:
 
     def serve(self, scopes: Collection[Scope]) -> None:
         """Bring the streams in line with the namespaces that are served now."""
-        for scope in self._streams.keys() - set(scopes):
+        for scope in sorted(self._streams.keys() - set(scopes), key=str):
             self._leave(scope)
-        for scope in set(scopes) - self._streams.keys():
+        for scope in sorted(set(scopes) - self._streams.keys(), key=str):
             self._streams[scope] = Stream(self._service, scope, on_listed=self._accept_listed)
             if not self._is_paused:
                 self._streams[scope].start()

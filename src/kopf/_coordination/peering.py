@@ -64,9 +64,9 @@ class Peering:
         if self._settings.clusterwide or None in scopes:
             scopes = {None}
         is_starting = not self._memberships
-        for scope in self._memberships.keys() - set(scopes):
+        for scope in sorted(self._memberships.keys() - set(scopes), key=str):
             self._memberships.pop(scope).stop()
-        for scope in set(scopes) - self._memberships.keys():
+        for scope in sorted(set(scopes) - self._memberships.keys(), key=str):
             membership = self._memberships[scope] = Membership(Site(self._runtime, self._identity, scope), self)
             if is_starting:  # for those that appear later, the work goes on in all other ones until it is known
                 membership.hold()

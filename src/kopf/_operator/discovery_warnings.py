@@ -47,7 +47,7 @@ class DiscoveryWarnings:
         if unmatched:
             self._unmatched.update(unmatched)
             group.create_task(self._warn_of_unmatched(unmatched), name="search of similar resources")
-        unwatchable = [resource for resource in discovery.resources if not is_watchable(resource)]
+        unwatchable = sorted((item for item in discovery.resources if not is_watchable(item)), key=str)
         for handler in self._registry.resources if unwatchable else ():
             if handler.selector is not None and handler.selector.is_specific:
                 for resource in handler.selector.select(unwatchable):

@@ -40,7 +40,7 @@ class Watchers:
         The resources of the API groups that are unavailable now, are watched as before.
         """
         outdated = {resource for resource, watcher in self._watchers.items() if watcher.handlers != plan.get(resource)}
-        for resource in outdated:
+        for resource in sorted(outdated, key=str):
             if resource.api_version not in unavailable:
                 outgoing = self._watchers.pop(resource)
                 await outgoing.stop()
@@ -49,7 +49,7 @@ class Watchers:
             watcher.retry()
         if not self._watchers and not outdated:
             self._close_gate(plan)
-        for resource in plan.keys() - self._watchers.keys():
+        for resource in sorted(plan.keys() - self._watchers.keys(), key=str):  # the same way every time
             self._add(resource, plan[resource], group, is_known=resource in outdated)
 
     def _add(

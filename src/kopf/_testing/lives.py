@@ -31,7 +31,7 @@ from kopf._settings.settings import OperatorSettings
 from kopf._settings.threads import HandlerThreads
 from kopf._testing.attempts import JournalingExecutor
 from kopf._testing.journal import Journal
-from kopf._testing.virtual_time import VirtualEvent
+from kopf._testing.virtual_events import VirtualEvent
 from kopf_cluster import LocalCluster
 
 _BURIAL = 1000

@@ -96,7 +96,7 @@ class SimulatedObjects(abc.ABC):
         await self.wait(self._client(as_user).delete(kind, name, namespace=namespace))
 
     async def events(self, obj: Mapping[str, Any] | str | None = None) -> Objs:
-        """Give the Kubernetes events about the object (itself, or its name), or about all objects."""
+        """Give the Kubernetes events about the object (itself, or its name), or about all objects; the latest last."""
         name = obj.get("metadata", {}).get("name") if isinstance(obj, Mapping) else obj
-        found = await self.list("events")
+        found = sorted(await self.list("events"), key=lambda event: int(event["metadata"]["resourceVersion"]))
         return [event for event in found if name in (None, event["involvedObject"].get("name"))]

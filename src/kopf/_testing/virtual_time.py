@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import itertools
 import os
 import selectors
 import socket
@@ -64,6 +65,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """Who is told if a thread works for too long: what it does."""
         self._virtual_selector = _JumpingSelector(self)
         super().__init__(self._virtual_selector)
+        self._tasks = itertools.count()
+        self.set_task_factory(self._make_task)
+
+    def _make_task(self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        return _OrderedTask(coro, loop=loop, order=next(self._tasks), **options)
 
     @property
     def own_pipe(self) -> int:
@@ -178,6 +184,21 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
         super().close()
+
+
+class _OrderedTask(asyncio.Task[Any]):
+    """
+    A task with its own hash: groups of tasks are sets, and are cancelled in the order of hashes.
+
+    By default, those are the addresses in the memory, which are others every time.
+    """
+
+    def __init__(self, *args: Any, order: int, **kwargs: Any) -> None:
+        self._order = order
+        super().__init__(*args, **kwargs)
+
+    def __hash__(self) -> int:
+        return self._order
 
 
 _thread = threading.local()
@@ -357,34 +378,3 @@ def _is_listening(fd: int) -> bool:
             return bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
     except OSError:
         return False  # it is not a socket
-
-
-class VirtualEvent(threading.Event):
-    """An event that can be waited for in the virtual time, in threads of a loop with such time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._sleepers: set[ThreadedJob] = set()
-
-    def set(self) -> None:
-        super().set()
-        for job in [*self._sleepers]:
-            job.loop.call_soon_threadsafe(self._wake_up, job)
-
-    def wait(self, timeout: float | None = None) -> bool:
-        job = ThreadedJob.current()
-        if job is None or not job.loop.is_virtual:
-            return super().wait(timeout)
-        self._sleepers.add(job)
-        try:
-            if not self.is_set():
-                job.sleep(timeout)
-        finally:
-            self._sleepers.discard(job)
-        return self.is_set()
-
-    def _wake_up(self, job: ThreadedJob) -> None:
-        if job in self._sleepers and job.is_awake:  # it is just about to fall asleep
-            job.loop.call_soon(self._wake_up, job)
-        elif job in self._sleepers:
-            job.loop.wake_up(job)

@@ -31,7 +31,7 @@ class Collector:
         self._writer = writer
         self._queue = queue
         self._places: dict[str, Place] = {}
-        self._dependents: dict[str, set[Place]] = {}
+        self._dependents: dict[str, dict[Place, None]] = {}  # in the order in which they have come
 
     def observe(self, bucket: str, change: Change) -> None:
         record, previous = change.record, change.previous
@@ -64,12 +64,12 @@ class Collector:
 
     def _relink(self, place: Place, before: tuple[str, ...], after: tuple[str, ...]) -> None:
         for owner in before:
-            dependents = self._dependents.get(owner, set())
-            dependents.discard(place)
+            dependents = self._dependents.get(owner, {})
+            dependents.pop(place, None)
             if not dependents:
                 self._dependents.pop(owner, None)
         for owner in after:
-            self._dependents.setdefault(owner, set()).add(place)
+            self._dependents.setdefault(owner, {})[place] = None
 
     def _find(self, place: Place) -> tuple[Kind, Record] | None:
         bucket, key = place

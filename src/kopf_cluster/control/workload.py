@@ -45,7 +45,7 @@ class Controller(abc.ABC):
         elif bucket in self.children:
             before = change.previous.owners if change.previous is not None else ()
             after = () if change.type == "DELETED" else record.owners
-            for uid in {*before, *after}:
+            for uid in dict.fromkeys([*before, *after]):
                 self._relink(uid, (bucket, record.key), uid in after)
                 if uid in self._keys:
                     self.plan(self._keys[uid])

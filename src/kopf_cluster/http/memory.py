@@ -34,7 +34,7 @@ class MemoryNetwork:
     def __init__(self, accept: Accept) -> None:
         super().__init__()
         self._accept = accept
-        self._ends: set[_End] = set()
+        self._ends: dict[_End, None] = {}  # ordered, so that they go on in the same order every time
         self._passable = asyncio.Event()
         self._passable.set()
         self._dead = False
@@ -76,13 +76,13 @@ class MemoryNetwork:
         client, server = make_protocol(), there.run(self._accept)
         near, far = _End(self, client, here, is_client=True), _End(self, server, there, is_client=False)
         near.peer, far.peer = far, near
-        self._ends |= {near, far}
+        self._ends |= {near: None, far: None}
         there.run(server.connection_made, far)
         client.connection_made(near)
         return client
 
     def forget(self, end: _End) -> None:
-        self._ends.discard(end)
+        self._ends.pop(end, None)
 
 
 class _End(asyncio.Transport):

@@ -92,7 +92,7 @@ class HTTPServer:
         self._changed = asyncio.Event()
         self._streams: dict[asyncio.Task[Any], tuple[Request, asyncio.Transport | None]] = {}
         self._ending: set[asyncio.Task[Any]] = set()
-        self._delays: set[Delay] = set()
+        self._delays: dict[Delay, None] = {}
         self._watch_timer: asyncio.TimerHandle | None = None
         self._server: web.Server | None = None
         self._listener: asyncio.Server | None = None
@@ -254,7 +254,7 @@ class HTTPServer:
             await response.write(piece * 2 if self._faults.duplicating else piece)
 
         delay = Delay(write, lambda: self._faults.find_lag(request), self._faults.make_dice(call.resource))
-        self._delays.add(delay)
+        self._delays[delay] = None
         try:
             async with contextlib.aclosing(stream.chunks()) as chunks:
                 async for chunk in chunks:
@@ -262,7 +262,7 @@ class HTTPServer:
                         await write(chunk)
             await delay.flush()
         finally:
-            self._delays.discard(delay)
+            self._delays.pop(delay, None)
             await delay.close()
 
     def _note(self, http: web.BaseRequest, user: User | None, call: Call, answer: Answer) -> None:

@@ -101,7 +101,7 @@ class Watch:
         timers = [loop.call_later(timeout, self._finish)]
         if self._options.bookmarks:
             timers.append(loop.call_later(self._options.bookmark_interval, self._request_bookmark))
-        self._bucket.listeners.add(self._wakeup.set)
+        self._bucket.listeners[self._wakeup.set] = None
         try:
             yield b"".join(await self._converted(self._begin) if self._kind.converter else self._begin())
             while not self._over and not self._bucket.closed:
@@ -123,7 +123,7 @@ class Watch:
         except statuses.APIStatus as error:  # from the conversion
             yield self._error(error)
         finally:
-            self._bucket.listeners.discard(self._wakeup.set)
+            self._bucket.listeners.pop(self._wakeup.set, None)
             for timer in timers:
                 timer.cancel()
 

@@ -80,7 +80,8 @@ class Bucket:
         self.records: dict[Key, Record] = {}
         self.compacted = compacted
         self.closed = False
-        self.listeners: set[Callable[[], None]] = set()
+        self.listeners: dict[Callable[[], None], None] = {}
+        """Who is told of changes, in the order in which they have come: the same order every time."""
         self._keys: list[Key] = []
         self._log: list[Change] = []
         self._dropped = 0  # how many changes were cut off the log's list

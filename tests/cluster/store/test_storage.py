@@ -81,7 +81,7 @@ def test_observers_and_listeners_are_told_of_changes() -> None:
     seen: list[tuple[str, str]] = []
     calls: list[None] = []
     store.observers.append(lambda bucket, change: seen.append((bucket, change.type)))
-    store.bucket("things").listeners.add(lambda: calls.append(None))
+    store.bucket("things").listeners[lambda: calls.append(None)] = None
     put(store, "x")
     store.put("others", make_record(store, ("", "y")))
     assert seen == [("things", "ADDED"), ("others", "ADDED")]
@@ -130,7 +130,7 @@ def test_a_dropped_bucket_is_closed_and_its_history_is_not_counted() -> None:
     bucket = store.bucket("things")
     put(store, "x", data=b"x" * 3000)
     woken: list[None] = []
-    bucket.listeners.add(lambda: woken.append(None))
+    bucket.listeners[lambda: woken.append(None)] = None
     store.drop("things")
     assert bucket.closed
     assert woken

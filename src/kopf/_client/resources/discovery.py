@@ -115,7 +115,8 @@ async def _find_groups(
     if None in names:
         requests = [_read_all_groups(api, path, known) for path in ("/api", "/apis")]
     else:
-        requests = [_read_group(api, name, semaphore) for name in names if name is not None]
+        ordered = sorted(name for name in names if name is not None)
+        requests = [_read_group(api, name, semaphore) for name in ordered]
     return [group for groups in await asyncio.gather(*requests) for group in groups], known
 
 
