@@ -89,9 +89,13 @@ class SimulatedOperator(abc.ABC):
         await self.end_life()
         if self._birth is None:
             raise SimulationError(NOT_BEGUN)
-        self._life = Life(self._birth)
+        life = self._life = Life(self._birth)
         self.journal.note("the operator starts")
-        await self._life.start()
+        try:
+            await life.start()
+        except BaseException:
+            self._life = None  # the error is told right now, and not once again in the end
+            raise
 
     async def crash_now(self) -> None:
         life, self._life = self._life, None
@@ -104,6 +108,13 @@ class SimulatedOperator(abc.ABC):
         await self.crash_now()
         await asyncio.sleep(seconds)
         await self.restart_now()
+
+    def raise_failure(self) -> None:
+        """Raise the error with which the operator has ended by itself, once."""
+        life = self._life
+        if life is not None and not life.is_running and not life.is_dead:
+            self._life = None
+            life.check()
 
     def cut_off_now(self) -> None:
         """Let nothing come out of the operator any more; it is to be buried soon."""

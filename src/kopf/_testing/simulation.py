@@ -366,8 +366,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
             task.cancel()
         if self._problem is not None:
             raise self._problem
-        if self._life is not None and not self._life.is_running:
-            self._life.check()
+        self.raise_failure()
         return task.result()
 
 
