@@ -7,8 +7,8 @@ nothing of it before a fixture is used.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -71,15 +71,22 @@ def _is_async(function: object) -> bool:
     return inspect.iscoroutinefunction(inspect.unwrap(function))  # type: ignore[arg-type]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """Run the asynchronous tests of simulations in their own loop, before other plugins run them in theirs."""
     facade = pyfuncitem.stash.get(_FACADE, None)
-    if facade is None or not _is_async(pyfuncitem.obj):
-        return None
-    function = inspect.unwrap(pyfuncitem.obj)  # other plugins have wrapped it
-    if pyfuncitem.instance is not None and not inspect.ismethod(function):
-        function = function.__get__(pyfuncitem.instance)
-    names = pyfuncitem._fixtureinfo.argnames
-    facade.run(function(**{name: pyfuncitem.funcargs[name] for name in names}))
-    return True
+    if facade is not None and _is_async(pyfuncitem.obj):
+        pyfuncitem.obj = _make_sync(pyfuncitem.obj, pyfuncitem.instance, facade)
+    return (yield)
+
+
+def _make_sync(test: Callable[..., Any], instance: object, facade: SyncSimulation) -> Callable[..., object]:
+    """Make a regular function of the test: there is nothing to do for other plugins then."""
+    function = inspect.unwrap(test)  # some plugins have wrapped it already
+    if instance is not None and not inspect.ismethod(function):
+        function = function.__get__(instance)
+
+    def run(**kwargs: Any) -> object:
+        return facade.run(function(**kwargs))
+
+    return run

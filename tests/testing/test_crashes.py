@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import Any
 
 import pytest
@@ -37,7 +38,6 @@ async def test_nothing_is_said_goodbye_to(simulation: Simulation) -> None:
     await simulation.restart()
     await simulation.apply(make())
     await simulation.settle()
-    assert simulation.is_running
     lines, entries = len(simulation.logs), len(simulation.journal)
     before = await simulation.get("kopfexamples", "obj")
     await simulation.crash()
@@ -82,6 +82,24 @@ async def test_threads_of_the_dead_leave_nothing(simulation: Simulation) -> None
     await simulation.crash()
     await simulation.advance(minutes=10)
     assert simulation.journal.get_calls() == []
+
+
+async def test_threads_of_the_dead_end(simulation: Simulation) -> None:
+    rounds = []
+
+    @kopf.daemon("kopfexamples")
+    def daemon_fn(**_: Any) -> None:
+        while True:
+            rounds.append(simulation.now)
+            time.sleep(60)
+
+    await simulation.restart()
+    await simulation.apply(make())
+    await simulation.advance(seconds=90)
+    assert len(rounds) == 2
+    await simulation.crash()
+    await simulation.advance(hours=1)
+    assert len(rounds) == 2
 
 
 async def test_the_next_life_knows_nothing_of_the_previous_one(simulation: Simulation) -> None:

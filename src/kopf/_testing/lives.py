@@ -33,6 +33,7 @@ from kopf._settings.threads import HandlerThreads
 from kopf._testing.attempts import JournalingExecutor
 from kopf._testing.journal import Journal
 from kopf._testing.virtual_events import VirtualEvent
+from kopf._testing.virtual_time import VirtualTimeLoop, thread_owner
 from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity
 from kopf_cluster import LocalCluster
@@ -91,6 +92,7 @@ class Life:
         context = self._birth.context.copy()
         context.run(current_life.set, self)
         context.run(new_event.set, VirtualEvent)
+        context.run(thread_owner.set, self)
         self._task = asyncio.get_running_loop().create_task(self._run(ready), name="operator", context=context)
         waiting = asyncio.create_task(ready.wait())
         try:
@@ -113,6 +115,9 @@ class Life:
 
     async def bury(self) -> None:
         """Get rid of what is left of a killed operator, with no time passing."""
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, VirtualTimeLoop):
+            loop.abandon(self)
         for _ in range(_BURIAL):
             remaining = [task for task in self._tasks if not task.done()]
             if not remaining:

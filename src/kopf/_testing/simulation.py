@@ -11,6 +11,7 @@ import datetime
 import inspect
 import pathlib
 import random
+import sys
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -55,7 +56,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
     Large because it is what tests see: all verbs are here, and what is behind them is elsewhere.
 
     :param paths: the files of the operator, as for ``kopf run``; they are loaded anew.
-    :param modules: the modules of the operator, as for ``kopf run -m``.
+    :param modules: the modules of the operator, as for ``kopf run -m``; they are loaded anew, too.
     :param registry: the handlers, if they are neither in the files nor in the default registry.
     :param settings: the settings that every life of the operator begins with, or a function that makes them.
     :param namespaces: the namespaces for the operator to serve; the whole cluster by default.
@@ -184,6 +185,8 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         registry = self._registry if self._registry is not None else OperatorRegistry()
         previous = get_default_registry()
         set_default_registry(registry)
+        for name in [name for name in sys.modules if any(f"{name}.".startswith(f"{own}.") for own in self._modules)]:
+            del sys.modules[name]  # of an earlier test: its decorators must work again
         try:
             load(self._paths, self._modules)
         finally:
@@ -303,6 +306,10 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         """Move the wall clock, with no time passing."""
         self._clock.move(seconds)
 
+    def call_later(self, seconds: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call the function in so many seconds from now on."""
+        return self._loop.call_later(seconds, function)
+
     def real_time(self) -> contextlib.AbstractContextManager[None]:
         """Let the time go as it really goes, as long as this context lasts: for clients in other processes."""
         return self._loop.real_time()
@@ -350,13 +357,10 @@ class Simulation(SimulatedObjects, SimulatedOperator):
 
     async def wait(self, coro: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
         """Wait for what must come, unless there is a problem, or the operator has failed."""
-        if current_life.get() is not None or self._own_loop is None:
+        if (problem := self._find_misuse()) is not None:
             if inspect.iscoroutine(coro):
                 coro.close()
-            raise SimulationError(
-                "The simulation is for the test: handlers must not use it." if self._own_loop is not None else
-                NOT_BEGUN
-            )
+            raise problem
         task = asyncio.ensure_future(coro)
         outer, self._waiting = self._waiting, task
         try:
@@ -368,6 +372,16 @@ class Simulation(SimulatedObjects, SimulatedOperator):
             raise self._problem
         self.raise_failure()
         return task.result()
+
+
+    def _find_misuse(self) -> SimulationError | None:
+        if self._own_loop is None:
+            return SimulationError(NOT_BEGUN)
+        if asyncio.get_running_loop() is not self._own_loop:
+            return SimulationError("The simulation has its own event loop: it cannot be used from another one.")
+        if current_life.get() is not None:
+            return SimulationError("The simulation is for the test: handlers must not use it.")
+        return None
 
 
 def _describe(condition: Callable[[], object]) -> str:

@@ -24,6 +24,7 @@ class Troubled(Protocol):
     def cut_network(self) -> None: ...
     def mend_network(self) -> None: ...
     def move_wall_clock(self, seconds: float) -> None: ...
+    def call_later(self, seconds: float, function: Callable[[], None]) -> asyncio.TimerHandle: ...
 
 
 class Which(TypedDict, total=False):
@@ -34,7 +35,7 @@ class Which(TypedDict, total=False):
     rate: float
     """The share of them, from 0 to 1; by the seed."""
     user: str
-    """Whose they are: those of the operator by default; ``"*"`` is for everybody's."""
+    """Whose they are: those of the operator by default; ``"*"`` is for everybody's, but the test's own."""
 
 
 class Trouble:
@@ -109,7 +110,11 @@ class Trouble:
         self._faults.duplicate_events(enabled)
 
     def expire(self) -> None:
-        """Forget the history, and break all watches: they cannot go on from where they were (410)."""
+        """
+        Forget the history, and break all watches: they cannot go on from where they were (410).
+
+        As in the real API, those can whose last event is the latest change of all in the cluster, of whatever kind.
+        """
         self._simulation.journal.note("the history expires")
         self._faults.compact()
         self._faults.cut_watches()
@@ -151,4 +156,4 @@ class Trouble:
 
     def _end_later(self, seconds: float | None, end: Callable[[], None]) -> None:
         if seconds is not None:
-            self._timers.add(asyncio.get_running_loop().call_later(seconds, end))
+            self._timers.add(self._simulation.call_later(seconds, end))

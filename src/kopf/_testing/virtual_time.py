@@ -14,10 +14,8 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import contextvars
 import itertools
-import os
-import selectors
-import socket
 import sys
 import threading
 import time
@@ -26,12 +24,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVarTuple
 
 from kopf._settings.threads import HandlerThreads
+from kopf._testing.jumping_selector import JumpingSelector
 
 _Ts = TypeVarTuple("_Ts")
 
-# How long the kernel may take to carry bytes over the loopback, in seconds, and the same if the machine is busy.
-_LOOPBACK_GRACE = 0.0001
-_BUSY_GRACE = 0.002
 _ATTENTION = 0.001
 """How often it is looked, in seconds, if a thread that is waited for wants something from a server in this loop."""
 
@@ -51,7 +47,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self, *, patience: float = 5.0) -> None:
         self._now = _BEGIN
         self._is_virtual = True
-        self._jobs: set[ThreadedJob] = set()
+        self._jobs: dict[ThreadedJob, None] = {}
         self._idlers: list[asyncio.Future[None]] = []
         self._threads = HandlerThreads(sys.maxsize, name="kopf-simulation")
         self.patience = patience
@@ -63,7 +59,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """Who is told by how many seconds the clock jumps."""
         self.on_stuck: Callable[[str], None] = lambda problem: None
         """Who is told if a thread works for too long: what it does."""
-        self._virtual_selector = _JumpingSelector(self)
+        self._virtual_selector = JumpingSelector(self)
         super().__init__(self._virtual_selector)
         self._tasks = itertools.count()
         self.set_task_factory(self._make_task)
@@ -135,7 +131,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.Future[Any]:
         # Whatever executor it is for: their threads would come and go in their own order.
         job = ThreadedJob(lambda: func(*args), self)
-        self._jobs.add(job)
+        self._jobs[job] = None
         self._threads.start(job)
         self._attend(job)
         return job.future
@@ -148,7 +144,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def accept(self, job: ThreadedJob) -> None:
         """Take what a thread has come to: the end of its function, or a sleep."""
         if job.is_over:
-            self._jobs.discard(job)
+            self._jobs.pop(job, None)
             job.settle()
         elif (seconds := job.take_sleep()) is not None:
             job.timer = self.call_later(seconds, self.wake_up, job)
@@ -181,7 +177,19 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
                     f"so the simulation cannot go on:\n{job.describe()}"
                 )
 
+    def abandon(self, owner: object) -> None:
+        """Let the threads of that owner end as soon as they sleep: nobody needs what they do any more."""
+        for job in [*self._jobs]:
+            if job.owner is owner:
+                self._abandon(job)
+
+    def _abandon(self, job: ThreadedJob) -> None:
+        job.abandon()
+        self.wake_up(job)
+
     def close(self) -> None:
+        for job in [*self._jobs]:
+            self._abandon(job)
         self._threads.shutdown(wait=False, cancel_futures=True)
         super().close()
 
@@ -201,7 +209,14 @@ class _OrderedTask(asyncio.Task[Any]):
         return self._order
 
 
+thread_owner: contextvars.ContextVar[object] = contextvars.ContextVar("thread_owner", default=None)
+"""On whose behalf functions are run in threads."""
+
 _thread = threading.local()
+
+
+class Abandoned(BaseException):
+    """What ends a function in a thread if nobody needs it any more."""
 
 
 class ThreadedJob:
@@ -222,7 +237,9 @@ class ThreadedJob:
         self.is_awake = True
         self.is_reported = False
         self.timer: asyncio.TimerHandle | None = None
+        self.owner = thread_owner.get()
         self._fn = fn
+        self._is_abandoned = False
         self._lock = threading.Lock()
         self._alarm = threading.Event()
         self._sleep: float | None = None
@@ -254,9 +271,13 @@ class ThreadedJob:
     def sleep(self, seconds: float | None) -> None:
         """Sleep in the virtual time, or until the loop wakes it up; there may be no other reason."""
         self._alarm.clear()
+        if self._is_abandoned:
+            raise Abandoned
         self._sleep, self.is_awake = seconds, False
         self._rest()
         self._alarm.wait()
+        if self._is_abandoned:
+            raise Abandoned
 
     def _rest(self) -> None:
         with self._lock:
@@ -271,6 +292,10 @@ class ThreadedJob:
     def cancel(self) -> None:
         """There will be no thread for it."""
         self.future.cancel()
+
+    def abandon(self) -> None:
+        """Let it end when it sleeps the next time; whoever sleeps already, is to be woken up."""
+        self._is_abandoned = True
 
     def leave_alone(self) -> bool:
         """Stop attending to it. It is not possible if it has just come to something."""
@@ -313,68 +338,3 @@ class ThreadedJob:
         own = __file__.rpartition("/")[2]
         first = max((i for i, line in enumerate(lines) if own in line and "in run" in line), default=-1)
         return "".join(lines[first + 1 :])
-
-
-class _JumpingSelector(selectors.DefaultSelector):
-    """A selector that moves the clock instead of sleeping."""
-
-    def __init__(self, loop: VirtualTimeLoop) -> None:
-        super().__init__()
-        self._loop = loop
-        self._passive: set[int] = set()
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        self._loop.beats += 1
-        if not self._loop.is_virtual or (timeout is not None and timeout <= 0):
-            return self._select(timeout)
-        if self._loop.is_working:
-            events = self._select(self._loop.patience)
-            if not events:
-                self._loop.report_stuck()
-            return events
-        events = self._select(0)
-        if not events and self._has_connections():
-            since = time.monotonic()
-            time.sleep(_LOOPBACK_GRACE)
-            if time.monotonic() - since > 5 * _LOOPBACK_GRACE:
-                time.sleep(_BUSY_GRACE)
-            events = self._select(0)
-        if events or self._loop.release_idlers():
-            return events
-        if timeout is None:  # there is no timer: only somebody outside can change anything
-            return self._select(None)
-        self._loop.jump(timeout)
-        return []
-
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        key = super().register(fileobj, events, data)
-        if _is_listening(key.fd):
-            self._passive.add(key.fd)
-        return key
-
-    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        key = super().unregister(fileobj)
-        self._passive.discard(key.fd)
-        return key
-
-    def has_foreign_events(self) -> bool:
-        """Whether something has come from anywhere but from other threads of this loop."""
-        own = self._loop.own_pipe
-        return any(key.fd != own for key, _ in self._select(0))
-
-    def _has_connections(self) -> bool:
-        """Whether there are sockets by which data can come: neither the listening ones nor the loop's own pipe."""
-        return len(self.get_map()) > len(self._passive) + 1
-
-    def _select(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
-        events: list[tuple[selectors.SelectorKey, int]] = super().select(timeout)
-        return events
-
-
-def _is_listening(fd: int) -> bool:
-    """Whether it is a socket that only accepts connections: who connects to it from this loop, is there, too."""
-    try:
-        with socket.socket(fileno=os.dup(fd)) as sock:
-            return bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
-    except OSError:
-        return False  # it is not a socket

@@ -1,0 +1,97 @@
+"""
+The selector of a loop with virtual time: where other loops sleep, it moves the clock.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import time
+from typing import Any, Protocol
+
+# How long the kernel may take to carry bytes over the loopback, in seconds, and the same if the machine is busy.
+_LOOPBACK_GRACE = 0.0001
+_BUSY_GRACE = 0.002
+
+
+class Jumping(Protocol):
+    """The loop, as far as it is needed here."""
+
+    beats: int
+    patience: float
+
+    @property
+    def is_virtual(self) -> bool: ...
+    @property
+    def is_working(self) -> bool: ...
+    @property
+    def own_pipe(self) -> int: ...
+    def jump(self, seconds: float) -> None: ...
+    def report_stuck(self) -> None: ...
+    def release_idlers(self) -> bool: ...
+
+
+class JumpingSelector(selectors.DefaultSelector):
+    """A selector that moves the clock instead of sleeping."""
+
+    def __init__(self, loop: Jumping) -> None:
+        super().__init__()
+        self._loop = loop
+        self._passive: set[int] = set()
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self._loop.beats += 1
+        if not self._loop.is_virtual or (timeout is not None and timeout <= 0):
+            return self._select(timeout)
+        if self._loop.is_working:
+            events = self._select(self._loop.patience)
+            if not events:
+                self._loop.report_stuck()
+            return events
+        events = self._select(0)
+        if not events and self._has_connections():
+            since = time.monotonic()
+            time.sleep(_LOOPBACK_GRACE)
+            if time.monotonic() - since > 5 * _LOOPBACK_GRACE:
+                time.sleep(_BUSY_GRACE)
+            events = self._select(0)
+        if events or self._loop.release_idlers():
+            return events
+        if timeout is None:  # there is no timer: only somebody outside can change anything
+            return self._select(None)
+        self._loop.jump(timeout)
+        return []
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        key = super().register(fileobj, events, data)
+        if _is_listening(key.fd):
+            self._passive.add(key.fd)
+        return key
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        key = super().unregister(fileobj)
+        self._passive.discard(key.fd)
+        return key
+
+    def has_foreign_events(self) -> bool:
+        """Whether something has come from anywhere but from other threads of this loop."""
+        own = self._loop.own_pipe
+        return any(key.fd != own for key, _ in self._select(0))
+
+    def _has_connections(self) -> bool:
+        """Whether there are sockets by which data can come: neither the listening ones nor the loop's own pipe."""
+        return len(self.get_map()) > len(self._passive) + 1
+
+    def _select(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
+        events: list[tuple[selectors.SelectorKey, int]] = super().select(timeout)
+        return events
+
+
+def _is_listening(fd: int) -> bool:
+    """Whether it is a socket that only accepts connections: who connects to it from this loop, is there, too."""
+    try:
+        with socket.socket(fileno=os.dup(fd)) as sock:
+            return bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    except OSError:
+        return False  # it is not a socket
