@@ -7,7 +7,6 @@ import logging
 import os
 import random
 import sys
-import threading
 import time
 import weakref
 from typing import Any
@@ -20,10 +19,11 @@ from tests.testing.kopfexamples import CRD, make
 
 
 def take_snapshot() -> dict[str, object]:
+    """Note what could be changed; threads, sockets and tasks are looked at after every test anyway."""
     logger = logging.getLogger("kopf")
     return {
         "environment": {**os.environ, "PYTEST_CURRENT_TEST": ""}, "random": random.getstate(), "sleep": time.sleep,
-        "threads": set(threading.enumerate()), "handlers": [*logger.handlers], "level": logger.level,
+        "handlers": [*logger.handlers], "level": logger.level,
         "registry": kopf.get_default_registry(),
     }
 
