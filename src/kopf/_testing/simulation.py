@@ -20,6 +20,7 @@ import kopf_cluster
 from kopf._handlers.registry import OperatorRegistry, get_default_registry, set_default_registry
 from kopf._operator.scopes import NamespacePattern
 from kopf._settings.settings import OperatorSettings
+from kopf._testing.anyio_threads import running_as_jobs
 from kopf._testing.appointments import Appointments, Deed
 from kopf._testing.environment import offering_kubeconfig
 from kopf._testing.expectations import Expectation, Place, Wanted, locate
@@ -163,6 +164,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         self.logs.addFilter(SilencingFilter())
         self._stack.enter_context(self.logs.taking())
         self._stack.enter_context(sleeping_virtually(self._loop))
+        self._stack.enter_context(running_as_jobs(self._loop))
         self._stack.enter_context(BlockingGuard(self._loop, self._patience, self._fail).watching())
         self._loop.on_stuck = lambda problem: self._fail(SimulationError(problem))
         self.cluster.observe(self._note_change)

@@ -136,9 +136,11 @@ async def test_others_are_not_affected(cluster: LocalCluster, network: MemoryNet
     network.cut()
     network.sever()
     other = cluster.open_network()
-    async with aiohttp.ClientSession(cluster.url, connector=other.make_connector()) as session:
-        async with session.get("/version") as response:
-            assert response.status == 200
+    async with (
+        aiohttp.ClientSession(cluster.url, connector=other.make_connector()) as session,
+        session.get("/version") as response,
+    ):
+        assert response.status == 200
 
 
 async def test_restart_of_the_cluster(cluster: LocalCluster, session: aiohttp.ClientSession) -> None:
