@@ -119,3 +119,17 @@ async def check(simulation: Simulation, use: Client) -> None:
     assert all(60 <= call.duration < 61 for call in calls)
     for name in names:
         assert await simulation.get("cm", name)
+        assert simulation.user in {write.author for write in simulation.journal.get_writes(name=name)}
+
+
+@pytest.mark.simulation(crds=CRD, operator=False)
+async def test_trouble_hits_other_clients_of_the_operator_too(simulation: Simulation) -> None:
+    @kopf.on.create("kopfexamples", id="create", backoff=10)
+    async def create_fn(name: str, **_: Any) -> None:
+        await use_kubernetes_asyncio(name)
+
+    await simulation.restart()
+    simulation.faults.fail("create", "configmaps", status=403, times=1)
+    await simulation.apply(make())
+    await simulation.settle(calm=15)
+    assert [call.outcome for call in simulation.journal.get_calls("create")] == ["retried", "succeeded"]

@@ -113,7 +113,8 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         self._crds: Sequence[Manifests] = [crds] if isinstance(crds, str | pathlib.Path | Mapping) else crds
         self._clock = SimulatedClock(start, is_frozen=freeze_wall_clock)
         self._is_operator_wanted = operator
-        self._groups = groups
+        self._groups = [*groups]
+        self._kubeconfig: pathlib.Path | None = None
         self._patience = patience
         self._own_loop: VirtualTimeLoop | None = None
         self._slack = slack
@@ -297,11 +298,14 @@ class Simulation(SimulatedObjects, SimulatedOperator):
     @property
     def kubeconfig(self) -> pathlib.Path:
         """
-        The path of the kubeconfig for other clients of the operator, which talk to the cluster by a real port.
+        The path of the operator's kubeconfig for other clients, which talk to the cluster by a real port.
 
-        Whatever handlers do by them, is done by the operator. For others, there are ``simulation.cluster.kubeconfig``
-        of the administrator, and ``simulation.cluster.as_user(...).kubeconfig``.
+        ``KUBECONFIG`` leads to it as long as the simulation lasts: whatever handlers do by them, is done by the
+        operator. For others, there are ``simulation.cluster.kubeconfig`` of the administrator, and
+        ``simulation.cluster.as_user(...).kubeconfig``.
         """
+        if self._kubeconfig is None:
+            raise SimulationError(NOT_BEGUN)
         return self._kubeconfig
 
     def move_wall_clock(self, seconds: float) -> None:
