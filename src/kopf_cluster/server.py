@@ -198,7 +198,8 @@ class ClusterServer:
     def answer(self, call: Call, request: Request) -> Answer | Stream | Awaitable[Answer | Stream]:
         if self._api is None:
             raise RuntimeError("the server is not started")
-        asking.set(request.user)  # in the task of this connection
+        self._faults.clock.use()  # in the task of this connection, which may come from anywhere
+        asking.set(request.user)
         if self._webhooks or self.registry.converted:
             return self._answer_in_session(self._api, call, request)
         try:

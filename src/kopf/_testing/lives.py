@@ -33,7 +33,7 @@ from kopf._settings.threads import HandlerThreads
 from kopf._testing.attempts import JournalingExecutor
 from kopf._testing.journal import Journal
 from kopf._testing.virtual_events import VirtualEvent
-from kopf._testing.virtual_time import VirtualTimeLoop, thread_owner
+from kopf._testing.virtual_time import VirtualTimeLoop, make_numbered_task, thread_owner
 from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity
 from kopf_cluster import LocalCluster
@@ -189,8 +189,8 @@ class Life:
 def make_task(
     loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any], **options: Any
 ) -> asyncio.Task[Any]:
-    """Make a task as the loop does by default, and let the operator know of it if it is the operator's."""
-    task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, **options)
+    """Make a task as such loops do, and let the operator know of it if it is the operator's."""
+    task = make_numbered_task(loop, coro, **options)
     context: contextvars.Context | None = options.get("context")
     life = current_life.get() if context is None else context.get(current_life)
     if life is not None:

@@ -32,7 +32,7 @@ from kopf._testing.simulated_objects import Manifests, Obj, SimulatedObjects
 from kopf._testing.simulated_operator import SimulatedOperator
 from kopf._testing.simulation_errors import NOT_BEGUN, SimulationError
 from kopf._testing.trouble import Trouble
-from kopf._testing.virtual_time import VirtualTimeLoop
+from kopf._testing.virtual_time import VirtualTimeLoop, make_numbered_task
 from kopf._testing.wall_clock import SimulatedClock
 from kopf._values.wall_clock import wall_clock
 from kopf.cli.loading import load
@@ -176,7 +176,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
             token="simulated-operator", journal=self.journal, context=contextvars.copy_context(),
         )
         self._loop.set_task_factory(make_task)
-        self._stack.callback(self._loop.set_task_factory, None)
+        self._stack.callback(self._loop.set_task_factory, make_numbered_task)
         for manifests in self._crds:
             await self.apply(manifests)
         if self._is_operator_wanted:

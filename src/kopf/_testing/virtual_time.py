@@ -35,6 +35,35 @@ _BEGIN = 1000.0
 """What the clock shows in the beginning, in seconds. It is not zero, so that nobody takes it for an absent value."""
 
 
+class _Future(asyncio.Future[Any]):
+    """A future that sets of futures put in the same order in all stories: not by its address in the memory."""
+
+    def __init__(self, *, loop: VirtualTimeLoop) -> None:
+        self._number = loop.take_number()
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class _Task(asyncio.Task[Any]):
+    """The same for tasks."""
+
+    def __init__(self, coro: Any, *, loop: VirtualTimeLoop, **options: Any) -> None:
+        self._number = loop.take_number()
+        super().__init__(coro, loop=loop, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+def make_numbered_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
+    """Make a task for a loop with virtual time: sets of tasks are in the same order in all stories."""
+    if not isinstance(loop, VirtualTimeLoop):
+        raise TypeError(f"{loop!r} has no virtual time")
+    return _Task(coro, loop=loop, **options)
+
+
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """
     An event loop with a virtual clock.
@@ -47,6 +76,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self, *, patience: float = 5.0) -> None:
         self._now = _BEGIN
         self._is_virtual = True
+        self._numbers = itertools.count()
         self._jobs: dict[ThreadedJob, None] = {}
         self._idlers: list[asyncio.Future[None]] = []
         self._threads = HandlerThreads(sys.maxsize, name="kopf-simulation")
@@ -61,11 +91,19 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """Who is told if a thread works for too long: what it does."""
         self._virtual_selector = JumpingSelector(self)
         super().__init__(self._virtual_selector)
+        self.set_task_factory(make_numbered_task)
         self._tasks = itertools.count()
         self.set_task_factory(self._make_task)
 
     def _make_task(self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
         return _OrderedTask(coro, loop=loop, order=next(self._tasks), **options)
+
+    def take_number(self) -> int:
+        """Give the next number, for what is to be told apart in the order of its making."""
+        return next(self._numbers)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return _Future(loop=self)
 
     @property
     def own_pipe(self) -> int:
