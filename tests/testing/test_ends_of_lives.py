@@ -30,6 +30,18 @@ async def test_nothing_is_left_of_killed_operators(simulation: Simulation) -> No
     assert {task.get_name() for task in asyncio.all_tasks()} - before == set()
 
 
+@kopf.index("secrets", registry=(indexing := kopf.OperatorRegistry()))
+def index_fn(**_: object) -> None:
+    pass
+
+
+@pytest.mark.simulation(registry=indexing)
+async def test_the_journal_tells_indices_from_daemons(simulation: Simulation) -> None:
+    await simulation.apply("{apiVersion: v1, kind: Secret, metadata: {name: one}}")
+    await simulation.settle()
+    assert [call.reason for call in simulation.journal.get_calls("index_fn", name="one")] == ["index"]
+
+
 clients = kopf.OperatorRegistry()
 
 

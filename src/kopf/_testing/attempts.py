@@ -12,7 +12,7 @@ from typing import TypedDict
 
 from kopf._handlers.causes import ActivityCause, Cause, ChangingCause, ResourceCause, WatchingCause, WebhookCause
 from kopf._handlers.executor import NOTHING, HandlerExecutor, Surroundings
-from kopf._handlers.handlers import Handler, TimerHandler
+from kopf._handlers.handlers import Handler, IndexingHandler, TimerHandler
 from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._settings.settings import ExecutionSettings
 from kopf._testing.journal import HandlerCall, Journal
@@ -97,6 +97,8 @@ def _name_reason(handler: Handler, cause: Cause) -> str:
         return "event"
     if isinstance(cause, WebhookCause):
         return "webhook"
+    if isinstance(handler, IndexingHandler):
+        return "index"
     return "timer" if isinstance(handler, TimerHandler) else "daemon"
 
 
