@@ -7,6 +7,7 @@ import pytest
 
 import kopf
 from kopf.testing import APIStatus, Simulation
+from tests.admission.servers.serving import find_free_port
 from tests.testing.kopfexamples import CRD, make
 
 pytestmark = pytest.mark.simulation(crds=CRD, operator=False)
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.simulation(crds=CRD, operator=False)
 def _admission() -> None:
     @kopf.on.startup()
     async def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
-        settings.admission.server = kopf.WebhookServer(addr="127.0.0.1")
+        settings.admission.server = kopf.WebhookServer(addr="127.0.0.1", port=find_free_port())
         settings.admission.managed = "auto.kopf.dev"
 
     @kopf.on.validate("kopfexamples")

@@ -31,6 +31,7 @@ from kopf._testing.simulated_logs import SimulatedLogs
 from kopf._testing.simulated_objects import Manifests, Obj, SimulatedObjects
 from kopf._testing.simulated_operator import SimulatedOperator
 from kopf._testing.simulation_errors import NOT_BEGUN, SimulationError
+from kopf._testing.standstill import StandstillGuard
 from kopf._testing.trouble import Trouble
 from kopf._testing.virtual_time import VirtualTimeLoop, make_numbered_task
 from kopf._testing.wall_clock import SimulatedClock
@@ -119,6 +120,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         self._own_loop: VirtualTimeLoop | None = None
         self._slack = slack
         self._appointments = Appointments(user, self._fail)
+        self._standstill = StandstillGuard()
         self._stack = contextlib.AsyncExitStack()
         self._problem: SimulationError | None = None
         self._waiting: asyncio.Task[Any] | None = None
@@ -349,10 +351,13 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         if seen.resource in ("events", "events.events.k8s.io"):
             return
         changes = describe_changes(seen.before, seen.after) if seen.type == "MODIFIED" else ()
-        self.journal.add(Write(
+        write = Write(
             time=self.now, resource=seen.resource, namespace=seen.namespace, name=seen.name, author=seen.user,
             type=seen.type, changes=changes,
-        ))
+        )
+        self.journal.add(write)
+        if problem := self._standstill.note(write):
+            self._fail(SimulationError(problem))
         self._appointments.note_change(seen.user)
         self.notice()
 

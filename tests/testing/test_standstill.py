@@ -1,0 +1,21 @@
+"""Operators that never let the time pass are stopped with an explanation."""
+from __future__ import annotations
+
+import pytest
+
+import kopf
+from kopf.testing import Simulation, SimulationError
+
+registry = kopf.OperatorRegistry()
+
+
+@kopf.on.event("secrets", registry=registry)
+async def follow(labels: kopf.Labels, patch: kopf.Patch, **_: object) -> None:
+    patch.metadata.labels["seen"] = str(int(labels.get("seen", 0)) + 1)
+
+
+@pytest.mark.simulation(registry=registry)
+async def test_endless_reactions_are_noticed(simulation: Simulation) -> None:
+    await simulation.apply("{apiVersion: v1, kind: Secret, metadata: {name: one}}")
+    with pytest.raises(SimulationError, match="secrets default/one has been changed 300 times with no time passing"):
+        await simulation.settle()
