@@ -113,6 +113,11 @@ async def beat(status: kopf.Status, patch: kopf.Patch, **_: Any) -> None:
     patch.status["beats"] = status.get("beats", 0) + 1
 
 
+@kopf.on.event("sites", registry=restless)
+async def look(**_: Any) -> None:
+    pass
+
+
 @explore(registry=restless, crds=sites.CRD, troubles=["crash", "deletion"], runs=4, ignore=["status.beats"])
 async def restless_story(simulation: Simulation) -> None:
     await simulation.apply(sites.SITE)
@@ -121,6 +126,24 @@ async def restless_story(simulation: Simulation) -> None:
 
 def test_timers_may_never_rest() -> None:
     restless_story()
+
+
+looping = kopf.OperatorRegistry()
+
+
+@kopf.on.event("sites", registry=looping)
+async def follow(status: kopf.Status, patch: kopf.Patch, **_: Any) -> None:
+    patch.status["seen"] = status.get("seen", 0) + 1
+
+
+@explore(registry=looping, crds=sites.CRD)
+async def looping_story(simulation: Simulation) -> None:
+    await simulation.apply(sites.SITE)
+
+
+def test_changes_for_ever_are_noticed() -> None:
+    with pytest.raises(SimulationError, match="reacts to its own changes without end"):
+        looping_story()
 
 
 def test_stories_must_pass_without_trouble() -> None:

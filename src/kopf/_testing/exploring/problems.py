@@ -14,6 +14,8 @@ from kopf._testing.simulated_logs import SimulatedLogs
 
 _BACKGROUND = frozenset({"timer", "daemon"})
 """Which handlers may be called for ever."""
+_FOLLOWING = frozenset({"event", "index"})
+"""Which handlers are called for every change, those too that are made in the background."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,12 +57,13 @@ def find_tracebacks(logs: SimulatedLogs, *, is_harmed: bool) -> list[Problem]:
 
 def find_endless_calls(journal: Journal, since: float) -> list[Problem]:
     """Find the handlers that are called again and again since that time, though nobody wants anything."""
+    entries = [entry for entry in journal if isinstance(entry, HandlerCall) and entry.time >= since]
+    has_background = any(entry.reason in _BACKGROUND for entry in entries)
+    natural = _BACKGROUND | _FOLLOWING if has_background else _BACKGROUND
     calls: Counter[str] = Counter()
     errors: dict[str, str] = {}
-    for entry in journal:
-        if not isinstance(entry, HandlerCall) or entry.time < since:
-            continue
-        if entry.outcome == "retried" or entry.reason not in _BACKGROUND:
+    for entry in entries:
+        if entry.outcome == "retried" or entry.reason not in natural:
             calls[entry.id] += 1
             errors[entry.id] = entry.error or errors.get(entry.id, "")
     return [
