@@ -10,12 +10,14 @@ import re
 from collections.abc import Callable
 from typing import TypedDict
 
+from kopf._client.auth.credentials import Credentials
 from kopf._handlers.causes import ActivityCause, Cause, ChangingCause, ResourceCause, WatchingCause, WebhookCause
 from kopf._handlers.executor import NOTHING, HandlerExecutor, Surroundings
 from kopf._handlers.handlers import Handler, IndexingHandler, TimerHandler
 from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._settings.settings import ExecutionSettings
 from kopf._testing.journal import HandlerCall, Journal
+from kopf._values.reasons import Activity
 
 _ALIVE: Callable[[], bool] = lambda: True  # noqa: E731
 
@@ -36,11 +38,17 @@ class JournalingExecutor(HandlerExecutor):
     """
     Notes down all attempts when they end.
 
+    :param credentials: what all logins bring, instead of their own: the connection in memory. They are called for what
+        else they do: many configure the client libraries that the other handlers use.
     :param is_alive: whether the operator still lives: a dead one calls nothing, and what it does never happened.
     """
 
-    def __init__(self, settings: ExecutionSettings, journal: Journal, is_alive: Callable[[], bool] = _ALIVE) -> None:
+    def __init__(
+        self, settings: ExecutionSettings, journal: Journal, credentials: Credentials,
+        is_alive: Callable[[], bool] = _ALIVE,
+    ) -> None:
         super().__init__(settings)
+        self._credentials = credentials
         self._journal = journal
         self._is_alive = is_alive
 
@@ -54,9 +62,9 @@ class JournalingExecutor(HandlerExecutor):
         outcome: Outcome | None = None
         try:
             outcome = await super().execute(handler, cause, attempt, around)
-            return outcome
+            return Outcome(True, result=self._credentials) if _is_login(cause) else outcome
         finally:
-            if self._is_alive():
+            if self._is_alive() and not (_is_login(cause) and outcome is not None and outcome.exception is None):
                 self._note(handler, cause, attempt, outcome, loop.time() - began, digest)
 
     def _note(
@@ -77,6 +85,10 @@ class JournalingExecutor(HandlerExecutor):
                 digest=digest,
             )
         )
+
+
+def _is_login(cause: Cause) -> bool:
+    return isinstance(cause, ActivityCause) and cause.activity == Activity.AUTHENTICATION
 
 
 def _locate(cause: Cause) -> Place:

@@ -22,7 +22,6 @@ from kopf._client.auth.vault import Vault
 from kopf._client.http.connections import USER_AGENT
 from kopf._controller.background.stopping import new_event
 from kopf._controller.memos import Memo
-from kopf._handlers.handlers import ActivityHandler
 from kopf._handlers.lifecycles import get_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry
 from kopf._handlers.signatures import check_registry
@@ -34,8 +33,6 @@ from kopf._testing.attempts import JournalingExecutor
 from kopf._testing.journal import Journal
 from kopf._testing.virtual_events import VirtualEvent
 from kopf._testing.virtual_time import VirtualTimeLoop, make_numbered_task, thread_owner
-from kopf._values.ids import HandlerId
-from kopf._values.reasons import Activity
 from kopf_cluster import LocalCluster
 
 _BURIAL = 1000
@@ -143,13 +140,12 @@ class Life:
         vault = Vault(self._settings)
         session = self.make_session()
         credentials = AiohttpSession(server=self._birth.cluster.url, aiohttp_session=session)
-        vault.populate([credentials])
         make_executor = functools.partial(
-            JournalingExecutor, journal=self._birth.journal, is_alive=lambda: not self.is_dead
+            JournalingExecutor, journal=self._birth.journal, credentials=credentials, is_alive=lambda: not self.is_dead
         )
         operator = Operator(
             OperatorSetup(
-                registry=_with_login(self._birth.registry, credentials),
+                registry=self._birth.registry,
                 settings=self._settings,
                 lifecycle=get_default_lifecycle(),
                 namespaces=check([*self._birth.namespaces]),
@@ -196,15 +192,6 @@ def make_task(
     if life is not None:
         life.adopt(task)
     return task
-
-
-def _with_login(registry: OperatorRegistry, credentials: AiohttpSession) -> OperatorRegistry:
-    """Give the same handlers, but whoever logs in anew gets what there was: these are all credentials there are."""
-    own = copy.copy(registry)
-    activities = [handler for handler in registry.activities if handler.activity != Activity.AUTHENTICATION]
-    login = ActivityHandler(id=HandlerId("login"), fn=lambda **_: credentials, activity=Activity.AUTHENTICATION)
-    own.activities = [*activities, login]
-    return own
 
 
 class SilencingFilter(logging.Filter):
