@@ -19,6 +19,7 @@ ROOT = pathlib.Path(__file__).parent.parent.parent
 
 def make_registry() -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
+    kopf.on.login(registry=registry)(kopf.login_with_kubeconfig)  # others depend on what is imported
 
     @kopf.on.create("kopfexamples", registry=registry)
     def create_fn(name: str, retry: int, patch: kopf.Patch, **_: Any) -> None:

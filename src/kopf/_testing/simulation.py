@@ -302,9 +302,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         """
         The path of the operator's kubeconfig for other clients, which talk to the cluster by a real port.
 
-        ``KUBECONFIG`` leads to it as long as the simulation lasts: whatever handlers do by them, is done by the
-        operator. For others, there are ``simulation.cluster.kubeconfig`` of the administrator, and
-        ``simulation.cluster.as_user(...).kubeconfig``.
+        ``KUBECONFIG`` leads to it as long as the simulation lasts. The administrator's one is that of the cluster.
         """
         if self._kubeconfig is None:
             raise SimulationError(NOT_BEGUN)
