@@ -579,7 +579,8 @@ def test_logs_are_taken_of_all_levels(caplog: pytest.LogCaptureFixture) -> None:
 ])
 def test_some_logs_are_never_posted(caplog: pytest.LogCaptureFixture, reason: str, is_local: bool) -> None:
     run_handler(lambda logger, **_: logger.warning("x"), reason=reason)
-    assert [record.__dict__["k8s_skip"] for record in caplog.records] == [is_local]
+    own = [record for record in caplog.records if record.getMessage() == "x"]  # with those of the framework, at times
+    assert [record.__dict__["k8s_skip"] for record in own] == [is_local]
 
 
 def test_hierarchies_know_the_owner() -> None:
