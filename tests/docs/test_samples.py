@@ -78,6 +78,11 @@ def test_handlers_are_called_in_tests(name: str) -> None:
     run_samples(ROOT / "docs" / "testing.md")[name]()
 
 
+@pytest.mark.parametrize("name", ["test_daily_backups", "test_a_crash_in_the_middle", "test_the_api_is_unreliable"])
+def test_operators_are_simulated(name: str) -> None:
+    run_samples(ROOT / "docs" / "testing.md")[name]()
+
+
 async def test_coroutines_are_called_in_async_tests() -> None:
     await run_samples(ROOT / "docs" / "testing.md")["test_monitor"]()
 

@@ -91,7 +91,6 @@ def test_it_is_the_same_in_all_processes() -> None:
         for seed in ("1", "2")
     ]
     assert told[0] == told[1]
-    assert told[0] == tell(1)
 
 
 def test_the_randomness_of_the_process_is_as_before() -> None:
