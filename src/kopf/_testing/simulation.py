@@ -43,8 +43,8 @@ START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 """The date and time in the beginning of every simulation, unless it is told otherwise."""
 USER = "operator"
 """The name of the user that the operator is for the cluster, by default."""
-_CALM = 1.0
-_LIMIT = 3600.0
+_CALM, _LIMIT = 1.0, 3600.0
+_NOISE = {"events", "events.events.k8s.io", "leases.coordination.k8s.io"}  # written for ever, with no reason
 
 
 class Simulation(SimulatedObjects, SimulatedOperator):
@@ -158,11 +158,11 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         random.seed(self.seed)
         self._clock.follow(self._loop)
         self.cluster.faults.clock.tell = self._clock.tell
-        await self._stack.enter_async_context(self.cluster)  # its certificate is for the real time
-        self._stack.enter_context(self._clock.freezing())
+        await self._stack.enter_async_context(self.cluster)
+        self._kubeconfig = self.cluster.as_user(self.user, self._groups).kubeconfig
+        self._stack.enter_context(self._clock.freezing())  # not before: certificates are for the real time
         token = wall_clock.set(self._clock.tell)
         self._stack.callback(self._forget_clock, token)
-        self._kubeconfig = self.cluster.as_user(self.user, self._groups).kubeconfig
         self._stack.enter_context(offering_kubeconfig(str(self._kubeconfig)))
         self.logs.addFilter(SilencingFilter())
         self._stack.enter_context(self.logs.taking())
@@ -346,7 +346,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         self._news.set()
 
     def _note_change(self, seen: kopf_cluster.Observation) -> None:
-        if seen.resource in ("events", "events.events.k8s.io"):
+        if seen.resource in _NOISE:
             return
         changes = describe_changes(seen.before, seen.after) if seen.type == "MODIFIED" else ()
         write = Write(
