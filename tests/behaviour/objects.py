@@ -1,8 +1,8 @@
 """
 Another user of the cluster: creates, changes and deletes objects, and watches what becomes of them.
 
-It talks to the same API as the operator does, but by its own connections. The objects of every kind are watched
-from the beginning of the test on, so that each state that an object was ever in, can be looked at afterwards.
+It talks to the same API as the operator does, but by its own connections, in memory. The objects of every kind are
+watched from the beginning of the test on, so that each state that an object was ever in, can be looked at afterwards.
 """
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def connect(cluster: LocalCluster) -> AsyncIterator[API]:
     timeout = aiohttp.ClientTimeout(total=None)
     closings = Closings()
     async with aiohttp.ClientSession(
-        headers=headers, connector=make_connector(cluster), timeout=timeout,
+        headers=headers, connector=cluster.open_network().make_connector(), timeout=timeout,
         response_class=closings.make_response_class(),
     ) as session:
         yield API(cluster, session)
