@@ -16,7 +16,7 @@ from kopf._controller.changes.selection import could_match
 from kopf._controller.object_state import Memory
 from kopf._controller.unreadable import UnreadableObjects
 from kopf._logging.loggers import ObjectLogger
-from kopf._values.codec import UnreadableError
+from kopf._values.codec import NestingError, UnreadableError
 from kopf._values.objects import KubeObject
 from kopf._values.records import replace
 
@@ -86,6 +86,8 @@ class Reconciler:
         if logger.isEnabledFor(logging.DEBUG) and could_match(scope.candidates.changing, obj.head):
             try:
                 Reconciliation(scope, obj, Carried()).log_gone()
+            except NestingError:  # it could be read before, with fewer calls on the stack
+                logger.debug("Deleted, but it is nested too deeply to tell if any handlers were for it.")
             except Exception:  # of the filters
                 logger.exception("The deletion could not be handled.")
         scope.runtime.memos.forget(key)
