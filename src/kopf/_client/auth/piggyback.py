@@ -17,6 +17,7 @@ import contextlib
 import inspect
 import logging
 import os
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -38,6 +39,12 @@ module_logger = logging.getLogger(__name__)
 _HEADER_KEYS = ("BearerToken", "authorization")
 """Under which keys the official clients keep the header: the newer versions, and the older ones."""
 
+_official_client = threading.Lock()
+"""
+For one login at once: the library keeps files with certificates and the configuration for the whole process, and
+tells others of the files before it has written them. Operators in one process log in at the same time.
+"""
+
 
 def login_via_client(*, logger: AnyLogger = module_logger, **_: Any) -> ConnectionInfo | None:
     """
@@ -50,6 +57,11 @@ def login_via_client(*, logger: AnyLogger = module_logger, **_: Any) -> Connecti
     if library is None:
         logger.debug("Cannot log in via the official client: `kubernetes` is not installed.")
         return None
+    with _official_client:
+        return _login_via_client(library, logger)
+
+
+def _login_via_client(library: Any, logger: AnyLogger) -> ConnectionInfo | None:
     config = library.config
     with blaming("kubernetes"):
         try:
