@@ -80,11 +80,16 @@ class ThreadJob:
 
     def settle(self) -> None:
         """Pass the result to those who wait for it; in the event loop."""
-        if self.future.done():
-            return
-        if self._error is None:
-            self.future.set_result(self._result)
-        elif isinstance(self._error, asyncio.CancelledError):
-            self.future.cancel()
-        else:
-            self.future.set_exception(self._error)
+        settle(self.future, self._result, self._error)
+
+
+def settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    """Pass the result of a function, or its error, to those who still wait for it; in the event loop."""
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    elif isinstance(error, asyncio.CancelledError):
+        future.cancel()
+    else:
+        future.set_exception(error)

@@ -6,6 +6,7 @@ It is the same for the same story, to the byte: all times are virtual, and what 
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -20,7 +21,7 @@ _MAX_VALUE = 60
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Entry:
+class Entry(abc.ABC):
     """Something that has happened."""
 
     time: float
@@ -40,9 +41,9 @@ class Entry:
         """Whether it is about the object."""
         return (self.resource, self.namespace, self.name) == (resource, namespace, name)
 
+    @abc.abstractmethod
     def describe(self) -> str:
         """Tell what has happened, in one line."""
-        raise NotImplementedError
 
     def __str__(self) -> str:
         return f"{self.time:12.3f}  {self.describe()}"

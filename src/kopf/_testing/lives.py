@@ -5,7 +5,6 @@ Lives: the operator in a simulation is started, stopped, killed, and started aga
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import copy
 import dataclasses
@@ -122,9 +121,8 @@ class Life:
             for task in sorted(remaining, key=self._tasks.__getitem__):
                 task.cancel()
             await asyncio.sleep(0)
-        with contextlib.suppress(BaseException):
-            if self._task is not None and self._task.done():
-                self._task.result()  # whatever it has ended with, it never happened
+        if self._task is not None and self._task.done() and not self._task.cancelled():
+            self._task.exception()  # it is taken notice of: whatever it has ended with, it never happened
 
     def adopt(self, task: asyncio.Task[Any]) -> None:
         """Remember a task of the operator: if it is killed, all of them end, in whatever state they are."""

@@ -23,6 +23,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVarTuple
 
+from kopf._handlers.thread_jobs import settle
 from kopf._settings.threads import HandlerThreads
 from kopf._testing.jumping_selector import JumpingSelector
 
@@ -360,14 +361,7 @@ class ThreadedJob:
 
     def settle(self) -> None:
         """Pass the result to those who wait for it."""
-        if self.future.done():
-            return
-        if self._error is None:
-            self.future.set_result(self._result)
-        elif isinstance(self._error, asyncio.CancelledError):
-            self.future.cancel()
-        else:
-            self.future.set_exception(self._error)
+        settle(self.future, self._result, self._error)
 
     def describe(self) -> str:
         """Show where the thread is now."""

@@ -16,10 +16,13 @@ def validate_selector(selector: Obj, path: str) -> Iterator[FieldError]:
     """Give everything that is wrong with a selector; an empty one is good."""
     yield from validate_labels(selector.get("matchLabels") or {}, f"{path}.matchLabels")
     for index, requirement in enumerate(selector.get("matchExpressions") or ()):
-        yield from _validate_requirement(requirement, f"{path}.matchExpressions[{index}]")
+        yield from validate_requirement(requirement, f"{path}.matchExpressions[{index}]")
 
 
-def _validate_requirement(requirement: Obj, path: str) -> Iterator[FieldError]:
+def validate_requirement(
+        requirement: Obj, path: str, *, comparing: bool = False, rule: str = "not a valid selector operator",
+) -> Iterator[FieldError]:
+    """Give everything that is wrong with one expression; those about nodes can be comparing, too: ``Gt``, ``Lt``."""
     operator, values = requirement.get("operator") or "", requirement.get("values") or []
     if operator in ("In", "NotIn"):
         if not values:
@@ -28,6 +31,9 @@ def _validate_requirement(requirement: Obj, path: str) -> Iterator[FieldError]:
         if values:
             yield forbidden_value(f"{path}.values",
                                   "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+    elif comparing and operator in ("Gt", "Lt"):
+        if len(values) != 1:
+            yield required(f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
     else:
-        yield invalid_value(f"{path}.operator", operator, "not a valid selector operator")
+        yield invalid_value(f"{path}.operator", operator, rule)
     yield from validate_qualified(f"{path}.key", requirement.get("key") or "")

@@ -11,13 +11,12 @@ from typing import Any, Final, TypeAlias
 from ..statuses import (
     FieldError,
     duplicate_value,
-    forbidden_value,
     invalid_value,
     required,
     unsupported_value,
 )
 from ..writes.objects import validate_labels, validate_qualified
-from .nested_selectors import validate_selector
+from .nested_selectors import validate_requirement, validate_selector
 
 Obj: TypeAlias = dict[str, Any]
 
@@ -63,26 +62,10 @@ def _validate_weight(weighted: Obj, path: str) -> Iterator[FieldError]:
 
 def _validate_node_term(term: Obj, path: str) -> Iterator[FieldError]:
     for index, requirement in enumerate(term.get("matchExpressions") or ()):
-        yield from _validate_node_labels(requirement, f"{path}.matchExpressions[{index}]")
+        yield from validate_requirement(requirement, f"{path}.matchExpressions[{index}]", comparing=True,
+                                        rule=_OPERATOR_RULE)
     for index, requirement in enumerate(term.get("matchFields") or ()):
         yield from _validate_node_fields(requirement, f"{path}.matchFields[{index}]")
-
-
-def _validate_node_labels(requirement: Obj, path: str) -> Iterator[FieldError]:
-    operator, values = requirement.get("operator") or "", requirement.get("values") or []
-    if operator in ("In", "NotIn"):
-        if not values:
-            yield required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-    elif operator in ("Exists", "DoesNotExist"):
-        if values:
-            yield forbidden_value(f"{path}.values",
-                                  "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
-    elif operator in ("Gt", "Lt"):
-        if len(values) != 1:
-            yield required(f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
-    else:
-        yield invalid_value(f"{path}.operator", operator, _OPERATOR_RULE)
-    yield from validate_qualified(f"{path}.key", requirement.get("key") or "")
 
 
 def _validate_node_fields(requirement: Obj, path: str) -> Iterator[FieldError]:
