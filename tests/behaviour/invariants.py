@@ -229,10 +229,10 @@ def find_unnoticed(world: World, objects: list[Obj]) -> Iterator[str]:
 def find_remembered(world: World) -> Iterator[str]:
     """Nothing is kept in memory when no objects exist."""
     for controller in world.controllers:
-        background = controller._background
+        background = controller.background
         contents: dict[str, Sized] = {
-            "states": controller._states, "handled": controller._reconciler._scope.handled,
-            "memos": controller._reconciler._scope.runtime.memos, "queue": controller._queue,
+            "states": controller.states, "handled": controller._reconciler._scope.handled,
+            "memos": controller._reconciler._scope.runtime.memos, "queue": controller.queue,
             "troubles": controller._handling._troubles,
             "unreadable": controller._reconciler.unreadable,
             "companions": background._companions if background is not None else (),

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from kopf._admission.endpoints import Endpoints
 from kopf._admission.readiness import AdmissionReadiness
+from kopf._admission.review_facts import ReviewBegun, ReviewEnded
 from kopf._admission.verdicts import judge
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import WebhookCause
@@ -98,21 +99,28 @@ class Admission:
             raise UnknownWebhookError(f"There is no admission handler {webhook!r:.200}.")
         self._active += 1
         self._idle.clear()
+        bus, response = self._runtime.bus, None
+        begun = ReviewBegun(webhook, request) if bus.is_heard else None
+        if begun is not None:
+            bus.tell(begun)
         try:
             async with asyncio.timeout(MAX_TIMEOUT) as scope:
                 await self.wait_until_ready()
-                return await self._answer(request, parsed, webhook, _Caller(headers or {}, sslpeer))
+                response = await self._answer(request, parsed, webhook, _Caller(headers or {}, sslpeer))
         except RecursionError:
             raise MalformedReviewError("The objects of the review are nested too deeply.") from None
         except TimeoutError:
             if not scope.expired():
                 raise
             message = f"The handlers have not finished in {MAX_TIMEOUT} seconds."
-            return make_response(request, parsed, denial={"message": message, "code": _TIMEOUT_CODE})
+            response = make_response(request, parsed, denial={"message": message, "code": _TIMEOUT_CODE})
         finally:
+            if begun is not None:
+                bus.tell(ReviewEnded(begun, response))
             self._active -= 1
             if not self._active:
                 self._idle.set()
+        return response
 
     async def _answer(
         self,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from kopf._client.resources.watch_machine import LISTED, WatchEvent
 from kopf._controller.changes.scope import ReconciliationScope
+from kopf._controller.controller_facts import ControllerStarted, ControllerStopped, ObjectObserved, ObjectQueued
 from kopf._controller.handling import StateHandling
 from kopf._controller.object_states import ObjectStates
 from kopf._controller.raw_events import RawEvents
@@ -42,21 +43,24 @@ class Controller:
     """
 
     def __init__(self, runtime: Runtime, resource: Resource, handlers: HandlersOfResource) -> None:
-        self._queue = WorkQueue[str](
+        self.queue = WorkQueue[str](
             has_room=functools.partial(has_room, runtime),
             on_due=self._on_due,
             # Not in the contexts of the workers: they would be kept in memory for as long as the objects wait.
             call_at=functools.partial(asyncio.get_running_loop().call_at, context=runtime.context),
         )
-        self._workers = Workers(runtime, f"worker of {resource!r}", self._queue, self._work)
-        self._background = _make_background(runtime, resource, self._revisit) if handlers.spawning else None
-        self._states = ObjectStates(runtime, handlers, self._background)
+        self._workers = Workers(runtime, resource, self.queue, self._work)
+        self.background = _make_background(runtime, resource, self._revisit) if handlers.spawning else None
+        self.states = ObjectStates(runtime, handlers, self.background)
         user_code = self._workers.user_code
-        scope = ReconciliationScope(runtime, resource, handlers, background=self._background, user_code=user_code)
+        scope = ReconciliationScope(runtime, resource, handlers, background=self.background, user_code=user_code)
+        self.scope = scope
         self._reconciler = Reconciler(scope)
         self.raw_events = RawEvents(runtime, resource, handlers, self._reconciler.unreadable, user_code=user_code)
         """They can be too many, unlike the states: whoever passes the events in, is to wait for room there."""
-        self._handling = StateHandling(self._reconciler, Troubles(runtime, resource), self._background)
+        self._handling = StateHandling(scope, self._reconciler, Troubles(runtime, resource))
+        if runtime.bus.is_heard:
+            runtime.bus.tell(ControllerStarted(resource, self))
 
     def accept(self, events: Iterable[WatchEvent]) -> None:
         """Take the events in; it never blocks, and nothing is executed here."""
@@ -71,29 +75,35 @@ class Controller:
         if is_deleted and event.object.pruned:
             event = WatchEvent("DELETED", event.object.make_stub())
         key = event.object.head.key
+        scope = self.scope
+        if scope.runtime.bus.is_heard:
+            scope.runtime.bus.tell(ObjectObserved(scope.resource, key, event.type, event.object))
         is_raw = self.raw_events.accept(key, event)
-        is_of_interest = self._states.accept(key, event, now)
-        if is_deleted and key not in self.raw_events.waiting and not self._queue.is_active(key):
+        is_of_interest = self.states.accept(key, event, now)
+        if is_deleted and key not in self.raw_events.waiting and not self.queue.is_active(key):
             self._forget(key)  # at once, as nobody works on it
         if is_raw or is_of_interest:
             self._requeue(key, urgent=event.type is not None)
 
     def _forget(self, key: str) -> None:
-        while key in self._states.gone:
-            self._handling.forget(key, self._states.forget(key, asyncio.get_running_loop().time()))
+        while key in self.states.gone:
+            self._handling.forget(key, self.states.forget(key, asyncio.get_running_loop().time()))
 
     def _requeue(self, key: str, *, urgent: bool = True) -> None:
         """Something has happened to the object: bring the queue in line."""
-        state = self._states.get(key)
+        state = self.states.get(key)
         is_ready = state is not None and state.is_ready
-        if is_ready or key in self.raw_events.waiting or key in self._states.gone:
-            self._queue.add(key, urgent=urgent)
-        self._queue.set_alarm(key, None if state is None else state.alarm)
+        if is_ready or key in self.raw_events.waiting or key in self.states.gone:
+            bus = self.scope.runtime.bus
+            if bus.is_heard and key not in self.queue.waiting and not self.queue.is_active(key):
+                bus.tell(ObjectQueued(self.scope.resource, key))
+            self.queue.add(key, urgent=urgent)
+        self.queue.set_alarm(key, None if state is None else state.alarm)
         if state is not None and not is_ready and state.is_idle:
-            self._states.drop(key)  # keep nothing of what is idle
+            self.states.drop(key)  # keep nothing of what is idle
 
     def _on_due(self, key: str, when: float) -> None:
-        state = self._states.get(key)
+        state = self.states.get(key)
         if state is not None:
             state.on_time(when)
             self._requeue(key)
@@ -102,7 +112,7 @@ class Controller:
     def _revisit(self, obj: KubeObject) -> None:
         """Look at the object again: something that it has waited for (a daemon, a timer) has exited."""
         key = obj.head.key
-        state = None if self._queue.is_closed else self._states.obtain(key)
+        state = None if self.queue.is_closed else self.states.obtain(key)
         if state is not None:
             state.on_request(self._reconciler.unreadable.get_latest(obj))
             self._requeue(key)
@@ -110,40 +120,42 @@ class Controller:
 
     async def _work(self, key: str) -> None:
         """Do one thing after another for the object as long as there is something to do."""
-        is_over = self._queue.is_held  # since the key was given to the worker, which begins only now
+        is_over = self.queue.is_held  # since the key was given to the worker, which begins only now
         if is_over:
-            self._queue.add(key)
+            self.queue.add(key)
         while not is_over:
             event = await self.raw_events.handle_next(key) if key in self.raw_events.waiting else None
-            if key in self._states.gone:
+            if key in self.states.gone:
                 if event is None or event.type == "DELETED":
                     self._forget(key)
-            elif event is None and (state := self._states.get(key)) is not None and state.is_ready:
+            elif event is None and (state := self.states.get(key)) is not None and state.is_ready:
                 await self._handling.handle(key, state)
             self._requeue(key)
-            is_over = not self._queue.renew(key)
-        self._handling.release_memory(key, self._states.get(key))
+            is_over = not self.queue.renew(key)
+        self._handling.release_memory(key, self.states.get(key))
 
     def pause(self) -> None:
         """Start no handlers, and stop the daemons & timers; what is running, is not interrupted."""
-        self._queue.hold()
-        if self._background is not None:
-            self._background.pause()
+        self.queue.hold()
+        if self.background is not None:
+            self.background.pause()
 
     def resume(self) -> None:
         """Go on with everything that was not finished before the pause, or has come since then."""
-        if self._queue.is_held and not self._queue.is_closed:
-            self._queue.release()
-            if self._background is not None:
-                self._background.resume()
+        if self.queue.is_held and not self.queue.is_closed:
+            self.queue.release()
+            if self.background is not None:
+                self.background.resume()
             self._workers.wake()
 
     async def stop(self) -> None:
         """Let the current handlers finish in a reasonable time, start nothing new, and cancel what is left."""
-        self._queue.close()
-        if self._background is not None:
-            await self._background.stop(_DAEMONS_EXIT_TIMEOUT)
+        self.queue.close()
+        if self.background is not None:
+            await self.background.stop(_DAEMONS_EXIT_TIMEOUT)
         await self._workers.stop(is_saving=self._reconciler.is_saving)
+        if (bus := self.scope.runtime.bus).is_heard:
+            bus.tell(ControllerStopped(self.scope.resource, self))
 
 
 def _make_background(runtime: Runtime, resource: Resource, on_exit: Callable[[KubeObject], None]) -> Background:

@@ -3,47 +3,54 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from kopf._client.resources.patching import PatchConflict
+from kopf._controller.changes.look_facts import LookBegun, LookEnded
 from kopf._controller.changes.saving import SavingFailure
+from kopf._controller.changes.scope import ReconciliationScope
 from kopf._controller.object_state import ObjectState
 from kopf._controller.reconciler import Reconciler
 from kopf._controller.troubles import Troubles
 from kopf._values.objects import KubeObject
 
-if TYPE_CHECKING:
-    from kopf._controller.background.spawning import Background
-
 
 class StateHandling:
     """Has the objects of one resource reconciled, and tells their states what has come out of that."""
 
-    def __init__(self, reconciler: Reconciler, troubles: Troubles, background: Background | None) -> None:
+    def __init__(self, scope: ReconciliationScope, reconciler: Reconciler, troubles: Troubles) -> None:
+        self._scope = scope
         self._reconciler = reconciler
         self._troubles = troubles
-        self._background = background
+        self._background = scope.background
 
     async def handle(self, key: str, state: ObjectState) -> None:
         """Handle what is pending. All errors are reported, and lead to a delay."""
         before = state.on_start()
+        look = self._tell_begin(key, before)
         try:
             result = await self._reconciler.look_at(key, before, state.memory)
+        except asyncio.CancelledError as e:
+            self._tell_end(look, before, error=e)
+            raise
         except SavingFailure as e:
             if e.obj is not before:
                 self._follow(state, before, e.obj, asyncio.get_running_loop().time())
-            self._postpone(key, state, e.obj, e.__cause__ or e)
+            delay = self._postpone(key, state, e.obj, e.__cause__ or e)
+            self._tell_end(look, e.obj, error=e.__cause__ or e, delay=delay)
         except Exception as e:
-            self._postpone(key, state, before, e)
+            delay = self._postpone(key, state, before, e)
+            self._tell_end(look, before, error=e, delay=delay)
         else:
             now = asyncio.get_running_loop().time()
             if result.changed and result.obj is not None:
                 self._follow(state, before, result.obj, now)
             state.on_result(result, now)
+            delay = result.requeue_after
             if result.error is None:
                 self._troubles.forget(key)
             elif result.obj is not None and state.pending is None:
-                self._postpone(key, state, result.obj, result.error)
+                delay = self._postpone(key, state, result.obj, result.error)
+            self._tell_end(look, result.obj, error=result.error, delay=delay)
 
     def _follow(self, state: ObjectState, before: KubeObject, after: KubeObject, now: float) -> None:
         """We have changed the object. Unless something even newer has come, that is what it is now."""
@@ -51,11 +58,32 @@ class StateHandling:
         if is_latest and self._background is not None:
             self._background.refresh(after)
 
-    def _postpone(self, key: str, state: ObjectState, obj: KubeObject, error: BaseException) -> None:
-        """Leave the object alone for some time after an error of ours or of the API."""
+    def _postpone(self, key: str, state: ObjectState, obj: KubeObject, error: BaseException) -> float | None:
+        """Leave the object alone for some time after an error of ours or of the API; get that time in seconds."""
         now = asyncio.get_running_loop().time()
         delay = state.on_failure(obj, now, is_conflict=isinstance(error, PatchConflict))
         self._troubles.report(key, obj, error, delay=delay, is_unsaved=state.memory.unsaved is not None)
+        return delay
+
+    def _tell_begin(self, key: str, obj: KubeObject) -> LookBegun | None:
+        scope = self._scope
+        bus = scope.runtime.bus
+        if not bus.is_heard:
+            return None
+        look = LookBegun(scope.resource, key, obj)
+        bus.tell(look)
+        return look
+
+    def _tell_end(
+        self,
+        look: LookBegun | None,
+        obj: KubeObject | None,
+        *,
+        error: BaseException | None = None,
+        delay: float | None = None,
+    ) -> None:
+        if look is not None:
+            self._scope.runtime.bus.tell(LookEnded(look, obj, error, delay))
 
     def release_memory(self, key: str, state: ObjectState | None) -> None:
         """The object is idle, or waits for something: it may be for long, and there may be many such objects."""

@@ -13,8 +13,10 @@ from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractContextManager
 from types import TracebackType
 
+from kopf._controller.controller_facts import WorkBegun, WorkEnded
 from kopf._controller.runtime import Runtime
 from kopf._controller.work_queue import WorkQueue
+from kopf._values.resources import Resource
 
 logger = logging.getLogger(__name__)
 
@@ -37,10 +39,11 @@ class Workers:
     """The workers of one queue. None is started until the indices are ready."""
 
     def __init__(
-        self, runtime: Runtime, name: str, queue: WorkQueue[str], work: Callable[[str], Awaitable[None]]
+        self, runtime: Runtime, resource: Resource, queue: WorkQueue[str], work: Callable[[str], Awaitable[None]]
     ) -> None:
         self._runtime = runtime
-        self._name = name
+        self._resource = resource
+        self._name = f"worker of {resource!r}"
         self._queue = queue
         self._work = work
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -71,11 +74,16 @@ class Workers:
         self.wake()
 
     async def _run(self, key: str) -> None:
+        bus = self._runtime.bus
+        if bus.is_heard:
+            bus.tell(WorkBegun(self._resource, key))
         try:
             await self._work(key)
         except Exception:
             logger.critical("The %s has failed; this is a bug of the framework.", self._name, exc_info=True)
         finally:
+            if bus.is_heard:
+                bus.tell(WorkEnded(self._resource, key))
             del self._tasks[key]
             self._queue.done(key)
             self.wake()

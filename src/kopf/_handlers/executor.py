@@ -12,6 +12,8 @@ import logging
 from contextlib import AbstractContextManager
 from typing import Any
 
+from kopf._facts.bus import Bus
+from kopf._handlers.attempt_facts import AttemptBegun, AttemptEnded
 from kopf._handlers.causes import Cause, Kwargs, ResourceCause
 from kopf._handlers.context import SubhandlingContext, executing
 from kopf._handlers.handler_errors import HandlerTimeoutError
@@ -43,8 +45,9 @@ NOTHING = Surroundings()
 class HandlerExecutor:
     """Makes all attempts of all handlers of one operator."""
 
-    def __init__(self, settings: ExecutionSettings) -> None:
+    def __init__(self, settings: ExecutionSettings, bus: Bus | None = None) -> None:
         self._settings = settings
+        self._bus = Bus() if bus is None else bus
         self.threads = ThreadPools(settings)
         """Where the synchronous functions run."""
 
@@ -56,6 +59,18 @@ class HandlerExecutor:
 
         Only cancellation and the exits of the interpreter go through as exceptions.
         """
+        if not self._bus.is_heard:
+            return await self._execute(handler, cause, attempt, around)
+        outcome = None
+        begun = AttemptBegun(handler, cause, attempt)
+        self._bus.tell(begun)
+        try:
+            outcome = await self._execute(handler, cause, attempt, around)
+            return outcome
+        finally:
+            self._bus.tell(AttemptEnded(begun, outcome))
+
+    async def _execute(self, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings) -> Outcome:
         logger = cause.logger
         try:
             if handler.timeout is not None or handler.retries is not None:

@@ -19,6 +19,7 @@ from kopf._client.current import offering
 from kopf._client.errors import APIError
 from kopf._client.http.api import APIClient
 from kopf._controller.clock import Clock
+from kopf._controller.controller_facts import PauseChanged
 from kopf._controller.indexing.indexers import Indexers
 from kopf._controller.indexing.readiness import IndexReadiness
 from kopf._controller.memos import Memos
@@ -27,6 +28,7 @@ from kopf._controller.runtime import Runtime
 from kopf._coordination.peering import Peering
 from kopf._events.log_handler import posting
 from kopf._events.recorder import EventRecorder
+from kopf._facts.bus import Bus
 from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._handlers.outcomes import Outcome
@@ -46,7 +48,7 @@ from kopf._settings.settings import ExecutionSettings, OperatorSettings
 from kopf._values import codec
 from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity
-from kopf._values.records import FrozenRecord
+from kopf._values.records import FrozenRecord, field
 
 if TYPE_CHECKING:
     from kopf._admission.webhooks import Webhooks
@@ -79,8 +81,10 @@ class OperatorSetup(FrozenRecord, frozen=True, kw_only=True):
     ready_flag: Flag | None
     endpoint: Endpoint | None
     """Where its health is served, if anywhere."""
-    make_executor: Callable[[ExecutionSettings], HandlerExecutor] = HandlerExecutor
+    make_executor: Callable[[ExecutionSettings, Bus], HandlerExecutor] = HandlerExecutor
     """What makes the attempts of its handlers."""
+    bus: Bus = field(default_factory=Bus)
+    """Who is told of all that happens."""
 
 
 class Operator:
@@ -89,11 +93,12 @@ class Operator:
     def __init__(self, setup: OperatorSetup) -> None:
         self._setup = setup
         self._vault = setup.vault if setup.vault is not None else Vault(setup.settings)
-        self._api = APIClient(self._vault, setup.settings)
+        self._api = APIClient(self._vault, setup.settings, setup.bus)
         self._liveness = Liveness()
         self._pause = Pause()
+        self._pause.subscribe(self._tell_pause)
         self._indexers = Indexers(setup.registry.get_indexing())
-        self._executor = setup.make_executor(setup.settings.execution)
+        self._executor = setup.make_executor(setup.settings.execution, setup.bus)
         self._activities = Activities(
             setup.settings, self._executor, memo=setup.memo, indices=self._indexers.indices
         )
@@ -118,6 +123,10 @@ class Operator:
                     await self._work(recorder, clock)
             finally:
                 await self._shut_down()
+
+    def _tell_pause(self) -> None:
+        if self._setup.bus.is_heard:
+            self._setup.bus.tell(PauseChanged(self._pause.reasons))
 
     async def _run_activity(self, activity: Activity) -> None:
         handlers = self._setup.registry.get_activities(activity)
@@ -211,6 +220,7 @@ class Operator:
             indices=self._indexers.indices,
             liveness=self._liveness,
             pause=self._pause,
+            bus=self._setup.bus,
             comparable_versions=await self._has_comparable_versions(),
         )
 

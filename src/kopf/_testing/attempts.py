@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypedDict
 
 from kopf._client.auth.credentials import Credentials
+from kopf._facts.bus import Bus
 from kopf._handlers.causes import ActivityCause, Cause, ChangingCause, ResourceCause, WatchingCause, WebhookCause
 from kopf._handlers.executor import NOTHING, HandlerExecutor, Surroundings
 from kopf._handlers.handlers import Handler, IndexingHandler, TimerHandler
@@ -44,10 +45,10 @@ class JournalingExecutor(HandlerExecutor):
     """
 
     def __init__(
-        self, settings: ExecutionSettings, journal: Journal, credentials: Credentials,
+        self, settings: ExecutionSettings, bus: Bus, journal: Journal, credentials: Credentials,
         is_alive: Callable[[], bool] = _ALIVE,
     ) -> None:
-        super().__init__(settings)
+        super().__init__(settings, bus)
         self._credentials = credentials
         self._journal = journal
         self._is_alive = is_alive

@@ -21,6 +21,7 @@ from kopf._client.auth.vault import Vault
 from kopf._client.http.connections import USER_AGENT
 from kopf._controller.background.stopping import new_event
 from kopf._controller.memos import Memo
+from kopf._facts.bus import Bus
 from kopf._handlers.lifecycles import get_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry
 from kopf._handlers.signatures import check_registry
@@ -50,6 +51,8 @@ class Birth:
     journal: Journal
     context: contextvars.Context
     """Where it is born: nothing of the previous life is known there."""
+    bus: Bus = dataclasses.field(default_factory=Bus)
+    """Who is told of what happens in all lives."""
 
 
 current_life: contextvars.ContextVar[Life | None] = contextvars.ContextVar("current_life", default=None)
@@ -153,6 +156,7 @@ class Life:
                 ready_flag=ready,
                 endpoint=None,
                 make_executor=make_executor,
+                bus=self._birth.bus,
             )
         )
         running = asyncio.create_task(operator.run(), name="life of the operator")

@@ -36,6 +36,8 @@ from kopf._client.errors import (
 from kopf._client.http import proxies, retries, tls
 from kopf._client.http.connections import Connection
 from kopf._client.http.lines import LineSplitter
+from kopf._client.http.request_facts import RequestBegun, RequestRetried, Telling
+from kopf._facts.bus import Bus
 from kopf._settings.settings import Delays, OperatorSettings, iter_delays
 from kopf._values import codec
 from kopf._values.patches import MERGE_PATCH
@@ -84,7 +86,9 @@ class APIClient:
     is no response; :class:`LoginError` if there are no valid credentials.
     """
 
-    def __init__(self, vault: Vault, settings: OperatorSettings) -> None:
+    def __init__(self, vault: Vault, settings: OperatorSettings, bus: Bus | None = None) -> None:
+        self.bus = Bus() if bus is None else bus
+        """Who is told of the requests."""
         self._vault = vault
         self._settings = settings
         self._timeout = aiohttp.ClientTimeout()
@@ -139,6 +143,8 @@ class APIClient:
                 )
                 if delay is None:
                     raise
+                if self.bus.is_heard:
+                    self.bus.tell(RequestRetried(method, target, exc, delay))
                 reporter = options.get("logger", logger)
                 reporter.warning("A request has failed and will be repeated in %g seconds: %s", delay, exc)
             await asyncio.sleep(retries.add_jitter(delay))
@@ -158,17 +164,20 @@ class APIClient:
         while True:
             connection = await self._vault.acquire()
             token = connection.token
+            telling = self._begin("GET", connection, target, headers, is_stream=True)
             is_open = False
             try:
                 async with connection.session.request(
                     "GET",
                     connection.make_url(target),
-                    headers=headers,
+                    headers=headers if telling is None else telling.begun.headers,
                     timeout=limits,
                     server_hostname=connection.tls_server_name,
                     raise_for_status=False,
                     allow_redirects=False,
                 ) as response:
+                    if telling is not None:
+                        telling.open(response.status)
                     if response.status < 300:
                         is_open = True
                         yield []
@@ -187,6 +196,8 @@ class APIClient:
                     return
                 raise _make_network_error("GET", connection.credentials.server, target, exc) from exc
             finally:
+                if telling is not None:
+                    telling.end()
                 self._vault.release(connection)
 
     def _get_timeout(self) -> aiohttp.ClientTimeout:
@@ -218,18 +229,21 @@ class APIClient:
         while True:
             connection = await self._vault.acquire()
             token = connection.token
+            telling = self._begin(method, connection, target, headers)
             data = io.BytesIO(body) if body is not None and len(body) >= _LARGE_BODY else body
             try:
                 async with connection.session.request(
                     method,
                     connection.make_url(target),
                     data=data,
-                    headers=headers,
+                    headers=headers if telling is None else telling.begun.headers,
                     timeout=limits,
                     server_hostname=connection.tls_server_name,
                     raise_for_status=False,  # ready-made sessions may have it, while the body is needed
                     allow_redirects=False,  # to whomever: it would take the body there, and bring anything back
                 ) as response:
+                    if telling is not None:
+                        telling.open(response.status)
                     content = await response.read()
                     if response.status < 300:
                         return content
@@ -240,7 +254,24 @@ class APIClient:
                     continue
                 raise _make_network_error(method, connection.credentials.server, target, exc) from exc
             finally:
+                if telling is not None:
+                    telling.end()
                 self._vault.release(connection)
+
+    def _begin(
+        self,
+        method: str,
+        connection: Connection,
+        target: str,
+        headers: Mapping[str, str] | None,
+        *,
+        is_stream: bool = False,
+    ) -> Telling | None:
+        if not self.bus.is_heard:
+            return None
+        server = connection.credentials.server
+        begun = RequestBegun(method, target, server, {**(headers or {})}, is_stream=is_stream)
+        return Telling(self.bus, begun)
 
     def _accept_refusal(self, connection: Connection, token: str | None, error: APIError) -> None:
         """Raise the error, unless it is worth trying with other credentials, or with a renewed token."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from kopf._client.errors import APIConflictError, APINotFoundError, APIUnprocessableError
 from kopf._client.http.api import AnyLogger, APIClient
+from kopf._client.resources.watch_facts import ObjectPatched
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange, Patch, PatchRequest, compose
 from kopf._values.resources import Resource
@@ -134,7 +135,9 @@ async def _send(
             if request.guarded and (isinstance(e, APIConflictError) or isinstance(request.changes, list)):
                 raise PatchConflict(str(e)) from e
             raise
-        obj = KubeObject.salvage(response, api_version=obj.api_version, kind=obj.kind)
+        before, obj = obj, KubeObject.salvage(response, api_version=obj.api_version, kind=obj.kind)
+        if api.bus.is_heard and request.changes:
+            api.bus.tell(ObjectPatched(resource, before, obj, request.subresource, request.changes))
         if on_saved is not None and request.changes:
             on_saved(request, obj)
     return obj

@@ -34,6 +34,7 @@ from kopf._client.resources.listing import EndlessListError, GarbageWarning, lis
 from kopf._client.resources.setbacks import BrokenStreamError, Setbacks
 from kopf._client.resources.stream_lines import Line, make_line_error, parse_line
 from kopf._client.resources.targets import Target
+from kopf._client.resources.watch_facts import WatchInterrupted
 from kopf._client.resources.watch_machine import State, WatchEvent, WatchMachine
 from kopf._settings.settings import OperatorSettings
 from kopf._values.objects import KubeObject
@@ -136,6 +137,8 @@ class _Watcher:
                             yield events
                         is_stream = not is_listing or self._listing is _Listing.STREAMED
                         delay = self._setbacks.accept_end() if is_stream else 0.0
+                        if is_stream and self._api.bus.is_heard:
+                            self._api.bus.tell(WatchInterrupted(self._target, None, delay, is_listing))
                     except _TEMPORARY_ERRORS as exc:
                         delay = self._accept_failure(exc)
                 if delay > 0:
@@ -272,6 +275,8 @@ class _Watcher:
         """Get over a failure, decide what to do next. Give the pause in seconds."""
         is_listing = self._machine.state is not State.WATCHING
         delay = self._setbacks.accept_failure(error)
+        if self._api.bus.is_heard:
+            self._api.bus.tell(WatchInterrupted(self._target, error, delay, is_listing))
         level = logging.INFO if self._setbacks.is_productive or isinstance(error, APIGoneError) else logging.WARNING
         logger.log(
             level,

@@ -1,0 +1,70 @@
+"""The facts of requests: what was asked of the API, and how it has answered."""
+
+from __future__ import annotations
+
+import sys
+
+from kopf._facts.bus import Bus, Fact
+
+
+class RequestBegun(Fact, frozen=True, eq=False):
+    """An attempt of a request, or of a stream, begins: it has its connection."""
+
+    method: str
+    path: str
+    """The path of the URL with the query."""
+    server: str
+    """The URL of the server."""
+    headers: dict[str, str]
+    """What is sent besides the credentials; listeners may add to that."""
+    is_stream: bool = False
+
+
+class ResponseBegun(Fact, frozen=True, eq=False):
+    """The server has begun to respond: its status and headers are here."""
+
+    request: RequestBegun
+    status: int
+
+
+class RequestEnded(Fact, frozen=True, eq=False):
+    """It has ended."""
+
+    request: RequestBegun
+    status: int | None
+    """The status of the response; ``None`` if there was none."""
+    error: BaseException | None = None
+    """Why there is no response, or not the whole of it; also if it was cancelled. Bad statuses are not errors here."""
+
+
+class RequestRetried(Fact, frozen=True, eq=False):
+    """A request has failed, and will be repeated."""
+
+    method: str
+    path: str
+    error: Exception
+    delay: float
+    """In how many seconds."""
+
+
+class Telling:
+    """Tells of one attempt of a request from its beginning to its end."""
+
+    __slots__ = ("_bus", "_status", "begun")
+
+    def __init__(self, bus: Bus, begun: RequestBegun) -> None:
+        self._bus = bus
+        self._status: int | None = None
+        self.begun = begun
+        bus.tell(begun)
+
+    def open(self, status: int) -> None:
+        """The server responds."""
+        self._status = status
+        self._bus.tell(ResponseBegun(self.begun, status))
+
+    def end(self) -> None:
+        """It is over, successfully or not: the error is the one that is underway, if any."""
+        error = sys.exception()
+        is_status = self._status is not None and self._status >= 300
+        self._bus.tell(RequestEnded(self.begun, self._status, None if is_status else error))

@@ -1,0 +1,37 @@
+"""The facts of watching and patching: what has become of streams, and of the objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kopf._client.resources.targets import Target
+from kopf._facts.bus import Fact
+from kopf._values.objects import KubeObject
+from kopf._values.resources import Resource
+
+
+class WatchInterrupted(Fact, frozen=True, eq=False):
+    """A listing or a stream has ended, and will go on."""
+
+    target: Target
+    error: Exception | None
+    """Why; ``None`` if the server has ended it in order, which it does now and then."""
+    delay: float
+    """In how many seconds it goes on."""
+    is_listing: bool
+
+
+class ObjectPatched(Fact, frozen=True, eq=False):
+    """One request of a patch is done."""
+
+    resource: Resource
+    before: KubeObject
+    after: KubeObject
+    subresource: str | None
+    changes: Any
+    """The merge-patch or the JSON-patch that was sent."""
+
+    @property
+    def is_noop(self) -> bool:
+        """Whether nothing has changed by that."""
+        return self.before.head.resourceVersion == self.after.head.resourceVersion

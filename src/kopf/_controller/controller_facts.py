@@ -1,0 +1,67 @@
+"""
+The facts of the controller: the way of an object from its event to the patch.
+
+An object is observed, queued, taken by a worker; it is looked at once or more by the worker, see the facts of looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from kopf._facts.bus import Fact
+from kopf._values.objects import KubeObject
+from kopf._values.resources import Resource
+
+
+class ControllerStarted(Fact, frozen=True, eq=False):
+    """The objects of a resource are handled from now on."""
+
+    resource: Resource
+    controller: Any
+    """The :class:`Controller`, to be asked about its state: its type is of a floor above."""
+
+
+class ControllerStopped(Fact, frozen=True, eq=False):
+    """The objects of the resource are not handled anymore by this controller."""
+
+    resource: Resource
+    controller: Any
+
+
+class ObjectObserved(Fact, frozen=True, eq=False):
+    """The state of an object has come on the stream, or from a listing."""
+
+    resource: Resource
+    key: str
+    type: str | None
+    """``ADDED``, ``MODIFIED``, ``DELETED``; ``None`` if it is from a listing."""
+    obj: KubeObject
+
+
+class ObjectQueued(Fact, frozen=True, eq=False):
+    """There is something to do for an object that was neither waiting nor worked on."""
+
+    resource: Resource
+    key: str
+
+
+class WorkBegun(Fact, frozen=True, eq=False):
+    """A worker has taken the object."""
+
+    resource: Resource
+    key: str
+
+
+class WorkEnded(Fact, frozen=True, eq=False):
+    """The worker has done all that was to be done for the object now."""
+
+    resource: Resource
+    key: str
+
+
+class PauseChanged(Fact, frozen=True, eq=False):
+    """The operator has given way to others, or goes on."""
+
+    reasons: Collection[str]
+    """Why it is paused, for humans; empty if it goes on."""

@@ -1,0 +1,1 @@
+"""What happens in an operator, told to whoever wants to know."""

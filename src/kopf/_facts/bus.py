@@ -1,0 +1,74 @@
+"""
+The bus: whatever an operator does or decides is a fact, and is told to those who listen: metrics, traces, the console.
+
+Facts are records. Each room declares its own ones, in its ``…_facts.py``, and tells them where they happen:
+
+    if bus.is_heard:
+        bus.tell(AttemptEnded(…))
+
+So, when nobody listens, a fact costs a check of a flag: nothing is made for it.
+
+Listeners are called at once, by the task in which the fact happens, before it goes on: they see the context variables
+of that task, and may set them. They must be quick. They cannot fail the operator: their errors are logged, each once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from kopf._values.records import FrozenRecord
+
+logger = logging.getLogger(__name__)
+
+
+class Fact(FrozenRecord, frozen=True, eq=False):
+    """Something that has happened right now. Facts are told apart by their identity, so those of a pair can refer."""
+
+
+F = TypeVar("F", bound=Fact)
+
+Listener = Callable[[F], None]
+
+
+class Bus:
+    """Tells the facts of one operator to those who listen."""
+
+    __slots__ = ("_complaints", "_listeners", "is_heard")
+
+    def __init__(self) -> None:
+        self._listeners: Mapping[type[Fact], tuple[Callable[[Any], None], ...]] = {}
+        self._complaints: set[tuple[str, str]] = set()
+        self.is_heard = False
+        """Whether anybody listens."""
+
+    def subscribe(self, kind: type[F], listener: Listener[F]) -> None:
+        """Call the listener for each fact of exactly this type, after those who have subscribed before."""
+        known = self._listeners.get(kind, ())
+        self._listeners = {**self._listeners, kind: (*known, listener)}
+        self.is_heard = True
+
+    def unsubscribe(self, kind: type[F], listener: Listener[F]) -> None:
+        """Do not call it anymore."""
+        left = tuple(item for item in self._listeners.get(kind, ()) if item != listener)
+        self._listeners = {**self._listeners, kind: left}
+        self.is_heard = any(self._listeners.values())
+
+    def tell(self, fact: Fact) -> None:
+        """Call those who listen to such facts. To be called only if somebody listens at all."""
+        for listener in self._listeners.get(type(fact), ()):
+            try:
+                listener(fact)
+            except Exception as e:
+                self._complain(fact, e)
+
+    def _complain(self, fact: Fact, error: Exception) -> None:
+        complaint = type(fact).__name__, repr(error)
+        if complaint not in self._complaints and len(self._complaints) < _MAX_COMPLAINTS:
+            self._complaints.add(complaint)
+            logger.error("Who listens to %s has failed: %r", type(fact).__name__, error, exc_info=error)
+
+
+_MAX_COMPLAINTS = 100
+"""How many different errors of listeners are logged: they can have anything in their texts."""
