@@ -9,8 +9,8 @@ import time
 import aiohttp
 import pytest
 
-from kopf._health.endpoints import Endpoint, parse_endpoint
 from kopf._health.health_server import HealthServer, HealthServerError
+from kopf._serving.endpoints import Endpoint, parse_endpoint
 
 
 @pytest.mark.parametrize(("url", "expected"), [

@@ -310,7 +310,7 @@ def test_unusual_names_are_accepted(name: str) -> None:
 
 EXHAUSTED = """
 import asyncio, logging, os, resource, socket, sys
-from kopf._health.endpoints import Endpoint
+from kopf._serving.endpoints import Endpoint
 from kopf._health.health_server import HealthServer
 
 class Report:

@@ -15,11 +15,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from typing import Any
 
 from kopf._handlers.outcomes import Outcome
-from kopf._health.endpoints import Endpoint
 from kopf._health.health_server import HealthServer
 from kopf._health.liveness import Liveness
 from kopf._health.probes import Prober
 from kopf._health.watchdog import Watchdog
+from kopf._serving.endpoints import Endpoint
 from kopf._settings.settings import OperatorSettings
 from kopf._values.ids import HandlerId
 from kopf._values.records import FrozenRecord

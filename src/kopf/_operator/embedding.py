@@ -17,12 +17,12 @@ from kopf._controller.memos import Memo
 from kopf._handlers.lifecycles import LifeCycleFn, get_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry, get_default_registry
 from kopf._handlers.signatures import check_registry
-from kopf._health.endpoints import parse_endpoint
 from kopf._operator.flags import Flag, release_flag, wait_flag
 from kopf._operator.running import Operator, OperatorSetup
 from kopf._operator.scopes import NamespacePattern, check
 from kopf._operator.signals import stopping_by_signals
 from kopf._operator.tasks import cancel
+from kopf._serving.endpoints import parse_endpoint
 from kopf._settings.settings import OperatorSettings
 
 

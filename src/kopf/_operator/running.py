@@ -33,7 +33,6 @@ from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._handlers.outcomes import Outcome
 from kopf._handlers.registry import OperatorRegistry
-from kopf._health.endpoints import Endpoint
 from kopf._health.liveness import Liveness
 from kopf._health.watchdog import Watchdog
 from kopf._operator.activities import Activities
@@ -44,6 +43,7 @@ from kopf._operator.namespaces import Namespaces
 from kopf._operator.resource_observer import ResourceObserver
 from kopf._operator.scopes import NamespacePattern
 from kopf._operator.tasks import cancel, either, fail_together
+from kopf._serving.endpoints import Endpoint
 from kopf._settings.settings import ExecutionSettings, OperatorSettings
 from kopf._values import codec
 from kopf._values.ids import HandlerId

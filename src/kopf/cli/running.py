@@ -15,10 +15,10 @@ from kopf._client.auth.service_account import is_mounted
 from kopf._client.errors import APINetworkError
 from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.registry import get_default_registry
-from kopf._health.endpoints import parse_endpoint
 from kopf._logging.configuration import revive_loggers
 from kopf._operator.embedding import operator
 from kopf._operator.scopes import check
+from kopf._serving.endpoints import parse_endpoint
 from kopf._settings.settings import OperatorSettings
 from kopf._values.errors import OperatorError
 from kopf.cli.event_loops import LoopFactory, find_loop_factory

@@ -1,4 +1,4 @@
-"""Endpoints: where the health is to be served, as it is said in the command line."""
+"""Endpoints: where something is to be served to everybody, as it is said in the command line."""
 
 from __future__ import annotations
 
@@ -20,16 +20,20 @@ class Endpoint(NamedTuple):
         return f"http://{host}:{self.port}{self.path}"
 
 
-def parse_endpoint(url: str) -> Endpoint:
-    """Parse ``http://host:port/path``. Raises :class:`ValueError` if it is anything else."""
-    example = "for example: http://0.0.0.0:8080/healthz"
+def parse_endpoint(url: str, *, title: str = "liveness", path: str = "healthz") -> Endpoint:
+    """
+    Parse ``http://host:port/path``. Raises :class:`ValueError` if it is anything else.
+
+    ``title`` is what is to be served there, and ``path`` is the usual one: both are for the messages of errors.
+    """
+    example = f"for example: http://0.0.0.0:8080/{path}"
     try:
         parts = urllib.parse.urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError as e:
-        raise ValueError(f"The liveness endpoint {url!r} is not a URL ({e}); {example}") from e
+        raise ValueError(f"The {title} endpoint {url!r} is not a URL ({e}); {example}") from e
     if parts.scheme != "http":
-        raise ValueError(f"The liveness endpoint {url!r} must be of HTTP, {example}")
+        raise ValueError(f"The {title} endpoint {url!r} must be of HTTP, {example}")
     if parts.query or parts.fragment or parts.username or parts.password:
-        raise ValueError(f"The liveness endpoint {url!r} must have only a host, a port, and a path, {example}")
+        raise ValueError(f"The {title} endpoint {url!r} must have only a host, a port, and a path, {example}")
     return Endpoint(host or None, 80 if port is None else port, urllib.parse.unquote(parts.path) or "/")

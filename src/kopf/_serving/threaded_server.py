@@ -1,0 +1,128 @@
+"""
+The threaded server: HTTP in a thread & an event loop of its own, so that it answers when the operator is blocked.
+
+It is for those who look at the operator from outside: probes, scrapers, people.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from kopf._serving.endpoints import Endpoint
+from kopf._serving.listening import open_sockets
+from kopf._values.errors import OperatorError
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from kopf._serving.http_server import HTTPServer
+
+logger = logging.getLogger(__name__)
+
+_EXIT_TIMEOUT = 0.1
+"""How long the current requests may take when the server stops, in seconds."""
+
+_MAX_CONNECTIONS = 256
+"""Or fewer, where only few files may be open."""
+
+_IDLE_TIMEOUT = 10.0
+"""How long the reading of an answer may take, in seconds."""
+
+
+class ServingError(OperatorError):
+    """It cannot be served there, e.g. because the port is occupied."""
+
+
+class ThreadedServer:
+    """
+    Serves inside of the ``async with`` block; ``answer`` is called in the event loop of the server.
+
+    ``subject`` is what is served, for humans: it is a name with its article, e.g. "the health".
+    """
+
+    error: type[ServingError] = ServingError
+    """What is raised if it cannot be served."""
+
+    def __init__(
+        self, endpoint: Endpoint, answer: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], *, subject: str
+    ) -> None:
+        self._endpoint = endpoint
+        self._answer = answer
+        self._subject = subject
+        self._started: concurrent.futures.Future[int] = concurrent.futures.Future()
+        self._ended: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._run, name=f"kopf-{subject.split()[-1]}", daemon=True)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where it is served, with the actual port, as soon as it is."""
+        return self._endpoint._replace(port=self._started.result(timeout=0))
+
+    async def __aenter__(self) -> Self:
+        self._thread.start()
+        try:
+            await asyncio.wrap_future(self._started)
+        except OSError as e:
+            self._thread.join()
+            raise self.error(f"{_capitalize(self._subject)} cannot be served at {self._endpoint}: {e}") from e
+        logger.debug("Serving %s at %s", self._subject, self.endpoint)
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._loop is not None and self._stopped is not None:
+            self._loop.call_soon_threadsafe(self._stopped.set)
+        await asyncio.wrap_future(self._ended)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except Exception as e:
+            if self._started.done():
+                logger.exception("The server of %s has failed: %s", self._subject, e)
+            else:
+                self._started.set_exception(e)
+        finally:
+            self._ended.set_result(None)
+
+    async def _serve(self) -> None:
+        from kopf._serving.http_server import HTTPServer, limit_connections  # most operators on a laptop need none
+
+        self._loop = asyncio.get_running_loop()
+        self._stopped = asyncio.Event()
+        sockets = open_sockets(self._endpoint.host, self._endpoint.port)
+        server = HTTPServer(
+            lambda request: self._handle(server, request),
+            title=f"The {self._subject.split()[-1]} server",
+            limit=limit_connections(most=_MAX_CONNECTIONS, share=8),
+            idle_timeout=_IDLE_TIMEOUT,
+            lingering_timeout=0,
+        )
+        try:
+            server.listen(sockets)
+            self._started.set_result(sockets[0].getsockname()[1])
+            await self._stopped.wait()
+        finally:
+            await server.close(_EXIT_TIMEOUT)
+            for sock in sockets:
+                sock.close()
+
+    async def _handle(self, server: HTTPServer, request: web.BaseRequest) -> web.StreamResponse:
+        with server.serving(request):
+            response = await self._answer(request)
+        response.force_close()  # those who ask do not come again soon
+        return response
+
+
+def _capitalize(text: str) -> str:
+    return text[:1].upper() + text[1:]
