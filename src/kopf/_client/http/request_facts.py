@@ -50,10 +50,11 @@ class RequestRetried(Fact, frozen=True, eq=False):
 class Telling:
     """Tells of one attempt of a request from its beginning to its end."""
 
-    __slots__ = ("_bus", "_status", "begun")
+    __slots__ = ("_bus", "_context", "_status", "begun")
 
     def __init__(self, bus: Bus, begun: RequestBegun) -> None:
         self._bus = bus
+        self._context = sys.exception()  # of those who make requests while they handle an error
         self._status: int | None = None
         self.begun = begun
         bus.tell(begun)
@@ -65,6 +66,6 @@ class Telling:
 
     def end(self) -> None:
         """It is over, successfully or not: the error is the one that is underway, if any."""
-        error = sys.exception()
+        error = None if sys.exception() is self._context else sys.exception()
         is_status = self._status is not None and self._status >= 300
         self._bus.tell(RequestEnded(self.begun, self._status, None if is_status else error))
