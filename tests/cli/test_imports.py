@@ -37,7 +37,7 @@ OBJ = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": 
 #: What no operator needs that only handles objects; with all that is under these names.
 UNNEEDED = [
     "kopf_cluster", "kopf.testing", "kopf.cli.dev", "kopf.cli.cluster", "kopf.cli.peering", "kopf.cli.releasing",
-    "kopf._admission", "kopf._kits", "kopf._legacy", "kopf._values.reviews",
+    "kopf._admission", "kopf._insight", "kopf._kits", "kopf._legacy", "kopf._values.reviews",
     "kopf._serving.http_server", "kopf._serving.threaded_server",
     "kopf._controller.background", "kopf._controller.departures", "kopf._controller.unselected",
     "kopf._coordination.membership", "kopf._coordination.peers", "kopf._health.health", "kopf._health.health_server",

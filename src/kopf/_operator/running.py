@@ -36,6 +36,7 @@ from kopf._handlers.registry import OperatorRegistry
 from kopf._health.liveness import Liveness
 from kopf._health.watchdog import Watchdog
 from kopf._operator.activities import Activities
+from kopf._operator.console_serving import serve_console
 from kopf._operator.flags import Flag, raise_flag
 from kopf._operator.login import Authenticator
 from kopf._operator.login import logger as login_logger
@@ -119,7 +120,7 @@ class Operator:
                 if (flag := self._setup.ready_flag) is not None:
                     giving_up = asyncio.get_running_loop().call_later(_READY_TIMEOUT, raise_flag, flag)
                     stack.callback(giving_up.cancel)
-                async with self._serve_health(watchdog):
+                async with self._serve_health(watchdog), serve_console(self._setup.settings.console):
                     await self._work(recorder, clock)
             finally:
                 await self._shut_down()

@@ -258,6 +258,19 @@ class HealthSettings:
 
 
 @dataclasses.dataclass
+class ConsoleSettings:
+    """The console: what the operator knows and does, shown to people and to ``kopf explain``."""
+
+    endpoint: str | None = None
+    """Where it is served, e.g. ``http://127.0.0.1:8090``; by default, it is not."""
+    token: str | None = None
+    """
+    Who knows it may look; 16 characters or more. If unset, it is taken from ``KOPF_CONSOLE_TOKEN``. It is needed where
+    others than the programs of this machine can connect; on the loopback, there may be none.
+    """
+
+
+@dataclasses.dataclass
 class OperatorSettings:
     """All settings of one operator. Every operator in a process has its own."""
 
@@ -273,6 +286,7 @@ class OperatorSettings:
     networking: NetworkingSettings = dataclasses.field(default_factory=NetworkingSettings)
     persistence: PersistenceSettings = dataclasses.field(default_factory=PersistenceSettings)
     health: HealthSettings = dataclasses.field(default_factory=HealthSettings)
+    console: ConsoleSettings = dataclasses.field(default_factory=ConsoleSettings)
 
     @property
     def batching(self) -> QueueingSettings:

@@ -45,6 +45,15 @@ def _check_endpoint(ctx: click.Context, param: click.Parameter, value: str | Non
     return value
 
 
+def _check_console(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    try:
+        if value is not None:
+            parse_endpoint(value, title="console", path="")
+    except ValueError as e:
+        raise click.BadParameter(str(e), ctx, param) from e
+    return value
+
+
 def _check_patterns(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     try:
         check(value)
@@ -71,6 +80,8 @@ def _check_patterns(ctx: click.Context, param: click.Parameter, value: tuple[str
 @click.option("-L", "--liveness", "liveness_endpoint", metavar="URL", envvar="KOPF_RUN_LIVENESS",
               callback=_check_endpoint,
               help="Serve the health there, e.g. http://0.0.0.0:8080/healthz; by default, it is not served.")
+@click.option("--console", "console_endpoint", metavar="URL", envvar="KOPF_RUN_CONSOLE", callback=_check_console,
+              help="Serve the console there, e.g. http://127.0.0.1:8090; by default, it is not served.")
 @click.option("-m", "--module", "modules", multiple=True, metavar="MODULE", envvar="KOPF_RUN_MODULE",
               help="Load this importable module; can be repeated.")
 @click.option("--report-sources", type=click.Path(path_type=pathlib.Path), hidden=True)
@@ -91,6 +102,7 @@ def run(
         priority: int | None,
         dev: bool,
         liveness_endpoint: str | None,
+        console_endpoint: str | None,
         report_sources: pathlib.Path | None,
         report_webhooks: pathlib.Path | None,
         show_errors: bool,
@@ -125,8 +137,11 @@ def run(
         _report(report_webhooks, sorted({handler.type for handler in registry.webhooks}))
 
     settings = controls.settings
-    if show_errors:
-        settings = OperatorSettings() if settings is None else settings
+    if settings is None and (show_errors or console_endpoint is not None):
+        settings = OperatorSettings()
+    if settings is not None and console_endpoint is not None:
+        settings.console.endpoint = console_endpoint
+    if settings is not None and show_errors:
         settings.admission.show_errors = settings.health.show_errors = True
     _run(controls.loop, loop_factory, ctx.meta[DEBUG_KEY], operator(
         registry=registry,

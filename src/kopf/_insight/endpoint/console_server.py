@@ -1,0 +1,134 @@
+"""
+The server of the console: a table of paths behind the protection, in a thread of its own.
+
+The functions of the table are called in the event loop of the server: whoever needs the operator's one, goes there by
+:func:`asyncio.run_coroutine_threadsafe`, and does not wait for it forever, as it can be blocked.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
+
+from kopf._insight.endpoint.protection import HEADERS, READING, Inquiry, Protection, Refusal
+from kopf._serving.endpoints import Endpoint
+from kopf._serving.limited_logs import RateLimitedLogger
+from kopf._serving.threaded_server import ServingError, ThreadedServer
+from kopf._values.records import FrozenRecord
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+logger = logging.getLogger(__name__)
+
+Answer = Callable[["web.BaseRequest"], Awaitable["web.StreamResponse"]]
+
+
+class ConsoleServerError(ServingError):
+    """The console cannot be served there, e.g. because the port is occupied."""
+
+
+class Route(FrozenRecord, frozen=True):
+    """What is answered under one path."""
+
+    answer: Answer
+    methods: frozenset[str] = READING
+    """Others are refused. If there are any but ``GET`` and ``HEAD``, these accept JSON only, from no other sites."""
+
+
+class Routes:
+    """The table: each path has one function, which takes the request and makes the response."""
+
+    def __init__(self) -> None:
+        self._routes: dict[str, Route] = {}
+
+    def add(self, path: str, answer: Answer, *, methods: frozenset[str] = READING) -> None:
+        """Have the path answered, e.g. ``/api/explain``."""
+        if path in self._routes:
+            raise ValueError(f"The path {path!r} is answered already.")
+        self._routes[path] = Route(answer, methods)
+
+    def get(self, path: str) -> Route | None:
+        """Find who answers; ``None`` if nobody does."""
+        return self._routes.get(path)
+
+
+class ConsoleServer(ThreadedServer):
+    """Serves inside of the ``async with`` block."""
+
+    error = ConsoleServerError
+
+    def __init__(self, endpoint: Endpoint, protection: Protection, routes: Routes) -> None:
+        super().__init__(endpoint, self._answer_request, subject="the console")
+        self._protection = protection
+        self._routes = routes
+        self._logger = RateLimitedLogger(logger, burst=1)
+
+    async def _answer_request(self, request: web.BaseRequest) -> web.StreamResponse:
+        from aiohttp import web  # it is loaded by now
+
+        inquiry = make_inquiry(request)
+        route = self._routes.get(request.path)
+        refusal = self._protection.judge(inquiry, READING if route is None else route.methods)
+        if refusal is not None and refusal.status == 401 and (cookie := self._protection.exchange(inquiry)):
+            # The token must not stay in the address, which is shown, remembered, and copied.
+            response = web.Response(status=303, headers={"Location": _make_location(request), "Set-Cookie": cookie})
+        elif refusal is not None:
+            response = make_refusal(refusal, {} if route is None else {"Allow": ", ".join(sorted(route.methods))})
+        elif route is None:
+            response = make_refusal(Refusal(404, "There is nothing here."), {})
+        else:
+            return await self._answer_by(route, request)
+        response.headers.update(HEADERS)
+        return response
+
+    async def _answer_by(self, route: Route, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            response = await route.answer(request)
+        except Exception as e:  # its text can be about anything, and those who ask know what they have asked for
+            self._logger.error("The console cannot answer at %s", request.path, exc_info=e)
+            response = make_refusal(Refusal(500, "The console has failed, see the logs of the operator."), {})
+        if not response.prepared:
+            response.headers.update(HEADERS)
+        return response
+
+
+def make_inquiry(request: web.BaseRequest) -> Inquiry:
+    """Take what the protection has to know."""
+    headers = request.headers
+    return Inquiry(
+        method=request.method,
+        hosts=headers.getall("Host", []),
+        authorization=headers.get("Authorization"),
+        cookies=headers.getall("Cookie", []),
+        query_token=request.query.get("token"),
+        origin=headers.get("Origin"),
+        site=headers.get("Sec-Fetch-Site"),
+        is_navigation=headers.get("Sec-Fetch-Mode") == "navigate",
+        content_type=headers.get("Content-Type"),
+    )
+
+
+def make_refusal(refusal: Refusal, headers: Mapping[str, str]) -> web.Response:
+    """Say why not, in a text."""
+    from aiohttp import web
+
+    extra = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else headers if refusal.status == 405 else {}
+    return web.Response(status=refusal.status, text=f"{refusal.text}\n", headers=extra)
+
+
+async def open_stream(request: web.BaseRequest, content_type: str) -> web.StreamResponse:
+    """Begin an answer that is written bit by bit, e.g. server-sent events: with all the headers of the others."""
+    from aiohttp import web
+
+    response = web.StreamResponse(headers={**HEADERS, "Content-Type": content_type})
+    response.force_close()
+    await response.prepare(request)
+    return response
+
+
+def _make_location(request: web.BaseRequest) -> str:
+    """The same address without the token. Two slashes in the beginning would be the name of another host."""
+    query = request.rel_url.without_query_params("token").raw_query_string
+    return "/" + request.rel_url.raw_path.lstrip("/\\") + (f"?{query}" if query else "")
