@@ -235,7 +235,7 @@ def find_remembered(world: World) -> Iterator[str]:
             "memos": controller._reconciler._scope.runtime.memos, "queue": controller.queue,
             "troubles": controller._handling._troubles,
             "unreadable": controller._reconciler.unreadable,
-            "companions": background._companions if background is not None else (),
+            "companions": background.companions if background is not None else (),
             "leaving": background._leaving if background is not None else (),
             "workers": controller._workers,
         }

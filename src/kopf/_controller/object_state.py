@@ -110,6 +110,11 @@ class ObjectState:
             return until if self._retry_at is None else self._retry_at
         return min(until, self._retry_at)
 
+    @property
+    def retry_at(self) -> float | None:
+        """Until when it is left alone, if it is: until the next attempts of handlers, or after errors."""
+        return self._retry_at
+
     def on_event(self, obj: KubeObject, now: float, *, initial: bool = False) -> bool:
         """Take a state from the stream (``initial`` if of the first listing); tell if it is newer than all known."""
         if initial:

@@ -76,6 +76,10 @@ class WorkQueue(Generic[K]):
         """Tell if the key is with a worker."""
         return key in self._active
 
+    def get_position(self, key: K) -> int | None:
+        """Tell how many keys are taken before this one, if it waits for a worker; it takes as long as they are many."""
+        return self._lanes.get_position(key)
+
     def take(self) -> K | None:
         """Take the next key to work on; ``None`` if there is none, or no more can be worked on now."""
         if self.is_held or not self.waiting or not self._has_room(len(self._active) - self.exempt, self.exempt):
@@ -132,6 +136,12 @@ class _Lanes(Generic[K]):
             if self.entries.get(entry[0]) is entry:
                 del self.entries[entry[0]]
                 return entry[0]
+
+    def get_position(self, key: K) -> int | None:
+        if (entry := self.entries.get(key)) is None:
+            return None
+        valid = (item for item in (*self._urgent, *self._others) if self.entries.get(item[0]) is item)
+        return next(number for number, item in enumerate(valid) if item is entry)
 
     def clear(self) -> None:
         self.entries.clear()

@@ -47,24 +47,24 @@ class Judgement(NamedTuple):
 class Retries:
     """The attempts of one handler that are remembered in memory, for as long as it is not done."""
 
-    __slots__ = ("_count", "_started")
+    __slots__ = ("_started", "count")
 
     def __init__(self) -> None:
-        self._count = 0
+        self.count = 0
         self._started: datetime.datetime | None = None
 
     def begin(self, now: datetime.datetime) -> Attempt:
         """Describe the attempt that begins now."""
         if self._started is None:
             self._started = now
-        return Attempt(self._count, self._started, now - self._started)
+        return Attempt(self.count, self._started, now - self._started)
 
     def note(self, outcome: Outcome) -> None:
         """Note how the attempt has ended: when the handler is done, the next attempt is the first one again."""
         if outcome.final:
-            self._count, self._started = 0, None
+            self.count, self._started = 0, None
         else:
-            self._count += 1
+            self.count += 1
 
 
 def get_errors_mode(handler: Handler) -> ErrorsMode:

@@ -17,6 +17,11 @@ def _escape(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode("ascii")
 
 
+def escape(text: str) -> str:
+    """Escape all that could do anything to the terminal, or look like another line."""
+    return text if text.isprintable() else _CONTROLS.sub(_escape, text)  # nearly all texts are, and that is fast
+
+
 class ObjectTextFormatter(TrimmingFormatter):
     """
     A text formatter that puts the object's identity in front of the messages about it, if asked to.
@@ -34,8 +39,7 @@ class ObjectTextFormatter(TrimmingFormatter):
         # The attribute exists only for the formatting: every formatter makes it anew.
         if self._prefix:
             record.message = get_prefix(record) + record.message
-        if not record.message.isprintable():  # a much faster check, and nearly all messages are
-            record.message = _CONTROLS.sub(_escape, record.message)
+        record.message = escape(record.message)
         return super().formatMessage(record)
 
     def formatException(self, ei: ExcInfo) -> str:

@@ -5,32 +5,56 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
 
-from kopf._settings.settings import ConsoleSettings
+from kopf._facts.bus import Bus
+from kopf._handlers.registry import OperatorRegistry
+from kopf._operator.scopes import NamespacePattern, matches_any
+from kopf._settings.settings import ConsoleSettings, OperatorSettings
+
+if TYPE_CHECKING:
+    from kopf._insight.inspecting.inspector import Inspector
 
 logger = logging.getLogger(__name__)
 
 
-def serve_console(settings: ConsoleSettings) -> AbstractAsyncContextManager[None]:
+def serve_console(
+    settings: OperatorSettings,
+    *,
+    registry: OperatorRegistry,
+    namespaces: Collection[NamespacePattern],
+    bus: Bus,
+) -> AbstractAsyncContextManager[None]:
     """
     Serve the console as long as the block lasts.
 
     Raises :class:`ValueError` or :class:`ConsoleError` if it is configured wrongly, :class:`ConsoleServerError` if it
     cannot be served there.
     """
-    return contextlib.nullcontext() if settings.endpoint is None else _serve(settings, settings.endpoint)
+    url = settings.console.endpoint
+    if url is None:
+        return contextlib.nullcontext()
+    from kopf._insight.inspecting.inspector import Inspected, Inspector
+
+    def serves(namespace: str | None) -> bool:
+        return namespace is None or not namespaces or matches_any(namespace, namespaces)
+
+    return _serve(settings.console, url, Inspector(Inspected(registry=registry, bus=bus, serves=serves)))
 
 
 @contextlib.asynccontextmanager
-async def _serve(settings: ConsoleSettings, url: str) -> AsyncIterator[None]:
+async def _serve(settings: ConsoleSettings, url: str, inspector: Inspector) -> AsyncIterator[None]:
     from kopf._insight.endpoint.console_server import ConsoleServer, Routes
     from kopf._insight.endpoint.protection import TOKEN_VARIABLE, protect
+    from kopf._insight.inspecting.inspection_api import add_inspection
 
     token = settings.token
     endpoint, protection = protect(url, token if token is not None else os.environ.get(TOKEN_VARIABLE))
     routes = Routes()
-    async with ConsoleServer(endpoint, protection, routes) as server:
-        logger.info("The console is served at %s", server.endpoint)
-        yield
+    add_inspection(routes, inspector)
+    with inspector.listening():
+        async with ConsoleServer(endpoint, protection, routes) as server:
+            logger.info("The console is served at %s", server.endpoint)
+            yield

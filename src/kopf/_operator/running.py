@@ -120,7 +120,13 @@ class Operator:
                 if (flag := self._setup.ready_flag) is not None:
                     giving_up = asyncio.get_running_loop().call_later(_READY_TIMEOUT, raise_flag, flag)
                     stack.callback(giving_up.cancel)
-                async with self._serve_health(watchdog), serve_console(self._setup.settings.console):
+                console = serve_console(
+                    self._setup.settings,
+                    registry=self._setup.registry,
+                    namespaces=self._setup.namespaces,
+                    bus=self._setup.bus,
+                )
+                async with self._serve_health(watchdog), console:
                     await self._work(recorder, clock)
             finally:
                 await self._shut_down()

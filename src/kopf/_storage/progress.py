@@ -116,7 +116,8 @@ class AnnotationsProgressStorage(ProgressStorage):
         self._warn = functools.lru_cache(maxsize=1000)(_warn)  # once: they are read again and again
         self._names: dict[tuple[HandlerId, ...], frozenset[str]] = {}
 
-    def _list_names(self, keys: tuple[HandlerId, ...]) -> frozenset[str]:
+    def list_names(self, keys: tuple[HandlerId, ...]) -> frozenset[str]:
+        """The names of all annotations that there can be for these handlers."""
         if (names := self._names.get(keys)) is None:
             names = frozenset(name for key in (*keys, self.touch_key) for name in self._naming.make_keys(key))
             self._names[keys] = names
@@ -131,7 +132,7 @@ class AnnotationsProgressStorage(ProgressStorage):
         annotations = obj.head.annotations
         if type(self) is not AnnotationsProgressStorage:
             return True
-        return annotations is not None and not self._list_names(keys).isdisjoint(annotations)
+        return annotations is not None and not self.list_names(keys).isdisjoint(annotations)
 
     def fetch(self, *, key: HandlerId, body: Body) -> ProgressRecord | None:
         annotations = body.object.head.annotations or {}

@@ -19,12 +19,17 @@ from kopf._handlers.handlers import DaemonHandler
 class DaemonRun(BackgroundRun[DaemonHandler]):
     """One daemon of one object."""
 
-    __slots__ = ("_guard", "_task")
+    __slots__ = ("_guard", "_next_call", "_task")
 
     def __init__(self, companion: Companion, handler: DaemonHandler) -> None:
         super().__init__(companion, handler)
         self._task: asyncio.Task[None] | None = None
         self._guard: asyncio.Task[None] | None = None
+        self._next_call: float | None = None
+
+    @property
+    def next_call(self) -> float | None:
+        return self._next_call
 
     def start(self, delay: float) -> None:
         name, context = f"{self.handler} of {self._companion.name}", self._companion.runtime.context.copy()
@@ -59,7 +64,9 @@ class DaemonRun(BackgroundRun[DaemonHandler]):
     async def _sleep(self, delay: float) -> bool:
         """Wait for the time of the next attempt; tell if there must be none."""
         if delay > 0 and not self.stopper.is_set:
+            self._next_call = asyncio.get_running_loop().time() + delay
             await AsyncDaemonStopperChecker(self.stopper).wait(delay)
+            self._next_call = None
         else:
             await asyncio.sleep(0)  # let the others work, even if it is restarted instantly again and again
         return self.stopper.is_set

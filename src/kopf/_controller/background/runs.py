@@ -106,12 +106,13 @@ class Companion:
 class BackgroundRun(abc.ABC, Generic[H]):
     """One daemon or timer of one object. The descendants know when to call the function."""
 
-    __slots__ = ("_companion", "_retries", "handler", "is_running", "stopper")
+    __slots__ = ("_companion", "handler", "is_running", "retries", "stopper")
 
     def __init__(self, companion: Companion, handler: H) -> None:
         self._companion = companion
         self.handler = handler
-        self._retries = Retries()
+        self.retries = Retries()
+        """The attempts that have failed in a row."""
         self.stopper = DaemonStopper()
         self.is_running = True
 
@@ -120,6 +121,11 @@ class BackgroundRun(abc.ABC, Generic[H]):
         """Whether it has exited only because the object did not match, or the operator was paused, for some time."""
         reason = self.stopper.reason
         return not self.is_running and reason is not None and bool(reason & _PASSING_REASONS)
+
+    @property
+    @abc.abstractmethod
+    def next_call(self) -> float | None:
+        """When the function is called next, by the clock of the event loop; ``None`` if it runs, or that is unknown."""
 
     @abc.abstractmethod
     def start(self, delay: float) -> None:
@@ -140,9 +146,9 @@ class BackgroundRun(abc.ABC, Generic[H]):
         """Call the function once, and bring its patch & result to the object."""
         companion, runtime = self._companion, self._companion.runtime
         cause = self._make_cause()
-        attempt = self._retries.begin(runtime.clock.now())
+        attempt = self.retries.begin(runtime.clock.now())
         outcome = await runtime.executor.execute(self.handler, cause, attempt)
-        self._retries.note(outcome)
+        self.retries.note(outcome)
         deliver_result(self.handler, outcome, cause.patch, logger=companion.logger)
         await deliver_patch(companion, self.handler, cause.patch, self.stopper)
         return outcome

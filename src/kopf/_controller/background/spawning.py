@@ -37,31 +37,32 @@ class Background:
         self._runtime = runtime
         self._resource = resource
         self._on_exit = on_exit
-        self._companions: dict[str, Companion] = {}
+        self.companions: dict[str, Companion] = {}
+        """Those of the objects that exist, by the keys of the objects."""
         self._leaving: set[Companion] = set()
         self._orphans: set[asyncio.Task[None]] = set()
         self._exits = asyncio.Event()
 
     def refresh(self, obj: KubeObject) -> None:
         """Show the new state of the object to those who accompany it, if there are any."""
-        companion = self._companions.get(obj.head.key)
+        companion = self.companions.get(obj.head.key)
         if companion is not None:
             companion.refresh(obj)
 
     def release_memory(self, uid: str) -> None:
         """The object is not handled at the moment: let it take as little memory as it can."""
-        companion = self._companions.get(uid)
+        companion = self.companions.get(uid)
         if companion is not None:
             companion.body.object.forget_values()
 
     def is_running(self, uid: str) -> bool:
         """Whether anything accompanies the object right now."""
-        companion = self._companions.get(uid)
+        companion = self.companions.get(uid)
         return companion is not None and companion.is_running
 
     def is_over(self, uid: str, handler: SpawningHandler) -> bool:
         """Whether the handler has run for the object, and will not run again until the operator restarts."""
-        companion = self._companions.get(uid)
+        companion = self.companions.get(uid)
         run = companion.runs.get(handler.id) if companion is not None else None
         return run is not None and not run.is_running and not run.is_to_be_restarted
 
@@ -78,11 +79,11 @@ class Background:
         Those whose ids are ``unknown`` are neither started nor stopped.
         """
         obj = cause.body.object
-        companion = self._companions.get(obj.head.key)
+        companion = self.companions.get(obj.head.key)
         if companion is None:
             if not handlers:
                 return
-            companion = self._companions[obj.head.key] = Companion(
+            companion = self.companions[obj.head.key] = Companion(
                 self._runtime, self._resource, obj, self._handle_exit, self._orphans
             )
         matching = {handler.id for handler in handlers}
@@ -98,23 +99,23 @@ class Background:
 
     def stop_all_of_deleted(self, uid: str) -> None:
         """Stop all that accompanies the object, as it is being deleted."""
-        companion = self._companions.get(uid)
+        companion = self.companions.get(uid)
         if companion is not None:
             _stop(companion.runs.values(), DaemonStoppingReason.RESOURCE_DELETED)
 
     def pause(self) -> None:
         """Stop everything; nothing is started then, as the objects are not looked at."""
-        for companion in self._companions.values():
+        for companion in self.companions.values():
             _stop(companion.runs.values(), DaemonStoppingReason.OPERATOR_PAUSING)
 
     def resume(self) -> None:
         """Look at all those objects again: what was stopped by the pause, is to be started anew."""
-        for companion in [*self._companions.values()]:
+        for companion in [*self.companions.values()]:
             self._on_exit(companion.body.object.for_users())
 
     def forget(self, uid: str) -> None:
         """Stop all that accompanies an object that exists no more."""
-        companion = self._companions.pop(uid, None)
+        companion = self.companions.pop(uid, None)
         if companion is not None:
             companion.is_gone = True
             _stop(companion.runs.values(), DaemonStoppingReason.RESOURCE_DELETED)
@@ -130,8 +131,8 @@ class Background:
 
     async def stop(self, timeout: float) -> None:
         """The operator exits: stop everything, and wait for it; after the timeout (in seconds), cancel what is left."""
-        companions = [*self._companions.values(), *self._leaving]
-        self._companions.clear()
+        companions = [*self.companions.values(), *self._leaving]
+        self.companions.clear()
         for companion in companions:
             _stop(companion.runs.values(), DaemonStoppingReason.OPERATOR_EXITING)
         with contextlib.suppress(TimeoutError):

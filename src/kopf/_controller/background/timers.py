@@ -29,6 +29,13 @@ class TimerRun(BackgroundRun[TimerHandler]):
         self._planned = 0.0
         """When the current run was planned to begin, by the clock of the event loop."""
 
+    @property
+    def next_call(self) -> float | None:
+        if self._tick is None or self.stopper.is_set:
+            return None
+        idle = self.handler.idle
+        return self._tick.when() if idle is None else max(self._tick.when(), self._companion.changed_at + idle)
+
     def start(self, delay: float) -> None:
         self._schedule(delay)
 

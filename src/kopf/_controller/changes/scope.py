@@ -40,6 +40,7 @@ class ReconciliationScope:
         persistence = runtime.settings.persistence
         self.runtime = runtime
         self.resource = resource
+        self.handlers = handlers
         self.candidates = Candidates(handlers)
         self.background = background
         self.handled = handled if handled is not None else HandledMemory()

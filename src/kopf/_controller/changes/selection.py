@@ -31,7 +31,7 @@ class Candidates:
         """Select the handlers for any object: once and forever, as there are no filters."""
         key = reason, initial
         if (choice := self._choices.get(key)) is None:
-            called = _select_specific([item for item in self.changing if _is_for_reason(item, reason, initial)], reason)
+            called = _select_specific([item for item in self.changing if is_for_reason(item, reason, initial)], reason)
             spawning = list(deduplicate(self.spawning))
             choice = self._choices[key] = Choice(
                 accompanying=self.changing,
@@ -93,7 +93,7 @@ class Selection(SpawningSelection):
             [
                 item
                 for item in accompanying
-                if _is_for_reason(item, cause.reason, cause.initial) and self._check(_matches, item)
+                if is_for_reason(item, cause.reason, cause.initial) and self._check(_matches, item)
             ],
             cause.reason,
         )
@@ -153,7 +153,7 @@ def _get_relevant_failures(
     return [
         error
         for handler, error in failures.items()
-        if (isinstance(handler, ChangingHandler) and _is_for_reason(handler, reason, initial))
+        if (isinstance(handler, ChangingHandler) and is_for_reason(handler, reason, initial))
         or (isinstance(handler, SpawningHandler) and reason is not Reason.DELETE)
     ]
 
@@ -171,7 +171,7 @@ def is_filtered(handler: ResourceHandler) -> bool:
     return bool(handler.labels or handler.annotations or handler.field) or handler.when is not None
 
 
-def _is_for_reason(handler: ChangingHandler, reason: Reason, initial: bool) -> bool:
+def is_for_reason(handler: ChangingHandler, reason: Reason, initial: bool) -> bool:
     if handler.initial:
         return initial and (reason is not Reason.DELETE or handler.deleted)
     if handler.reason is None:

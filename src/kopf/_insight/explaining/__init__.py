@@ -1,0 +1,1 @@
+"""Explanations: why the handlers of an object run or do not run, as data and in words."""

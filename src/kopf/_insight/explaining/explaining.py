@@ -1,0 +1,138 @@
+"""The explanation of an object: from all that is known of it to the answer. Nothing is asked for here."""
+
+from __future__ import annotations
+
+from kopf._handlers.handlers import ResourceHandler
+from kopf._insight.explaining.explanation import (
+    ChangeInfo,
+    Explanation,
+    HandledInfo,
+    ObjectInfo,
+    StateInfo,
+)
+from kopf._insight.explaining.handler_explaining import HandlerExplainer
+from kopf._insight.explaining.handler_kinds import SITUATIONS, name_kind
+from kopf._insight.explaining.known import Known
+from kopf._insight.explaining.object_look import ObjectLook
+from kopf._insight.explaining.progress_explaining import (
+    ProgressExplainer,
+    list_leftovers,
+    list_record_names,
+)
+from kopf._insight.explaining.showing import MAX_VALUE, Showing, is_before, shorten, show_path, show_time
+from kopf._values.diffs import EMPTY, DiffItem
+from kopf._values.ids import HandlerId
+from kopf._values.objects import KubeObject
+from kopf._values.resources import Resource
+
+MAX_CHANGES = 20
+MAX_ELSEWHERE = 20
+
+UNKNOWN_STATE = StateInfo(
+    name="unknown", text="no operator was asked", position=None, next=None, handler=None, since=None, errors=0,
+    unsaved=None,
+)
+
+
+def explain(known: Known) -> Explanation:
+    """Explain all that is known of the object."""
+    showing = Showing(known.resource)
+    answer = make_frame(known, describe_object(known.resource, known.obj))
+    if known.obj.pruned:
+        answer["object"]["problem"] = known.obj.pruned
+    else:
+        try:
+            _look_closer(answer, known, showing)
+        except (ValueError, RecursionError) as e:  # it was not decoded until somebody has looked
+            answer["object"]["problem"] = str(e) or type(e).__name__
+    scrubbed: Explanation = showing.make_scrubber(known.obj).scrub(answer)
+    return scrubbed
+
+
+def make_frame(known: Known, about: ObjectInfo) -> Explanation:
+    """Make the answer with all that needs no look at the object."""
+    live = known.live
+    return Explanation(
+        schema="kopf.dev/explanation/v1",
+        at=show_time(known.now) or "",
+        source="object" if live is None else "operator",
+        notes=[*known.notes],
+        object=about,
+        operator=None if live is None else live.operator,
+        state=UNKNOWN_STATE if live is None else live.state,
+        handled=None,
+        handlers=[],
+        elsewhere=[_describe_elsewhere(handler) for handler in known.elsewhere[:MAX_ELSEWHERE]],
+        leftovers=[],
+        decisions=[] if live is None else [*live.decisions],
+        events=[],
+    )
+
+
+def describe_object(resource: Resource, obj: KubeObject) -> ObjectInfo:
+    """Say which object it is."""
+    head = obj.head
+    return ObjectInfo(
+        resource=repr(resource),
+        kind=obj.kind or resource.kind,
+        namespace=head.namespace,
+        name=head.name,
+        uid=head.uid or None,
+        version=head.resourceVersion or None,
+        created=head.creationTimestamp,
+        deleted=head.deletionTimestamp,
+        finalizers=[*(head.finalizers or ())],
+        problem=None,
+    )
+
+
+def _look_closer(answer: Explanation, known: Known, showing: Showing) -> None:
+    look = ObjectLook(known)
+    running = {} if known.live is None else known.live.running
+    progress = ProgressExplainer(look.saved, showing, running=running, unsaved=known.remembered.unsaved or {})
+    if look.has_changes:
+        answer["handled"] = _explain_handled(look, showing)
+    explainer = HandlerExplainer(known, look, showing, progress)
+    answer["handlers"] = [explainer.explain(handler) for handler in known.handlers or ()]
+    _postpone(answer)
+    ids = dict.fromkeys(handler.id for handler in look.handlers.changing)
+    ids.update((HandlerId(info["handler"]), None) for handler in answer["handlers"] for info in handler["subhandlers"])
+    names = list_record_names(known.settings.persistence.progress_storage, tuple(ids))
+    answer["leftovers"] = list_leftovers(known.obj, names, now=known.now, showing=showing)
+
+
+def _postpone(answer: Explanation) -> None:
+    """While the object is left alone because of errors, the time of its handlers does not count."""
+    state = answer["state"]
+    for handler in answer["handlers"] if state["errors"] and state["next"] else ():
+        progress = handler["progress"]
+        if progress is not None and progress["outcome"] == "retrying" and is_before(progress["next"], state["next"]):
+            progress["next"] = state["next"]
+
+
+def _explain_handled(look: ObjectLook, showing: Showing) -> HandledInfo:
+    detection = look.detection
+    change = detection.get_change()
+    is_known = change.old is not None
+    diff = change.diff if is_known else EMPTY
+    return HandledInfo(
+        known=is_known,
+        reason=look.plan.reason.value,
+        text=SITUATIONS[look.plan.reason],
+        changes=[_explain_change(item, showing) for item in diff[:MAX_CHANGES]],
+        more=max(0, len(diff) - MAX_CHANGES),
+    )
+
+
+def _explain_change(item: DiffItem, showing: Showing) -> ChangeInfo:
+    return ChangeInfo(
+        operation=item.operation.value,
+        field=shorten(show_path(item.field), MAX_VALUE),
+        old=None if item.old is None else showing.show(item.old, item.field),
+        new=None if item.new is None else showing.show(item.new, item.field),
+    )
+
+
+def _describe_elsewhere(handler: ResourceHandler) -> str:
+    place = "nothing" if handler.selector is None else str(handler.selector)
+    return f"{name_kind(handler)} {handler.id!r} is for {place}"

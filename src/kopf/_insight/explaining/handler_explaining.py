@@ -1,0 +1,124 @@
+"""One declaration of a handler in an explanation: is it for the object, is it for what has happened, how far it is."""
+
+from __future__ import annotations
+
+from kopf._controller.changes.selection import is_for_reason
+from kopf._handlers.handlers import (
+    ChangingHandler,
+    DaemonHandler,
+    ResourceHandler,
+    SpawningHandler,
+    TimerHandler,
+    WebhookHandler,
+)
+from kopf._insight.explaining.explanation import HandlerInfo, ProgressInfo, Rejection, RunInfo, Verdict
+from kopf._insight.explaining.handler_kinds import TITLES, explain_other_reason, name_kind
+from kopf._insight.explaining.known import Known
+from kopf._insight.explaining.object_look import ObjectLook
+from kopf._insight.explaining.progress_explaining import ProgressExplainer
+from kopf._insight.explaining.rejections import Filters
+from kopf._insight.explaining.showing import Showing, describe_callback
+from kopf._values.records import FrozenRecord, field
+
+
+class Finding(FrozenRecord, frozen=True):
+    """What is said of a handler."""
+
+    verdict: Verdict
+    text: str
+    rejections: list[Rejection] = field(default_factory=list)
+
+
+class HandlerExplainer:
+    """Explains the handlers of one object."""
+
+    def __init__(self, known: Known, look: ObjectLook, showing: Showing, progress: ProgressExplainer) -> None:
+        self._known = known
+        self._look = look
+        self._showing = showing
+        self._progress = progress
+
+    def explain(self, handler: ResourceHandler) -> HandlerInfo:
+        """Say all about one of them."""
+        finding = self._judge(handler)
+        return HandlerInfo(
+            id=handler.id,
+            kind=name_kind(handler),
+            function=describe_callback(handler.fn),
+            verdict=finding.verdict,
+            text=finding.text,
+            rejections=finding.rejections,
+            progress=self._explain_progress(handler, finding),
+            subhandlers=self._list_subhandlers(handler, finding),
+            run=self._explain_run(handler) if isinstance(handler, SpawningHandler) else None,
+        )
+
+    def _judge(self, handler: ResourceHandler) -> Finding:
+        look = self._look
+        if isinstance(handler, ChangingHandler):
+            return self._judge_changing(handler)
+        if look.has_changes and isinstance(handler, SpawningHandler):
+            rejections = Filters(handler, look.make_changing_cause(look.plan.reason), self._showing).list_rejections()
+        else:
+            rejections = Filters(handler, look.make_cause(handler), self._showing).list_rejections()
+        if rejections:
+            return _reject(rejections)
+        return Finding("matching", _describe_duty(handler))
+
+    def _judge_changing(self, handler: ChangingHandler) -> Finding:
+        plan = self._look.plan
+        filters = Filters(handler, self._look.make_changing_cause(plan.reason), self._showing)
+        if rejections := filters.list_rejections():
+            return _reject(rejections)
+        if any(item is handler for item in plan.called):
+            return Finding("called", f"is for this {TITLES[plan.reason]}")
+        if not is_for_reason(handler, plan.reason, self._known.remembered.initial):
+            return Finding("later", explain_other_reason(handler, plan.reason))
+        if rejections := filters.list_change_rejections():
+            return _reject(rejections)
+        return Finding("later", "is another declaration of a function that is called for this change anyway")
+
+    def _explain_progress(self, handler: ResourceHandler, finding: Finding) -> ProgressInfo | None:
+        """A function can be declared several times under one id: its progress is of the declaration that is called."""
+        if not isinstance(handler, ChangingHandler):
+            return None
+        plan = self._look.plan
+        progress = self._progress.explain(handler.id, plan.progress.states.get(handler.id))
+        is_own = finding.verdict == "called" or progress is None or progress["purpose"] != plan.reason.value
+        return progress if is_own else None
+
+    def _list_subhandlers(self, handler: ResourceHandler, finding: Finding) -> list[ProgressInfo]:
+        if not isinstance(handler, ChangingHandler) or finding.verdict != "called":
+            return []
+        return [*self._progress.list_subhandlers(handler)]
+
+    def _explain_run(self, handler: SpawningHandler) -> RunInfo | None:
+        live = self._known.live
+        if live is None:
+            return None
+        absent = RunInfo(state="absent", text="does not run", attempts=0, since=None, next=None, error=None)
+        return live.runs.get(handler.id, absent)
+
+
+def _reject(rejections: list[Rejection]) -> Finding:
+    is_unknown = any(rejection["error"] is not None for rejection in rejections)
+    text = "; ".join(rejection["text"] for rejection in rejections)
+    return Finding("unknown" if is_unknown else "rejected", text, rejections)
+
+
+def _describe_duty(handler: ResourceHandler) -> str:
+    """Say when it is called, as the object is for it."""
+    match handler:
+        case WebhookHandler():
+            operations = "all operations" if handler.operations is None else ", ".join(sorted(handler.operations))
+            what = f" of the subresource {handler.subresource!r}" if handler.subresource else ""
+            asked = [item for item in (handler.when, handler.value) if callable(item)]
+            asked += [item for item in (handler.labels or {}).values() if callable(item)]
+            asked += [item for item in (handler.annotations or {}).values() if callable(item)]
+            also = f", if {' and '.join(map(describe_callback, asked))} agree" if asked else ""
+            return f"is asked about {operations}{what}{also}"
+        case TimerHandler():
+            return "is to run for the object again and again"
+        case DaemonHandler():
+            return "is to run for as long as the object exists"
+    return "is called for every event of the object" if name_kind(handler) == "event" else "indexes the object"

@@ -1,0 +1,151 @@
+"""
+Showing: values of objects and texts of errors in a few words; of Secrets, nothing that could be secret.
+
+Whatever is shown, can be hostile: huge, deep, with escape sequences of terminals. Here, it becomes short; what is shown
+in a terminal is escaped by those who print it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from kopf._handlers import criteria
+from kopf._handlers.criteria import ABSENT, PRESENT
+from kopf._handlers.declarations import describe_function
+from kopf._handlers.matching import FilterError
+from kopf._values import codec
+from kopf._values.fields import FieldPath
+from kopf._values.objects import KubeObject
+from kopf._values.resources import Resource
+
+HIDDEN = "(hidden)"
+MAX_VALUE = 120
+MAX_ERROR = 1000
+_SECRET_FIELDS = frozenset({"data", "stringData"})
+_COMBINATIONS = frozenset({"not_", "all_", "any_", "none_"})
+_MIN_SECRET = 4
+"""What is shorter, is in any text by chance."""
+
+
+class Showing:
+    """Shows the values of the objects of one resource."""
+
+    def __init__(self, resource: Resource) -> None:
+        self.is_secret = resource.group == "" and resource.plural == "secrets"
+
+    def show(self, value: object, path: FieldPath = ()) -> str:
+        """Write a value of the field, which can be the whole object, as JSON."""
+        return shorten(_dump(self.hide(value, path)), MAX_VALUE)
+
+    def show_criterion(self, expected: object, path: FieldPath = ()) -> str:
+        """Write what is asked for: a value, a token, a callback."""
+        if expected is PRESENT or expected is ABSENT:
+            return f"kopf.{expected.value}"
+        return describe_callback(expected) if callable(expected) else self.show(expected, path)
+
+    def show_error(self, error: BaseException) -> str:
+        """Name the error with its class; its text can have anything in it, so there is none for Secrets."""
+        name, text = type(error).__name__, str(error)
+        if isinstance(error, FilterError) and not self.is_secret:  # it says it all
+            return shorten(text, MAX_ERROR)
+        return name if self.is_secret or not text else shorten(f"{name}: {text}", MAX_ERROR)
+
+    def hide(self, value: object, path: FieldPath = ()) -> object:
+        """Leave out what is secret in the field, which can be the whole object."""
+        if not self.is_secret or value is None:
+            return value
+        if path:
+            return HIDDEN if path[0] in _SECRET_FIELDS else value
+        if isinstance(value, Mapping):
+            return {key: HIDDEN if key in _SECRET_FIELDS else item for key, item in value.items()}
+        return HIDDEN
+
+    def make_scrubber(self, obj: KubeObject | None) -> Scrubber:
+        """Make what removes the values of the object from any texts about it, e.g. of errors."""
+        return Scrubber(_list_secrets(obj) if self.is_secret and obj is not None else ())
+
+
+class Scrubber:
+    """Removes the given texts from everything."""
+
+    def __init__(self, secrets: Iterator[str] | tuple[()]) -> None:
+        texts = sorted({text for text in secrets if len(text) >= _MIN_SECRET}, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, texts))) if texts else None
+
+    def scrub(self, value: Any) -> Any:
+        """Copy the JSON value without them."""
+        if self._pattern is None:
+            return value
+        if isinstance(value, str):
+            return self._pattern.sub(HIDDEN, value)
+        if isinstance(value, Mapping):
+            return {key: self.scrub(item) for key, item in value.items()}
+        return [self.scrub(item) for item in value] if isinstance(value, list) else value
+
+
+def _list_secrets(obj: KubeObject) -> Iterator[str]:
+    for name in _SECRET_FIELDS:
+        try:
+            values = obj.get(name)
+        except ValueError:
+            continue
+        for value in values.values() if isinstance(values, Mapping) else ():
+            if isinstance(value, str):
+                yield value
+                yield from _decode(value)
+
+
+def _decode(value: str) -> Iterator[str]:
+    try:
+        text = base64.b64decode(value, validate=True).decode()
+    except (binascii.Error, ValueError):
+        return
+    yield text
+    yield from text.splitlines()
+
+
+def describe_callback(fn: Callable[..., Any]) -> str:
+    """Name the callback, and where it is; those that are combined of others are named by these."""
+    name, _, _ = getattr(fn, "__qualname__", "").partition(".")
+    if getattr(fn, "__module__", None) != criteria.__name__ or name not in _COMBINATIONS:
+        return describe_function(fn)
+    parts = [cell.cell_contents for cell in getattr(fn, "__closure__", None) or ()]
+    fns = [item for part in parts for item in ([part] if callable(part) else part)]
+    return f"kopf.{name}({', '.join(map(describe_callback, fns))})"
+
+
+def _dump(value: object) -> str:
+    try:
+        return codec.dumps(value)
+    except (ValueError, TypeError, RecursionError):  # users can compare with anything
+        try:
+            return repr(value)
+        except Exception:
+            return f"<{type(value).__name__}>"
+
+
+def shorten(text: str, limit: int) -> str:
+    """Cut what is too long to be looked at."""
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
+
+
+def show_path(path: FieldPath) -> str:
+    """Write the field as users do."""
+    return ".".join(path) or "(the whole object)"
+
+
+def show_time(time: datetime.datetime | None) -> str | None:
+    """Write the time for programs."""
+    return None if time is None else time.isoformat(timespec="milliseconds")
+
+
+def is_before(one: str | None, another: str | None) -> bool:
+    """Compare two times of ours; ``None`` is for at once."""
+    if one is None or another is None:
+        return one is None and another is not None
+    return datetime.datetime.fromisoformat(one) < datetime.datetime.fromisoformat(another)

@@ -1,0 +1,140 @@
+"""The recorder of decisions: it listens to the bus, and writes the journal of what was decided and tried."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+
+from kopf._controller.changes.decision import Plan
+from kopf._controller.changes.look_facts import LookBegun, LookDecided, LookEnded
+from kopf._controller.clock import Clock
+from kopf._facts.bus import Bus
+from kopf._handlers.attempt_facts import AttemptBegun, AttemptEnded
+from kopf._handlers.causes import ResourceCause
+from kopf._handlers.handler_errors import HandlerChildrenRetry
+from kopf._handlers.handlers import ChangingHandler, IndexingHandler, WebhookHandler
+from kopf._handlers.outcomes import Outcome
+from kopf._insight.explaining.explanation import AttemptInfo, DecisionInfo
+from kopf._insight.explaining.handler_kinds import TITLES
+from kopf._insight.explaining.showing import Showing, show_time
+from kopf._insight.inspecting.decision_journal import DecisionJournal, ObjectKey
+from kopf._values.patches import FinalizerChange
+
+MAX_ATTEMPTS = 20
+"""How many attempts are kept for one look: it can be many handlers."""
+
+
+class DecisionRecorder:
+    """Fills the journal, in the event loop of the operator."""
+
+    def __init__(self, journal: DecisionJournal, clock: Clock) -> None:
+        self._journal = journal
+        self._clock = clock
+
+    def subscribe(self, bus: Bus) -> None:
+        """Listen to what happens from now on."""
+        bus.subscribe(LookBegun, self._on_look)
+        bus.subscribe(LookDecided, self._on_decision)
+        bus.subscribe(LookEnded, self._on_end)
+        bus.subscribe(AttemptBegun, self._on_attempt)
+        bus.subscribe(AttemptEnded, self._on_outcome)
+
+    def unsubscribe(self, bus: Bus) -> None:
+        """Listen to nothing anymore."""
+        bus.unsubscribe(LookBegun, self._on_look)
+        bus.unsubscribe(LookDecided, self._on_decision)
+        bus.unsubscribe(LookEnded, self._on_end)
+        bus.unsubscribe(AttemptBegun, self._on_attempt)
+        bus.unsubscribe(AttemptEnded, self._on_outcome)
+
+    def _on_look(self, fact: LookBegun) -> None:
+        record, head = self._journal.obtain(fact.resource, fact.key), fact.obj.head
+        record.namespace, record.name = head.namespace, head.name
+        record.decisions.append(
+            DecisionInfo(at=self._show_now(), reason="look", text="looks at the object", called=[], attempts=[],
+                         error=None, next=None)
+        )
+
+    def _on_decision(self, fact: LookDecided) -> None:
+        record = self._journal.get(fact.resource, fact.key)
+        if record is not None and record.decisions:
+            decision = record.decisions[-1]
+            decision["reason"] = fact.plan.reason.value
+            decision["called"] = [handler.id for handler in fact.plan.call]
+            decision["text"] = describe_plan(fact.plan)
+
+    def _on_end(self, fact: LookEnded) -> None:
+        begun = fact.begun
+        record = self._journal.get(begun.resource, begun.key)
+        if record is not None and record.decisions:
+            decision = record.decisions[-1]
+            decision["error"] = None if fact.error is None else Showing(begun.resource).show_error(fact.error)
+            decision["next"] = self._show_later(fact.delay)
+
+    def _on_attempt(self, fact: AttemptBegun) -> None:
+        if (key := _get_key(fact)) is not None:
+            attempt = AttemptInfo(
+                handler=fact.handler.id, at=self._show_now(), outcome="running", error=None, next=None
+            )
+            self._journal.begin(key, attempt)
+
+    def _on_outcome(self, fact: AttemptEnded) -> None:
+        if (key := _get_key(fact.begun)) is None:
+            return
+        attempt = self._journal.end(key, fact.begun.handler.id)
+        record = self._journal.get(*key)
+        if attempt is None or record is None or fact.outcome is None:
+            return
+        self._note_outcome(attempt, fact.outcome, Showing(key[0]))
+        record.errors.pop(attempt["handler"], None)
+        if attempt["error"] is not None:
+            record.errors[attempt["handler"]] = attempt
+        is_of_look = isinstance(fact.begun.handler, ChangingHandler) and bool(record.decisions)
+        if is_of_look and len(record.decisions[-1]["attempts"]) < MAX_ATTEMPTS:
+            record.decisions[-1]["attempts"].append(attempt)
+
+    def _note_outcome(self, attempt: AttemptInfo, outcome: Outcome, showing: Showing) -> None:
+        error = outcome.exception or outcome.ignored
+        attempt["outcome"] = "retrying" if not outcome.final else "succeeded" if outcome.exception is None else "failed"
+        if error is not None and not isinstance(error, HandlerChildrenRetry):
+            attempt["error"] = showing.show_error(error)
+        attempt["next"] = None if outcome.final else self._show_later(outcome.delay or 0)
+
+    def _show_now(self) -> str:
+        return show_time(self._clock.now()) or ""
+
+    def _show_later(self, delay: float | None) -> str | None:
+        return None if delay is None else show_time(self._clock.now() + datetime.timedelta(seconds=delay))
+
+
+def _get_key(fact: AttemptBegun) -> ObjectKey | None:
+    """Tell which object it is about, if the attempts for it are of interest."""
+    cause = fact.cause
+    if isinstance(cause, ResourceCause) and not isinstance(fact.handler, IndexingHandler | WebhookHandler):
+        return cause.resource, cause.body.object.head.key
+    return None
+
+
+def describe_plan(plan: Plan) -> str:
+    """Say in words what was decided."""
+    steps = []
+    if plan.finalizer is FinalizerChange.ADD:
+        steps.append("adds the finalizer first")
+    if plan.finalizer is FinalizerChange.REMOVE:
+        steps.append("removes the finalizer")
+    if plan.call:
+        steps.append(f"calls {_join(handler.id for handler in plan.call)}")
+    called = {handler.id for handler in plan.call}
+    states = plan.progress.states
+    later = [h.id for h in plan.called if h.id not in called and (h.id not in states or not states[h.id].finished)]
+    if later:
+        steps.append(f"{_join(later)} later")
+    if plan.error is not None:
+        steps.append("cannot tell for some handlers if they are for the object")
+    if not steps:
+        steps.append("nothing to call")
+    return f"{TITLES[plan.reason]}: {', '.join(steps)}"
+
+
+def _join(ids: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(ids))

@@ -1,0 +1,230 @@
+"""
+The inspector: answers from the event loop of the operator to those who ask from other threads.
+
+The controllers are known from the bus. If the loop does not answer, it is blocked: then, what is told is by whom, and
+what is in the journal of decisions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+from kopf._client.errors import APIError, APIForbiddenError, APINetworkError, APINotFoundError
+from kopf._controller.clock import Clock
+from kopf._controller.controller import Controller
+from kopf._controller.controller_facts import ControllerStarted, ControllerStopped
+from kopf._controller.runtime import Runtime
+from kopf._facts.bus import Bus
+from kopf._handlers.handlers import ResourceHandler
+from kopf._handlers.registry import OperatorRegistry
+from kopf._health.watchdog import describe_culprit
+from kopf._insight.explaining.explaining import describe_object, explain, make_frame
+from kopf._insight.explaining.explanation import Explanation, OperatorInfo, StateInfo
+from kopf._insight.explaining.known import Known, Live
+from kopf._insight.inspecting.decision_journal import DecisionJournal
+from kopf._insight.inspecting.decision_recorder import DecisionRecorder
+from kopf._insight.inspecting.object_activity import ObjectActivity
+from kopf._values.objects import KubeObject
+from kopf._values.permissions import format_advice
+from kopf._values.records import FrozenRecord
+from kopf._values.resources import Resource
+from kopf._values.selectors import Selector
+
+PULSE_TIMEOUT = 2.0
+"""How long the event loop may take to answer at all, in seconds; otherwise, it is blocked."""
+
+ANSWER_TIMEOUT = 15.0
+"""How long it may take to get the object from the cluster, in seconds."""
+
+
+class Query(FrozenRecord, frozen=True):
+    """Which object is asked about."""
+
+    resource: str
+    """As kubectl users write it."""
+    namespace: str | None
+    name: str
+
+
+class InspectionError(Exception):
+    """There is no answer; the text says why. The ``status`` is as in HTTP."""
+
+    def __init__(self, text: str, *, status: int = 404) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Inspected(FrozenRecord, frozen=True, kw_only=True):
+    """The operator that is looked at."""
+
+    registry: OperatorRegistry
+    bus: Bus
+    serves: Callable[[str | None], bool]
+    """Whether the objects of the namespace are served."""
+
+
+class Inspector:
+    """Looks at one operator. It is made in its event loop, and asked from other ones."""
+
+    def __init__(self, operator: Inspected) -> None:
+        self._operator = operator
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._clock = Clock()
+        self._journal = DecisionJournal()
+        self._recorder = DecisionRecorder(self._journal, self._clock)
+        self._controllers: dict[Resource, Controller] = {}
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Take notice of what happens inside of the block."""
+        bus = self._operator.bus
+        bus.subscribe(ControllerStarted, self._add)
+        bus.subscribe(ControllerStopped, self._remove)
+        self._recorder.subscribe(bus)
+        try:
+            yield
+        finally:
+            self._recorder.unsubscribe(bus)
+            bus.unsubscribe(ControllerStarted, self._add)
+            bus.unsubscribe(ControllerStopped, self._remove)
+
+    def _add(self, fact: ControllerStarted) -> None:
+        self._controllers[fact.resource] = fact.controller
+
+    def _remove(self, fact: ControllerStopped) -> None:
+        if self._controllers.get(fact.resource) is fact.controller:
+            del self._controllers[fact.resource]
+
+    async def ask(self, query: Query) -> Explanation:
+        """
+        Explain the object, from any other event loop.
+
+        Raises :class:`InspectionError` if there is no such object, or nothing can be said of it.
+        """
+        pulse = concurrent.futures.Future[None]()
+        self._loop.call_soon_threadsafe(pulse.set_result, None)
+        try:
+            await asyncio.wait_for(asyncio.wrap_future(pulse), PULSE_TIMEOUT)
+            answer = asyncio.run_coroutine_threadsafe(self.explain(query), self._loop)
+            return await asyncio.wait_for(asyncio.wrap_future(answer), ANSWER_TIMEOUT)
+        except TimeoutError:
+            culprit = describe_culprit(sys._current_frames().get(self._thread))
+            return self._explain_partly(query, f"The event loop of the operator is blocked by {culprit}", culprit)
+
+    async def explain(self, query: Query) -> Explanation:
+        """Explain the object, in the event loop of the operator. Raises :class:`InspectionError` as :meth:`ask`."""
+        resource = self._find_resource(query.resource)
+        controller, runtime = self._controllers[resource], self._controllers[resource].scope.runtime
+        namespace = query.namespace if resource.namespaced else None
+        if resource.namespaced and namespace is None:
+            raise InspectionError(f"The objects of {resource!r} are in namespaces: say in which one.", status=400)
+        if not self._operator.serves(namespace):
+            raise InspectionError(f"The operator does not serve the namespace {namespace!r}.", status=403)
+        try:
+            content = await runtime.api.get(resource.get_url(namespace=namespace, name=query.name), backoffs=())
+            obj = KubeObject.salvage(content, api_version=resource.api_version, kind=resource.kind)
+        except APINotFoundError:
+            raise InspectionError(f"There is no {query.name!r} of {resource!r}{_say_where(namespace)}.") from None
+        except (APIError, APINetworkError, ValueError) as e:
+            advice = format_advice(resource, ["get"], namespace=namespace)
+            note = f"The operator cannot get the object: {e}."
+            return self._explain_partly(query, f"{note} {advice}" if isinstance(e, APIForbiddenError) else note)
+        return self._explain(controller, obj)
+
+    def _explain(self, controller: Controller, obj: KubeObject) -> Explanation:
+        scope, key = controller.scope, obj.head.key
+        runtime, resource = scope.runtime, scope.resource
+        handlers, elsewhere = self._list_handlers(controller)
+        activity = ObjectActivity(controller, key, self._journal)
+        try:
+            return explain(Known(
+                now=runtime.clock.now(),
+                resource=resource,
+                obj=obj,
+                handlers=handlers,
+                elsewhere=elsewhere,
+                settings=runtime.settings,
+                snapshots=scope.snapshots,
+                memo=runtime.memos.borrow(key),
+                indices=runtime.indices,
+                remembered=activity.describe_memory(),
+                live=Live(
+                    operator=self._describe_operator(runtime),
+                    state=activity.describe_state(),
+                    runs=activity.describe_runs(),
+                    running=activity.running,
+                    decisions=self._journal.get_decisions(resource, key),
+                ),
+            ))
+        finally:
+            runtime.memos.give_back(key)
+
+    def _list_handlers(self, controller: Controller) -> tuple[Sequence[ResourceHandler], Sequence[ResourceHandler]]:
+        """List those of the resource, and all others."""
+        handlers = controller.scope.handlers
+        own = {*handlers.indexing, *handlers.watching, *handlers.spawning, *handlers.changing}
+        own.update(item for item in self._operator.registry.webhooks if _is_for(item, controller.scope.resource))
+        declared = [*self._operator.registry.resources, *self._operator.registry.webhooks]
+        return [item for item in declared if item in own], [item for item in declared if item not in own]
+
+    def _describe_operator(self, runtime: Runtime, *, blocked: str | None = None) -> OperatorInfo:
+        return OperatorInfo(served=True, paused=[*runtime.pause.reasons], blocked=blocked)
+
+    def _find_resource(self, name: str) -> Resource:
+        known = [*self._controllers]
+        found = [item for item in known if name in (repr(item), item.name)] or find_resources(name, known)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            names = ", ".join(sorted(map(repr, found)))
+            raise InspectionError(f"{name!r} can be any of these: {names}.", status=400)
+        names = ", ".join(sorted(map(repr, known))) or "none"
+        raise InspectionError(f"The operator does not watch any {name!r}. The resources that it watches: {names}.")
+
+    def _explain_partly(self, query: Query, note: str, culprit: str | None = None) -> Explanation:
+        """Tell what can be told without the object."""
+        resource = self._find_resource(query.resource)
+        scope = self._controllers[resource].scope
+        namespace = query.namespace if resource.namespaced else None
+        key = self._journal.find_key(resource, namespace, query.name)
+        running = {} if key is None else self._journal.get_running(resource, key)
+        state = StateInfo(
+            name="handling" if running else "unknown",
+            text=f"is being handled by {', '.join(running)}" if running else "cannot be told now",
+            position=None, next=None, handler=", ".join(running) or None,
+            since=min((attempt["at"] for attempt in running.values()), default=None), errors=0, unsaved=None,
+        )
+        decisions = [] if key is None else self._journal.get_decisions(resource, key)
+        obj = KubeObject.from_dict({"metadata": {"name": query.name, "namespace": namespace}})
+        live = Live(operator=self._describe_operator(scope.runtime, blocked=culprit), state=state, decisions=decisions)
+        return make_frame(Known(
+            now=self._clock.now(), resource=resource, obj=obj, handlers=None, settings=scope.runtime.settings,
+            snapshots=scope.snapshots, live=live, notes=[note],
+        ), describe_object(resource, obj))
+
+
+def find_resources(name: str, resources: Sequence[Resource]) -> list[Resource]:
+    """Find the resources by a name as kubectl users write it: of any letter case, with the group or without it."""
+    try:
+        selector = Selector(name)
+    except TypeError:
+        return []
+    found = selector.select(resources)
+    if not found:
+        lowered = name.lower()
+        found = [item for item in resources if lowered in (item.kind and item.kind.lower(), item.plural, item.singular)]
+    return sorted(found, key=repr)
+
+
+def _is_for(handler: ResourceHandler, resource: Resource) -> bool:
+    return handler.selector is not None and handler.selector.check(resource)
+
+
+def _say_where(namespace: str | None) -> str:
+    return "" if namespace is None else f" in the namespace {namespace!r}"

@@ -1,0 +1,178 @@
+"""
+Activity: what is going on with one object in its controller right now, and with its daemons & timers.
+
+It only looks, in the event loop of the operator; nothing is changed or kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kopf._controller.background.daemons import DaemonRun
+from kopf._controller.background.runs import BackgroundRun
+from kopf._controller.background.stopping import DaemonStoppingReason
+from kopf._controller.controller import Controller
+from kopf._controller.object_state import ObjectState
+from kopf._insight.explaining.explanation import AttemptInfo, RunInfo, StateInfo, StateName
+from kopf._insight.explaining.known import Remembered
+from kopf._insight.explaining.showing import show_time
+from kopf._insight.inspecting.decision_journal import DecisionJournal
+from kopf._values.ids import HandlerId
+
+_REASONS: Mapping[DaemonStoppingReason, str] = {
+    DaemonStoppingReason.RESOURCE_DELETED: "the object is deleted",
+    DaemonStoppingReason.OPERATOR_EXITING: "the operator exits",
+    DaemonStoppingReason.OPERATOR_PAUSING: "the operator is paused",
+    DaemonStoppingReason.FILTERS_MISMATCH: "the object does not match the filters",
+    DaemonStoppingReason.DONE: "it has exited by itself, and is not started again until the operator restarts",
+}
+"""Why a daemon has stopped, or is to; the first one of these that applies."""
+
+
+class ObjectActivity:
+    """What the controller does for the object."""
+
+    def __init__(self, controller: Controller, key: str, journal: DecisionJournal) -> None:
+        self._controller = controller
+        self._key = key
+        self._journal = journal
+        runtime = controller.scope.runtime
+        self._runtime = runtime
+        self._now = runtime.clock.now()
+        self.running = journal.get_running(controller.scope.resource, key)
+        """The attempts that are being made."""
+
+    @property
+    def _state(self) -> ObjectState | None:
+        return self._controller.states.get(self._key)
+
+    def _to_time(self, when: float | None) -> str | None:
+        """Translate the time of the event loop to that of humans."""
+        if when is None:
+            return None
+        return show_time(self._now + datetime.timedelta(seconds=when - asyncio.get_running_loop().time()))
+
+    def describe_memory(self) -> Remembered:
+        """Take what is remembered of the object between the looks at it."""
+        scope, key, state = self._controller.scope, self._key, self._state
+        memory = None if state is None else state.memory
+        unsaved = None if memory is None else memory.unsaved
+        states = {} if memory is None or memory.saved is None else memory.saved.states
+        return Remembered(
+            initial=memory is not None and memory.initial,
+            states={**states},
+            unsaved=None if unsaved is None else {**unsaved.states},
+            unsaved_reason=None if unsaved is None else unsaved.reason,
+            called=None if memory is None or memory.called is None else frozenset(memory.called),
+            fingerprint=scope.handled.recall(key),
+            is_released=scope.handled.is_released(key),
+            errors=0 if memory is None else memory.errors,
+            removals=scope.handled.get_removals(key),
+            background=scope.background,
+        )
+
+    def describe_state(self) -> StateInfo:
+        """Say what the object does in the controller: it is in one of the states at a time."""
+        state, queue = self._state, self._controller.queue
+        name, text, since = self._choose_state(state)
+        position = queue.get_position(self._key)
+        handlers = self._list_handlers()
+        return StateInfo(
+            name=name,
+            text=text,
+            position=None if position is None else position + 1,
+            next=None if state is None or queue.is_active(self._key) else self._to_time(state.alarm),
+            handler=", ".join(handlers) or None,
+            since=since,
+            errors=0 if state is None else state.memory.errors,
+            unsaved=None if state is None else _describe_unsaved(state),
+        )
+
+    def _list_handlers(self) -> list[str]:
+        """Those that run now, except for the daemons & timers, which run aside."""
+        companion = self._get_companion()
+        runs = () if companion is None else companion.runs
+        return [key for key in self.running if key not in runs]
+
+    def _choose_state(self, state: ObjectState | None) -> tuple[StateName, str, str | None]:
+        queue, handlers = self._controller.queue, self._list_handlers()
+        if handlers:
+            since = min(self.running[key]["at"] for key in handlers)
+            return "handling", f"is being handled by {', '.join(handlers)}", since
+        if queue.is_active(self._key):
+            return "handling", "is being handled: looked at, or saved", None
+        if self._runtime.pause.is_on:
+            return "paused", "is not handled, as the operator is paused", None
+        if queue.is_closed:
+            return "paused", "is not handled, as the operator exits", None
+        if not self._runtime.index_readiness.is_open:
+            return "queued", "waits until the indices are filled", None
+        if (position := queue.get_position(self._key)) is not None:
+            return "queued", f"waits in the queue, number {position + 1} of {len(queue.waiting)}", None
+        if state is not None and state.alarm is not None:
+            return "waiting", _describe_waiting(state), None
+        companion = self._get_companion()
+        if companion is not None and companion.is_running:
+            return "running", "is handled; its daemons & timers run", None
+        return "idle", "is handled: there is nothing to do", None
+
+    def _get_companion(self) -> Any:
+        background = self._controller.background
+        return None if background is None else background.companions.get(self._key)
+
+    def describe_runs(self) -> Mapping[str, RunInfo]:
+        """Describe the daemons & timers, by the ids of their handlers."""
+        companion = self._get_companion()
+        return {} if companion is None else {key: self._describe_run(run) for key, run in companion.runs.items()}
+
+    def _describe_run(self, run: BackgroundRun[Any]) -> RunInfo:
+        key = HandlerId(run.handler.id)
+        failed = self._journal.get_error(self._controller.scope.resource, self._key, key)
+        running: AttemptInfo | None = self.running.get(key)
+        info = RunInfo(
+            state="waiting",
+            text="waits",
+            attempts=run.retries.count,
+            since=None if running is None else running["at"],
+            next=None if running is not None else self._to_time(run.next_call),
+            error=None if failed is None else failed["error"],
+        )
+        why = next((text for reason, text in _REASONS.items() if reason in (run.stopper.reason or _NONE)), "")
+        if not run.is_running:
+            info["state"], info["text"] = "stopped", f"is stopped: {why}"
+        elif run.stopper.is_set:
+            info["state"], info["text"] = "stopping", f"is asked to exit, and still runs: {why}"
+        elif running is not None:
+            info["state"], info["text"] = "running", "runs"
+        elif info["next"] is None:
+            is_daemon = isinstance(run, DaemonRun)
+            info["text"] = "is being started" if is_daemon else "runs next when the object has changed and calmed down"
+        elif run.retries.count:
+            info["text"] = "has failed, and is tried again"
+        else:
+            info["text"] = "waits for its time"
+        return info
+
+
+_NONE = DaemonStoppingReason(0)
+
+
+def _describe_waiting(state: ObjectState) -> str:
+    if state.retry_at is None:
+        return "waits for our own change of it to come back from the cluster"
+    if state.memory.errors:
+        return f"is left alone after {state.memory.errors} errors in a row of the API or of the framework"
+    return "waits for the next attempts of its handlers"
+
+
+def _describe_unsaved(state: ObjectState) -> str | None:
+    unsaved = state.memory.unsaved
+    if unsaved is None:
+        return None
+    handlers: Sequence[str] = [*unsaved.states]
+    who = f" by {', '.join(handlers)}" if handlers else ""
+    why = "the API refuses it" if unsaved.is_refused else "it could not be written"
+    return f"what was done{who} for the {unsaved.reason.value} is not on the object yet, as {why}"

@@ -1,0 +1,245 @@
+"""What a running operator tells of an object by HTTP: the truth, also if it is paused or blocked."""
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import datetime
+import json
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import API, Objects, get_patience
+from tests.behaviour.peerings import PeeringObject, define_peering
+from tests.behaviour.running import Calls, Operator, do_nothing
+
+Ask = Callable[..., Any]
+
+
+@pytest.fixture
+def url(operator: Operator) -> str:
+    """Where the console is served: at any free port."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+    operator.set("console.endpoint", url)
+    operator.set("peering.standalone", True)
+    return url
+
+
+@pytest.fixture
+def ask(url: str) -> Iterator[Ask]:
+    """Ask about the object, from a thread: also when the event loop of the test is blocked."""
+    with concurrent.futures.ThreadPoolExecutor() as executor:
+        async def ask(resource: str = "kopfexamples", name: str = "obj", namespace: str = "default") -> Any:
+            return await asyncio.get_running_loop().run_in_executor(executor, fetch, url, resource, name, namespace)
+        yield ask
+
+
+def fetch(url: str, resource: str = "kopfexamples", name: str = "obj", namespace: str = "default") -> Any:
+    query = f"resource={resource}&name={name}&namespace={namespace}"
+    try:
+        with urllib.request.urlopen(f"{url}/api/explain?{query}", timeout=30) as response:
+            assert response.headers["Content-Type"] == "application/json; charset=utf-8"
+            return json.load(response)
+    except urllib.error.HTTPError as e:
+        with e:
+            return {"status": e.code, **json.load(e)}
+
+
+async def ask_until(ask: Ask, condition: Callable[[Any], object]) -> Any:
+    async with asyncio.timeout(get_patience()):
+        while not condition(answer := await ask()):
+            await asyncio.sleep(0.01)
+    return answer
+
+
+def get_handler(answer: Any, name: str) -> Any:
+    [info] = [info for info in answer["handlers"] if info["id"] == name]
+    return info
+
+
+async def test_objects_that_wait_for_the_next_attempt(operator: Operator, kex: Objects, ask: Ask, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples", id="create_fn")
+    async def create_fn(retry: int, **_: Any) -> None:
+        calls.append(datetime.datetime.now(datetime.UTC))
+        if not retry:
+            raise kopf.TemporaryError("not yet", delay=1.5)
+
+    kopf.on.create("kopfexamples", id="other_fn", labels={"app": "web"})(do_nothing)
+    await operator.start()
+    await kex.create()
+    answer = await ask_until(ask, lambda answer: answer["state"]["name"] == "waiting")
+    assert answer["source"] == "operator"
+    assert answer["object"]["name"] == "obj"
+    assert answer["handled"]["known"] is False
+    assert get_handler(answer, "other_fn")["rejections"][0]["filter"] == "labels"
+    progress = get_handler(answer, "create_fn")["progress"]
+    assert (progress["outcome"], progress["attempts"], progress["error"]) == ("retrying", 1, "not yet")
+    [attempt] = [attempt for decision in answer["decisions"] for attempt in decision["attempts"]]
+    assert (attempt["handler"], attempt["outcome"], attempt["error"]) == (
+        "create_fn", "retrying", "TemporaryError: not yet",
+    )
+    await calls.wait_length(2)
+    for time in progress["next"], answer["state"]["next"]:
+        assert abs((calls[1] - datetime.datetime.fromisoformat(time)).total_seconds()) < 1
+    answer = await ask_until(ask, lambda answer: answer["state"]["name"] == "idle")
+    assert (answer["handled"]["known"], answer["handled"]["changes"]) == (True, [])
+    assert get_handler(answer, "create_fn")["verdict"] == "later"
+
+
+async def test_objects_that_are_being_handled(operator: Operator, kex: Objects, ask: Ask) -> None:
+    released = asyncio.Event()
+
+    @kopf.on.create("kopfexamples", id="create_fn")
+    async def create_fn(**_: Any) -> None:
+        await released.wait()
+
+    await operator.start()
+    await kex.create()
+    answer = await ask_until(ask, lambda answer: answer["state"]["name"] == "handling")
+    assert answer["state"]["handler"] == "create_fn"
+    assert answer["state"]["since"] <= answer["at"]
+    assert get_handler(answer, "create_fn")["progress"]["outcome"] == "running"
+    released.set()
+    await kex.wait_handled()
+
+
+async def test_objects_in_the_queue(operator: Operator, kex: Objects, ask: Ask) -> None:
+    released = asyncio.Event()
+
+    @kopf.on.create("kopfexamples")
+    async def create_fn(**_: Any) -> None:
+        await released.wait()
+
+    operator.set("queueing.worker_limit", 1)
+    await operator.start()
+    for name in ("first", "second", "obj"):
+        await kex.create(name)
+    answer = await ask_until(ask, lambda answer: answer["state"]["name"] == "queued")
+    assert answer["state"]["position"] == 2
+    assert answer["state"]["text"] == "waits in the queue, number 2 of 2"
+    released.set()
+    await kex.wait_handled()
+
+
+async def test_daemons_and_timers(operator: Operator, kex: Objects, ask: Ask, calls: Calls) -> None:
+    @kopf.daemon("kopfexamples", id="daemon_fn")
+    async def daemon_fn(stopped: Any, **_: Any) -> None:
+        await stopped.wait()
+
+    @kopf.timer("kopfexamples", id="timer_fn", interval=2)
+    async def timer_fn(**_: Any) -> None:
+        calls.append(datetime.datetime.now(datetime.UTC))
+        raise kopf.TemporaryError("not yet", delay=1)
+
+    kopf.timer("kopfexamples", id="other_fn", interval=2, labels={"app": "web"})(do_nothing)
+    await operator.start()
+    await kex.create()
+    await calls.wait_length(1)
+    answer = await ask_until(ask, lambda answer: get_handler(answer, "timer_fn")["run"]["next"])
+    assert answer["handled"] is None  # nobody asks what has changed there
+    assert answer["state"]["name"] == "running"
+    assert get_handler(answer, "daemon_fn")["run"]["state"] == "running"
+    run = get_handler(answer, "timer_fn")["run"]
+    assert (run["state"], run["attempts"], run["error"]) == ("waiting", 1, "TemporaryError: not yet")
+    await calls.wait_length(2)
+    assert abs((calls[1] - datetime.datetime.fromisoformat(run["next"])).total_seconds()) < 1
+    assert get_handler(answer, "other_fn")["run"]["state"] == "absent"
+    assert get_handler(answer, "other_fn")["rejections"][0]["key"] == "app"
+
+
+async def test_those_who_pause_the_operator(operator: Operator, api: API, kex: Objects, ask: Ask) -> None:
+    kopf.on.create("kopfexamples", id="create_fn")(do_nothing)
+    define_peering(operator.cluster)
+    operator.set("peering.standalone", False)
+    peering = PeeringObject(api)
+    await peering.create()
+    await operator.start(peering_name="default")
+    await peering.put("somebody", priority=100)
+    await kex.create()
+    answer = await ask_until(ask, lambda answer: answer["operator"]["paused"])
+    assert "somebody" in answer["operator"]["paused"][0]
+    assert "priority=100" in answer["operator"]["paused"][0]
+    assert answer["state"]["name"] == "paused"
+    assert get_handler(answer, "create_fn")["verdict"] == "called"
+    await peering.remove("somebody")
+    await ask_until(ask, lambda answer: answer["state"]["name"] == "idle" and not answer["operator"]["paused"])
+
+
+async def test_a_blocked_operator_tells_by_whom(operator: Operator, kex: Objects, url: str) -> None:
+    released, answers = threading.Event(), []
+
+    @kopf.on.create("kopfexamples", id="create_fn")
+    async def create_fn(**_: Any) -> None:
+        released.wait(30)  # it blocks the event loop
+
+    def ask_and_release() -> None:
+        try:
+            while "source" not in (answer := fetch(url)) or not answer["operator"]["blocked"]:
+                pass
+            answers.append(answer)
+        finally:
+            released.set()
+
+    await operator.start()
+    with concurrent.futures.ThreadPoolExecutor() as executor:
+        asking = executor.submit(ask_and_release)
+        await kex.create()
+        await asyncio.wrap_future(asking)
+    [answer] = answers
+    assert "the handler 'create_fn'" in answer["operator"]["blocked"]
+    assert "released.wait(30)" in answer["operator"]["blocked"]
+    assert (answer["state"]["name"], answer["state"]["handler"]) == ("handling", "create_fn")
+    assert answer["decisions"][0]["text"] == "creation: calls create_fn"
+    assert answer["handlers"] == []
+
+
+async def test_questions_with_no_answer(operator: Operator, kex: Objects, ask: Ask) -> None:
+    kopf.on.create("kopfexamples")(do_nothing)
+    await operator.start(clusterwide=False, namespaces=["default"])
+    answer = await ask("nosuch")
+    assert answer["status"] == 404
+    assert answer["error"].endswith("The resources that it watches: kopfexamples.v1.kopf.dev.")
+    answer = await ask(name="nosuch")
+    assert (answer["status"], answer["error"]) == (
+        404, "There is no 'nosuch' of kopfexamples.v1.kopf.dev in the namespace 'default'.",
+    )
+    answer = await ask(namespace="kube-system")
+    assert (answer["status"], answer["error"]) == (403, "The operator does not serve the namespace 'kube-system'.")
+    assert (await ask(namespace=""))["status"] == 400
+    assert (await ask(name=""))["status"] == 400
+    await kex.create()
+    for name in ("kopfexample", "KopfExample", "kopfexamples.kopf.dev", "kopfexamples.v1.kopf.dev", "kopfEXAMPLE"):
+        assert (await ask(name))["object"]["name"] == "obj"
+
+
+async def test_the_truth_is_partial_if_the_object_cannot_be_read(
+        operator: Operator, kex: Objects, ask: Ask,
+) -> None:
+    kopf.on.create("kopfexamples", id="create_fn")(do_nothing)
+    await operator.start()
+    await kex.create_and_wait()
+    operator.cluster.faults.inject(verb="get", resource="kopfexamples", status=403, times=1)
+    answer = await ask()
+    assert "cannot get the object" in answer["notes"][0]
+    assert "verbs: [get]" in answer["notes"][0]
+    assert answer["decisions"][-1]["called"] == ["create_fn"]
+
+
+async def test_nothing_is_written(operator: Operator, kex: Objects, ask: Ask) -> None:
+    @kopf.on.create("kopfexamples", when=lambda logger, patch, **_: logger.error("!") or patch.update(spec={}) or False)
+    async def create_fn(**_: Any) -> None: ...
+
+    await operator.start()
+    await kex.create()
+    before = dict(operator.cluster.counters)
+    for _ in range(3):
+        await ask()
+    written = {key: count for key, count in operator.cluster.counters.items() if before.get(key) != count}
+    assert {verb for verb, *_ in written} <= {"get", "watch", "list"}, written
