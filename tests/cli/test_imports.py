@@ -168,7 +168,7 @@ print(json.dumps({name: main.get_command(context, name).name for name in names})
 print(main.get_command(context, "nonexistent"))
 """
     names, nonexistent = run(code, cwd=tmp_path).splitlines()
-    assert {*json.loads(names)} == {"run", "freeze", "resume", "release", "dev", "cluster"}
+    assert {*json.loads(names)} == {"run", "freeze", "resume", "release", "explain", "dev", "cluster"}
     assert all(name == asked for asked, name in json.loads(names).items())
     assert nonexistent == "None"
 

@@ -1,6 +1,7 @@
 """
 The command line: ``kopf run`` for operators, ``kopf freeze`` & ``kopf resume`` to pause them,
-``kopf release`` for what is left of them, ``kopf dev`` & ``kopf cluster`` for their development.
+``kopf explain`` for what they do with an object, ``kopf release`` for what is left of them, ``kopf dev`` &
+``kopf cluster`` for their development.
 
 Every option can also be set by an environment variable: e.g. ``KOPF_RUN_VERBOSE=true`` for ``kopf run --verbose``.
 
@@ -26,6 +27,7 @@ _COMMANDS = {
     "run": ("kopf.cli.running", "Run an operator: the handlers of the files (PATHS) and modules."),
     "freeze": ("kopf.cli.peering", "Pause the operators for some time, or until \"kopf resume\"."),
     "resume": ("kopf.cli.peering", "Let the operators go on before the time is over."),
+    "explain": ("kopf.cli.explaining", "Tell what becomes of an object, and why its handlers run or do not run."),
     "release": ("kopf.cli.releasing", "Remove the finalizers of an operator that is gone."),
     "dev": ("kopf.cli.dev", "Develop an operator on a local cluster."),
     "cluster": ("kopf.cli.cluster", "Serve the Kubernetes API from memory on the loopback."),

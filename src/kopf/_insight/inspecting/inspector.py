@@ -26,6 +26,7 @@ from kopf._health.watchdog import describe_culprit
 from kopf._insight.explaining.explaining import describe_object, explain, make_frame
 from kopf._insight.explaining.explanation import Explanation, OperatorInfo, StateInfo
 from kopf._insight.explaining.known import Known, Live
+from kopf._insight.explaining.resource_naming import find_resources
 from kopf._insight.inspecting.decision_journal import DecisionJournal
 from kopf._insight.inspecting.decision_recorder import DecisionRecorder
 from kopf._insight.inspecting.object_activity import ObjectActivity
@@ -33,7 +34,6 @@ from kopf._values.objects import KubeObject
 from kopf._values.permissions import format_advice
 from kopf._values.records import FrozenRecord
 from kopf._values.resources import Resource
-from kopf._values.selectors import Selector
 
 PULSE_TIMEOUT = 2.0
 """How long the event loop may take to answer at all, in seconds; otherwise, it is blocked."""
@@ -178,7 +178,7 @@ class Inspector:
 
     def _find_resource(self, name: str) -> Resource:
         known = [*self._controllers]
-        found = [item for item in known if name in (repr(item), item.name)] or find_resources(name, known)
+        found = find_resources(name, known)
         if len(found) == 1:
             return found[0]
         if found:
@@ -207,19 +207,6 @@ class Inspector:
             now=self._clock.now(), resource=resource, obj=obj, handlers=None, settings=scope.runtime.settings,
             snapshots=scope.snapshots, live=live, notes=[note],
         ), describe_object(resource, obj))
-
-
-def find_resources(name: str, resources: Sequence[Resource]) -> list[Resource]:
-    """Find the resources by a name as kubectl users write it: of any letter case, with the group or without it."""
-    try:
-        selector = Selector(name)
-    except TypeError:
-        return []
-    found = selector.select(resources)
-    if not found:
-        lowered = name.lower()
-        found = [item for item in resources if lowered in (item.kind and item.kind.lower(), item.plural, item.singular)]
-    return sorted(found, key=repr)
 
 
 def _is_for(handler: ResourceHandler, resource: Resource) -> bool:

@@ -1,0 +1,62 @@
+"""The client of the console: how ``kopf explain`` asks a running operator."""
+
+from __future__ import annotations
+
+import urllib.parse
+from typing import cast
+
+import aiohttp
+
+from kopf._insight.explaining.explanation import Explanation
+from kopf._values import codec
+
+_TIMEOUT = 30.0
+"""How long the operator may take to answer, in seconds; it tells soon if it is blocked."""
+
+_MAX_ANSWER = 16 * 1024 * 1024
+
+_SCHEMA = "kopf.dev/explanation/v1"
+
+
+class ConsoleClientError(Exception):
+    """The operator has not answered; the text says why."""
+
+
+async def ask_operator(
+    endpoint: str, token: str | None, *, resource: str, namespace: str | None, name: str
+) -> Explanation:
+    """Ask the operator about the object. Raises :class:`ConsoleClientError`."""
+    query = {"resource": resource, "name": name, **({} if namespace is None else {"namespace": namespace})}
+    url = f"{endpoint.rstrip('/')}/api/explain?{urllib.parse.urlencode(query)}"
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    try:
+        timeout = aiohttp.ClientTimeout(total=_TIMEOUT)
+        async with (
+            aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
+            session.get(url, allow_redirects=False) as response,  # to whomever: the token would go there
+        ):
+            content = await response.content.read(_MAX_ANSWER)
+            while not response.content.at_eof() and len(content) < _MAX_ANSWER:
+                content += await response.content.read(_MAX_ANSWER)
+            status = response.status
+    except TimeoutError:
+        raise ConsoleClientError(f"it has not answered in {_TIMEOUT:g} seconds") from None
+    except (aiohttp.ClientError, OSError, ValueError) as e:
+        raise ConsoleClientError(str(e) or type(e).__name__) from e
+    return _parse(status, content)
+
+
+def _parse(status: int, content: bytes) -> Explanation:
+    if status == 401:
+        raise ConsoleClientError("it needs a token, and this one is not right: see --token" if content else "HTTP 401")
+    try:
+        answer = codec.decode(content)
+    except ValueError:
+        answer = None
+    if isinstance(answer, dict) and status != 200 and isinstance(answer.get("error"), str):
+        raise ConsoleClientError(answer["error"])
+    if status != 200 or not isinstance(answer, dict):
+        raise ConsoleClientError(f"it answers with HTTP {status}, and is not the console of an operator")
+    if answer.get("schema") != _SCHEMA:
+        raise ConsoleClientError("it is of another version")
+    return cast(Explanation, answer)

@@ -1,0 +1,244 @@
+"""
+Explaining an object with no operator: by what is in the cluster, and by the handlers of its files if they are given.
+
+Nothing is ever written. What is not permitted to be read, is told of, and left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import datetime
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from kopf._client.errors import APIError, APIForbiddenError, APINetworkError, APINotFoundError
+from kopf._client.http.api import APIClient
+from kopf._client.resources.discovery import discover
+from kopf._client.resources.listing import list_pages
+from kopf._client.resources.targets import Target
+from kopf._coordination.kinds import find_peering_resource
+from kopf._coordination.peers import Peers, show_peers
+from kopf._handlers.handlers import ResourceHandler
+from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
+from kopf._insight.explaining.explaining import explain
+from kopf._insight.explaining.explanation import EventInfo, Explanation
+from kopf._insight.explaining.known import Known
+from kopf._insight.explaining.resource_naming import find_resources
+from kopf._insight.explaining.showing import MAX_ERROR, shorten
+from kopf._insight.explaining.traces import adapt_persistence
+from kopf._operator.access import Access
+from kopf._settings.settings import OperatorSettings
+from kopf._storage.snapshots import Snapshots
+from kopf._values import codec
+from kopf._values.errors import OperatorError
+from kopf._values.objects import KubeObject
+from kopf._values.permissions import format_rule
+from kopf._values.records import FrozenRecord
+from kopf._values.resources import EVENTS, Resource
+from kopf._values.selectors import Selector
+from kopf._values.similar_names import find_similar_names
+from kopf._values.suggestions import suggest
+
+MAX_EVENTS = 10
+_MAX_NAMES = 1000
+"""Among how many names of objects a similar one is looked for."""
+
+_API_ERRORS = (APIError, APINetworkError, ValueError)
+
+
+class ExplainingError(OperatorError):
+    """It cannot be explained; the text says why, and what could be meant."""
+
+
+class Asked(FrozenRecord, frozen=True):
+    """What users ask about."""
+
+    resource: str
+    namespace: str | None
+    """``None`` is for the default one of their kubeconfig."""
+    name: str
+
+
+class ClusterReader:
+    """Reads what is to be known from one cluster."""
+
+    def __init__(self, api: APIClient, settings: OperatorSettings, namespace: str | None) -> None:
+        self._api = api
+        self._settings = settings
+        self._namespace = namespace or "default"
+        self.notes: list[str] = []
+        """What could not be read."""
+
+    async def explain(self, asked: Asked, registry: OperatorRegistry | None) -> Explanation:
+        """
+        Explain the object; without the registry, it is unknown which handlers there are.
+
+        Raises :class:`ExplainingError`, :class:`LoginError`, :class:`APIError`, :class:`APINetworkError`.
+        """
+        selectors = [] if registry is None else registry.get_selectors()
+        resources = await self._discover(asked.resource, [*selectors])
+        resource = self._find_resource(asked.resource, resources)
+        namespace = (asked.namespace or self._namespace) if resource.namespaced else None
+        obj = await self._get(resource, namespace, asked.name)
+        settings = copy.copy(self._settings)
+        settings.persistence = copy.copy(settings.persistence)
+        self.notes += adapt_persistence(settings.persistence, obj)
+        known = self._combine(resource, obj, settings, registry, resources)
+        answer = explain(known)
+        answer["events"] = await self._list_events(obj, namespace)
+        answer["notes"] = [*self.notes, *[note async for note in self._describe_peers(namespace)]]
+        return answer
+
+    async def _discover(self, name: str, selectors: list[Selector]) -> frozenset[Resource]:
+        try:
+            selectors.append(Selector(name))
+        except TypeError as e:
+            raise ExplainingError(f"{name!r} is not a name of a resource: {e}") from e
+        discovery = await discover(self._api, selectors)
+        for version, error in discovery.unavailable.items():
+            self.notes.append(f"The resources of {version} are not known: {error}")
+        return discovery.resources
+
+    def _find_resource(self, name: str, resources: frozenset[Resource]) -> Resource:
+        found = find_resources(name, resources)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            names = ", ".join(item.name for item in found)
+            raise ExplainingError(f"{name!r} can be any of these: {names}. Name it in full.")
+        hint = suggest(Selector(name), resources)
+        raise ExplainingError(f"There is no resource {name!r} in the cluster.{f' {hint}' if hint else ''}")
+
+    async def _get(self, resource: Resource, namespace: str | None, name: str) -> KubeObject:
+        try:
+            content = await self._api.get(resource.get_url(namespace=namespace, name=name))
+            return KubeObject.salvage(content, api_version=resource.api_version, kind=resource.kind)
+        except APIForbiddenError as e:
+            rule = format_rule(resource, ["get"])
+            raise ExplainingError(f"You are not permitted to look at the object: {e}. The rule for that: {rule}") from e
+        except APINotFoundError as e:
+            where = "" if namespace is None else f" in the namespace {namespace!r}"
+            hint = await self._suggest(resource, namespace, name)
+            raise ExplainingError(f"There is no {name!r} of {resource.name}{where}.{hint}") from e
+
+    async def _suggest(self, resource: Resource, namespace: str | None, name: str) -> str:
+        """Look where it could be: in another namespace, or under a similar name."""
+        with contextlib.suppress(*_API_ERRORS):
+            if namespace is not None:
+                target = Target(resource, None, {"fieldSelector": f"metadata.name={name}"})
+                if places := [obj.head.namespace async for obj in self._list(target)]:
+                    return f" There is one in: {', '.join(map(str, places[:10]))}; say so by --namespace."
+            names = [obj.head.name async for obj in self._list(Target(resource, namespace, {}))]
+            if similar := find_similar_names(name, names):
+                return f" Did you mean {' or '.join(map(repr, similar))}?"
+        return ""
+
+    async def _list(self, target: Target) -> AsyncIterator[KubeObject]:
+        count = 0
+        async with contextlib.aclosing(list_pages(self._api, self._settings, target)) as pages:
+            async for page in pages:
+                for obj in page.objects:
+                    yield obj
+                count += len(page.objects)
+                if count >= _MAX_NAMES:
+                    return
+
+    def _combine(
+        self,
+        resource: Resource,
+        obj: KubeObject,
+        settings: OperatorSettings,
+        registry: OperatorRegistry | None,
+        resources: frozenset[Resource],
+    ) -> Known:
+        plan = None if registry is None else registry.plan(resources).get(resource)
+        reviewing = () if registry is None else registry.plan_webhooks(resources).get(resource, ())
+        own: set[ResourceHandler] = {*reviewing}
+        if plan is not None:
+            own.update((*plan.indexing, *plan.watching, *plan.spawning, *plan.changing))
+        declared = [] if registry is None else [*registry.resources, *registry.webhooks]
+        ambiguous = {} if registry is None else registry.get_ambiguities(resources)
+        for selector, found in ambiguous.items():
+            names = ", ".join(sorted(map(repr, found)))
+            self.notes.append(f"The handlers for {selector} are not called, as it can be any of these: {names}.")
+        persistence = settings.persistence
+        fields = HandlersOfResource.build(() if plan is None else plan.changing).extra_fields
+        return Known(
+            now=datetime.datetime.now(datetime.UTC),
+            resource=resource,
+            obj=obj,
+            handlers=None if registry is None else [item for item in declared if item in own],
+            elsewhere=[item for item in declared if item not in own],
+            settings=settings,
+            snapshots=Snapshots(persistence.diffbase_storage, persistence.progress_storage, fields),
+        )
+
+    async def _list_events(self, obj: KubeObject, namespace: str | None) -> list[EventInfo]:
+        selector = f"involvedObject.uid={obj.head.uid}" if obj.head.uid else f"involvedObject.name={obj.head.name}"
+        path = EVENTS.get_url(namespace=namespace or "default", params={"fieldSelector": selector, "limit": "500"})
+        try:
+            items = codec.decode(await self._api.get(path)).get("items") or []
+            events = [_parse_event(item) for item in items if isinstance(item, dict)]
+        except APIForbiddenError as e:
+            rule = format_rule(EVENTS, ["list"])
+            self.notes.append(f"You are not permitted to look at the events: {e}. The rule for that: {rule}")
+            return []
+        except (*_API_ERRORS, AttributeError, TypeError) as e:
+            self.notes.append(f"The events cannot be looked at: {e}")
+            return []
+        return sorted(events, key=lambda event: event["at"] or "", reverse=True)[:MAX_EVENTS]
+
+    async def _describe_peers(self, namespace: str | None) -> AsyncIterator[str]:
+        """Tell which operators are there, as far as they meet at the usual places."""
+        for is_clusterwide in (True, False):
+            scope = None if is_clusterwide else namespace
+            if not is_clusterwide and namespace is None:
+                continue
+            try:
+                resource = await find_peering_resource(self._api, clusterwide=is_clusterwide)
+                if resource is None:
+                    continue
+                path = resource.get_url(namespace=scope, name=self._settings.peering.name)
+                status = codec.decode(await self._api.get(path)).get("status")
+            except APINotFoundError:
+                continue
+            except (*_API_ERRORS, AttributeError) as e:
+                yield f"The peering of the operators cannot be looked at: {e}"
+                continue
+            if text := _describe_alive(status):
+                place = "cluster-wide" if scope is None else f"in {scope!r}"
+                yield f"The operators in the peering {self._settings.peering.name!r} {place}: {text}"
+
+
+def _describe_alive(status: object) -> str:
+    peers, time = Peers(""), asyncio.get_running_loop().time()
+    peers.take(status, now=datetime.datetime.now(datetime.UTC), time=time)
+    alive = sorted(peers.get_standing(-(2**63), time=time).seniors, key=lambda peer: -peer.priority)
+    if len(alive) < 2:
+        return show_peers(alive) if alive else ""
+    is_tie = alive[0].priority == alive[1].priority
+    who = "all are paused, as the highest priorities are equal" if is_tie else "all but the first one are paused"
+    return f"{show_peers(alive)}; {who}."
+
+
+def _parse_event(item: Mapping[str, Any]) -> EventInfo:
+    times = (item.get("lastTimestamp"), item.get("eventTime"), (item.get("metadata") or {}).get("creationTimestamp"))
+    count = item.get("count")
+    return EventInfo(
+        at=next((time for time in times if isinstance(time, str)), None),
+        type=str(item.get("type") or ""),
+        reason=str(item.get("reason") or ""),
+        message=shorten(str(item.get("message") or ""), MAX_ERROR),
+        count=count if isinstance(count, int) else 1,
+    )
+
+
+async def explain_object(access: Access, asked: Asked, registry: OperatorRegistry | None) -> Explanation:
+    """Log in, and explain the object; see :class:`ClusterReader`."""
+    async with access.connected() as api:
+        connection = await access.vault.acquire()
+        access.vault.release(connection)
+        reader = ClusterReader(api, access.settings, connection.credentials.default_namespace)
+        return await reader.explain(asked, registry)

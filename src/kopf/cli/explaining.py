@@ -1,0 +1,133 @@
+"""``kopf explain``: why the handlers of an object run or do not run, and what is next."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import urllib.parse
+
+import click
+
+from kopf._client.auth.vault import Vault
+from kopf._handlers.registry import OperatorRegistry, get_default_registry
+from kopf._insight.endpoint.console_client import ConsoleClientError, ask_operator
+from kopf._insight.explaining.explanation import Explanation
+from kopf._insight.explaining.wording import render
+from kopf._operator.access import Access
+from kopf._operator.object_explaining import Asked, explain_object
+from kopf._settings.settings import OperatorSettings
+from kopf._values.errors import OperatorError
+from kopf.cli.loading import LoadingError, load
+from kopf.cli.options import CLIControls
+
+
+def _check_url(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is not None and urllib.parse.urlsplit(value).scheme not in ("http", "https"):
+        raise click.BadParameter(f"{value!r} is not a URL, for example: http://127.0.0.1:8090", ctx, param)
+    return value
+
+
+@click.command()
+@click.option("-n", "--namespace", metavar="NAME", help="Where the object is.  [default: as in the kubeconfig]")
+@click.option("-m", "--module", "modules", multiple=True, metavar="MODULE",
+              help="Load the handlers of this importable module; can be repeated.")
+@click.option("--endpoint", metavar="URL", callback=_check_url,
+              help="Ask the operator at its console, e.g. http://127.0.0.1:8090; by default, none is asked.")
+@click.option("--token", metavar="TOKEN", envvar=["KOPF_EXPLAIN_TOKEN", "KOPF_CONSOLE_TOKEN"],
+              help="The token of the console; better by the environment variable KOPF_CONSOLE_TOKEN.")
+@click.option("--json", "is_json", is_flag=True, envvar="KOPF_EXPLAIN_JSON", help="Print it for programs.")
+@click.argument("resource")
+@click.argument("name")
+@click.argument("paths", nargs=-1)
+@click.make_pass_decorator(CLIControls, ensure=True)
+def explain(
+        controls: CLIControls,
+        /,
+        resource: str,
+        name: str,
+        paths: tuple[str, ...],
+        modules: tuple[str, ...],
+        namespace: str | None,
+        endpoint: str | None,
+        token: str | None,
+        is_json: bool,
+) -> None:
+    """Tell what becomes of an object: which handlers are for it, which are not and why, and what is next.
+
+    RESOURCE is as in kubectl: kopfexamples, kex, KopfExample, kopfexamples.kopf.dev. NAME is that of the object.
+    PATHS are the files of the operator: if they are given, it is told which filters of its handlers reject the object.
+
+    Nothing is changed. A running operator knows more than there is on the object: see --endpoint.
+    """
+    registry = None
+    with _Warnings() as warnings:
+        if paths or modules:
+            try:
+                load(paths, modules)
+            except LoadingError as e:
+                e.show()
+                raise SystemExit(e.exit_code) from (e.__cause__ or e)
+            registry = controls.registry if controls.registry is not None else get_default_registry()
+        asking = _ask(controls, Asked(resource, namespace, name), registry, endpoint=endpoint, token=token)
+        try:
+            answer = asyncio.run(asking) if controls.loop is None else controls.loop.run_until_complete(asking)
+        except OperatorError as e:
+            raise click.ClickException(str(e)) from e
+    answer["notes"] += warnings.texts
+    click.echo(json.dumps(answer, indent=2) if is_json else render(answer), nl=is_json)
+
+
+async def _ask(
+        controls: CLIControls,
+        asked: Asked,
+        registry: OperatorRegistry | None,
+        *,
+        endpoint: str | None,
+        token: str | None,
+) -> Explanation:
+    note = "No operator was asked: see --endpoint."
+    if endpoint is not None:
+        try:
+            place = asked.namespace if asked.namespace is not None else "default"
+            return await ask_operator(endpoint, token, resource=asked.resource, namespace=place, name=asked.name)
+        except ConsoleClientError as e:
+            note = f"The operator at {endpoint} cannot be asked: {str(e).rstrip('.')}."
+    settings = controls.settings if controls.settings is not None else _make_settings()
+    access = Access(
+        registry=registry if registry is not None else OperatorRegistry(),
+        settings=settings,
+        vault=controls.vault if controls.vault is not None else Vault(settings),
+    )
+    answer = await explain_object(access, asked, registry)
+    answer["notes"].append(note)
+    if registry is None:
+        answer["notes"].append("It is unknown which handlers there are: name the files of the operator.")
+    return answer
+
+
+def _make_settings() -> OperatorSettings:
+    """Somebody waits for the answer, unlike those of operators."""
+    settings = OperatorSettings()
+    settings.networking.connect_timeout = 10
+    settings.networking.request_timeout = 60
+    settings.networking.error_backoffs = (0.5,)
+    return settings
+
+
+class _Warnings(logging.Handler):
+    """What the framework warns of meanwhile, e.g. of malformed annotations, belongs to the answer."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+    def __enter__(self) -> _Warnings:
+        logging.getLogger("kopf").addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("kopf").removeHandler(self)
