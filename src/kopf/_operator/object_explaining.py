@@ -26,7 +26,7 @@ from kopf._insight.explaining.explaining import explain
 from kopf._insight.explaining.explanation import EventInfo, Explanation
 from kopf._insight.explaining.known import Known
 from kopf._insight.explaining.resource_naming import find_resources
-from kopf._insight.explaining.showing import MAX_ERROR, shorten
+from kopf._insight.explaining.showing import MAX_ERROR, Showing, shorten
 from kopf._insight.explaining.traces import adapt_persistence
 from kopf._operator.access import Access
 from kopf._settings.settings import OperatorSettings
@@ -87,7 +87,8 @@ class ClusterReader:
         self.notes += adapt_persistence(settings.persistence, obj)
         known = self._combine(resource, obj, settings, registry, resources)
         answer = explain(known)
-        answer["events"] = await self._list_events(obj, namespace)
+        events = await self._list_events(obj, namespace)
+        answer["events"] = Showing(resource).make_scrubber(obj).scrub(events)
         answer["notes"] = [*self.notes, *[note async for note in self._describe_peers(namespace)]]
         return answer
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Literal, TypedDict
 
 Source = Literal["operator", "object"]
-StateName = Literal["unknown", "unserved", "paused", "handling", "queued", "waiting", "running", "idle"]
+StateName = Literal["unknown", "paused", "handling", "queued", "waiting", "running", "idle"]
 Verdict = Literal["called", "matching", "later", "rejected", "unknown"]
 Outcome = Literal["pending", "running", "retrying", "succeeded", "failed"]
 
@@ -37,8 +37,6 @@ class ObjectInfo(TypedDict):
 class OperatorInfo(TypedDict):
     """The operator that was asked."""
 
-    served: bool
-    """Whether it watches the resource in the namespace of the object."""
     paused: list[str]
     """Why it is paused; it is not if there is nothing."""
     blocked: str | None

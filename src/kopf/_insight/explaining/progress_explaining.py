@@ -145,6 +145,6 @@ def _is_record(record: Any) -> bool:
     return (
         isinstance(record, dict)
         and isinstance(record.get("started"), str)
-        and len(record.keys() & _RECORD_KEYS) >= min(len(record), 3)
+        and len(record) > 1
         and record.keys() <= _RECORD_KEYS
     )

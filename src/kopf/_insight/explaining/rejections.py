@@ -134,7 +134,7 @@ class Filters:
         """Large because all of that is told."""
         showing = self._showing
         is_meta = option in ("labels", "annotations")
-        place = () if is_meta else path
+        place = ("metadata", option, *path) if is_meta else path
         wanted = "a change" if expected is None else showing.show_criterion(expected, place)
         shown = None if actual is None else showing.show(actual, place)
         failure = None if error is None else showing.show_error(error)

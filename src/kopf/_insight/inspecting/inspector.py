@@ -174,7 +174,7 @@ class Inspector:
         return [item for item in declared if item in own], [item for item in declared if item not in own]
 
     def _describe_operator(self, runtime: Runtime, *, blocked: str | None = None) -> OperatorInfo:
-        return OperatorInfo(served=True, paused=[*runtime.pause.reasons], blocked=blocked)
+        return OperatorInfo(paused=[*runtime.pause.reasons], blocked=blocked)
 
     def _find_resource(self, name: str) -> Resource:
         known = [*self._controllers]

@@ -1,0 +1,212 @@
+"""The explanation of an object as a whole: also of what is strange, hostile, secret."""
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+import kopf
+from kopf._controller.changes.handler_state import HandlerState
+from kopf._controller.changes.selection import Candidates, select
+from kopf._handlers.registry import HandlersOfResource
+from kopf._insight.explaining.explaining import explain
+from kopf._insight.explaining.known import Remembered
+from kopf._insight.explaining.object_look import ObjectLook
+from kopf._insight.explaining.wording import render
+from kopf._values.ids import HandlerId
+from kopf._values.objects import KubeObject
+from kopf._values.reasons import Reason
+from tests.insight.explaining.known_objects import NOW, SECRETS, ask, declare, make_known, make_object
+
+PREFIX = "kopf.zalando.org"
+DELETED = {"deletionTimestamp": "2026-11-23T12:00:00Z", "finalizers": [f"{PREFIX}/KopfFinalizerMarker"]}
+
+
+def make_record(**fields: Any) -> str:
+    return json.dumps({"started": "2026-11-23T11:59:00+00:00", "purpose": "create", "retries": 1, **fields})
+
+
+# --- it is what the operator does ---
+
+OPTIONS: list[Mapping[str, Any]] = [
+    {}, {"labels": {"app": "web"}}, {"labels": {"app": "api"}}, {"annotations": {"a": kopf.ABSENT}},
+    {"field": "spec.size"}, {"field": "spec.size", "value": 7}, {"field": "spec.size", "value": 5},
+    {"field": "spec.nosuch"}, {"when": lambda spec, **_: spec.get("size") == 7}, {"when": lambda **_: False},
+    {"when": lambda **_: 1 / 0},
+]
+CHANGE_OPTIONS: list[Mapping[str, Any]] = [
+    {"field": "spec.size", "old": 5}, {"field": "spec.size", "new": 5}, {"field": "spec.size", "old": 5, "new": 7},
+]
+STATES: list[tuple[Mapping[str, Any], Mapping[str, Any] | None]] = [
+    ({"spec": {"size": 7}}, None), ({"spec": {"size": 7}}, {"spec": {"size": 5}}), ({"spec": {"size": 7}},) * 2,
+    ({"metadata": {"labels": {"app": "web"}}, "spec": {}}, {"spec": {"size": 7}}),
+    ({"metadata": DELETED, "spec": {"size": 7}}, {"spec": {"size": 5}}), ({"spec": {"size": "x" * 100}}, {"spec": {}}),
+]
+DECLARATIONS = [
+    *itertools.product([kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume], OPTIONS),
+    *itertools.product([kopf.on.update], CHANGE_OPTIONS),
+    *((kopf.on.field, options) for options in [*OPTIONS, *CHANGE_OPTIONS] if "field" in options),
+]
+
+
+@pytest.mark.parametrize(("content", "old"), STATES)
+@pytest.mark.parametrize("initial", [False, True])
+def test_the_verdict_is_that_of_the_operator(
+        content: Mapping[str, Any], old: Mapping[str, Any] | None, initial: bool,
+) -> None:
+    for decorator, options in DECLARATIONS:
+        handlers = declare(decorator, **options)
+        known = make_known(make_object(content, old=old), handlers, remembered=Remembered(initial=initial))
+        [info] = explain(known)["handlers"]
+        look = ObjectLook(known)
+        choice = select(Candidates(HandlersOfResource.build(handlers)), look.make_changing_cause(look.plan.reason))
+        assert (info["verdict"] == "called") == bool(choice.called), (decorator, options, info)
+        assert (info["verdict"] == "unknown") == bool(choice.failures), (decorator, options, info)
+        assert (info["verdict"] in ("rejected", "unknown")) == bool(info["rejections"]), (decorator, options, info)
+        if not choice.accompanying and not choice.failures:
+            assert info["verdict"] == "rejected", (decorator, options, info)
+
+
+# --- progress ---
+
+
+def test_objects_in_the_middle_of_retries() -> None:
+    record = make_record(retries=3, delayed="2026-11-23T12:00:42+00:00", message="oops")
+    answer = ask(make_object({"metadata": {"annotations": {f"{PREFIX}/fn": record}}}), declare(kopf.on.create))
+    assert answer["handlers"][0]["progress"] == {
+        "handler": "fn", "outcome": "retrying", "attempts": 3, "started": "2026-11-23T11:59:00.000+00:00",
+        "next": "2026-11-23T12:00:42.000+00:00", "error": "oops", "purpose": "create", "saved": True,
+    }
+    assert answer["leftovers"] == []
+    assert "is tried again in 42 s (12:00:42Z), after 3 attempts, for create; the last error: oops" in render(answer)
+
+
+def test_after_a_crash_the_attempt_was_due() -> None:
+    record = make_record(delayed="2026-11-23T11:00:00+00:00")
+    answer = ask(make_object({"metadata": {"annotations": {f"{PREFIX}/fn": record}}}), declare(kopf.on.create))
+    assert "was to be tried again 1 h ago (11:00:00Z), after 1 attempt" in render(answer)
+
+
+def test_handlers_that_exist_no_more() -> None:
+    annotations = {
+        f"{PREFIX}/fn": make_record(subrefs=["fn/sub"], reentries=1), f"{PREFIX}/fn.sub": make_record(failure=True),
+        f"{PREFIX}/gone": make_record(success=True), "other.example.com/fn": make_record(),
+        "note": '{"started": "today"}', "text": "started",
+    }
+    answer = ask(make_object({"metadata": {"annotations": annotations}}), declare(kopf.on.create))
+    [subhandler] = answer["handlers"][0]["subhandlers"]
+    assert (subhandler["handler"], subhandler["outcome"]) == ("fn/sub", "failed")
+    assert [info["handler"] for info in answer["leftovers"]] == [f"{PREFIX}/gone", "other.example.com/fn"]
+
+
+def test_what_is_not_saved_yet() -> None:
+    state = HandlerState(started=NOW, purpose="create", retries=1, success=True)
+    remembered = Remembered(unsaved={HandlerId("fn"): state}, unsaved_reason=Reason.CREATE)
+    answer = ask(make_object({}), declare(kopf.on.create), remembered=remembered)
+    progress = answer["handlers"][0]["progress"]
+    assert progress is not None
+    assert (progress["outcome"], progress["saved"]) == ("succeeded", False)
+    assert "this is not on the object yet" in render(answer)
+
+
+def test_deletions() -> None:
+    answer = ask(make_object({"metadata": {**DELETED, "finalizers": ["x", *DELETED["finalizers"]]}}), [])
+    assert answer["object"]["deleted"] == DELETED["deletionTimestamp"]
+    blockers = "x, kopf.zalando.org/KopfFinalizerMarker"
+    assert f"It is being deleted since now (12:00:00Z), and is blocked by: {blockers}." in render(answer)
+
+
+# --- hostile objects ---
+
+
+def test_deep_objects() -> None:
+    depth = 100_000
+    spec = '{"a":' * depth + "1" + "}" * depth
+    raw = '{"apiVersion":"kopf.dev/v1","kind":"KopfExample","metadata":{"name":"obj"},"spec":' + spec + "}"
+    answer = ask(KubeObject.from_json(raw.encode()), declare(kopf.on.create))
+    assert answer["object"]["problem"] == "it is nested too deeply"
+    assert "It cannot be handled: it is nested too deeply." in render(answer)
+
+
+@pytest.mark.parametrize("spec", ['{"a": 1e999}', '{"a": NaN}', '{"a": "\\udc00"}', "[]", '"text"', "1"])
+def test_objects_that_are_not_as_they_must_be(spec: str) -> None:
+    raw = '{"apiVersion":"kopf.dev/v1","kind":"KopfExample","metadata":{"name":"obj"},"spec":' + spec + "}"
+    handlers = [*declare(kopf.on.create, field="spec.size"), *declare(kopf.on.event), *declare(kopf.timer, interval=1)]
+    answer = ask(KubeObject.salvage(raw.encode()), handlers)
+    assert answer["object"]["name"] == "obj"
+    json.dumps(answer)
+
+
+def test_huge_objects_are_told_in_a_few_words() -> None:
+    spec = {f"key{i}": "x" * 1000 for i in range(1000)}
+    answer = ask(make_object({"spec": spec}, old={"spec": {}}), declare(kopf.on.update, field="spec", value="y"))
+    assert answer["handled"] is not None
+    assert len(answer["handled"]["changes"]) == 20
+    assert answer["handled"]["more"] == 980
+    assert len(json.dumps(answer)) < 20_000
+    assert "  … and 980 more" in render(answer)
+
+
+def test_terminals_are_not_controlled() -> None:
+    evil = "\x1b[2J\x9b31m\u202e\r\n\x00\x07"
+    content = {
+        "metadata": {"labels": {"app": evil}, "annotations": {f"{PREFIX}/fn": make_record(message=evil)}, "name": evil},
+        "spec": {evil: evil},
+    }
+    handlers = [*declare(kopf.on.create), *declare(kopf.on.create, labels={"app": "web"})]
+    text = render(ask(make_object(content, old={"spec": {evil: 1}}), handlers))
+    assert all(char.isprintable() or char == "\n" for char in text)
+    assert "\\x1b[2J" in text
+
+
+def test_comparisons_that_fail() -> None:
+    class Evil:
+        def __eq__(self, other: object) -> bool:
+            return False
+
+        def __hash__(self) -> int:
+            return 1
+
+        def __repr__(self) -> str:
+            raise RuntimeError("no text")
+
+    handlers = declare(kopf.on.create, field="spec.size", value=Evil())
+    [info] = ask(make_object({"spec": {"size": 1}}), handlers)["handlers"]
+    assert info["rejections"][0]["expected"] == "<Evil>"
+
+
+# --- secrets ---
+
+
+def test_nothing_of_the_data_of_secrets_is_shown() -> None:
+    plain, encoded = "correct horse", base64.b64encode(b"correct horse").decode()
+
+    def fail(body: Any, **_: Any) -> bool:
+        raise RuntimeError(f"It is {base64.b64decode(body['data']['password']).decode()}!")
+
+    handlers = [
+        *declare(kopf.on.update, field="data.password", value="battery staple"),
+        *declare(kopf.on.update, field="data.password", old="battery", new="staple"),
+        *declare(kopf.on.update, field="data", value={"password": "battery staple"}),
+        *declare(kopf.on.update, when=fail), *declare(kopf.on.event, when=fail),
+        *declare(kopf.on.update, labels={"app": "web"}),
+    ]
+    content = {
+        "metadata": {"annotations": {f"{PREFIX}/fn": make_record(message=plain), "gone": make_record(message=plain)}},
+        "data": {"password": encoded}, "stringData": {"other": plain},
+    }
+    old = {"data": {"password": "YmF0dGVyeQ=="}, "type": "Opaque"}
+    answer = ask(make_object(content, old=old), handlers, resource=SECRETS)
+    text = json.dumps(answer) + render(answer)
+    for secret in (plain, encoded, "YmF0dGVyeQ==", "battery", "staple"):
+        assert secret not in text
+    assert "(hidden)" in text
+    assert "RuntimeError" in text
+    assert answer["handled"] is not None
+    changed = {change["field"] for change in answer["handled"]["changes"]}
+    assert changed == {"data.password", "stringData", "type", "metadata"}
+    assert answer["handlers"][-1]["rejections"][0]["expected"] == '"web"'  # labels are no secrets
