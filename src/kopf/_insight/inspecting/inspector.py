@@ -14,7 +14,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
-from kopf._client.errors import APIError, APIForbiddenError, APINetworkError, APINotFoundError
+from kopf._client.errors import APIError, APINetworkError
+from kopf._client.resources.listing import parse_list
 from kopf._controller.clock import Clock
 from kopf._controller.controller import Controller
 from kopf._controller.controller_facts import ControllerStarted, ControllerStopped
@@ -31,7 +32,6 @@ from kopf._insight.inspecting.decision_journal import DecisionJournal
 from kopf._insight.inspecting.decision_recorder import DecisionRecorder
 from kopf._insight.inspecting.object_activity import ObjectActivity
 from kopf._values.objects import KubeObject
-from kopf._values.permissions import format_advice
 from kopf._values.records import FrozenRecord
 from kopf._values.resources import Resource
 
@@ -111,11 +111,15 @@ class Inspector:
         self._loop.call_soon_threadsafe(pulse.set_result, None)
         try:
             await asyncio.wait_for(asyncio.wrap_future(pulse), PULSE_TIMEOUT)
-            answer = asyncio.run_coroutine_threadsafe(self.explain(query), self._loop)
-            return await asyncio.wait_for(asyncio.wrap_future(answer), ANSWER_TIMEOUT)
         except TimeoutError:
             culprit = describe_culprit(sys._current_frames().get(self._thread))
-            return self._explain_partly(query, f"The event loop of the operator is blocked by {culprit}", culprit)
+            return self._explain_partly(query, "Not all can be told, as the operator is blocked.", culprit)
+        answer = asyncio.run_coroutine_threadsafe(self.explain(query), self._loop)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(answer), ANSWER_TIMEOUT)
+        except TimeoutError:
+            note = f"Not all can be told, as the operator has not got the object in {ANSWER_TIMEOUT:g} seconds."
+            return self._explain_partly(query, note)
 
     async def explain(self, query: Query) -> Explanation:
         """Explain the object, in the event loop of the operator. Raises :class:`InspectionError` as :meth:`ask`."""
@@ -127,14 +131,11 @@ class Inspector:
         if not self._operator.serves(namespace):
             raise InspectionError(f"The operator does not serve the namespace {namespace!r}.", status=403)
         try:
-            content = await runtime.api.get(resource.get_url(namespace=namespace, name=query.name), backoffs=())
-            obj = KubeObject.salvage(content, api_version=resource.api_version, kind=resource.kind)
-        except APINotFoundError:
-            raise InspectionError(f"There is no {query.name!r} of {resource!r}{_say_where(namespace)}.") from None
+            obj = await _find_object(runtime, resource, namespace, query.name)
         except (APIError, APINetworkError, ValueError) as e:
-            advice = format_advice(resource, ["get"], namespace=namespace)
-            note = f"The operator cannot get the object: {e}."
-            return self._explain_partly(query, f"{note} {advice}" if isinstance(e, APIForbiddenError) else note)
+            return self._explain_partly(query, f"The operator cannot get the object: {e}.")
+        if obj is None:
+            raise InspectionError(f"There is no {query.name!r} of {resource!r}{_say_where(namespace)}.")
         return self._explain(controller, obj)
 
     def _explain(self, controller: Controller, obj: KubeObject) -> Explanation:
@@ -207,6 +208,14 @@ class Inspector:
             now=self._clock.now(), resource=resource, obj=obj, handlers=None, settings=scope.runtime.settings,
             snapshots=scope.snapshots, live=live, notes=[note],
         ), describe_object(resource, obj))
+
+
+async def _find_object(runtime: Runtime, resource: Resource, namespace: str | None, name: str) -> KubeObject | None:
+    """Get the object in the way that operators are permitted to: not all may get objects one by one."""
+    path = resource.get_url(namespace=namespace, params={"fieldSelector": f"metadata.name={name}"})
+    _, items = parse_list(await runtime.api.get(path, backoffs=()))
+    found = [KubeObject.salvage(item, api_version=resource.api_version, kind=resource.kind) for item in items]
+    return next((obj for obj in found if obj.head.name == name), None)
 
 
 def _is_for(handler: ResourceHandler, resource: Resource) -> bool:
