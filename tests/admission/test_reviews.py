@@ -232,7 +232,7 @@ async def test_log_lines(reviewer: Reviewer, logs: Logs) -> None:
     lines = [line for line in logs.get_messages("obj") if line.startswith("Webhook")]
     assert lines == [
         "Webhook 'good' is invoked.", "Webhook 'good' succeeded.",
-        "Webhook 'bad' is invoked.", "Webhook 'bad' failed permanently: no!",
+        "Webhook 'bad' is invoked.", "Webhook 'bad' denied the change: no!",
     ]
 
 

@@ -107,7 +107,7 @@ async def test_arbitrary_errors_are_retried_after_a_minute_by_default(
     await operator.start()
     await kex.create_and_wait()
     assert get_intervals(calls) == pytest.approx([60] * 10, abs=1)
-    record = logs.find("Handler 'arb' failed with an exception and will try again in 60 seconds: boom")[0]
+    record = logs.find("Handler 'arb' failed with an exception and will try again in 60 seconds: ValueError: boom")[0]
     assert record.exc_info
     assert isinstance(record.exc_info[1], ValueError)
 
@@ -127,7 +127,7 @@ async def test_arbitrary_errors_are_not_retried_in_other_modes(
     await operator.start()
     await kex.create_and_wait()
     assert len(calls) == 1
-    record = logs.find(f"Handler 'arb' failed with an exception and {verdict}: boom")[0]
+    record = logs.find(f"Handler 'arb' failed with an exception and {verdict}: ValueError: boom")[0]
     assert record.exc_info
     assert logs.find(f"Creation is processed: {outcome}.")
 
@@ -241,7 +241,7 @@ async def test_errors_of_raw_events_are_logged_and_ignored(
     await kex.delete()
     await calls.wait_length(4)
     assert calls == [("bad", "ADDED"), ("temporary", "ADDED"), ("bad", "DELETED"), ("temporary", "DELETED")]
-    assert len(logs.find("Handler 'bad' failed with an exception and will be ignored: boom")) == 2
+    assert len(logs.find("Handler 'bad' failed with an exception and will be ignored: ValueError: boom")) == 2
     assert all("annotations" not in obj["metadata"] and "status" not in obj for obj in kex.get_history())
 
 
@@ -331,7 +331,7 @@ async def test_errors_that_event_loops_take_for_something_else_are_arbitrary_one
     for name in ("Handler 'create_fn'", "Daemon 'daemon_fn'", "Timer 'timer_fn'"):
         await logs.wait(f"{name} succeeded.")
     await operator.stop()
-    failure = f"function raised {type(error).__name__}"
+    failure = f"RuntimeError: function raised {type(error).__name__}"
     for name in ("Handler 'create_fn'", "Daemon 'daemon_fn'", "Timer 'timer_fn'",
                  "Activity 'startup_fn'", "Activity 'cleanup_fn'"):
         assert len(logs.find(f"{name} failed with an exception and will try again in 5 seconds: {failure}")) == 1
@@ -355,5 +355,5 @@ async def test_coroutines_that_wait_for_what_is_cancelled_by_others_have_failed(
     await kex.create()
     for name in ("Handler 'create_fn'", "Daemon 'daemon_fn'"):
         await logs.wait(f"{name} succeeded.")
-        failure = "coroutine raised CancelledError"
+        failure = "RuntimeError: coroutine raised CancelledError"
         assert len(logs.find(f"{name} failed with an exception and will try again in 5 seconds: {failure}")) == 1

@@ -30,7 +30,7 @@ async def test_backoff_is_the_pause_after_arbitrary_errors(
     started = now()
     await kex.create_and_wait()
     assert calls == [0, 30, 130]
-    assert logs.find("Handler 'fn' failed with an exception and will try again in 30 seconds: boom")
+    assert logs.find("Handler 'fn' failed with an exception and will try again in 30 seconds: ValueError: boom")
 
 
 async def test_the_default_backoff_is_in_the_settings(operator: Operator, kex: Objects, calls: Calls) -> None:
@@ -75,8 +75,8 @@ async def test_exceeded_retries_are_logged(operator: Operator, kex: Objects, log
     await kex.create_and_wait()
     failed = "Handler 'arb' failed with an exception and will"
     assert logs.get_messages("obj", level=logging.ERROR) == [
-        f"{failed} try again in 2 seconds: boom",
-        f"{failed} stop now (it would exceed 2 retries on the next attempt): boom",
+        f"{failed} try again in 2 seconds: ValueError: boom",
+        f"{failed} stop now (it would exceed 2 retries on the next attempt): ValueError: boom",
     ]
 
 

@@ -37,10 +37,16 @@ def start(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Starter:
     """Start real processes in an empty directory, with no kubeconfig known to them unless specified."""
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nonexistent-kubeconfig"))
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
 
-    def start(*args: str, kubeconfig: pathlib.Path | None = None, log: str = "output.log", **env: str) -> Process:
+    def start(
+            *args: str, kubeconfig: pathlib.Path | None = None, log: str = "output.log", terminal: bool = False,
+            **env: str,
+    ) -> Process:
         if kubeconfig is not None:
             env["KUBECONFIG"] = str(kubeconfig)
-        return Process(*args, cwd=tmp_path, log=tmp_path / log, env=env)
+        return Process(*args, cwd=tmp_path, log=tmp_path / log, env=env, terminal=terminal)
 
     return start

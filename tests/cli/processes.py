@@ -1,12 +1,15 @@
 """Real processes of the command line, as users start them, and what they have printed so far."""
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
+import pty
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from types import TracebackType
 from typing import Self
@@ -14,18 +17,37 @@ from typing import Self
 TIMEOUT = 20.0
 
 
+def _copy(master: int, log: pathlib.Path) -> None:
+    """Copy all that is shown on the terminal, until nobody has it open."""
+    is_over = contextlib.suppress(OSError)  # it is how Linux tells of the end
+    with log.open("ab", buffering=0) as file, os.fdopen(master, "rb", buffering=0) as terminal, is_over:
+        while data := terminal.read(65536):
+            file.write(data.replace(b"\r\n", b"\n"))
+
+
 class Process:
     """A running ``kopf`` command; killed if it is still running in the end."""
 
-    def __init__(self, *args: str, cwd: pathlib.Path, log: pathlib.Path, env: dict[str, str] | None = None) -> None:
+    def __init__(
+            self, *args: str, cwd: pathlib.Path, log: pathlib.Path, env: dict[str, str] | None = None,
+            terminal: bool = False,
+    ) -> None:
         self._log = log
-        with log.open("wb") as file:
+        self._reader: threading.Thread | None = None
+        variables = {**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})}
+        with log.open("wb") as file, contextlib.ExitStack() as stack:
+            output = file.fileno()
+            if terminal:
+                master, output = pty.openpty()
+                stack.callback(os.close, output)
+                self._reader = threading.Thread(target=_copy, args=(master, log))
             self._popen = subprocess.Popen(
                 [sys.executable, "-P", "-m", "kopf", *args],  # as the installed command, with no current directory
-                cwd=cwd, env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
-                stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+                cwd=cwd, env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                 process_group=0,  # as started from a terminal: Ctrl+C is for the whole group
             )
+        if self._reader is not None:
+            self._reader.start()
 
     def __enter__(self) -> Self:
         return self
@@ -36,6 +58,8 @@ class Process:
         if self._popen.poll() is None:
             os.killpg(self._popen.pid, signal.SIGKILL)
             self._popen.wait()
+        if self._reader is not None:
+            self._reader.join()
         if exc is not None:
             exc.add_note(f"The output of the process:\n{self.output}")
 

@@ -171,20 +171,63 @@ def test_stopping_leaves_nothing_behind(start: Starter, folder: pathlib.Path, ho
         assert not kubeconfig.exists()
 
 
-def test_stuck_operators_are_killed(start: Starter, folder: pathlib.Path) -> None:
-    (folder / "handlers.py").write_text(
-        "import time, kopf\n"
-        "@kopf.on.create('kopfexamples')\n"
-        "def create_fn(logger, **_):\n"
-        "    logger.info('stuck')\n"
-        "    time.sleep(1000)\n")
+STUCK = """
+import time, kopf
+
+@kopf.on.cleanup()
+async def cleanup_fn(logger, **_):
+    logger.info("cleaned up")
+
+@kopf.on.create('kopfexamples')
+{kind} create_fn(logger, **_):
+    logger.info('stuck')
+    time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("is_group", [True, False])
+def test_the_stop_is_graceful(start: Starter, folder: pathlib.Path, is_group: bool) -> None:
+    """Also if Ctrl+C has come to the operator already: it must not be told twice, which is to end at once."""
+    (folder / "handlers.py").write_text(STUCK.format(kind="def"))
+    with start("dev", *ARGS) as process:
+        process.wait_for("stuck$")
+        [child] = psutil.Process(process.pid).children()
+        process.press_ctrl_c() if is_group else process.send_signal(signal.SIGINT)
+        assert process.wait() == 0
+        assert "Handler 'create_fn' does not end, so it is abandoned" in process.output
+        assert "cleaned up" in process.output
+        assert "it is killed" not in process.output
+        assert not child.is_running()
+
+
+def test_stuck_operators_are_killed_by_the_second_ctrl_c(start: Starter, folder: pathlib.Path) -> None:
+    (folder / "handlers.py").write_text(STUCK.format(kind="async def"))
     with start("dev", *ARGS) as process:
         process.wait_for("stuck$")
         [child] = psutil.Process(process.pid).children()
         process.press_ctrl_c()
+        process.wait_for("The operator is still stopping; it has 30 seconds for that. Ctrl\\+C ends it at once.$")
+        assert child.is_running()
+        process.press_ctrl_c()
         assert process.wait() == 0
-        assert "The operator does not stop, so it is killed." in process.output
         assert not child.is_running()
+
+
+def test_blocked_event_loops_are_noticed_soon(start: Starter, folder: pathlib.Path) -> None:
+    (folder / "handlers.py").write_text(STUCK.format(kind="async def").replace("1000", "1.5"))
+    with start("dev", *ARGS) as process:
+        match = process.wait_for(
+            r"The event loop is blocked for ([\d.]+) seconds by the handler 'create_fn', create_fn\(\) at "
+            r".*handlers.py:11: time.sleep\(1.5\)\.")
+        assert float(match[1]) < 1.5
+        process.wait_for("The event loop works again")
+
+
+@pytest.mark.parametrize("name", ["nosuch.py", "no/such.py"])
+def test_files_that_do_not_exist(start: Starter, name: str) -> None:
+    with start("dev", name) as process:
+        assert process.wait() == 2
+        assert f"There is no such file: '{name}'." in process.output
 
 
 def test_reloading(start: Starter, folder: pathlib.Path) -> None:

@@ -96,7 +96,8 @@ EXPLANATIONS = [
     )),
     Explanation("unserializable-results", ("results-not-serializable",), (
         rf"\+ {STEP} KopfExample default/obj .*",
-        rf"\+ {LOG} (ERROR Handler 'fn' has returned|INFO Handler 'other'|INFO Creation is processed).*",
+        rf"- {LOG} INFO Handler 'fn' succeeded\.",
+        rf"\+ {LOG} (ERROR Handler 'fn' succeeded, but|INFO Handler 'other'|INFO Creation is processed).*",
     )),
     Explanation("retries-of-parents", ("sub-with-retries-of-the-parent",), ALL),
     Explanation("conflicts-are-retried", ("api-conflicts",), ALL),
@@ -171,6 +172,15 @@ EXPLANATIONS = [
         rf"- {LOG} INFO \w+ is superseded by \w+: .*",
     ), is_luck=True),
     Explanation("words-of-memos", ("memos",), (rf"[+-] {LOG} ERROR Handler 'update_fn' failed .*",)),
+    Explanation("words-of-exceptions", ("*",), (
+        rf"- {LOG} ERROR .* failed with an exception and will .*",
+        rf"\+ {LOG} ERROR .* failed with an exception and will .*: \w+: .*",
+    ), is_luck=True),
+    Explanation("words-of-denials", ("*",), (
+        rf"- {LOG} ERROR Webhook '\w+' failed permanently: .*", rf"\+ {LOG} INFO Webhook '\w+' denied the change: .*",
+    ), is_luck=True),
+    Explanation("quiet-successes", ("*",), (rf"- {LOG} INFO (Timer|Webhook) '[^']+' succeeded\.",), is_luck=True),
+    Explanation("quiet-successes", ("admission-*",), (rf"- {LOG} INFO Handler '[^']+' succeeded\.",), is_luck=True),
     Explanation("words-of-inconsistencies", ("*",), (
         rf"- {LOG} WARNING Merge-patching finished with inconsistencies: .*",
     )),

@@ -88,7 +88,8 @@ async def test_permanent_errors_are_final(caplog: pytest.LogCaptureFixture, mode
 async def test_arbitrary_errors_are_retried_by_default(caplog: pytest.LogCaptureFixture, mode: Any) -> None:
     error = ValueError("boom")
     assert await execute(make_handler(errors=mode), error) == Outcome(final=False, delay=60, exception=error)
-    assert caplog.messages[-1] == "Handler 'fn' failed with an exception and will try again in 60 seconds: boom"
+    expected = "Handler 'fn' failed with an exception and will try again in 60 seconds: ValueError: boom"
+    assert caplog.messages[-1] == expected
     assert caplog.records[-1].exc_info
 
 
@@ -103,7 +104,7 @@ async def test_arbitrary_errors_can_be_permanent(caplog: pytest.LogCaptureFixtur
     error = ValueError("boom")
     handler = make_handler(errors=kopf.ErrorsMode.PERMANENT)
     assert await execute(handler, error) == Outcome(final=True, exception=error)
-    assert caplog.messages[-1] == "Handler 'fn' failed with an exception and will stop now: boom"
+    assert caplog.messages[-1] == "Handler 'fn' failed with an exception and will stop now: ValueError: boom"
     assert caplog.records[-1].exc_info
 
 
@@ -111,7 +112,7 @@ async def test_arbitrary_errors_can_be_ignored(caplog: pytest.LogCaptureFixture)
     handler = make_handler(errors=kopf.ErrorsMode.IGNORED)
     error = ValueError("boom")
     assert await execute(handler, error) == Outcome(final=True, ignored=error)
-    assert caplog.messages[-1] == "Handler 'fn' failed with an exception and will be ignored: boom"
+    assert caplog.messages[-1] == "Handler 'fn' failed with an exception and will be ignored: ValueError: boom"
     assert caplog.records[-1].exc_info
 
 
@@ -179,7 +180,7 @@ async def test_the_last_retry_is_announced_as_such(caplog: pytest.LogCaptureFixt
     await execute(make_handler("arb", retries=2), ValueError("boom"), retry=1)
     assert caplog.messages[-1] == (
         "Handler 'arb' failed with an exception and will stop now "
-        "(it would exceed 2 retries on the next attempt): boom"
+        "(it would exceed 2 retries on the next attempt): ValueError: boom"
     )
 
 

@@ -148,7 +148,7 @@ OVER = {"retries": 1}
 def test_arbitrary_errors(mode: kopf.ErrorsMode, limits: Any, outcome: Outcome, plan: str) -> None:
     message = "%s failed with an exception and will %s: %s"
     assert judge_it(make_handler(errors=mode, **limits), BOOM) == Judgement(
-        outcome, logging.ERROR, message, (plan, "boom"), has_traceback=True
+        outcome, logging.ERROR, message, (plan, "ValueError: boom"), has_traceback=True
     )
 
 
@@ -165,6 +165,24 @@ def test_the_modes_are_only_for_arbitrary_errors(
     judgement = judge_it(make_handler(errors=mode), error)
     assert judgement[1:] == (level, message, details, False)
     assert (judgement.outcome.final, judgement.outcome.exception) == (final, error)
+
+
+@pytest.mark.parametrize(("error", "text"), [
+    (Exception("boom"), "boom"),
+    (Exception(), "Exception"),
+    (KeyError("size"), "KeyError: 'size'"),
+    (AssertionError(), "AssertionError"),
+    (ValueError("boom"), "ValueError: boom"),
+])
+def test_arbitrary_errors_are_named_with_their_classes(error: Exception, text: str) -> None:
+    assert judge_it(make_handler(), error).details == ("try again in 60 seconds", text)
+
+
+@pytest.mark.parametrize("mode", [None, *kopf.ErrorsMode])
+def test_denials_are_what_admission_handlers_are_for(mode: Any) -> None:
+    error = kopf.AdmissionError("no")
+    judgement = judge_it(make(WebhookHandler, type=WebhookType.VALIDATING, errors=mode), error)
+    assert judgement == Judgement(Outcome(True, exception=error), logging.INFO, "%s denied the change: %s", ("no",))
 
 
 @pytest.mark.parametrize("mode", [None, *kopf.ErrorsMode])

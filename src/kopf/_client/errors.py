@@ -26,6 +26,9 @@ class APINetworkError(ConnectionError, OperatorError):
     Whether the server has performed the request is unknown. The original error is in ``__cause__``.
     """
 
+    is_told = False
+    """Whether it is already said in the logs, once for all requests: it is not to be said for each of them."""
+
 
 class APIError(OperatorError):
     """

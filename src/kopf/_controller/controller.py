@@ -55,6 +55,7 @@ class Controller:
         user_code = self._workers.user_code
         scope = ReconciliationScope(runtime, resource, handlers, background=self.background, user_code=user_code)
         self.scope = scope
+        scope.get_fresher = self.states.get_pending
         self._reconciler = Reconciler(scope)
         self.raw_events = RawEvents(runtime, resource, handlers, self._reconciler.unreadable, user_code=user_code)
         """They can be too many, unlike the states: whoever passes the events in, is to wait for room there."""

@@ -52,6 +52,11 @@ class ObjectStates:
     def __len__(self) -> int:
         return len(self._states) + len(self._gone)
 
+    def get_pending(self, key: str) -> KubeObject | None:
+        """What is to be handled next of the object, if anything."""
+        state = self._states.get(key)
+        return None if state is None else state.pending
+
     def obtain(self, key: str) -> ObjectState | None:
         """The same, or a new one if it is idle; ``None`` if the object exists no more."""
         if key in self._gone:

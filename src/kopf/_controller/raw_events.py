@@ -14,10 +14,12 @@ from kopf._controller.event_backlog import EventBacklog
 from kopf._controller.runtime import Runtime
 from kopf._controller.troubles import API_ERRORS
 from kopf._controller.unreadable import UnreadableObjects
+from kopf._handlers.callbacks import FilterError
 from kopf._handlers.causes import WatchingCause
 from kopf._handlers.executor import Surroundings, UserCode
+from kopf._handlers.handler_errors import name_error
 from kopf._handlers.handlers import WatchingHandler
-from kopf._handlers.matching import FilterError, matches
+from kopf._handlers.matching import matches
 from kopf._handlers.outcomes import Attempt
 from kopf._handlers.registry import HandlersOfResource, deduplicate
 from kopf._handlers.results import deliver_result
@@ -101,7 +103,8 @@ class RawEvents:
             # The next events are of the same value for the handlers, so there is no sense in delaying them.
             object_logger = ObjectLogger(body=event.object, settings=self._runtime.settings)
             text = "The event could not be handled, and is skipped: %s"
-            object_logger.error(text, str(e) or type(e).__name__, exc_info=None if isinstance(e, API_ERRORS) else e)
+            is_told = isinstance(e, API_ERRORS)
+            object_logger.error(text, str(e) if is_told else name_error(e), exc_info=None if is_told else e)
 
     async def _handle(self, key: str, event: WatchEvent) -> None:
         """Call the handlers. If the object has changed since the event, their patches go to its latest known state."""
@@ -153,4 +156,4 @@ def _matches(handler: WatchingHandler, cause: WatchingCause) -> bool:
 async def _call(runtime: Runtime, handler: WatchingHandler, cause: WatchingCause, user_code: UserCode) -> None:
     attempt = Attempt.first(runtime.clock.now())
     outcome = await runtime.executor.execute(handler, cause, attempt, Surroundings(user_code=user_code))
-    deliver_result(handler, outcome, cause.patch, logger=cause.logger)
+    deliver_result(handler, outcome, cause.patch)

@@ -11,10 +11,12 @@ import re
 
 from kopf._client.errors import APIError, APIForbiddenError, APINetworkError
 from kopf._client.resources.patching import PatchConflict
+from kopf._controller.large_objects import explain_full_annotations
 from kopf._controller.runtime import Runtime
-from kopf._handlers.matching import FilterError
+from kopf._handlers.callbacks import CallbackError
 from kopf._logging.loggers import ObjectLogger
 from kopf._logging.once import Once
+from kopf._settings.settings import PersistenceSettings
 from kopf._values.objects import KubeObject
 from kopf._values.permissions import format_advice
 from kopf._values.resources import Resource
@@ -55,19 +57,21 @@ class Troubles:
         if delay is None:
             object_logger.debug("The object has changed meanwhile; going on from its fresh state: %s", str(error))
             return
-        is_told = isinstance(error, (*API_ERRORS, FilterError))
+        is_told = isinstance(error, (*API_ERRORS, CallbackError))
         text = str(error) if is_told else f"{type(error).__name__}: {error}"
         is_new = self._said.is_new(key, text)
         is_lost = is_unsaved and isinstance(error, APIError) and _is_lasting(error)
         if isinstance(error, APIForbiddenError):
             self._explain_denial(error, obj.head.namespace)
             is_new = False  # it is the same for all objects
-        culprit = error.__cause__ if isinstance(error, FilterError) else None if is_told else error
+        if isinstance(error, APINetworkError) and error.is_told:
+            is_new = False
+        culprit = error.__cause__ if isinstance(error, CallbackError) else None if is_told else error
         object_logger.log(
             logging.ERROR if is_new else logging.DEBUG,
             "The object could not be handled, so it is left alone for %s seconds: %s",
             delay,
-            f"{text}. {_explain_loss(text)}" if is_lost else text,
+            f"{text}. {_explain_loss(text, obj, self._runtime.settings.persistence)}" if is_lost else text,
             exc_info=culprit,
         )
 
@@ -96,14 +100,10 @@ def _is_lasting(error: APIError) -> bool:
     return error.status in (400, 413, 422) or _FULL_OBJECT.search(str(error)) is not None
 
 
-def _explain_loss(text: str) -> str:
+def _explain_loss(text: str, obj: KubeObject, persistence: PersistenceSettings) -> str:
     """Say what comes of it if it can never be noted on the object what its handlers have done, and what the cure is."""
     if _FULL_ANNOTATIONS.search(text):
-        cure = (
-            "The annotations are full (256 KiB in total). Remove some of them; or leave out large fields & annotations "
-            "with ignored_fields of settings.persistence.diffbase_storage; or use kopf.StatusDiffBaseStorage and "
-            "kopf.StatusProgressStorage."
-        )
+        cure = explain_full_annotations(obj, persistence)
     elif _FULL_OBJECT.search(text) or ": 413 " in text:
         cure = (
             "The object is too large with that. Make it smaller; or leave out large fields, with ignored_fields of "

@@ -129,7 +129,8 @@ class Announcer:
             standing.can_be_there = standing.is_announced = False
             self._audience.accept_denial(e)
         except (APIError, APINetworkError) as e:
-            level = logging.DEBUG if standing.is_failing else logging.WARNING
+            is_told = standing.is_failing or (isinstance(e, APINetworkError) and e.is_told)
+            level = logging.DEBUG if is_told else logging.WARNING
             place = self._site.place
             logger.log(level, "Keep-alive in %s has failed, other attempts will be made: %s", place, e)
             standing.is_failing = True

@@ -16,6 +16,7 @@ from kopf._client.errors import APIError, APINetworkError
 from kopf._client.resources.targets import Scope
 from kopf._controller.runtime import Runtime
 from kopf._coordination.kinds import find_peering_resource
+from kopf._logging.audience import get_internal_level
 from kopf._settings.settings import PeeringSettings
 from kopf._values.resources import Resource
 
@@ -121,7 +122,14 @@ class Peering:
             self._is_said = True
             name = self._settings.name
             what = "Default peering object" if name == "default" else f"The peering object {name!r}"
-            logger.info("%s is not found, falling back to the standalone mode.", what)
+            logger.log(get_internal_level(), "%s is not found, falling back to the standalone mode.", what)
+
+    def describe(self) -> str:
+        """Say with whom the operator shares its work."""
+        if self._settings.standalone or self._is_said:
+            return "standalone"
+        state = " (paused)" if self._runtime.pause.is_on else ""
+        return f"in the peering {self._settings.name!r} as {self._identity}{state}"
 
     async def leave(self) -> None:
         """Withdraw from everywhere, so that others can start at once instead of waiting until we seem dead."""

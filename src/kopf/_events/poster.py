@@ -51,7 +51,8 @@ class EventPoster:
                 self._explain_denial(verb, record.namespace, e)
         except (APIError, APINetworkError, LoginError) as e:
             self._tell_dropped()
-            logger.warning("Failed to post an event for %r: %s", dict(record.latest.ref), e)
+            level = logging.DEBUG if isinstance(e, APINetworkError) and e.is_told else logging.WARNING
+            logger.log(level, "Failed to post an event for %r: %s", dict(record.latest.ref), e)
         except Exception:  # e.g. of what cannot be serialised: one event must not end the others
             self._tell_dropped()
             logger.exception("Failed to post an event for %r.", dict(record.latest.ref))

@@ -17,11 +17,14 @@ from kopf._handlers.attempt_facts import AttemptBegun, AttemptEnded
 from kopf._handlers.causes import Cause, Kwargs, ResourceCause
 from kopf._handlers.context import SubhandlingContext, executing
 from kopf._handlers.handler_errors import HandlerTimeoutError
-from kopf._handlers.handlers import Handler
+from kopf._handlers.handlers import Handler, SpawningHandler
 from kopf._handlers.invocation import invoke
 from kopf._handlers.outcomes import Attempt, Outcome
+from kopf._handlers.results import make_content
 from kopf._handlers.retry_policy import check_limits, judge
-from kopf._handlers.thread_pools import ThreadPools
+from kopf._handlers.running_attempts import RunningAttempts
+from kopf._handlers.thread_pools import CallAbandoned, ThreadPools
+from kopf._logging.loggers import Logger
 from kopf._settings.settings import ExecutionSettings
 from kopf._values.records import FrozenRecord
 
@@ -50,6 +53,8 @@ class HandlerExecutor:
         self._bus = Bus() if bus is None else bus
         self.threads = ThreadPools(settings)
         """Where the synchronous functions run."""
+        self.running = RunningAttempts()
+        """What is executed right now."""
 
     async def execute(
         self, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings = NOTHING
@@ -72,6 +77,7 @@ class HandlerExecutor:
 
     async def _execute(self, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings) -> Outcome:
         logger = cause.logger
+        running = self.running.enter(handler, logger)
         try:
             if handler.timeout is not None or handler.retries is not None:
                 check_limits(handler, attempt)
@@ -83,17 +89,27 @@ class HandlerExecutor:
             else:
                 limit = handler.timeout - attempt.runtime.total_seconds()
                 result = await self._call_in_time(handler, cause, kwargs, around, limit)
-        except asyncio.CancelledError:
-            logger.warning("%s is cancelled. Will escalate.", handler)
+        except asyncio.CancelledError as e:
+            _report_cancellation(handler, e, logger)
             raise
         except Exception as e:
             judgement = judge(handler, attempt, e, default_backoff=self._settings.default_backoff)
             exc_info = e if judgement.has_traceback else None
             logger.log(judgement.level, judgement.message, handler, *judgement.details, exc_info=exc_info)
             return judgement.outcome
-        if not around.is_quiet and logger.isEnabledFor(logging.INFO):
-            logger.info("%s succeeded.", handler)
-        return Outcome(True, None, result)
+        finally:
+            self.running.leave(running)
+        content = None
+        if result is not None and handler.stores_result:
+            try:
+                content = make_content(result)
+            except (TypeError, ValueError) as e:
+                text = "%s succeeded, but its result is not stored in the status, as it has no JSON form: %s: %s"
+                logger.error(text, handler, type(e).__name__, e)
+                return Outcome(True, None, result)
+        if not around.is_quiet and logger.isEnabledFor(handler.success_level):
+            logger.log(handler.success_level, "%s succeeded.", handler)
+        return Outcome(True, None, result, content=content)
 
     async def _call(self, handler: Handler, cause: Cause, kwargs: Kwargs, around: Surroundings) -> Any:
         if not isinstance(cause, ResourceCause):
@@ -120,6 +136,19 @@ class HandlerExecutor:
             if not scope.expired():
                 raise  # the handler's own one
             raise HandlerTimeoutError(f"{handler} has timed out after {handler.timeout} seconds.") from e
+
+
+def _report_cancellation(handler: Handler, error: asyncio.CancelledError, logger: Logger) -> None:
+    if not isinstance(error, CallAbandoned):
+        logger.warning("%s is cancelled. Will escalate.", handler)
+        return
+    if not isinstance(handler, SpawningHandler):  # for those, whoever has stopped them says it
+        logger.warning(
+            "%s does not end, so it is abandoned: it goes on in its thread until the process exits, and will be called "
+            "again by the next operator.", handler
+        )
+    if logger.isEnabledFor(logging.DEBUG):
+        logger.debug("%s is executed at: %s", handler, error.call.describe_stack())
 
 
 def _make_kwargs(handler: Handler, cause: Cause, attempt: Attempt) -> Kwargs:

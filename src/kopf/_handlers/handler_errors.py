@@ -63,6 +63,16 @@ def blame_sender(error: StanzaError) -> AdmissionError:
     return AdmissionError(str(error), code=400)
 
 
+def name_error(error: BaseException) -> str:
+    """
+    Describe the error to the operator's developers.
+
+    If nobody has raised it to be read, its class can say more than its text: ``KeyError: 'size'``.
+    """
+    is_meant_so = isinstance(error, PermanentError | TemporaryError) or type(error) is Exception
+    return f"{type(error).__name__}: {error}" if str(error) and not is_meant_so else str(error) or type(error).__name__
+
+
 def describe(error: BaseException, *, instead: str, is_shown: bool) -> str:
     """
     Describe the error to those who are not the operator's developers, but e.g. users of the cluster.

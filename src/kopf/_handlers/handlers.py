@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from kopf._handlers.criteria import MetaFilter, ValueFilter, WhenFilter
 from kopf._handlers.handler_errors import ErrorsMode
@@ -51,6 +52,13 @@ class Handler:
     identity: tuple[int, int, str] = dataclasses.field(init=False, repr=False)
     """What is considered the same handler: the same function (a method of the same instance) under the same id."""
 
+    success_level: ClassVar[int] = logging.INFO
+    """At which level a success is logged."""
+    stores_result: ClassVar[bool] = False
+    """Whether what it returns goes to the status of the object."""
+    is_endless: ClassVar[bool] = False
+    """Whether it is meant to run for as long as the object exists."""
+
     def __post_init__(self) -> None:
         identity = id(getattr(self.fn, "__func__", self.fn)), id(getattr(self.fn, "__self__", None)), self.id
         object.__setattr__(self, "is_async", is_async(self.fn))
@@ -87,6 +95,8 @@ class ResourceHandler(Handler):
 class WatchingHandler(ResourceHandler):
     """A handler of the raw watch-events."""
 
+    stores_result = True
+
     reads_event: bool = dataclasses.field(init=False)
     """Whether its function, or any of the callbacks, could look at the raw event: then it is decoded for them."""
 
@@ -109,6 +119,8 @@ class IndexingHandler(ResourceHandler):
 class SpawningHandler(ResourceHandler):
     """A handler that runs in the background for as long as an object exists."""
 
+    stores_result = True
+
     requires_finalizer: bool = True
     """Whether the objects are blocked from deletion until it is stopped."""
     initial_delay: float | Callable[..., float] | None = None
@@ -118,6 +130,8 @@ class SpawningHandler(ResourceHandler):
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class DaemonHandler(SpawningHandler):
     """A handler that runs once and for long."""
+
+    is_endless = True
 
     cancellation_backoff: float | None = None
     """How long it may take the daemon to exit gracefully until it is cancelled."""
@@ -134,6 +148,8 @@ class DaemonHandler(SpawningHandler):
 class TimerHandler(SpawningHandler):
     """A handler that runs again and again."""
 
+    success_level = logging.DEBUG  # it would be most of the log, and of the events
+
     interval: float | None = None
     """How many seconds there are between the end of one run and the beginning of the next one."""
     sharp: bool = False
@@ -148,6 +164,8 @@ class TimerHandler(SpawningHandler):
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class WebhookHandler(ResourceHandler):
     """A handler of the changes that are not made yet, and depend on it."""
+
+    success_level = logging.DEBUG  # it is in the way of everybody's changes
 
     type: WebhookType
     operations: frozenset[Operation] | None = None
@@ -168,6 +186,8 @@ class WebhookHandler(ResourceHandler):
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ChangingHandler(ResourceHandler):
     """A handler of the detected changes."""
+
+    stores_result = True
 
     reason: Reason | None
     """Which reason it reacts to; ``None`` for any (fields, sub-handlers)."""

@@ -12,16 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kopf._handlers.callbacks import FilterError, explain
 from kopf._handlers.causes import ChangingCause, ResourceCause
 from kopf._handlers.criteria import ABSENT, PRESENT, MetaFilter, ValueFilter
-from kopf._handlers.declarations import describe_function
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, WebhookHandler
 from kopf._values.fields import resolve
 from kopf._values.reasons import Operation
-
-
-class FilterError(Exception):
-    """A callback of a filter has failed, so it is unknown whether the handler is for the object; the cause says why."""
 
 
 def matches(handler: ResourceHandler, cause: ResourceCause) -> bool:
@@ -127,6 +123,4 @@ def _call(
     try:
         return bool(callback(*args, **cause.kwargs_for_filters(handler)))
     except Exception as e:
-        raise FilterError(
-            f"The callback {describe_function(callback)} in {option} of {handler} has failed: {type(e).__name__}: {e}"
-        ) from e
+        raise FilterError(explain(callback, f"{option} of {handler}", e)) from e

@@ -45,3 +45,5 @@ class Outcome(FrozenRecord, frozen=True):
     exception: BaseException | None = None
     ignored: Exception | None = None
     """The error that does not count, as the handler is declared so."""
+    content: Any = None
+    """The result as JSON values; ``None`` also if it is not to be stored, or cannot be."""

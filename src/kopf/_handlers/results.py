@@ -6,21 +6,13 @@ from typing import Any
 
 from kopf._handlers.handlers import Handler
 from kopf._handlers.outcomes import Outcome
-from kopf._logging.loggers import Logger
 from kopf._values import codec
 from kopf._values.patches import Patch, thaw
 
 
-def deliver_result(handler: Handler, outcome: Outcome, patch: Patch, *, logger: Logger) -> None:
-    """Put the result of the handler to the status, unless it has no JSON form: then it is reported and dropped."""
-    if outcome.result is None:
-        return
-    try:
-        result = codec.decode(_encode(outcome.result))
-    except (TypeError, ValueError) as e:
-        logger.error("%s has returned a value that cannot be stored in the status as JSON: %s", handler, e)
-    else:
-        patch.ensure_stanza("status")[handler.id] = result
+def make_content(result: Any) -> Any:
+    """Make JSON values of what a handler has returned. Raises :class:`TypeError` or :class:`ValueError`."""
+    return codec.decode(_encode(result))
 
 
 def _encode(result: Any) -> bytes:
@@ -28,3 +20,9 @@ def _encode(result: Any) -> bytes:
         return codec.encode(result)
     except TypeError:
         return codec.encode(thaw(result))  # there can be the views of the body in it
+
+
+def deliver_result(handler: Handler, outcome: Outcome, patch: Patch) -> None:
+    """Put the result of the handler to the status, if it has a JSON form."""
+    if outcome.content is not None:
+        patch.ensure_stanza("status")[handler.id] = outcome.content

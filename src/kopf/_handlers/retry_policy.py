@@ -18,6 +18,7 @@ import logging
 from typing import NamedTuple
 
 from kopf._handlers.handler_errors import (
+    AdmissionError,
     ErrorsMode,
     HandlerChildrenRetry,
     HandlerRetriesError,
@@ -25,6 +26,7 @@ from kopf._handlers.handler_errors import (
     PermanentError,
     TemporaryError,
     blame_sender,
+    name_error,
 )
 from kopf._handlers.handlers import ActivityHandler, Handler, IndexingHandler, WatchingHandler, WebhookHandler
 from kopf._handlers.outcomes import Attempt, Outcome
@@ -104,13 +106,21 @@ def judge(handler: Handler, attempt: Attempt, error: Exception, *, default_backo
         case HandlerChildrenRetry():
             outcome = Outcome(final=False, delay=error.delay, exception=error)
             return Judgement(outcome, logging.DEBUG, "%s has unfinished sub-handlers. Will retry soon.")
+        case AdmissionError() if isinstance(handler, WebhookHandler):
+            return _judge_denial(error)
         case TemporaryError():
             return _judge_temporary_error(handler, attempt, error)
         case PermanentError():
             return _judge_permanent_error(error)
         case StanzaError() if isinstance(handler, WebhookHandler):
-            return _judge_permanent_error(blame_sender(error))
+            return _judge_denial(blame_sender(error))
     return _judge_arbitrary_error(handler, attempt, error, default_backoff)
+
+
+def _judge_denial(error: AdmissionError) -> Judgement:
+    """The handler works as it should: it is the change that is wrong."""
+    outcome = Outcome(final=True, exception=error)
+    return Judgement(outcome, logging.INFO, "%s denied the change: %s", (_describe(error),))
 
 
 def _judge_permanent_error(error: PermanentError) -> Judgement:
@@ -143,7 +153,7 @@ def _judge_arbitrary_error(
     else:
         plan, outcome = f"try again in {backoff} seconds", Outcome(final=False, delay=backoff, exception=error)
     message = "%s failed with an exception and will %s: %s"
-    return Judgement(outcome, logging.ERROR, message, (plan, _describe(error)), has_traceback=True)
+    return Judgement(outcome, logging.ERROR, message, (plan, name_error(error)), has_traceback=True)
 
 
 def _find_exceeded_limit(handler: Handler, attempt: Attempt, delay: float) -> str | None:

@@ -24,6 +24,14 @@ from kopf._settings.threads import HandlerThreads
 logger = logging.getLogger(__name__)
 
 
+class CallAbandoned(asyncio.CancelledError):
+    """Nobody waits for the function anymore, but it goes on in its thread, as threads cannot be cancelled."""
+
+    def __init__(self, call: ThreadCall) -> None:
+        super().__init__()
+        self.call = call
+
+
 class ThreadPools:
     """The threads of one operator. They are started when they are needed, and end when they are released."""
 
@@ -52,6 +60,10 @@ class ThreadPools:
             executor = self._get_loop_threads(executor)
         try:
             return await asyncio.get_running_loop().run_in_executor(executor, call)
+        except asyncio.CancelledError as e:
+            if call.started is not None and not call.is_over:
+                raise CallAbandoned(call) from e
+            raise
         finally:
             call.release()
 

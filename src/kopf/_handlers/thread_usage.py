@@ -11,10 +11,13 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
+import sys
+import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from kopf._logging.tracebacks import describe_frame, is_framework
 from kopf._settings.threads import HandlerThreads
 
 logger = logging.getLogger(__name__)
@@ -92,7 +95,9 @@ class ThreadCall:
     Large because it is used on both sides: each call would need two objects that share a half of what they know.
     """
 
-    __slots__ = ("_fn", "_is_long", "_loop", "_timer", "_usage", "executor", "is_over", "name", "queued", "started")
+    __slots__ = (
+        "_fn", "_is_long", "_loop", "_thread", "_timer", "_usage", "executor", "is_over", "name", "queued", "started"
+    )
 
     def __init__(
         self,
@@ -113,12 +118,14 @@ class ThreadCall:
         """When it began to wait, by the clock of the event loop."""
         self.started: float | None = None
         """When it has got a thread; ``None`` if it has not yet."""
+        self._thread = 0
         self.is_over = False
         self._timer = self._loop.call_later(EXPANSION_DELAY, self._notice)
         usage.add(self)
 
     def __call__(self) -> Any:
         """Call the function, in the thread."""
+        self._thread = threading.get_ident()
         self.started = self._loop.time()
         if self.started - self.queued >= SATURATION_DELAY:
             logger.debug("Handler %r has waited for a thread for %.1f seconds.", self.name, self.started - self.queued)
@@ -127,6 +134,16 @@ class ThreadCall:
         finally:
             self.is_over = True
             self._usage.discard(self)
+
+    def describe_stack(self) -> str:
+        """Say in one line where the thread is now, beginning with the innermost place."""
+        frame = None if self.is_over else sys._current_frames().get(self._thread)
+        places = []
+        while frame is not None:
+            if not is_framework(frame.f_code.co_filename):
+                places.append(describe_frame(frame))
+            frame = frame.f_back
+        return " <- ".join(places) or "nowhere anymore"
 
     def release(self) -> None:
         """Nobody waits for the result anymore. The thread can still be busy, though, as threads cannot be cancelled."""

@@ -13,7 +13,6 @@ and opened), it is not the fault of the loop. And the steps are of the real time
 from __future__ import annotations
 
 import asyncio
-import linecache
 import logging
 import sys
 import threading
@@ -22,7 +21,7 @@ from typing import Self
 
 from kopf._client.auth.libraries import is_importing
 from kopf._handlers.invocation import invoke
-from kopf._logging.tracebacks import is_framework, is_library
+from kopf._logging.tracebacks import describe_frame, is_framework, is_library
 from kopf._settings.settings import HealthSettings
 
 logger = logging.getLogger(__name__)
@@ -112,11 +111,5 @@ def describe_culprit(frame: FrameType | None) -> str:
     if place is None and frames:
         others = [item for item in frames if not is_framework(item.f_code.co_filename)]
         place = (others or frames)[-1 if handler is not None else 0]
-    text = "something unknown" if place is None else _describe_place(place)
+    text = "something unknown" if place is None else describe_frame(place)
     return text if handler is None else f"the handler {handler.id!r}, {text}"
-
-
-def _describe_place(frame: FrameType) -> str:
-    filename, line = frame.f_code.co_filename, frame.f_lineno
-    source = linecache.getline(filename, line).strip()
-    return f"{frame.f_code.co_name}() at {filename}:{line}" + (f": {source}" if source else "")

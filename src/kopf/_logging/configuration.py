@@ -12,6 +12,7 @@ import logging
 import sys
 from typing import TextIO
 
+from kopf._logging.audience import set_audience
 from kopf._logging.text_format import ObjectTextFormatter
 
 # The libraries whose messages below warnings are about their internals, not about what the operator does.
@@ -73,11 +74,31 @@ def configure(
         if ``None``, then all formats except for JSON have it.
     :param log_refkey: the key of the object's reference in the JSON format; ``object`` by default.
     """
-    handler = ConsoleHandler()
-    handler.setFormatter(make_formatter(
+    formatter = make_formatter(
         log_format=log_format, log_prefix=log_prefix, log_refkey=log_refkey, full_tracebacks=bool(debug)
-    ))
+    )
+    set_audience(is_human=False)
+    _install(formatter, debug=debug, verbose=verbose, quiet=quiet)
 
+
+def configure_for_terminal(
+        *, debug: bool = False, verbose: bool = False, quiet: bool = False, log_prefix: bool | None = None
+) -> None:
+    """Configure the logging of the whole process for people, if they read it; as :func:`configure` does otherwise."""
+    from kopf._logging.terminal_format import TerminalFormatter, has_colours, is_for_people  # pods have no terminals
+
+    if not is_for_people(sys.stderr):
+        configure(debug=debug, verbose=verbose, quiet=quiet, log_prefix=log_prefix)
+        return
+    has_names = log_prefix is None or log_prefix
+    formatter = TerminalFormatter(colours=has_colours(sys.stderr), prefix=has_names, trimming=not debug)
+    set_audience(is_human=True)
+    _install(formatter, debug=debug, verbose=verbose, quiet=quiet)
+
+
+def _install(formatter: logging.Formatter, *, debug: bool | None, verbose: bool | None, quiet: bool | None) -> None:
+    handler = ConsoleHandler()
+    handler.setFormatter(formatter)
     root = logging.getLogger()
     for other in root.handlers[:]:
         if isinstance(other, ConsoleHandler):

@@ -66,8 +66,13 @@ class LocalObjectLogger(ObjectLogger):
 
 def get_prefix(record: logging.LogRecord) -> str:
     """Get the prefix of the messages about an object: ``[namespace/name] ``; empty for all other messages."""
+    return f"[{get_object_name(record)}] " if getattr(record, "k8s_ref", None) else ""
+
+
+def get_object_name(record: logging.LogRecord) -> str:
+    """Get the name of the object that the message is about, with its namespace; empty for all other messages."""
     ref: ObjectReference | None = getattr(record, "k8s_ref", None)
     if not ref:
         return ""
     namespace, name = ref.get("namespace"), ref.get("name", "")
-    return f"[{namespace}/{name}] " if namespace else f"[{name}] "
+    return f"{namespace}/{name}" if namespace else name

@@ -13,13 +13,13 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u
 _CONTROLS_OF_TRACEBACKS = re.compile(_CONTROLS.pattern.replace(r"\x0a-", r"\x0b-"))
 
 
+def escape(text: str) -> str:
+    """Show the control characters of the text instead of obeying them."""
+    return text if text.isprintable() else _CONTROLS.sub(_escape, text)  # a much faster check, and nearly all are
+
+
 def _escape(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode("ascii")
-
-
-def escape(text: str) -> str:
-    """Escape all that could do anything to the terminal, or look like another line."""
-    return text if text.isprintable() else _CONTROLS.sub(_escape, text)  # nearly all texts are, and that is fast
 
 
 class ObjectTextFormatter(TrimmingFormatter):

@@ -12,12 +12,13 @@ so they are looked for only after the place where handlers are called.
 from __future__ import annotations
 
 import functools
+import linecache
 import logging
 import os
 import site
 import traceback
 from collections.abc import Generator, Iterator
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
@@ -45,6 +46,13 @@ def is_framework(filename: str) -> bool:
 def is_library(filename: str) -> bool:
     """Tell if the file is a part of the framework, of Python itself, or of an installed package."""
     return is_framework(filename) or os.path.abspath(filename).startswith(_PACKAGES)
+
+
+def describe_frame(frame: FrameType) -> str:
+    """Say in one line where a function is now, with the line of the code."""
+    filename, line = frame.f_code.co_filename, frame.f_lineno
+    source = linecache.getline(filename, line).strip()
+    return f"{frame.f_code.co_name}() at {filename}:{line}" + (f": {source}" if source else "")
 
 
 class TrimmingFormatter(logging.Formatter):

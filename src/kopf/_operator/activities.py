@@ -14,6 +14,7 @@ from typing import Any
 from kopf._controller.clock import Clock
 from kopf._handlers.causes import ActivityCause
 from kopf._handlers.executor import HandlerExecutor, Surroundings
+from kopf._handlers.handler_errors import name_error
 from kopf._handlers.handlers import ActivityHandler
 from kopf._handlers.outcomes import Outcome
 from kopf._handlers.retry_policy import Retries
@@ -29,7 +30,7 @@ class ActivityError(OperatorError):
     def __init__(self, activity: Activity, outcomes: Mapping[HandlerId, Outcome]) -> None:
         self.outcomes = outcomes
         failures = {key: outcome.exception for key, outcome in outcomes.items() if outcome.exception is not None}
-        details = "; ".join(f"{key!r}: {str(exc) or type(exc).__name__}" for key, exc in failures.items())
+        details = "; ".join(f"{key!r}: {name_error(exc)}" for key, exc in failures.items())
         super().__init__(f"The {activity.value} has failed in {details}")
 
 

@@ -11,9 +11,10 @@ from typing import Any
 from kopf._client.auth.credentials import AiohttpSession, ConnectionInfo, Credentials, LoginError, PluginError
 from kopf._client.auth.service_account import login_with_service_account
 from kopf._client.auth.vault import Vault
-from kopf._handlers.handler_errors import ErrorsMode, PermanentError, TemporaryError
+from kopf._handlers.handler_errors import ErrorsMode, PermanentError, TemporaryError, name_error
 from kopf._handlers.handlers import ActivityHandler
 from kopf._handlers.registry import OperatorRegistry
+from kopf._logging.audience import is_human
 from kopf._operator.activities import Activities, ActivityError
 from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity
@@ -125,7 +126,9 @@ class Authenticator:
         handlers: Sequence[ActivityHandler] = self._registry.get_activities(Activity.AUTHENTICATION)
         try:
             results = await self._activities.run(
-                Activity.AUTHENTICATION, handlers or [_DEFAULT_HANDLER], is_quiet=not verbose
+                Activity.AUTHENTICATION,
+                handlers or [_DEFAULT_HANDLER],
+                is_quiet=not verbose or (not handlers and is_human()),  # people have not declared it
             )
         except ActivityError as e:
             results = {key: outcome.result for key, outcome in e.outcomes.items() if outcome.result is not None}
@@ -157,4 +160,4 @@ def _check(handler_id: HandlerId, result: Any) -> Credentials:
 
 def _explain(error: ActivityError) -> LoginError:
     reasons = [outcome.exception for outcome in error.outcomes.values() if outcome.exception is not None]
-    return LoginError("; ".join(str(reason) or type(reason).__name__ for reason in reasons))
+    return LoginError("; ".join(name_error(reason) for reason in reasons))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -35,6 +36,7 @@ from kopf._handlers.outcomes import Outcome
 from kopf._handlers.registry import OperatorRegistry
 from kopf._health.liveness import Liveness
 from kopf._health.watchdog import Watchdog
+from kopf._logging.audience import get_internal_level, is_human
 from kopf._operator.activities import Activities
 from kopf._operator.console_serving import serve_console
 from kopf._operator.flags import Flag, raise_flag
@@ -97,7 +99,7 @@ class Operator:
         self._api = APIClient(self._vault, setup.settings, setup.bus)
         self._liveness = Liveness()
         self._pause = Pause()
-        self._pause.subscribe(self._tell_pause)
+        self._pause.subscribe(functools.partial(_tell_pause, setup.bus, self._pause))
         self._indexers = Indexers(setup.registry.get_indexing())
         self._executor = setup.make_executor(setup.settings.execution, setup.bus)
         self._activities = Activities(
@@ -131,10 +133,6 @@ class Operator:
             finally:
                 await self._shut_down()
 
-    def _tell_pause(self) -> None:
-        if self._setup.bus.is_heard:
-            self._setup.bus.tell(PauseChanged(self._pause.reasons))
-
     async def _run_activity(self, activity: Activity) -> None:
         handlers = self._setup.registry.get_activities(activity)
         await self._activities.run(activity, handlers)
@@ -161,9 +159,9 @@ class Operator:
     async def _work(self, recorder: EventRecorder, clock: Clock) -> None:
         authenticator = Authenticator(self._vault, self._setup.registry, self._activities)
         if not self._vault.is_populated:
-            login_logger.info("Initial authentication has been initiated.")
+            login_logger.log(get_internal_level(), "Initial authentication has been initiated.")
             await authenticator.login()
-            login_logger.info("Initial authentication has finished.")
+            login_logger.log(get_internal_level(), "Initial authentication has finished.")
         authenticating = asyncio.create_task(authenticator.run(), name="authenticator")
         helpers = [authenticating]
         try:
@@ -174,6 +172,8 @@ class Operator:
             namespaces = Namespaces(runtime, self._setup.namespaces)
             observer = ResourceObserver(runtime, self._setup.registry, namespaces, peering)
             publishing = []
+            if is_human():
+                helpers.append(self._start_summary(runtime, observer, namespaces, peering))
             if webhooks is not None:
                 helpers.append(asyncio.create_task(webhooks.serve(), name="webhook server"))
                 observer.subscribe(webhooks.accept_resources)
@@ -196,6 +196,15 @@ class Operator:
                 await recorder.flush(_FLUSH_TIMEOUT)
         finally:
             await cancel(helpers)
+
+    def _start_summary(
+        self, runtime: Runtime, observer: ResourceObserver, namespaces: Namespaces, peering: Peering
+    ) -> asyncio.Task[None]:
+        from kopf._operator.readiness_summary import ReadinessSummary  # only people need it
+
+        summary = ReadinessSummary(runtime, self._setup.registry, namespaces, peering)
+        observer.subscribe(summary.accept_resources)
+        return asyncio.create_task(summary.run(), name="summary of the readiness")
 
     @property
     def _has_admission(self) -> bool:
@@ -247,4 +256,10 @@ class Operator:
         finally:
             if self._setup.vault is None:  # otherwise, it is still needed by others
                 await self._vault.close()
+            self._executor.running.stop()
             self._executor.threads.release()
+
+
+def _tell_pause(bus: Bus, pause: Pause) -> None:
+    if bus.is_heard:
+        bus.tell(PauseChanged(pause.reasons))

@@ -74,7 +74,7 @@ class _Call:
         execute = functools.partial(self._execute_subhandlers, children)
         context = SubhandlingContext(parent=handler, cause=cause, execute=execute)
         outcome = await self._scene.executor.execute(handler, cause, attempt, Surroundings(subhandling=context))
-        deliver_result(handler, outcome, cause.patch, logger=cause.logger)
+        deliver_result(handler, outcome, cause.patch)
         return self.make_run(handler, cause, outcome, mark, children=tuple(children))
 
     def make_run(

@@ -54,7 +54,7 @@ async def call_object_handler(scene: Scene, handlers: Sequence[ResourceHandler])
     if outcome is None:
         return scene.make_run(handler, None, mark, **facts, outcome="cancelled")
     if not isinstance(handler, IndexingHandler):
-        deliver_result(handler, outcome, cause.patch, logger=cause.logger)
+        deliver_result(handler, outcome, cause.patch)
     return scene.make_run(handler, outcome, mark, **facts)
 
 

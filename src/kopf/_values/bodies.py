@@ -8,8 +8,9 @@ replaced (the live bodies of daemons and timers), all views show the new content
 from __future__ import annotations
 
 import abc
+import reprlib
 from collections.abc import Iterator, Mapping
-from typing import Any, Generic, Literal, NewType, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NewType, TypedDict, TypeVar
 
 from kopf._values.objects import KubeObject
 
@@ -95,6 +96,25 @@ class MappingView(Mapping[K, V_co], Generic[K, V_co]):
     def __len__(self) -> int:
         return len(self._target())
 
+    if not TYPE_CHECKING:  # type checkers say it themselves
+
+        def __setitem__(self, key: K, value: Any) -> None:
+            """Refuse; say how it is done instead."""
+            raise TypeError(self._explain("assignment", key, reprlib.repr(value)))
+
+        def __delitem__(self, key: K) -> None:
+            """Refuse; say how it is done instead."""
+            raise TypeError(self._explain("deletion", key, "None"))
+
+        def _explain(self, what: str, key: K, value: str) -> str:
+            cure = f'{self._get_patch_path()}["{key}"] = {value}'
+            name = type(self).__name__.lstrip("_")
+            return f"{name!r} object does not support item {what}. To change the object, use `{cure}`."
+
+    def _get_patch_path(self) -> str:
+        """Tell what the users write to change what is viewed."""
+        return "patch"
+
     def __repr__(self) -> str:
         try:
             return repr(dict(self))
@@ -118,6 +138,9 @@ class _Stanza(MappingView[str, Any]):
         if not isinstance(target, Mapping):
             raise StanzaError(f"The {self._name} must be a JSON object, not {type(target).__name__}.")
         return target
+
+    def _get_patch_path(self) -> str:
+        return f"patch.{'meta' if self._name == 'metadata' else self._name}"
 
 
 class Spec(_Stanza):
@@ -145,6 +168,9 @@ class _MetaMapping(MappingView[str, str]):
 
     def _target(self) -> Mapping[str, str]:
         return (self._src.get("metadata") or {}).get(self._name) or {}
+
+    def _get_patch_path(self) -> str:
+        return f"patch.meta.{self._name}"
 
 
 class Meta(_Stanza):

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import os
 import pathlib
-import signal
 import sys
 import tempfile
 from collections.abc import Collection, Sequence
@@ -19,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kopf._logging.terminal_format import TerminalFormatter, has_colours, is_for_people
 from kopf.cli.cluster import cluster_options, parse_user, start_cluster
 from kopf.cli.interrupts import interruptible
 from kopf.cli.kubeconfigs import find_project_kubeconfig
 from kopf.cli.manifests import Manifests
-from kopf.cli.running import run
+from kopf.cli.running import DEV_STOP_SIGNAL, run
 from kopf.cli.sources import SourceWatcher
 
 if TYPE_CHECKING:
@@ -35,8 +35,11 @@ POLLING_INTERVAL = 0.25
 SETTLING_INTERVAL = 0.1
 """For how long no more files must change before the reload, in seconds: editors save in several steps."""
 
-STOPPING_TIMEOUT = 1.0
-"""How long the operator may take to stop, in seconds; then it is killed."""
+STOPPING_TIMEOUT = 30.0
+"""How long the operator may take to stop, in seconds; then it is killed. Pods have as much by default."""
+
+STOPPING_PATIENCE = 3.0
+"""How long the operator may take to stop until it is said that it is waited for, in seconds."""
 
 PUBLISHING_TIMEOUT = 10.0
 """How long the operator may take to publish its webhooks after it is started, in seconds."""
@@ -82,7 +85,7 @@ async def _develop(
         paths: Sequence[pathlib.Path],
         args: Sequence[str],
 ) -> None:
-    with interruptible() as signals, tempfile.TemporaryDirectory(prefix="kopf-dev-") as folder:
+    with interruptible(), tempfile.TemporaryDirectory(prefix="kopf-dev-") as folder:
         async with starting as cluster:
             _say(f"The local cluster is up: {cluster.url}")
             _say(f"For a second terminal:   export KUBECONFIG={cluster.kubeconfig}")
@@ -93,8 +96,7 @@ async def _develop(
             try:
                 await _keep_reloading(cluster, process, manifests, paths, args)
             finally:
-                # From the terminal, Ctrl+C goes to all processes at once; the second signal would be too much.
-                await process.stop(is_told=signal.SIGINT in signals)
+                await process.stop()
     _say("Everything is stopped.")
 
 
@@ -188,7 +190,7 @@ class OperatorProcess:
         reports = f"--report-sources={self._sources}", f"--report-webhooks={self._webhooks}"
         self._process = await asyncio.create_subprocess_exec(
             # With -P, the current directory is not looked into for our own imports: it can have e.g. a click.py in it.
-            sys.executable, "-P", "-m", "kopf", "run", *reports, "--show-errors", *self._args,
+            sys.executable, "-P", "-m", "kopf", "run", *reports, "--developing", *self._args,
             env={**os.environ, "KUBECONFIG": str(self._kubeconfig)},
         )
 
@@ -210,14 +212,19 @@ class OperatorProcess:
         """Get the types of its admission handlers, or nothing if they are not loaded yet."""
         return self._webhooks.read_text().splitlines() if self._webhooks.exists() else None
 
-    async def stop(self, *, is_told: bool = False) -> None:
-        """Stop the operator; it is only waited for if it is told to stop already."""
+    async def stop(self) -> None:
+        """Stop the operator: let it finish what it does; kill it if that takes too long, or if we are cancelled."""
         if self._process is None or self._process.returncode is not None:
             return
         try:
-            if not is_told:
-                self._process.terminate()
+            self._process.send_signal(DEV_STOP_SIGNAL)
             async with asyncio.timeout(STOPPING_TIMEOUT):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(STOPPING_PATIENCE):
+                        await self._process.wait()
+                        return
+                _say(f"The operator is still stopping; it has {STOPPING_TIMEOUT:g} seconds for that. "
+                     f"Ctrl+C ends it at once.", fg="yellow")
                 await self._process.wait()
         except TimeoutError:
             _say("The operator does not stop, so it is killed.", fg="yellow")
@@ -229,4 +236,9 @@ class OperatorProcess:
 
 def _say(text: str, fg: str = "green") -> None:
     # To the same stream as the logs of the operator, so that they do not overtake each other.
-    click.secho(f"kopf dev: {text}", fg=fg, err=True)
+    if is_for_people(sys.stderr):
+        has_own = has_colours(sys.stderr)
+        line = TerminalFormatter(colours=has_own).format_guide("dev", click.style(text, fg=fg) if has_own else text)
+        click.echo(line, err=True, color=has_own)
+    else:
+        click.echo(f"kopf dev: {text}", err=True)

@@ -13,7 +13,13 @@ import click
 
 from kopf._client.auth.vault import Vault
 from kopf._handlers.registry import OperatorRegistry
-from kopf._logging.configuration import LogFormat, configure, make_formatter, parse_log_format
+from kopf._logging.configuration import (
+    LogFormat,
+    configure,
+    configure_for_terminal,
+    make_formatter,
+    parse_log_format,
+)
 from kopf._operator.flags import Flag
 from kopf._settings.settings import OperatorSettings
 
@@ -65,8 +71,9 @@ def logging_options(fn: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("-d", "--debug", is_flag=True, help="Show everything: the API calls, asyncio & aiohttp.")
     @click.option("-q", "--quiet", is_flag=True, help="Show only warnings and errors.")
     @click.option(
-        "--log-format", type=LogFormatParamType(), default="full", show_default=True, metavar="plain|full|json|FORMAT",
-        help="One of the formats, or a format string, as in the logging of Python: e.g. '%(levelname)s: %(message)s'.",
+        "--log-format", type=LogFormatParamType(), metavar="plain|full|json|FORMAT",
+        help="One of the formats, or a format string, as in the logging of Python: e.g. '%(levelname)s: %(message)s'. "
+             "By default, it is short and in colours on terminals, and full elsewhere.",
     )
     @click.option("--log-refkey", help="The key of the object's reference in JSON logs.", metavar="KEY")
     @click.option(
@@ -83,7 +90,7 @@ def logging_options(fn: Callable[..., Any]) -> Callable[..., Any]:
             verbose: bool,
             debug: bool,
             quiet: bool,
-            log_format: LogFormat | str,
+            log_format: LogFormat | str | None,
             log_prefix: bool | None,
             log_refkey: str | None,
             log_config: pathlib.Path | None,
@@ -92,10 +99,12 @@ def logging_options(fn: Callable[..., Any]) -> Callable[..., Any]:
         click.get_current_context().meta[DEBUG_KEY] = debug
         if log_config is not None:
             _configure_by_file(log_config)
+        elif log_format is None and log_refkey is None:  # the latter is only for machines
+            configure_for_terminal(debug=debug, verbose=verbose, quiet=quiet, log_prefix=log_prefix)
         else:
             configure(
                 debug=debug, verbose=verbose, quiet=quiet,
-                log_format=log_format, log_prefix=log_prefix, log_refkey=log_refkey,
+                log_format=log_format or LogFormat.FULL, log_prefix=log_prefix, log_refkey=log_refkey,
             )
         return fn(*args, **kwargs)
 

@@ -6,6 +6,8 @@ import asyncio
 import importlib
 import logging
 import pathlib
+import signal
+import threading
 from collections.abc import Collection, Coroutine
 from typing import Any
 
@@ -17,6 +19,7 @@ from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.registry import get_default_registry
 from kopf._logging.configuration import revive_loggers
 from kopf._operator.embedding import operator
+from kopf._operator.flags import Flag
 from kopf._operator.scopes import check
 from kopf._serving.endpoints import parse_endpoint
 from kopf._settings.settings import OperatorSettings
@@ -31,6 +34,12 @@ logger = logging.getLogger("kopf.cli")
 
 DEV_PRIORITY = 666
 """What ``--dev`` means: of higher priority than usual."""
+
+DEV_LOOP_TIMEOUT = 0.5
+"""How long the event loop may be blocked in development, in seconds, until it is said who blocks it."""
+
+DEV_STOP_SIGNAL = signal.SIGUSR1
+"""What stops an operator in development: also if Ctrl+C of the terminal has come to it before that."""
 
 _LEFTOVERS_TIMEOUT = 2.0
 """How long the tasks may end that were left by the operator, in seconds."""
@@ -86,7 +95,7 @@ def _check_patterns(ctx: click.Context, param: click.Parameter, value: tuple[str
               help="Load this importable module; can be repeated.")
 @click.option("--report-sources", type=click.Path(path_type=pathlib.Path), hidden=True)
 @click.option("--report-webhooks", type=click.Path(path_type=pathlib.Path), hidden=True)
-@click.option("--show-errors", is_flag=True, hidden=True)
+@click.option("--developing", is_flag=True, hidden=True)
 @click.argument("paths", nargs=-1)
 @click.make_pass_decorator(CLIControls, ensure=True)
 @click.pass_context
@@ -105,7 +114,7 @@ def run(
         console_endpoint: str | None,
         report_sources: pathlib.Path | None,
         report_webhooks: pathlib.Path | None,
-        show_errors: bool,
+        developing: bool,
 ) -> None:
     """
     Run an operator: the handlers of the files (PATHS) and modules.
@@ -117,6 +126,10 @@ def run(
         raise click.UsageError("Either --all-namespaces or --namespace can be used, not both.")
     # Before the users' files, which can be named as these: their folders are looked into first from then on.
     loop_factory = find_loop_factory() if controls.loop is None else None
+    settings = controls.settings if controls.settings is not None else OperatorSettings()
+    if console_endpoint is not None:
+        settings.console.endpoint = console_endpoint
+    stop_flag = _prepare_for_development(settings) if developing else controls.stop_flag
     if not is_mounted():
         importlib.import_module("yaml")  # of the kubeconfig; pods have service accounts instead
     try:
@@ -136,13 +149,6 @@ def run(
     if report_webhooks is not None:
         _report(report_webhooks, sorted({handler.type for handler in registry.webhooks}))
 
-    settings = controls.settings
-    if settings is None and (show_errors or console_endpoint is not None):
-        settings = OperatorSettings()
-    if settings is not None and console_endpoint is not None:
-        settings.console.endpoint = console_endpoint
-    if settings is not None and show_errors:
-        settings.admission.show_errors = settings.health.show_errors = True
     _run(controls.loop, loop_factory, ctx.meta[DEBUG_KEY], operator(
         registry=registry,
         settings=settings,
@@ -152,10 +158,19 @@ def run(
         clusterwide=clusterwide,
         namespaces=namespaces,
         liveness_endpoint=liveness_endpoint,
-        stop_flag=controls.stop_flag,
+        stop_flag=stop_flag,
         ready_flag=controls.ready_flag,
         vault=controls.vault,
     ))
+
+
+def _prepare_for_development(settings: OperatorSettings) -> Flag:
+    """Show all that can be shown; stop by a signal that can be repeated, as those of Ctrl+C cannot be."""
+    settings.admission.show_errors = settings.health.show_errors = True
+    settings.health.loop_timeout = DEV_LOOP_TIMEOUT
+    stop_flag = threading.Event()
+    signal.signal(DEV_STOP_SIGNAL, lambda signum, frame: stop_flag.set())
+    return stop_flag
 
 
 def _report(path: pathlib.Path, lines: Collection[str]) -> None:

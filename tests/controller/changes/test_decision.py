@@ -32,8 +32,8 @@ from kopf._controller.changes.progress import find_seen
 from kopf._controller.changes.saved_states import SavedStates
 from kopf._controller.changes.seen_states import SeenStates
 from kopf._controller.changes.selection import Candidates
+from kopf._handlers.callbacks import FilterError
 from kopf._handlers.handlers import ChangingHandler, DaemonHandler
-from kopf._handlers.matching import FilterError
 from kopf._handlers.outcomes import Outcome
 from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
 from kopf._settings.settings import PersistenceSettings

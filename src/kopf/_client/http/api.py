@@ -36,7 +36,8 @@ from kopf._client.errors import (
 from kopf._client.http import proxies, retries, tls
 from kopf._client.http.connections import Connection
 from kopf._client.http.lines import LineSplitter
-from kopf._client.http.request_facts import RequestBegun, RequestRetried, Telling
+from kopf._client.http.reachability import Reachability
+from kopf._client.http.request_facts import RequestRetried, begin_telling
 from kopf._facts.bus import Bus
 from kopf._settings.settings import Delays, OperatorSettings, iter_delays
 from kopf._values import codec
@@ -91,6 +92,7 @@ class APIClient:
         """Who is told of the requests."""
         self._vault = vault
         self._settings = settings
+        self._reachability = Reachability()
         self._timeout = aiohttp.ClientTimeout()
         self._timeout_source: tuple[float | None, float | None] | None = None
 
@@ -146,7 +148,8 @@ class APIClient:
                 if self.bus.is_heard:
                     self.bus.tell(RequestRetried(method, target, exc, delay))
                 reporter = options.get("logger", logger)
-                reporter.warning("A request has failed and will be repeated in %g seconds: %s", delay, exc)
+                level = logging.DEBUG if isinstance(exc, APINetworkError) and exc.is_told else logging.WARNING
+                reporter.log(level, "A request has failed and will be repeated in %g seconds: %s", delay, exc)
             await asyncio.sleep(retries.add_jitter(delay))
 
     async def stream(
@@ -164,7 +167,8 @@ class APIClient:
         while True:
             connection = await self._vault.acquire()
             token = connection.token
-            telling = self._begin("GET", connection, target, headers, is_stream=True)
+            server = connection.credentials.server
+            telling = begin_telling(self.bus, "GET", target, server, headers, is_stream=True)
             is_open = False
             try:
                 async with connection.session.request(
@@ -178,6 +182,7 @@ class APIClient:
                 ) as response:
                     if telling is not None:
                         telling.open(response.status)
+                    self._reachability.note_response(connection.credentials.server)
                     if response.status < 300:
                         is_open = True
                         yield []
@@ -194,7 +199,7 @@ class APIClient:
                 is_timed_out = isinstance(exc, TimeoutError) and not isinstance(exc, aiohttp.ServerTimeoutError)
                 if is_open and is_timed_out:
                     return
-                raise _make_network_error("GET", connection.credentials.server, target, exc) from exc
+                raise self._make_network_error("GET", server, target, exc, is_open) from exc
             finally:
                 if telling is not None:
                     telling.end()
@@ -229,7 +234,7 @@ class APIClient:
         while True:
             connection = await self._vault.acquire()
             token = connection.token
-            telling = self._begin(method, connection, target, headers)
+            telling = begin_telling(self.bus, method, target, connection.credentials.server, headers)
             data = io.BytesIO(body) if body is not None and len(body) >= _LARGE_BODY else body
             try:
                 async with connection.session.request(
@@ -244,6 +249,7 @@ class APIClient:
                 ) as response:
                     if telling is not None:
                         telling.open(response.status)
+                    self._reachability.note_response(connection.credentials.server)
                     content = await response.read()
                     if response.status < 300:
                         return content
@@ -252,26 +258,11 @@ class APIClient:
             except connection.errors as exc:
                 if tls.find_error(exc) is not None and self._vault.renew(connection):
                     continue
-                raise _make_network_error(method, connection.credentials.server, target, exc) from exc
+                raise self._make_network_error(method, connection.credentials.server, target, exc) from exc
             finally:
                 if telling is not None:
                     telling.end()
                 self._vault.release(connection)
-
-    def _begin(
-        self,
-        method: str,
-        connection: Connection,
-        target: str,
-        headers: Mapping[str, str] | None,
-        *,
-        is_stream: bool = False,
-    ) -> Telling | None:
-        if not self.bus.is_heard:
-            return None
-        server = connection.credentials.server
-        begun = RequestBegun(method, target, server, {**(headers or {})}, is_stream=is_stream)
-        return Telling(self.bus, begun)
 
     def _accept_refusal(self, connection: Connection, token: str | None, error: APIError) -> None:
         """Raise the error, unless it is worth trying with other credentials, or with a renewed token."""
@@ -280,6 +271,14 @@ class APIClient:
         # The token can be renewed while the request is underway: then it is not this one that was refused.
         if connection.token == token and not self._vault.renew(connection):
             self._vault.invalidate(connection, error)
+
+    def _make_network_error(
+        self, method: str, server: str, target: str, exc: Exception, is_open: bool = False
+    ) -> APINetworkError:
+        error = _make_network_error(method, server, target, exc)
+        reachability = self._reachability
+        error.is_told = reachability.note_break(server) if is_open else reachability.note_failure(server, exc, error)
+        return error
 
 
 def _make_error(method: str, target: str, response: aiohttp.ClientResponse, content: bytes) -> APIError:

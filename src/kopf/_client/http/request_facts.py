@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 
 from kopf._facts.bus import Bus, Fact
 
@@ -69,3 +70,12 @@ class Telling:
         error = None if sys.exception() is self._context else sys.exception()
         is_status = self._status is not None and self._status >= 300
         self._bus.tell(RequestEnded(self.begun, self._status, None if is_status else error))
+
+
+def begin_telling(
+    bus: Bus, method: str, path: str, server: str, headers: Mapping[str, str] | None, *, is_stream: bool = False
+) -> Telling | None:
+    """Begin to tell of an attempt, if anybody listens; the headers to be sent are in the fact then."""
+    if not bus.is_heard:
+        return None
+    return Telling(bus, RequestBegun(method, path, server, {**(headers or {})}, is_stream=is_stream))

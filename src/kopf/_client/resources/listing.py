@@ -46,12 +46,15 @@ class ListPage(msgspec.Struct, gc=False):
 
     objects: list[KubeObject]
     version: str
+    remaining: int | None = None
+    """How many objects are on the next pages, if the server tells: it does not with selectors."""
 
 
 class _ListMeta(msgspec.Struct, gc=False):
     resourceVersion: str = ""
     continue_: str | None = msgspec.field(name="continue", default=None)
     shardInfo: dict[str, str] | None = None
+    remainingItemCount: int | None = None
 
 
 class _List(msgspec.Struct, gc=False):
@@ -170,10 +173,11 @@ async def list_pages(
         if problem:
             (on_garbage or GarbageWarning())(resource, problem)
         token, version = listing.metadata.continue_, listing.metadata.resourceVersion
+        remaining = listing.metadata.remainingItemCount if token else 0
         if paged and objects and settings.watching.chunk_size is None:
             params["limit"] = str(max(FIRST_PAGE, PAGE_SIZE * len(objects) // len(content)))
         del listing, items, content
-        yield ListPage(objects, version)
+        yield ListPage(objects, version, remaining)
         if not token:
             return
         if token in tokens:

@@ -31,6 +31,7 @@ from kopf._client.errors import (
 )
 from kopf._client.http.api import APIClient
 from kopf._client.resources.listing import EndlessListError, GarbageWarning, list_pages, take_item
+from kopf._client.resources.listing_progress import ListingProgress
 from kopf._client.resources.setbacks import BrokenStreamError, Setbacks
 from kopf._client.resources.stream_lines import Line, make_line_error, parse_line
 from kopf._client.resources.targets import Target
@@ -170,6 +171,7 @@ class _Watcher:
     async def _list(self) -> AsyncGenerator[list[WatchEvent], None]:
         machine = self._machine
         machine.begin_listing()
+        progress = ListingProgress(self._target)
         pages = list_pages(
             self._api,
             self._settings,
@@ -184,8 +186,10 @@ class _Watcher:
                 machine.take_page(page.objects, page.version, events)
                 if events:
                     yield events
+                progress.add(len(page.objects), page.remaining)
         events = []
         machine.finish_listing(events)
+        progress.finish()
         self._listing = _Listing.PAGED
         self._setbacks.is_productive = True
         yield events
@@ -278,6 +282,8 @@ class _Watcher:
         if self._api.bus.is_heard:
             self._api.bus.tell(WatchInterrupted(self._target, error, delay, is_listing))
         level = logging.INFO if self._setbacks.is_productive or isinstance(error, APIGoneError) else logging.WARNING
+        if isinstance(error, APINetworkError) and error.is_told:
+            level = logging.DEBUG
         logger.log(
             level,
             "%s of %r %s is interrupted and will continue in %g seconds: %s",

@@ -8,6 +8,7 @@ from kopf._client.errors import APIError, APINetworkError, APIServerError, APITo
 from kopf._client.resources.patching import PatchConflict, patch_object
 from kopf._controller.background.stopping import AsyncDaemonStopperChecker, DaemonStopper
 from kopf._controller.runtime import Runtime
+from kopf._handlers.handler_errors import name_error
 from kopf._handlers.handlers import SpawningHandler
 from kopf._logging.loggers import ObjectLogger
 from kopf._settings.settings import iter_delays
@@ -53,7 +54,8 @@ async def deliver_patch(recipient: Recipient, handler: SpawningHandler, patch: P
             is_last = stopper.is_set or await AsyncDaemonStopperChecker(stopper).wait(delay)
         except Exception as e:
             text = "%s has made a patch that cannot be applied, it is lost: %s"
-            logger.error(text, handler, e, exc_info=None if isinstance(e, APIError) else e)
+            is_told = isinstance(e, APIError)
+            logger.error(text, handler, e if is_told else name_error(e), exc_info=None if is_told else e)
             return
         else:
             if obj is not None:

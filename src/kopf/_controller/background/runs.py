@@ -149,7 +149,7 @@ class BackgroundRun(abc.ABC, Generic[H]):
         attempt = self.retries.begin(runtime.clock.now())
         outcome = await runtime.executor.execute(self.handler, cause, attempt)
         self.retries.note(outcome)
-        deliver_result(self.handler, outcome, cause.patch, logger=companion.logger)
+        deliver_result(self.handler, outcome, cause.patch)
         await deliver_patch(companion, self.handler, cause.patch, self.stopper)
         return outcome
 

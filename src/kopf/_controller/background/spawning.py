@@ -17,6 +17,7 @@ from kopf._controller.background.runs import BackgroundRun, Companion
 from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._controller.background.timers import TimerRun
 from kopf._controller.runtime import Runtime
+from kopf._handlers.callbacks import explaining
 from kopf._handlers.causes import ResourceCause
 from kopf._handlers.handlers import DaemonHandler, SpawningHandler, TimerHandler
 from kopf._values.objects import KubeObject
@@ -164,7 +165,8 @@ def _make_run(companion: Companion, handler: SpawningHandler) -> BackgroundRun[A
 
 def _get_delay(handler: SpawningHandler, cause: ResourceCause) -> float:
     if callable(handler.initial_delay):
-        return float(handler.initial_delay(**cause.kwargs_for(handler)) or 0)
+        with explaining(handler.initial_delay, f"initial_delay= of {handler}"):
+            return float(handler.initial_delay(**cause.kwargs_for(handler)) or 0)
     return handler.initial_delay or 0.0
 
 

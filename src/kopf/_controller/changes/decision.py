@@ -21,8 +21,8 @@ from kopf._controller.changes.finalizer import MAX_REMOVALS, Blocking, choose_ch
 from kopf._controller.changes.progress import Progress, find_overtaken, get_delay, get_pending
 from kopf._controller.changes.saved_states import SavedStates
 from kopf._controller.changes.seen_states import SeenStates
+from kopf._handlers.callbacks import FilterError
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, SpawningHandler
-from kopf._handlers.matching import FilterError
 from kopf._values.ids import HandlerId
 from kopf._values.patches import FinalizerChange
 from kopf._values.reasons import Reason

@@ -16,6 +16,7 @@ from kopf._controller.changes.progress import Progress, get_delay, get_pending
 from kopf._controller.changes.seen_states import SeenStates
 from kopf._controller.changes.selection import Selection
 from kopf._controller.runtime import Runtime
+from kopf._handlers.callbacks import explaining
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.context import SubhandlingContext
 from kopf._handlers.executor import Surroundings
@@ -78,7 +79,8 @@ class Execution:
         """Let the lifecycle choose; those of the framework have no choice if there is only one."""
         if len(pending) < 2 and (not pending or lifecycle in STOCK_LIFECYCLES):
             return pending
-        return lifecycle(pending, state=self._progress, **cause.kwargs)
+        with explaining(lifecycle, f"the choice of handlers ({TITLES[cause.reason].lower()})"):
+            return lifecycle(pending, state=self._progress, **cause.kwargs)
 
     async def _execute(
         self,
@@ -95,7 +97,7 @@ class Execution:
         outcome = await self._runtime.executor.execute(handler, cause, attempt, around)
         if isinstance(outcome.exception, UnreadableError):
             cause.body.object.check()  # if it is the object that cannot be decoded, no retry will help
-        deliver_result(handler, outcome, cause.patch, logger=cause.logger)
+        deliver_result(handler, outcome, cause.patch)
         now = self._runtime.clock.now()
         self._progress.note(handler, outcome, now, context.seen, self._seen)
         if parent is not None:

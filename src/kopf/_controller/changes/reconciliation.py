@@ -83,6 +83,7 @@ class Reconciliation:
                 "The object was handled by somebody else meanwhile, e.g. by another operator. What was done here is "
                 "not saved; going on from its fresh state."
             )
+            scope.rivals.note(e.obj)
             return Result(e.obj, changed=True)
         if plan.choice.accompanying:
             view.logger.debug("Deletion, but we are done with it, and we do not care.")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from kopf._controller.changes.selection import Candidates
 from kopf._controller.handled_memory import HandledMemory
+from kopf._controller.rivals import Rivals
 from kopf._controller.runtime import Runtime
 from kopf._handlers.registry import HandlersOfResource
 from kopf._storage.snapshots import Snapshots
+from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
 
 if TYPE_CHECKING:
@@ -18,6 +21,10 @@ if TYPE_CHECKING:
 
 
 _NO_USER_CODE = contextlib.nullcontext()
+
+
+def _get_nothing(key: str) -> None:
+    return None
 
 
 class ReconciliationScope:
@@ -44,6 +51,9 @@ class ReconciliationScope:
         self.candidates = Candidates(handlers)
         self.background = background
         self.handled = handled if handled is not None else HandledMemory()
+        self.rivals = Rivals(runtime, resource)
+        self.get_fresher: Callable[[str], KubeObject | None] = _get_nothing
+        """What has come by the key of an object while it is being handled, if anything has."""
         self.user_code = user_code
         self.persistence = persistence
         self.finalizer = persistence.finalizer

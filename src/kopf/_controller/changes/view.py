@@ -8,6 +8,7 @@ from kopf._controller.changes.decision import (
     Plan,
     Situation,
     is_overtaken,
+    make_fingerprint,
     recognise,
 )
 from kopf._controller.changes.detection import Detection, detect
@@ -60,6 +61,8 @@ class View:
         key = obj.head.key
         unsaved, saved = self.unsaved, carried.saved
         memory = scope.handled.recall(key) if unsaved is None else None
+        if detected.reason is Reason.NOOP and memory is not None and memory != make_fingerprint(detected.snapshot):
+            scope.rivals.note(obj)  # it is handled in this state, but not here
         detection = recognise(detected, memory, is_released=scope.handled.is_released(key))
         now = scope.runtime.clock.now()
         remembered = {} if saved is None else saved.states

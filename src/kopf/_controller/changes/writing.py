@@ -23,6 +23,8 @@ from kopf._controller.changes.saving import (
 from kopf._controller.changes.scope import ReconciliationScope
 from kopf._controller.changes.superseding import Superseding
 from kopf._controller.changes.view import EMPTY, View
+from kopf._controller.own_writes import is_newer
+from kopf._values.bodies import Body
 from kopf._values.codec import NestingError
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange, Patch, PatchRequest, thaw
@@ -125,6 +127,8 @@ class Writing:
             plan.progress.purge(scope.candidates.changing, outgoing)  # also of those that have matched before
         handled = get_handled_snapshot(view, plan.reason, self.baseline)
         if plan.is_handled:
+            if (fresher := scope.get_fresher(view.situation.key)) is not None:
+                self._look_for_rivals(fresher)
             scope.snapshots.store(handled, body=view.body, patch=outgoing)
         if plan.reason is Reason.NOOP and not outgoing and plan.finalizer is None:
             view.logger.debug("Something has changed, but we are not interested (the essence is the same).")
@@ -167,6 +171,15 @@ class Writing:
             return Result(None, resumed=True)
         is_changed = obj.head.resourceVersion != view.obj.head.resourceVersion
         return Result(obj, is_changed, plan.requeue_after, resumed=plan.resumed, error=plan.error)
+
+    def _look_for_rivals(self, fresher: KubeObject) -> None:
+        """If somebody has marked the object as handled since our last write, that was not us."""
+        scope, obj = self._scope, self._view.obj
+        is_comparable = scope.runtime.comparable_versions
+        if is_comparable and is_newer(fresher.head.resourceVersion, obj.head.resourceVersion):
+            mark = scope.persistence.diffbase_storage.fetch(body=Body(fresher))
+            if mark is not None and mark != scope.persistence.diffbase_storage.fetch(body=Body(obj)):
+                scope.rivals.note(fresher)
 
     def _note_saved(self, request: PatchRequest, obj: KubeObject) -> None:
         """What the users want in the status is there, even if the rest is refused."""

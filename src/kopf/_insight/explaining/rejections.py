@@ -11,11 +11,11 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from kopf._handlers.callbacks import FilterError
 from kopf._handlers.causes import ChangingCause, ResourceCause
 from kopf._handlers.criteria import ABSENT, PRESENT, ValueFilter
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, WebhookHandler
 from kopf._handlers.matching import (
-    FilterError,
     matches,
     matches_change,
     matches_either_state,

@@ -1,0 +1,97 @@
+"""
+Rivals: other operators that handle the same objects, and do not know of this one.
+
+What gives them away: an object is marked as handled in a state that was never handled here, although it was handled
+here before; or somebody has marked it so while it was being handled here. Both happen for a moment when an operator is
+rolled out, once in the beginning and once in the end; and when a backup is restored. So it is said only if it goes on:
+if it is noticed several times, and they are neither too close to each other nor too far apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import Any
+
+from kopf._controller.runtime import Runtime
+from kopf._values import codec
+from kopf._values.objects import KubeObject
+from kopf._values.resources import Resource
+
+logger = logging.getLogger(__name__)
+
+_ENOUGH = 3
+"""How many times it is to be noticed."""
+
+_TOO_CLOSE = 120.0
+"""What is noticed so soon after the previous time, in seconds, is considered the same: e.g. the same rollout."""
+
+_TOO_FAR = 3600.0
+"""What is noticed so long after the previous time, in seconds, has nothing to do with that."""
+
+_DOCS = "docs/peering.md#two-operators-at-once"
+
+
+class Rivals:
+    """What is known of the other operators that handle the objects of one resource."""
+
+    def __init__(self, runtime: Runtime, resource: Resource) -> None:
+        self._runtime = runtime
+        self._resource = resource
+        self._count = 0
+        self._noticed_at = 0.0
+        runtime.pause.subscribe(self._forget)  # by design, others handle everything during the pauses
+
+    def _forget(self) -> None:
+        self._count = 0
+
+    def note(self, obj: KubeObject) -> None:
+        """Somebody else has handled the object."""
+        now = asyncio.get_running_loop().time()
+        passed = now - self._noticed_at
+        if self._count and passed < _TOO_CLOSE:
+            return
+        self._count = 1 if passed >= _TOO_FAR else self._count + 1
+        self._noticed_at = now
+        if self._count >= _ENOUGH and self._runtime.warnings.is_new(("rivals", self._resource)):
+            self._warn(obj)
+
+    def _warn(self, obj: KubeObject) -> None:
+        prefixes = [name for name in obj.head.annotations or () if name.endswith("/last-handled-configuration")]
+        logger.warning(
+            "Another operator handles the same objects of %r all the time, e.g. %s: both call their handlers for the "
+            "same changes. This one is %s; the other one writes as %s. Stop one of them; or let them know of each "
+            "other by a peering, so that one works at a time; or let each have its own objects, by selectors. If they "
+            "are for different things, let them have different storages & finalizers in settings.persistence. See %s",
+            self._resource,
+            f"{obj.head.namespace}/{obj.head.name}" if obj.head.namespace else obj.head.name,
+            _identify_us(),
+            _identify_writer(obj, prefixes),
+            _DOCS,
+        )
+
+
+def _identify_us() -> str:
+    import getpass  # few operators ever say it
+    import socket
+
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # containers often run as users without names
+        user = str(os.getuid())
+    return os.environ.get("POD_ID") or f"{user}@{socket.gethostname()} (process {os.getpid()})"
+
+
+def _identify_writer(obj: KubeObject, annotations: list[str]) -> str:
+    """Say who was the last to mark the object as handled, as far as the server tells: by which client, and when."""
+    for entry in reversed(_get_managed_fields(obj)):
+        fields = entry.get("fieldsV1", {}).get("f:metadata", {}).get("f:annotations", {})
+        if any(f"f:{name}" in fields for name in annotations):
+            return f"{entry.get('manager')!r} (last time at {entry.get('time')})"
+    return "somebody unknown"
+
+
+def _get_managed_fields(obj: KubeObject) -> list[dict[str, Any]]:
+    fields: list[dict[str, Any]] = codec.decode(obj.raw).get("metadata", {}).get("managedFields") or []
+    return sorted(fields, key=lambda entry: entry.get("time") or "")

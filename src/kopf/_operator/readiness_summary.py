@@ -1,0 +1,86 @@
+"""
+The summary for people at a terminal, once, when the operator is ready: what it does, where, as whom, and with whom.
+
+It must not cost or break anything: the name of the user is asked for by one request, without retries, which changes
+nothing; whatever goes wrong with that, the name is left out. Source: Kubernetes documentation, "SelfSubjectReview".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+
+from kopf._client.auth.credentials import LoginError
+from kopf._client.errors import APIError, APINetworkError
+from kopf._client.http.api import APIClient
+from kopf._client.resources.discovery import Discovery
+from kopf._controller.runtime import Runtime
+from kopf._coordination.peering import Peering
+from kopf._handlers.registry import OperatorRegistry
+from kopf._logging.audience import get_guiding_level
+from kopf._operator.namespaces import Namespaces
+from kopf._values import codec
+from kopf._values.resources import Resource
+
+logger = logging.getLogger(__name__)
+
+_MAX_NAMES = 5
+_REVIEW_URL = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+_REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+_REVIEW_TIMEOUT = 2.0
+"""How long it may take to find out the name of the user, in seconds."""
+
+
+class ReadinessSummary:
+    """Says it when the resources are known, everything is indexed, and it is clear if the operator works alone."""
+
+    def __init__(self, runtime: Runtime, registry: OperatorRegistry, namespaces: Namespaces, peering: Peering) -> None:
+        self._runtime = runtime
+        self._registry = registry
+        self._namespaces = namespaces
+        self._peering = peering
+        self._resources: asyncio.Future[Collection[Resource]] = asyncio.get_running_loop().create_future()
+
+    def accept_resources(self, discovery: Discovery, resources: Collection[Resource]) -> None:
+        """Take what is watched now."""
+        if not self._resources.done():
+            self._resources.set_result([*resources])
+
+    async def run(self) -> None:
+        """Say it once; then there is nothing to do, forever."""
+        resources = await self._resources
+        await self._peering.settle()
+        if not self._runtime.index_readiness.is_open:
+            is_indexed = asyncio.Event()
+            self._runtime.index_readiness.call_when_open(is_indexed.set)
+            await is_indexed.wait()
+        user = await _find_user(self._runtime.api)
+        count = len(self._registry.resources) + len(self._registry.webhooks)
+        parts = [f"{count} handler{'s' * (count != 1)}", _describe_place(resources, self._namespaces.names)]
+        parts += [] if user is None else [f"as {user}"]
+        logger.log(get_guiding_level(), "ready: %s", ", ".join([*parts, self._peering.describe()]))
+        await asyncio.Event().wait()
+
+
+def _describe_place(resources: Collection[Resource], scopes: Collection[str | None]) -> str:
+    if not resources:
+        return "watching nothing yet"
+    names = _join([f"{resource.name}/{resource.version}" for resource in sorted(resources, key=str)])
+    if None not in scopes:
+        return f"watching {names} in {_join(sorted(filter(None, scopes))) if scopes else 'no namespaces yet'}"
+    is_global = not any(resource.namespaced for resource in resources)
+    return f"watching {names} {'in the whole cluster' if is_global else 'in all namespaces'}"
+
+
+def _join(names: list[str]) -> str:
+    shown = names if len(names) <= _MAX_NAMES else [*names[:_MAX_NAMES], f"{len(names) - _MAX_NAMES} more"]
+    return " & ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
+
+
+async def _find_user(api: APIClient) -> str | None:
+    try:
+        content = await api.post(_REVIEW_URL, payload=_REVIEW, timeout=_REVIEW_TIMEOUT, backoffs=())
+        return str(codec.decode(content)["status"]["userInfo"]["username"])
+    except (APIError, APINetworkError, LoginError, ValueError, LookupError, TypeError):
+        return None  # it is not known to older servers, or to those in between
