@@ -103,7 +103,8 @@ def is_repetition(world: World, versions: dict[int, Obj], earlier: Call, later: 
     between = [obj for version, obj in versions.items() if since <= version <= later.version]
     if later.state != earlier.state or not all(later.plan.get_state(obj) == later.state for obj in between):
         return False
-    return not is_status_updated(world, between)
+    # The version with the record has the status of that very patch, too; whether it is new, is seen by those before it.
+    return not is_status_updated(world, [v for n, v in versions.items() if earlier.version <= n <= later.version])
 
 
 def is_status_updated(world: World, versions: list[Obj]) -> bool:

@@ -165,12 +165,11 @@ class ArbitraryError(Exception):
 
 
 class Life:
-    """One life of the operator, as its handlers see it."""
+    """One life of the operator, as its handlers see it: they find it in their memos."""
 
     def __init__(self, number: int, journal: list[Call]) -> None:
         self.number = number
         self.journal = journal
-        self.is_dead = False
         self.indices: dict[str, Any] = {}
         self.daemons: dict[tuple[str, str], int] = {}
         """How many instances are running now, by the handler & the object."""
@@ -179,124 +178,136 @@ class Life:
         """How often those daemons were started that exit on their own, by the handler & the object."""
         self._loop = asyncio.get_running_loop()
 
-    def declare(self, plan: Plan, resource: str, registry: kopf.OperatorRegistry) -> None:
-        """Make the handler."""
-        options: dict[str, Any] = {"id": plan.id, "registry": registry, **plan.get_filters()}
-        if plan.kind not in ("event", "index"):
-            options |= {"retries": plan.limit, "backoff": 3}
-        fn = self._make_fn(plan)
-        for decorator, extras in _DECORATORS[plan.kind]:
-            decorator(resource, **options, **extras)(fn)
-
-    def _make_fn(self, plan: Plan) -> Callable[..., Any]:
-        if plan.kind == "index":
-            return lambda name, spec, **_: {name: spec.get("x")}
-        if plan.kind == "daemon":
-            return self._make_daemon(plan)
-        if plan.kind == "quitter":
-            return self._make_quitter(plan)
-        if plan.kind == "parent":
-            return self._make_parent(plan)
-
-        async def async_fn(**kwargs: Any) -> Any:
-            call = self._begin(plan, plan.id, kwargs)
-            await asyncio.sleep(plan.duration)
-            return self._end(call, plan, kwargs)
-
-        def sync_fn(**kwargs: Any) -> Any:
-            call = self._begin(plan, plan.id, kwargs)
-            time.sleep(plan.duration / 1000)
-            return self._end(call, plan, kwargs)
-
-        return async_fn if plan.is_async else sync_fn
-
-    def _make_daemon(self, plan: Plan) -> Callable[..., Any]:
-        async def daemon(uid: str, stopped: kopf.AsyncDaemonStopperChecker, **kwargs: Any) -> None:
-            key = (plan.id, uid)
-            self.indices = {key: value for key, value in kwargs.items() if key.startswith("index")}
-            if plan.get_ending(kwargs["retry"]) in ("temporary", "arbitrary"):
-                self._fail(plan.get_ending(kwargs["retry"]))
-            self.daemons[key] = self.daemons.get(key, 0) + 1
-            if self.daemons[key] > 1:
-                self.overlaps.append(key)
-            try:
-                await stopped.wait()
-                await asyncio.sleep(plan.duration)
-            finally:
-                self.daemons[key] -= 1
-        return daemon
-
-    def _make_quitter(self, plan: Plan) -> Callable[..., Any]:
-        async def quitter(uid: str, **kwargs: Any) -> None:
-            if not kwargs["retry"]:
-                self.starts[plan.id, uid] += 1
-            await asyncio.sleep(plan.duration)
-            if plan.get_ending(kwargs["retry"]) != "ok":
-                self._fail(plan.get_ending(kwargs["retry"]))
-        return quitter
-
-    def _make_parent(self, plan: Plan) -> Callable[..., Any]:
-        """The sub-handlers follow the script, the parent only waits for them."""
-        def make_sub(id: str) -> Callable[..., Any]:
-            async def fn(**kwargs: Any) -> None:
-                call = self._begin(plan, id, kwargs)
-                await asyncio.sleep(plan.duration)
-                self._end(call, plan, kwargs)
-            return fn
-
-        async def parent(**kwargs: Any) -> None:
-            await kopf.execute(fns={name: make_sub(f"{plan.id}/{name}") for name in "ab"})
-            call = self._begin(plan, plan.id, kwargs)
-            call.is_final = True
-        return parent
-
-    def _begin(self, plan: Plan, id: str, kwargs: Mapping[str, Any]) -> Call:
+    def begin(self, plan: Plan, id: str, kwargs: Mapping[str, Any]) -> Call:
+        """Note the call of a handler."""
         body = kwargs["body"]
         version, state = int(body["metadata"]["resourceVersion"]), plan.get_state(body)
         reason = None if kwargs.get("reason") is None else str(kwargs["reason"].value)
         call = Call(self.number, plan, id, kwargs["uid"], version, reason, state, self._loop.time())
-        if not self.is_dead:
-            self.indices = {key: value for key, value in kwargs.items() if key.startswith("index")}
-            self.journal.append(call)
+        self.remember_indices(kwargs)
+        self.journal.append(call)
         return call
 
-    def _end(self, call: Call, plan: Plan, kwargs: Mapping[str, Any]) -> Any:
-        """Note that the call has ended, unless nobody is there anymore to learn that."""
-        ending = plan.get_ending(kwargs["retry"]) if plan.kind != "event" else "ok"
-        call.is_final = not self.is_dead and plan.is_final(kwargs["retry"])
-        if ending != "ok":
-            self._fail(ending)
-        return self._make_effect(plan, kwargs)
+    def remember_indices(self, kwargs: Mapping[str, Any]) -> None:
+        self.indices = {key: value for key, value in kwargs.items() if key.startswith("index")}
 
-    def _fail(self, ending: Ending) -> None:
-        match ending:
-            case "temporary":
-                raise kopf.TemporaryError("not yet", delay=5)
-            case "permanent":
-                raise kopf.PermanentError("never")
-            case _:
-                raise ArbitraryError("boom")
 
-    def _make_effect(self, plan: Plan, kwargs: Mapping[str, Any]) -> Any:
-        patch, key, x = kwargs["patch"], f"{OWN}{plan.id}", kwargs["body"]["spec"].get("x")
-        match plan.effect:
-            case "result":
-                return {"life": self.number}
-            case "status":
-                patch.status[f"by-{plan.id}"] = self.number
-            case "fns":
-                patch.fns.append(lambda body: body.setdefault("status", {}).update({f"fn-{plan.id}": [self.number]}))
-            case "fns-spec":
-                patch.fns.append(lambda body: body["spec"].update({key: {"list": [x]}}))
-            case "spec":
-                patch.spec[key] = {"list": [x]}
-            case "label":
-                patch.meta.labels[key] = f"x{x}"
-            case "annotation":
-                patch.meta.annotations[key] = f"x{x}"
-            case "leak":
-                _leak(kwargs)
-        return None
+def declare(plan: Plan, resource: str, registry: kopf.OperatorRegistry) -> None:
+    """Make the handler."""
+    options: dict[str, Any] = {"id": plan.id, "registry": registry, **plan.get_filters()}
+    if plan.kind not in ("event", "index"):
+        options |= {"retries": plan.limit, "backoff": 3}
+    fn = _make_fn(plan)
+    for decorator, extras in _DECORATORS[plan.kind]:
+        decorator(resource, **options, **extras)(fn)
+
+
+def _make_fn(plan: Plan) -> Callable[..., Any]:
+    if plan.kind == "index":
+        return lambda name, spec, **_: {name: spec.get("x")}
+    if plan.kind == "daemon":
+        return _make_daemon(plan)
+    if plan.kind == "quitter":
+        return _make_quitter(plan)
+    if plan.kind == "parent":
+        return _make_parent(plan)
+
+    async def async_fn(**kwargs: Any) -> Any:
+        call = kwargs["memo"].life.begin(plan, plan.id, kwargs)
+        await asyncio.sleep(plan.duration)
+        return _end(call, plan, kwargs)
+
+    def sync_fn(**kwargs: Any) -> Any:
+        call = kwargs["memo"].life.begin(plan, plan.id, kwargs)
+        time.sleep(plan.duration)
+        return _end(call, plan, kwargs)
+
+    return async_fn if plan.is_async else sync_fn
+
+
+def _make_daemon(plan: Plan) -> Callable[..., Any]:
+    async def daemon(uid: str, stopped: kopf.AsyncDaemonStopperChecker, **kwargs: Any) -> None:
+        life, key = kwargs["memo"].life, (plan.id, uid)
+        life.remember_indices(kwargs)
+        if plan.get_ending(kwargs["retry"]) in ("temporary", "arbitrary"):
+            _fail(plan.get_ending(kwargs["retry"]))
+        life.daemons[key] = life.daemons.get(key, 0) + 1
+        if life.daemons[key] > 1:
+            life.overlaps.append(key)
+        try:
+            await stopped.wait()
+            await asyncio.sleep(plan.duration)
+        finally:
+            life.daemons[key] -= 1
+    return daemon
+
+
+def _make_quitter(plan: Plan) -> Callable[..., Any]:
+    async def quitter(uid: str, **kwargs: Any) -> None:
+        if not kwargs["retry"]:
+            kwargs["memo"].life.starts[plan.id, uid] += 1
+        await asyncio.sleep(plan.duration)
+        if plan.get_ending(kwargs["retry"]) != "ok":
+            _fail(plan.get_ending(kwargs["retry"]))
+    return quitter
+
+
+def _make_parent(plan: Plan) -> Callable[..., Any]:
+    """The sub-handlers follow the script, the parent only waits for them."""
+    def make_sub(id: str) -> Callable[..., Any]:
+        async def fn(**kwargs: Any) -> None:
+            call = kwargs["memo"].life.begin(plan, id, kwargs)
+            await asyncio.sleep(plan.duration)
+            _end(call, plan, kwargs)
+        return fn
+
+    async def parent(**kwargs: Any) -> None:
+        await kopf.execute(fns={name: make_sub(f"{plan.id}/{name}") for name in "ab"})
+        call = kwargs["memo"].life.begin(plan, plan.id, kwargs)
+        call.is_final = True
+    return parent
+
+
+def _end(call: Call, plan: Plan, kwargs: Mapping[str, Any]) -> Any:
+    """Note that the call has ended: by the dead, this is never reached."""
+    ending = plan.get_ending(kwargs["retry"]) if plan.kind != "event" else "ok"
+    call.is_final = plan.is_final(kwargs["retry"])
+    if ending != "ok":
+        _fail(ending)
+    return _make_effect(plan, kwargs)
+
+
+def _fail(ending: Ending) -> None:
+    match ending:
+        case "temporary":
+            raise kopf.TemporaryError("not yet", delay=5)
+        case "permanent":
+            raise kopf.PermanentError("never")
+        case _:
+            raise ArbitraryError("boom")
+
+
+def _make_effect(plan: Plan, kwargs: Mapping[str, Any]) -> Any:
+    life: int = kwargs["memo"].life.number
+    patch, key, x = kwargs["patch"], f"{OWN}{plan.id}", kwargs["body"]["spec"].get("x")
+    match plan.effect:
+        case "result":
+            return {"life": life}
+        case "status":
+            patch.status[f"by-{plan.id}"] = life
+        case "fns":
+            patch.fns.append(lambda body: body.setdefault("status", {}).update({f"fn-{plan.id}": [life]}))
+        case "fns-spec":
+            patch.fns.append(lambda body: body["spec"].update({key: {"list": [x]}}))
+        case "spec":
+            patch.spec[key] = {"list": [x]}
+        case "label":
+            patch.meta.labels[key] = f"x{x}"
+        case "annotation":
+            patch.meta.annotations[key] = f"x{x}"
+        case "leak":
+            _leak(kwargs)
+    return None
 
 
 def _leak(kwargs: Mapping[str, Any]) -> None:

@@ -82,7 +82,7 @@ class Machine(RuleBasedStateMachine):
         self.world = World(plans, plural=plural, comparable=comparable, peered=peered, lag=lag, seed=seed)
         WORLDS[:] = [self.world]
         ERRORS.messages.clear()
-        self.world.run(self.world.start())
+        self.world.run(self.world.simulation.restart())
 
     def step(self, coro: Any) -> None:
         try:
@@ -132,20 +132,20 @@ class Machine(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         self.step(asyncio.sleep(seconds))
 
-    @precondition(lambda self: self.world.is_running)
+    @precondition(lambda self: self.world.simulation.is_running)
     @rule()
     def kill(self) -> None:
-        self.step(self.world.kill())
+        self.step(self.world.simulation.crash())
 
-    @precondition(lambda self: self.world.is_running)
+    @precondition(lambda self: self.world.simulation.is_running)
     @rule()
     def stop(self) -> None:
-        self.step(self.world.stop())
+        self.step(self.world.simulation.stop())
 
-    @precondition(lambda self: not self.world.is_running)
+    @precondition(lambda self: not self.world.simulation.is_running)
     @rule()
     def start(self) -> None:
-        self.step(self.world.start())
+        self.step(self.world.simulation.restart())
 
     @precondition(lambda self: self.world.peering is not None)
     @rule(is_paused=switches)
@@ -198,14 +198,14 @@ class Machine(RuleBasedStateMachine):
         world.cluster.faults.silence_watches(False)
         world.cure()
         await world.pause(False)
-        if not world.is_running:
-            await world.start()
+        if not world.simulation.is_running:
+            await world.simulation.restart()
         await self.calm_down(self.find_violations)
         for name in world.expected:
             await world.delete(name)
             await world.release(name)
         await self.calm_down(self.find_leftovers)
-        await world.stop()
+        await world.simulation.stop()
         assert not ERRORS.messages
 
     async def calm_down(self, check: Any) -> None:

@@ -1,7 +1,7 @@
 """
 A small world for the state machine: a cluster, a user of it, and an operator that lives, dies, and lives again.
 
-All of it runs on one fast-forwarded event loop, which only runs while something is awaited, step by step.
+All of it is a simulation, whose time only goes while something is awaited, step by step.
 """
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ import pytest
 
 import kopf
 from kopf._controller.controller import Controller
-from kopf_cluster import LocalCluster
+from kopf.testing import SyncSimulation
 from kopf_cluster.writes.patches import merge_patch
 from tests.behaviour.conftest import make_crd
-from tests.behaviour.objects import Obj, Objects, Refused, connect, make_connector, watch
-from tests.behaviour.peerings import PeeringObject, define_peering
-from tests.behaviour.plans import Call, Life, Plan
-from tests.fastforward import FastForwardLoop
+from tests.behaviour.objects import Obj, Objects, Refused, connect, watch
+from tests.behaviour.peerings import CRDS, PeeringObject
+from tests.behaviour.plans import Call, Life, Plan, declare
 
 T = TypeVar("T")
 
@@ -48,42 +47,34 @@ class World:
         """Those of the current life."""
         self.peering: PeeringObject | None = None
         """By which the operator is paused, if it can be."""
-        self._comparable = comparable
-        self._peered = peered
-        self._lag = lag
-        self._seed = seed
-        self._runner = asyncio.Runner(loop_factory=FastForwardLoop)
-        self._stack = contextlib.AsyncExitStack()
-        self._task: asyncio.Task[None] | None = None
-        self._session: aiohttp.ClientSession | None = None
-        self._stop_flag = asyncio.Event()
-        self.run(self._build())
-
-    def run(self, coro: Coroutine[Any, Any, T]) -> T:
-        """Let the time go until it is done."""
-        return self._runner.run(coro)
-
-    async def _build(self) -> None:
-        self.cluster = await self._stack.enter_async_context(LocalCluster(seed=self._seed))
-        self.lag(self._lag)
-        kind = "KopfStatusExample" if "status" in self.plural else "KopfExample"
-        self.cluster.apply(make_crd(kind, self.plural, status="status" in self.plural))
-        if not self._comparable:
+        self._stack = contextlib.ExitStack()
+        kind = "KopfStatusExample" if "status" in plural else "KopfExample"
+        crds = [make_crd(kind, plural, status="status" in plural), *([CRDS] if peered else [])]
+        self._facade = self._stack.enter_context(SyncSimulation(
+            registry=self._declare(), settings=make_settings, crds=crds, operator=False, seed=seed,
+        ))
+        self.simulation = self._facade.simulation
+        self.cluster = self.simulation.cluster
+        self.lag(lag)
+        if not comparable:
             self.cluster.faults.inject(404, path=VERSION_PATH)
-        self.api = await self._stack.enter_async_context(connect(self.cluster))
-        if self._peered:
-            define_peering(self.cluster)
+        self._clients = contextlib.AsyncExitStack()
+        self._stack.callback(lambda: self.run(self._clients.aclose()))
+        self.run(self._connect(kind, peered))
+
+    async def _connect(self, kind: str, peered: bool) -> None:
+        self.api = await self._clients.enter_async_context(connect(self.cluster))
+        if peered:
             self.peering = PeeringObject(self.api)
             await self.peering.create()
-        self.objects: Objects = await self._stack.enter_async_context(watch(self.api, kind, self.plural))
+        self.objects: Objects = await self._clients.enter_async_context(watch(self.api, kind, self.plural))
+
+    def run(self, coro: Coroutine[Any, Any, T]) -> T:
+        """Let the time go until it is done, unless something is wrong with the operator or with the time."""
+        return self._facade.run(self.simulation.wait(coro))
 
     def close(self) -> None:
-        try:
-            if self._task is not None:
-                self.run(self.kill())
-            self.run(self._stack.aclose())
-        finally:
-            self._runner.close()
+        self._stack.close()
 
     def lag(self, most: float) -> None:
         """Let all that happens be known late: up to so many seconds."""
@@ -99,63 +90,18 @@ class World:
 
     # The operator.
 
-    async def start(self) -> None:
-        """Begin a new life, and wait until it is ready to work."""
-        life = Life(len(self.lives), self.journal)
+    def _declare(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
-        self._session = session = self._make_session()
 
-        async def login(**_: Any) -> kopf.AiohttpSession:
-            if life.is_dead:
-                await asyncio.Event().wait()
-            return kopf.AiohttpSession(server=self.cluster.url, aiohttp_session=session)
+        @kopf.on.startup(registry=registry)
+        async def begin(memo: kopf.Memo, **_: Any) -> None:
+            memo.life = Life(len(self.lives), self.journal)
+            self.lives.append(memo.life)
+            self.controllers.clear()
 
-        kopf.on.login(registry=registry)(login)
         for plan in self.plans:
-            life.declare(plan, self.plural, registry)
-        self.lives.append(life)
-        self.controllers.clear()
-        settings = kopf.OperatorSettings()
-        settings.posting.enabled = False
-        settings.peering.priority = life.number  # so that the records of the killed ones do not pause it
-        self._stop_flag, ready_flag = asyncio.Event(), asyncio.Event()
-        self._task = asyncio.create_task(kopf.operator(
-            registry=registry, settings=settings, clusterwide=True, stop_flag=self._stop_flag, ready_flag=ready_flag,
-        ))
-        ready = asyncio.create_task(ready_flag.wait())
-        await asyncio.wait([self._task, ready], return_when=asyncio.FIRST_COMPLETED)
-        if not ready.done():
-            ready.cancel()
-            await self._task
-
-    def _make_session(self) -> aiohttp.ClientSession:
-        headers = {"Authorization": f"Bearer {self.cluster.token}"}
-        return aiohttp.ClientSession(headers=headers, connector=make_connector(self.cluster))
-
-    @property
-    def is_running(self) -> bool:
-        return self._task is not None
-
-    async def stop(self) -> None:
-        """Let the operator exit as it wants to."""
-        assert self._task is not None
-        self._stop_flag.set()
-        await self._task
-        self._task = None
-
-    async def kill(self) -> None:
-        """
-        Cut the operator off from the cluster at this very moment, and remove what is left of it.
-
-        Whatever it does after that (it is only a task, it cannot be killed really), nobody learns of that.
-        """
-        assert self._task is not None
-        assert self._session is not None
-        self.lives[-1].is_dead = True
-        await self._session.close()
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-        self._task = None
+            declare(plan, self.plural, registry)
+        return registry
 
     async def pause(self, is_paused: bool) -> None:
         """Let another operator appear that has the priority, or let it go."""
@@ -254,6 +200,13 @@ class World:
             if all(obj["metadata"]["resourceVersion"] in seen for obj in listing["items"]):
                 return list(listing["items"])
             await asyncio.sleep(0.1)
+
+
+def make_settings() -> kopf.OperatorSettings:
+    """Make the settings of one life."""
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    return settings
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import pytest
 
 import kopf
 from kopf.testing import Simulation, SyncSimulation
+from tests.behaviour.peerings import CRDS
 from tests.testing.kopfexamples import CRD, make
 
 pytestmark = pytest.mark.simulation(crds=CRD, operator=False)
@@ -128,6 +129,19 @@ def test_settings_of_all_lives() -> None:
         simulation.restart()
     assert seen == ["example.com/mine"] * 2
     assert settings.persistence.finalizer == "example.com/mine"
+
+
+@pytest.mark.parametrize(("namespaces", "kind"), [([], "ClusterKopfPeering"), (["default"], "KopfPeering")])
+def test_others_are_known_by_the_peering_of_the_same_scope(namespaces: list[str], kind: str) -> None:
+    @kopf.on.create("kopfexamples")
+    async def create_fn(**_: Any) -> None:
+        pass
+
+    with SyncSimulation(crds=[CRD, CRDS], namespaces=namespaces, operator=False) as simulation:
+        simulation.apply({"apiVersion": "kopf.dev/v1", "kind": kind, "metadata": {"name": "default"}})
+        simulation.restart()
+        simulation.settle()
+        assert simulation.get(kind, "default")["status"]
 
 
 def test_namespaces_of_the_operator() -> None:

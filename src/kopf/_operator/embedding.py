@@ -104,7 +104,6 @@ async def operator(
         patterns = check([*namespaces, *([] if namespace is None else [namespace])])
         if patterns and clusterwide:
             raise ValueError("The operator can be either cluster-wide or restricted to namespaces, not both.")
-        settings.peering.clusterwide = not patterns
         setup = OperatorSetup(
             registry=registry,
             settings=settings,

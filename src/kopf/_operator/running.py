@@ -95,6 +95,7 @@ class Operator:
 
     def __init__(self, setup: OperatorSetup) -> None:
         self._setup = setup
+        setup.settings.peering.clusterwide = not setup.namespaces
         self._vault = setup.vault if setup.vault is not None else Vault(setup.settings)
         self._api = APIClient(self._vault, setup.settings, setup.bus)
         self._liveness = Liveness()
