@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mappin
 
 import pytest
 
-from tests.fastforward import FastForwardLoop
+from tests.fastforward import make_loop
 
 # What has been told to stop needs a moment to stop: threads to leave their functions, sockets to be closed.
 GRACE_SECONDS = 1.0
@@ -78,7 +78,7 @@ def pytest_asyncio_loop_factories(
     marker = item.get_closest_marker("fastforward")
     if marker is not None or is_lagging(item):
         is_fast = marker is None or "exit" not in marker.args
-        return {"fastforward": lambda: FastForwardLoop(is_fast=is_fast)}
+        return {"fastforward": lambda: make_loop(is_fast=is_fast)}
     return {"asyncio": asyncio.SelectorEventLoop}
 
 

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import subprocess
 import threading
 import time
 
 import pytest
 from aiohttp import ClientSession, ClientTimeout, web
 
-from tests.fastforward import FastForwardLoop
+from tests.fastforward import fast_forwarding, is_fast
 
 pytestmark = pytest.mark.fastforward
 
@@ -16,7 +17,7 @@ DAY = 24 * 60 * 60
 
 
 async def test_the_loop_is_chosen_by_the_marker() -> None:
-    assert isinstance(asyncio.get_running_loop(), FastForwardLoop)
+    assert is_fast()
 
 
 async def test_sleeps_take_no_real_time() -> None:
@@ -72,23 +73,13 @@ async def test_http_over_real_sockets_is_never_overtaken_by_timeouts() -> None:
         await runner.cleanup()
 
 
-async def test_executor_jobs_are_waited_for_in_real_time() -> None:
+async def test_no_time_passes_while_threads_work() -> None:
     loop = asyncio.get_running_loop()
-    released = threading.Event()
-
-    def job(value: int) -> int:
-        assert released.wait(10)
-        return value
-
-    future = loop.run_in_executor(None, job, 123)
     started = loop.time()
-    await asyncio.sleep(0.05)  # the real time, since the job is running
-    assert loop.time() - started < 5
-    assert not future.done()
-    released.set()
-    async with asyncio.timeout(DAY):
-        assert await future == 123
-    assert loop.time() - started < DAY
+    future = loop.run_in_executor(None, time.sleep, 0.05)
+    async with asyncio.timeout(0.01):
+        await future
+    assert loop.time() == started
 
 
 async def test_many_jobs_never_lose_to_their_timeouts() -> None:
@@ -99,25 +90,33 @@ async def test_many_jobs_never_lose_to_their_timeouts() -> None:
                 assert await loop.run_in_executor(executor, lambda n=n: n) == n  # type: ignore[misc]
 
 
-async def test_threads_of_cancelled_jobs_hold_the_time_too() -> None:
-    loop = asyncio.get_running_loop()
-    entered, released = threading.Event(), threading.Event()
+@pytest.mark.fastforward("exit")
+async def test_programs_get_all_their_input() -> None:
+    process = await asyncio.create_subprocess_exec("cat", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    async with asyncio.timeout(10):
+        output, _ = await process.communicate(b"hello")
+    assert output == b"hello"
 
-    def job() -> None:
-        entered.set()
-        released.wait(10)
 
-    future = loop.run_in_executor(None, job)
-    while not entered.is_set():
-        await asyncio.sleep(0.001)
-    future.cancel()
-    started = loop.time()
-    await asyncio.sleep(0.05)
-    assert loop.time() - started < 5
+@pytest.mark.fastforward("exit")
+async def test_all_goes_on_besides_threads_in_real_time() -> None:
+    released = threading.Event()
+    future = asyncio.get_running_loop().run_in_executor(None, released.wait, 10)
+    await asyncio.sleep(0.01)
+    assert not is_fast()
+    assert not future.done()
     released.set()
-    await asyncio.to_thread(lambda: None)
-    await asyncio.sleep(DAY)
-    assert loop.time() - started >= DAY
+    assert await future
+
+
+@pytest.mark.fastforward("exit")
+async def test_the_exit_is_fast() -> None:
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    with fast_forwarding():
+        await asyncio.sleep(DAY)
+    assert DAY <= loop.time() - started < DAY + 10
+    assert not is_fast()
 
 
 async def test_calls_from_other_threads_wake_the_loop_up() -> None:

@@ -156,6 +156,7 @@ async def test_handlers_are_called_in_parallel(reviewer: Reviewer) -> None:
     assert await reviewer.review() == {"allowed": True}
 
 
+@pytest.mark.fastforward("exit")  # the clock stands still while threads work
 async def test_synchronous_handlers_do_not_block_the_loop(reviewer: Reviewer) -> None:
     loop = asyncio.get_running_loop()
 

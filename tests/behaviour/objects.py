@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
@@ -17,7 +16,7 @@ import aiohttp
 
 from kopf._client.http.closings import Closings
 from kopf_cluster import LocalCluster
-from tests.fastforward import FastForwardLoop
+from tests.fastforward import is_fast
 
 Obj = dict[str, Any]
 
@@ -31,8 +30,7 @@ JSON_PATCH = "application/json-patch+json"
 
 def get_patience() -> float:
     """How long to wait for a condition, in seconds of the loop's time: a lot of it passes on fast-forwarded loops."""
-    loop = asyncio.get_running_loop()
-    return 6 * 3600.0 if isinstance(loop, FastForwardLoop) and loop.is_fast else 30.0
+    return 6 * 3600.0 if is_fast() else 30.0
 
 
 class Refused(Exception):
@@ -67,17 +65,6 @@ class API:
         """The Kubernetes events that were posted."""
         listing = await self.request("GET", f"/api/v1/namespaces/{namespace}/events")
         return list(listing["items"])
-
-
-def make_connector(cluster: LocalCluster) -> aiohttp.TCPConnector:
-    """
-    Make the connections to the cluster, which are kept for the whole test.
-
-    Otherwise, they are looked through for idle ones every 15 seconds of the jumping clock, even if it jumps by hours;
-    and none is found ever, as their age is measured by the real clock.
-    """
-    context = ssl.create_default_context(cadata=cluster.ca_data.decode())
-    return aiohttp.TCPConnector(ssl=context, keepalive_timeout=10**6)
 
 
 @contextlib.asynccontextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import selectors
 import socket
+import stat
 import time
 from typing import Any, Protocol
 
@@ -90,8 +91,7 @@ class JumpingSelector(selectors.DefaultSelector):
 
 def _is_listening(fd: int) -> bool:
     """Whether it is a socket that only accepts connections: who connects to it from this loop, is there, too."""
-    try:
-        with socket.socket(fileno=os.dup(fd)) as sock:
-            return bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
-    except OSError:
-        return False  # it is not a socket
+    if not stat.S_ISSOCK(os.fstat(fd).st_mode):
+        return False
+    with socket.socket(fileno=os.dup(fd)) as sock:
+        return bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))

@@ -382,7 +382,6 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         self.raise_failure()
         return task.result()
 
-
     def _find_misuse(self) -> SimulationError | None:
         if self._own_loop is None:
             return SimulationError(NOT_BEGUN)

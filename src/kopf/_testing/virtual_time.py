@@ -93,11 +93,6 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._virtual_selector = JumpingSelector(self)
         super().__init__(self._virtual_selector)
         self.set_task_factory(make_numbered_task)
-        self._tasks = itertools.count()
-        self.set_task_factory(self._make_task)
-
-    def _make_task(self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
-        return _OrderedTask(coro, loop=loop, order=next(self._tasks), **options)
 
     def take_number(self) -> int:
         """Give the next number, for what is to be told apart in the order of its making."""
@@ -136,13 +131,17 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             yield
             return
         since = time.monotonic()
-        self._is_virtual, self._now = False, self._now - since
+        self.be_virtual(False)
         try:
             yield
         finally:
-            passed = time.monotonic() - since
-            self._is_virtual, self._now = True, self._now + since + passed
-            self.on_jump(passed)
+            self.be_virtual(True)
+            self.on_jump(time.monotonic() - since)
+
+    def be_virtual(self, is_virtual: bool) -> None:
+        """Choose if the time is virtual, from now on; it goes on from where it is."""
+        now = self.time()
+        self._is_virtual, self._now = is_virtual, now if is_virtual else now - time.monotonic()
 
     async def be_idle(self) -> None:
         """Wait until all is done that can be done with no time passing."""
@@ -172,7 +171,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         job = ThreadedJob(lambda: func(*args), self)
         self._jobs[job] = None
         self._threads.start(job)
-        self._attend(job)
+        if self._is_virtual:  # otherwise, all else goes on meanwhile, as in any loop
+            self._attend(job)
         return job.future
 
     def wake_up(self, job: ThreadedJob) -> None:
@@ -231,21 +231,6 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             self._abandon(job)
         self._threads.shutdown(wait=False, cancel_futures=True)
         super().close()
-
-
-class _OrderedTask(asyncio.Task[Any]):
-    """
-    A task with its own hash: groups of tasks are sets, and are cancelled in the order of hashes.
-
-    By default, those are the addresses in the memory, which are others every time.
-    """
-
-    def __init__(self, *args: Any, order: int, **kwargs: Any) -> None:
-        self._order = order
-        super().__init__(*args, **kwargs)
-
-    def __hash__(self) -> int:
-        return self._order
 
 
 thread_owner: contextvars.ContextVar[object] = contextvars.ContextVar("thread_owner", default=None)

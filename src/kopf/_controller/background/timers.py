@@ -19,13 +19,15 @@ from kopf._handlers.outcomes import Outcome
 class TimerRun(BackgroundRun[TimerHandler]):
     """One timer of one object."""
 
-    __slots__ = ("_is_waiting_for_change", "_planned", "_task", "_tick")
+    __slots__ = ("_is_changed", "_is_waiting_for_change", "_planned", "_task", "_tick")
 
     def __init__(self, companion: Companion, handler: TimerHandler) -> None:
         super().__init__(companion, handler)
         self._tick: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_waiting_for_change = False
+        self._is_changed = False
+        """Whether the object has changed since the latest run has begun; even if no time has passed."""
         self._planned = 0.0
         """When the current run was planned to begin, by the clock of the event loop."""
 
@@ -47,6 +49,7 @@ class TimerRun(BackgroundRun[TimerHandler]):
             self._exit()  # otherwise, it is done after the current run
 
     def notice_change(self) -> None:
+        self._is_changed = True
         if self._is_waiting_for_change and not self.stopper.is_set:
             self._is_waiting_for_change = False
             self._schedule(0)
@@ -71,7 +74,7 @@ class TimerRun(BackgroundRun[TimerHandler]):
         self._task = asyncio.create_task(self._run(), name=name, context=context)
 
     async def _run(self) -> None:
-        started = asyncio.get_running_loop().time()
+        self._is_changed = False
         try:
             outcome = await self._attempt()
         except asyncio.CancelledError:
@@ -85,26 +88,26 @@ class TimerRun(BackgroundRun[TimerHandler]):
             return
         self._task = None
         self._companion.body.object.forget_values()
-        self._plan_next(outcome, started)
+        self._plan_next(outcome)
 
-    def _plan_next(self, outcome: Outcome, started: float) -> None:
+    def _plan_next(self, outcome: Outcome) -> None:
         """Decide when to run again: by the error if there was any, by the schedule of the timer otherwise."""
         if self.stopper.is_set or (outcome.final and outcome.exception is not None):
             self._exit()
         elif not outcome.final:
             self._schedule(outcome.delay or 0)
         elif self.handler.interval is None:
-            self._wait_for_change(started)
+            self._wait_for_change()
         else:
             # Sharp timers are counted from the plan, not from the actual beginning, which is always a bit late.
             elapsed = asyncio.get_running_loop().time() - self._planned if self.handler.sharp else 0
             self._schedule(self.handler.interval - elapsed % self.handler.interval if self.handler.interval else 0)
 
-    def _wait_for_change(self, started: float) -> None:
+    def _wait_for_change(self) -> None:
         """With no interval, it runs once, or, if it is idling, once for each time that the object has calmed down."""
         if self.handler.idle is None:
             self._exit()
-        elif self._companion.changed_at > started:
+        elif self._is_changed:
             self._schedule(0)
         else:
             self._is_waiting_for_change = True
