@@ -17,10 +17,13 @@ from collections.abc import Iterator
 
 from kopf._testing.virtual_time import VirtualTimeLoop
 
+PATIENCE = 0.2
+"""For how long the loop waits for a thread that works, until all else goes on besides; the clock does not, still."""
+
 
 def make_loop(*, is_fast: bool) -> VirtualTimeLoop:
     """Make an event loop that jumps over the waiting; or is able to, but is a regular loop until then."""
-    loop = VirtualTimeLoop()
+    loop = VirtualTimeLoop(patience=PATIENCE)
     loop.be_virtual(is_fast)
     return loop
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 import inspect
 import pathlib
 import re
+import subprocess
 import sys
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,10 +33,18 @@ def get_blocks(path: pathlib.Path, language: str) -> list[str]:
 
 
 def run_samples(path: pathlib.Path, **known: Any) -> dict[str, Any]:
-    """Run all samples of the page one by one, as if they were in one file; some things are known to readers."""
+    """
+    Run all samples of the page one by one, as if they were in one file; some things are known to readers.
+
+    A sample that begins with the name of the handlers' file is that file: the others import it.
+    """
     namespace: dict[str, Any] = {"kopf": kopf, **known}
-    for n, block in enumerate(get_blocks(path, "python")):
-        exec(compile(block, f"{path.name}, sample {n}", "exec"), namespace)
+    handlers = types.ModuleType("handlers")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setitem(sys.modules, "handlers", handlers)
+        for n, block in enumerate(get_blocks(path, "python")):
+            place = vars(handlers) if block.startswith("# handlers.py\n") else namespace
+            exec(compile(block, f"{path.name}, sample {n}", "exec"), place)
     return namespace
 
 
@@ -75,26 +85,48 @@ def test_samples_declare_handlers(registry: kopf.OperatorRegistry) -> None:
     "test_creation", "test_absent_replicas", "test_scaling", "test_other_changes_do_not_matter", "test_limits",
 ])
 def test_handlers_are_called_in_tests(name: str) -> None:
-    run_samples(ROOT / "docs" / "testing.md")[name]()
+    run_samples(ROOT / "docs" / "testing-reference.md")[name]()
+
+
+def test_the_tutorial_of_testing_comes_out_as_told(tmp_path: pathlib.Path) -> None:
+    path = ROOT / "docs" / "testing.md"
+    handlers, *tests, remedy = get_blocks(path, "python")
+    (tmp_path / "crd.yaml").write_text(get_blocks(path, "yaml")[0])
+    (tmp_path / "handlers.py").write_text(handlers)
+    (tmp_path / "test_operator.py").write_text("\n\n".join(tests))
+    told = [line.strip() for line in get_blocks(path, "text")[0].splitlines()]
+    done = run_pytest(tmp_path)
+    assert [line for line in told if line not in done.splitlines()] == []
+    assert "1 failed, 6 passed" in done
+
+    begin = remedy.splitlines()[0]
+    (tmp_path / "handlers.py").write_text(handlers[:handlers.index(begin)] + remedy)
+    assert "7 passed" in run_pytest(tmp_path)
+
+
+def run_pytest(folder: pathlib.Path) -> str:
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:asyncio", "."]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=50, check=False)
+    return "\n".join(line.removeprefix("E ").strip() for line in done.stdout.splitlines())
 
 
 @pytest.mark.parametrize("name", ["test_daily_backups", "test_a_crash_in_the_middle", "test_the_api_is_unreliable"])
 def test_operators_are_simulated(name: str) -> None:
-    run_samples(ROOT / "docs" / "testing.md")[name]()
+    run_samples(ROOT / "docs" / "testing-reference.md")[name]()
 
 
 async def test_coroutines_are_called_in_async_tests() -> None:
-    await run_samples(ROOT / "docs" / "testing.md")["test_monitor"]()
+    await run_samples(ROOT / "docs" / "testing-reference.md")["test_monitor"]()
 
 
 def test_objects_are_worked_with_in_tests() -> None:
-    run_samples(ROOT / "docs" / "testing.md")["test_objects"]()
+    run_samples(ROOT / "docs" / "testing-reference.md")["test_objects"]()
 
 
 async def test_operators_are_run_in_async_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     # If it is imported by other tests, the login goes through it, and it reads the environment on import only.
     monkeypatch.delitem(sys.modules, "kubernetes", raising=False)
-    await run_samples(ROOT / "docs" / "testing.md")["test_async"](monkeypatch)
+    await run_samples(ROOT / "docs" / "testing-reference.md")["test_async"](monkeypatch)
 
 
 def test_manifests_of_getting_started_are_applicable() -> None:
@@ -122,7 +154,7 @@ def test_operators_are_run_in_tests(tmp_path: pathlib.Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "kubernetes", raising=False)
     namespace: dict[str, Any] = {}
-    exec(get_blocks(ROOT / "docs" / "testing.md", "python")[0], namespace)
+    exec(get_blocks(ROOT / "docs" / "testing-reference.md", "python")[0], namespace)
     namespace["test_operator"](monkeypatch)
 
 
