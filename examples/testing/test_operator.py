@@ -36,12 +36,13 @@ async def test_life_of_a_website(simulation, registrations):
 @pytest.mark.simulation(crds=FOLDER / "crd.yaml", freeze_wall_clock=True)  # with no nodes, which live every second
 async def test_certificates_are_renewed_in_time(simulation, registrations):
     await simulation.apply(WEBSITE)
-    await simulation.advance(days=4)
+    await simulation.advance(hours=23)
     assert len(registrations.certificates) == 1
-    await simulation.advance(days=3)
+    await simulation.advance(hours=2)
     assert len(registrations.certificates) == 2
 
 
+@pytest.mark.simulation(crds=FOLDER / "crd.yaml", freeze_wall_clock=True)
 async def test_the_registrar_is_down_for_an_hour(simulation, registrations):
     registrations.is_down = True
     await simulation.apply(WEBSITE)
