@@ -1,6 +1,7 @@
 """Several handlers for one cause: in which order they run, and by which lifecycles."""
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -116,6 +117,24 @@ async def test_own_lifecycles(operator: Operator, kex: Objects, calls: Calls) ->
         ("obj", kopf.Reason.CREATE, ["c", "a", "d"]),
         ("obj", kopf.Reason.CREATE, ["c"]),
     ]
+
+
+@pytest.mark.fastforward
+async def test_lifecycles_that_choose_nothing_are_asked_again_a_bit_later(
+        operator: Operator, kex: Objects, calls: Calls,
+) -> None:
+    """They are not asked thousands of times per second."""
+    asked = []
+
+    def refuse(handlers: Sequence[Any], **_: Any) -> Sequence[Any]:
+        asked.append(len(handlers))
+        return handlers if len(asked) > 20 else []
+
+    await operator.start(lifecycle=refuse)
+    started = asyncio.get_running_loop().time()
+    await kex.create_and_wait()
+    assert calls == IDS
+    assert asyncio.get_running_loop().time() - started >= 15
 
 
 async def test_the_default_lifecycle_can_be_replaced(operator: Operator, kex: Objects, calls: Calls) -> None:

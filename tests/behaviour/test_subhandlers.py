@@ -1,6 +1,7 @@
 """Sub-handlers: declared or executed by a handler while it runs, and then handled as regular ones."""
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -241,6 +242,23 @@ async def test_the_lifecycle_of_subhandlers_can_be_chosen(operator: Operator, ke
     await operator.start(lifecycle=kopf.lifecycles.one_by_one)
     await kex.create_and_wait()
     assert calls == ["entering", "c", "b", "a", "leaving"]
+
+
+@pytest.mark.fastforward
+async def test_lifecycles_of_subhandlers_that_choose_nothing(operator: Operator, kex: Objects, calls: Calls) -> None:
+    def refuse(handlers: Any, **_: Any) -> Any:
+        return handlers if len(calls) > 20 else []
+
+    @kopf.on.create("kopfexamples", id="parent")
+    async def parent(**_: Any) -> None:
+        calls.append("entering")
+        await kopf.execute(fns={"a": lambda **_: calls.append("a")}, lifecycle=refuse)
+
+    await operator.start()
+    started = asyncio.get_running_loop().time()
+    await kex.create_and_wait()
+    assert calls == [*["entering"] * 21, "a"]
+    assert asyncio.get_running_loop().time() - started >= 15
 
 
 @pytest.mark.parametrize(("options", "expected"), [

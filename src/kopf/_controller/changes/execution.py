@@ -35,6 +35,10 @@ TITLES = {
 }
 
 
+REFUSAL_DELAY = 1.0
+"""If the lifecycle chooses none of the handlers whose time has come: when to ask it again, in seconds."""
+
+
 class Execution:
     """The calls of the handlers in one cycle."""
 
@@ -50,6 +54,8 @@ class Execution:
         self._progress = progress
         self._seen = seen
         self._user_code = user_code
+        self.delay = 0.0
+        """The least delay until the handlers that are left can be executed, in seconds."""
 
     async def execute_pending(
         self, cause: ChangingCause, pending: Sequence[ChangingHandler], now: datetime.datetime
@@ -59,7 +65,9 @@ class Execution:
             cause.logger.debug("%s is in progress: %r", TITLES[cause.reason], cause.body)
             if cause.reason is Reason.UPDATE:
                 cause.logger.debug("Updating diff: %r", cause.diff)
-        for handler in self._order(self._runtime.lifecycle, pending, cause):
+        chosen = self._order(self._runtime.lifecycle, pending, cause)
+        self.delay = 0.0 if chosen else REFUSAL_DELAY
+        for handler in chosen:
             if self._runtime.pause.is_on:
                 break  # the rest is for later, or for those who do it instead of us
             try:
@@ -121,8 +129,10 @@ class Execution:
         self._progress.involve(handlers, self._seen)
         now = self._runtime.clock.now()
         pending = get_pending(handlers, self._progress, now)
-        for handler in self._order(lifecycle, pending, cause):
+        chosen = self._order(lifecycle, pending, cause)
+        for handler in chosen:
             now = await self._execute(cause, handler, now, parent=context)
         delay = get_delay(handlers, self._progress, now)
         if delay is not None:
-            raise HandlerChildrenRetry("Some sub-handlers are not finished.", delay=delay)
+            least = REFUSAL_DELAY if pending and not chosen else 0.0
+            raise HandlerChildrenRetry("Some sub-handlers are not finished.", delay=max(delay, least))

@@ -62,11 +62,14 @@ class Reconciliation:
             view.logger.error("%s. The handler is skipped.", error)
         if scope.background is not None and not plan.is_background_kept:
             self._sync_background(view, plan)
-        now = view.situation.now
+        now, delay = view.situation.now, 0.0
         if plan.call:
             execution = Execution(scope.runtime, plan.progress, plan.seen, user_code=scope.user_code)
             now = await execution.execute_pending(view.get_cause(plan.reason), plan.call, now)
+            delay = execution.delay
         conclude(plan, view.situation, now)
+        if delay and plan.requeue_after is not None:
+            plan.requeue_after = max(plan.requeue_after, delay)
         if plan.saving is Saving.END:
             writing.report()
         note_finalizer(plan, scope.handled, view.situation.key, finalizer=scope.finalizer, logger=view.logger)
