@@ -1,0 +1,225 @@
+"""What is told of an object by the operator, compared to what happens to the object then; in virtual time."""
+from __future__ import annotations
+
+import datetime
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+import kopf
+from kopf._insight.explaining.explanation import Explanation, HandlerInfo
+from kopf._insight.inspecting.decision_journal import MAX_OBJECTS, DecisionJournal
+from kopf._insight.inspecting.inspector import Inspected, InspectionError, Inspector, Query
+from kopf.testing import Simulation
+from tests.insight.explaining.known_objects import RESOURCE
+from tests.testing.kopfexamples import CRD, make
+
+pytestmark = pytest.mark.simulation(crds=CRD, operator=False)
+
+Ask = Callable[[], Awaitable[Explanation]]
+
+
+@pytest.fixture(autouse=True)
+def registry() -> Iterator[kopf.OperatorRegistry]:
+    previous, registry = kopf.get_default_registry(), kopf.OperatorRegistry()
+    kopf.set_default_registry(registry)
+    yield registry
+    kopf.set_default_registry(previous)
+
+
+@pytest.fixture
+async def ask(simulation: Simulation, registry: kopf.OperatorRegistry) -> AsyncIterator[Ask]:
+    """Ask about the object, in the event loop of the operator."""
+    assert simulation._birth is not None
+    inspector = Inspector(Inspected(registry=registry, bus=simulation._birth.bus, serves=lambda _: True))
+
+    async def ask() -> Explanation:
+        return await simulation.wait(inspector.explain(Query("kex", "default", "obj")))
+
+    with inspector.listening():
+        yield ask
+
+
+def get_handler(answer: Explanation, name: str) -> HandlerInfo:
+    [info] = [info for info in answer["handlers"] if info["id"] == name]
+    return info
+
+
+def get_delay(answer: Explanation, time: str | None) -> float:
+    """In how many seconds it is, as of the answer."""
+    assert time is not None
+    parse = datetime.datetime.fromisoformat
+    return (parse(time) - parse(answer["at"])).total_seconds()
+
+
+@pytest.mark.parametrize("error", [kopf.TemporaryError("not yet", delay=10), RuntimeError("oops")])
+async def test_next_attempts(simulation: Simulation, ask: Ask, error: Exception) -> None:
+    calls: list[float] = []
+
+    @kopf.on.create("kopfexamples", id="create_fn", backoff=7)
+    async def create_fn(**_: Any) -> None:
+        calls.append(simulation.now)
+        raise error
+
+    await simulation.restart()
+    await simulation.apply(make("obj"))
+    for _ in range(3):
+        await simulation.advance(seconds=2)
+        answer, count, now = await ask(), len(calls), simulation.now
+        progress = get_handler(answer, "create_fn")["progress"]
+        assert progress is not None
+        assert (progress["outcome"], progress["attempts"]) == ("retrying", count)
+        await simulation.until(lambda count=count: len(calls) > count)  # type: ignore[misc]
+        assert abs(calls[-1] - now - get_delay(answer, progress["next"])) < 0.1
+        assert abs(calls[-1] - now - get_delay(answer, answer["state"]["next"])) < 0.1
+
+
+async def test_next_attempts_when_the_object_is_left_alone(simulation: Simulation, ask: Ask) -> None:
+    """A filter fails, so the handlers wait longer than they are to."""
+    calls: list[float] = []
+
+    @kopf.on.create("kopfexamples", id="create_fn")
+    async def create_fn(**_: Any) -> None:
+        calls.append(simulation.now)
+        raise kopf.TemporaryError("not yet", delay=10)
+
+    @kopf.on.create("kopfexamples", id="other_fn", when=lambda spec, **_: spec["nosuch"])
+    async def other_fn(**_: Any) -> None: ...
+
+    await simulation.restart()
+    await simulation.apply(make("obj"))
+    await simulation.advance(seconds=22)
+    answer, count, now = await ask(), len(calls), simulation.now
+    assert answer["state"]["errors"] > 0
+    assert "is left alone after" in answer["state"]["text"]
+    assert get_handler(answer, "other_fn")["verdict"] == "unknown"
+    progress = get_handler(answer, "create_fn")["progress"]
+    assert progress is not None
+    await simulation.until(lambda: len(calls) > count)
+    assert abs(calls[-1] - now - get_delay(answer, progress["next"])) < 0.1
+
+
+async def test_next_runs_of_timers_and_daemons(simulation: Simulation, ask: Ask) -> None:
+    @kopf.timer("kopfexamples", id="timer_fn", interval=30, initial_delay=5)
+    @kopf.timer("kopfexamples", id="idle_fn", interval=30, idle=50)
+    async def timer_fn(**_: Any) -> None: ...
+
+    @kopf.daemon("kopfexamples", id="daemon_fn")
+    async def daemon_fn(**_: Any) -> None:
+        raise kopf.TemporaryError("not yet", delay=40)
+
+    await simulation.restart()
+    await simulation.apply(make("obj"))
+    await simulation.advance(seconds=10)
+    await simulation.apply(make("obj", size=1))  # the idle time begins anew
+    await simulation.advance(seconds=2)
+    answer, now = await ask(), simulation.now
+    expected = {}
+    for name in ("timer_fn", "idle_fn", "daemon_fn"):
+        run = get_handler(answer, name)["run"]
+        assert run is not None
+        assert run["state"] == "waiting"
+        expected[name] = now + get_delay(answer, run["next"])
+    await simulation.advance(seconds=60)
+    for name, time in expected.items():
+        following = [call.time for call in simulation.journal.get_calls(name) if call.time > now]
+        assert abs(following[0] - time) < 0.1, name
+
+
+async def test_daemons_that_have_exited(simulation: Simulation, ask: Ask) -> None:
+    @kopf.daemon("kopfexamples", id="daemon_fn")
+    async def daemon_fn(**_: Any) -> None: ...
+
+    @kopf.daemon("kopfexamples", id="other_fn", when=lambda spec, **_: not spec.get("stopped"))
+    async def other_fn(stopped: Any, **_: Any) -> None:
+        await stopped.wait()
+
+    await simulation.restart()
+    await simulation.apply(make("obj"))
+    await simulation.settle()
+    await simulation.apply(make("obj", stopped=True))
+    await simulation.settle()
+    answer = await ask()
+    texts = [info["run"]["text"] for info in answer["handlers"] if info["run"] is not None]
+    assert texts == [
+        "is stopped: it has exited by itself, and is not started again until the operator restarts",
+        "is stopped: the object does not match the filters",
+    ]
+
+
+async def test_work_that_cannot_be_saved(simulation: Simulation, ask: Ask) -> None:
+    @kopf.on.create("kopfexamples", id="create_fn")
+    async def create_fn(**_: Any) -> None:
+        raise kopf.TemporaryError("not yet", delay=1)
+
+    await simulation.restart()
+    simulation.faults.fail("PATCH", "kopfexamples", status=422)
+    await simulation.apply(make("obj"))
+    await simulation.advance(seconds=10)
+    answer = await ask()
+    assert answer["state"]["unsaved"] is not None
+    assert "create_fn" in answer["state"]["unsaved"]
+    assert "the API refuses it" in answer["state"]["unsaved"]
+    progress = get_handler(answer, "create_fn")["progress"]
+    assert progress is not None
+    assert progress["saved"] is False
+    assert answer["decisions"][0]["error"] is not None
+    assert "422" in answer["decisions"][0]["error"]
+
+
+async def test_after_a_crash(simulation: Simulation, ask: Ask) -> None:
+    @kopf.on.create("kopfexamples", id="create_fn")
+    async def create_fn(**_: Any) -> None:
+        raise kopf.TemporaryError("not yet", delay=100)
+
+    await simulation.restart()
+    await simulation.apply(make("obj"))
+    await simulation.advance(seconds=10)
+    await simulation.crash()
+    await simulation.advance(seconds=10)
+    await simulation.restart()
+    await simulation.advance(seconds=10)
+    answer = await ask()
+    progress = get_handler(answer, "create_fn")["progress"]
+    assert progress is not None
+    assert (progress["attempts"], progress["error"]) == (1, "not yet")
+    assert 60 < get_delay(answer, progress["next"]) < 75
+
+
+async def test_objects_that_are_not_there(simulation: Simulation, ask: Ask) -> None:
+    @kopf.on.create("kopfexamples")
+    async def create_fn(**_: Any) -> None: ...
+
+    await simulation.restart()
+    await simulation.settle()
+    with pytest.raises(InspectionError, match="There is no 'obj' of kopfexamples"):
+        await ask()
+
+
+async def test_resuming_is_told_from_what_was_resumed(simulation: Simulation, ask: Ask) -> None:
+    @kopf.on.resume("kopfexamples", id="resume_fn")
+    async def resume_fn(**_: Any) -> None:
+        raise kopf.TemporaryError("not yet", delay=100)
+
+    await simulation.restart()
+    await simulation.settle()
+    await simulation.apply(make("obj"))
+    await simulation.settle()
+    assert get_handler(await ask(), "resume_fn")["verdict"] == "later"
+    await simulation.restart()
+    await simulation.settle()
+    info = get_handler(await ask(), "resume_fn")
+    assert (info["verdict"], info["progress"] is not None) == ("called", True)
+
+
+def test_the_journal_is_bounded() -> None:
+    journal = DecisionJournal()
+    for number in range(MAX_OBJECTS + 10):
+        record = journal.obtain(RESOURCE, f"uid{number}")
+        record.name = f"name{number}"
+        journal.obtain(RESOURCE, "uid0")
+    assert len(journal) == MAX_OBJECTS
+    assert journal.get(RESOURCE, "uid1") is None
+    assert journal.find_key(RESOURCE, None, "name1005") == "uid1005"
+    assert journal.get(RESOURCE, "uid0") is not None
