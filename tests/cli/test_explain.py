@@ -1,6 +1,7 @@
 """``kopf explain``: by the object, by the files of the operator, by a running operator; and all that can be missing."""
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import pathlib
@@ -111,6 +112,13 @@ def test_the_files_of_the_operator(cluster: LocalCluster, explain: Explain, hand
     assert "  create 'pod_fn' is for 'pods'" in lines
 
 
+def test_files_with_no_handlers_for_the_resource(cluster: LocalCluster, explain: Explain, handlers: str) -> None:
+    output = explain("namespace", "default", handlers).output
+    assert output.startswith("Namespace default (namespaces.v1)")
+    assert "  None of the handlers in the files is for this resource." in output
+    assert "  create 'create_fn' is for 'kopfexamples'" in output
+
+
 def test_programs_get_all_of_it(cluster: LocalCluster, explain: Explain, handlers: str) -> None:
     put(cluster)
     answer = json.loads(explain("kopfexamples.kopf.dev", "obj", handlers, "--json").stdout)
@@ -136,6 +144,18 @@ def test_events_are_told_the_latest_first(cluster: LocalCluster, explain: Explai
     first, second = [line for line in lines if "Normal Logging" in line]
     assert first.endswith("message 1 \\x1b]0;title\\x07 (×2)")
     assert second.endswith("message 0 \\x1b]0;title\\x07")
+
+
+def test_nothing_of_secrets_is_told(cluster: LocalCluster, explain: Explain) -> None:
+    cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "obj"}, "stringData": {"a": "hunter22"}})
+    uid = request(cluster, "GET", "/api/v1/namespaces/default/secrets/obj")["metadata"]["uid"]
+    request(cluster, "POST", EVENTS, {
+        "metadata": {"name": "event"}, "type": "Error", "reason": "Logging", "message": "It is not hunter22.",
+        "involvedObject": {"uid": uid, "name": "obj", "namespace": "default"},
+    })
+    output = explain("secret", "obj").output + explain("secrets", "obj", "--json").output
+    assert "It is not (hidden)." in output
+    assert "hunter22" not in output
 
 
 def test_known_operators_are_told(cluster: LocalCluster, explain: Explain) -> None:
@@ -297,6 +317,28 @@ def test_other_servers_are_no_operators(cluster: LocalCluster, explain: Explain,
     assert result.exit_code == 0
     assert "cannot be asked: " in result.output
     assert TOKEN not in result.output
+
+
+def test_redirects_are_not_followed(cluster: LocalCluster, explain: Explain) -> None:
+    def serve() -> None:
+        with contextlib.suppress(TimeoutError):
+            while True:
+                connection, _ = server.accept()
+                server.settimeout(1)
+                with connection:
+                    received.append(connection.recv(10_000))
+                    head = f"HTTP/1.1 302 Found\r\nLocation: {url}/other\r\nContent-Length: 0\r\n\r\n"
+                    connection.sendall(head.encode())
+
+    received: list[bytes] = []
+    put(cluster)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert "HTTP 302" in explain("kex", "obj", "--endpoint", url, "--token", TOKEN).output
+        thread.join()
+    assert len(received) == 1
 
 
 def test_endpoints_that_nobody_serves(cluster: LocalCluster, explain: Explain) -> None:

@@ -159,6 +159,8 @@ class ClusterReader:
         own: set[ResourceHandler] = {*reviewing}
         if plan is not None:
             own.update((*plan.indexing, *plan.watching, *plan.spawning, *plan.changing))
+        if registry is not None and not own:
+            self.notes.append("None of the handlers in the files is for this resource.")
         declared = [] if registry is None else [*registry.resources, *registry.webhooks]
         ambiguous = {} if registry is None else registry.get_ambiguities(resources)
         for selector, found in ambiguous.items():

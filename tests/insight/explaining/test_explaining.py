@@ -193,10 +193,12 @@ def test_nothing_of_the_data_of_secrets_is_shown() -> None:
         *declare(kopf.on.update, field="data.password", old="battery", new="staple"),
         *declare(kopf.on.update, field="data", value={"password": "battery staple"}),
         *declare(kopf.on.update, when=fail), *declare(kopf.on.event, when=fail),
-        *declare(kopf.on.update, labels={"app": "web"}),
+        *declare(kopf.on.update, annotations={"copy": "another"}), *declare(kopf.on.update, labels={"app": "web"}),
     ]
     content = {
-        "metadata": {"annotations": {f"{PREFIX}/fn": make_record(message=plain), "gone": make_record(message=plain)}},
+        "metadata": {"annotations": {
+            "copy": plain, f"{PREFIX}/fn": make_record(message=plain), "gone": make_record(message=plain),
+        }},
         "data": {"password": encoded}, "stringData": {"other": plain},
     }
     old = {"data": {"password": "YmF0dGVyeQ=="}, "type": "Opaque"}

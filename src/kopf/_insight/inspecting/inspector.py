@@ -108,12 +108,14 @@ class Inspector:
         Raises :class:`InspectionError` if there is no such object, or nothing can be said of it.
         """
         pulse = concurrent.futures.Future[None]()
-        self._loop.call_soon_threadsafe(pulse.set_result, None)
         try:
+            self._loop.call_soon_threadsafe(pulse.set_result, None)
             await asyncio.wait_for(asyncio.wrap_future(pulse), PULSE_TIMEOUT)
         except TimeoutError:
             culprit = describe_culprit(sys._current_frames().get(self._thread))
             return self._explain_partly(query, "Not all can be told, as the operator is blocked.", culprit)
+        except RuntimeError:  # the loop is closed
+            raise InspectionError("The operator exits.", status=503) from None
         answer = asyncio.run_coroutine_threadsafe(self.explain(query), self._loop)
         try:
             return await asyncio.wait_for(asyncio.wrap_future(answer), ANSWER_TIMEOUT)
@@ -143,6 +145,7 @@ class Inspector:
         runtime, resource = scope.runtime, scope.resource
         handlers, elsewhere = self._list_handlers(controller)
         activity = ObjectActivity(controller, key, self._journal)
+        memo = runtime.memos.borrow(key)
         try:
             return explain(Known(
                 now=runtime.clock.now(),
@@ -152,7 +155,7 @@ class Inspector:
                 elsewhere=elsewhere,
                 settings=runtime.settings,
                 snapshots=scope.snapshots,
-                memo=runtime.memos.borrow(key),
+                memo=memo,
                 indices=runtime.indices,
                 remembered=activity.describe_memory(),
                 live=Live(
@@ -197,7 +200,7 @@ class Inspector:
         running = {} if key is None else self._journal.get_running(resource, key)
         state = StateInfo(
             name="handling" if running else "unknown",
-            text=f"is being handled by {', '.join(running)}" if running else "cannot be told now",
+            text=f"is being handled by {', '.join(running)}" if running else "is in a state that cannot be told now",
             position=None, next=None, handler=", ".join(running) or None,
             since=min((attempt["at"] for attempt in running.values()), default=None), errors=0, unsaved=None,
         )
