@@ -12,7 +12,7 @@ import dataclasses
 import os
 import pathlib
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import psutil
 
@@ -92,7 +92,8 @@ async def running_cluster(kubeconfig: pathlib.Path) -> AsyncIterator[Meter]:
 
 @contextlib.asynccontextmanager
 async def running_operator(
-    framework: Framework, file: pathlib.Path, *, kubeconfig: str | pathlib.Path, pipe: Pipe, log: pathlib.Path
+    framework: Framework, file: pathlib.Path, *, kubeconfig: str | pathlib.Path, pipe: Pipe, log: pathlib.Path,
+    options: Sequence[str] = (),
 ) -> AsyncIterator[Meter]:
     """Run the operator as users do; its output goes to the log file."""
     environ: Mapping[str, str] = {
@@ -102,7 +103,7 @@ async def running_operator(
     }
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
-            str(framework.python), "-m", "kopf", "run", "--all-namespaces", "--standalone", str(file),
+            str(framework.python), "-m", "kopf", "run", "--all-namespaces", "--standalone", *options, str(file),
             env=environ, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=[pipe.writing],
         )  # fmt: skip
     try:

@@ -42,12 +42,15 @@ if TYPE_CHECKING:
     from kopf._testing.exploring.reports import Report, Trial
     from kopf._testing.exploring.schema_walks import SchemaWalk
     from kopf._testing.facade import SyncSimulation, simulate
+    from kopf._testing.replaying.divergences import Divergence
+    from kopf._testing.replaying.replay import RecordingError, Replay, replay
     from kopf._testing.simulation import Simulation
     from kopf._testing.simulation_errors import SimulationError
     from kopf_cluster import APIStatus, FaultRule, LocalCluster
 
 __all__ = [
     "APIStatus",
+    "Divergence",
     "Exploration",
     "FaultRule",
     "FinalState",
@@ -55,6 +58,8 @@ __all__ = [
     "KopfRunner",
     "LocalCluster",
     "LogLine",
+    "RecordingError",
+    "Replay",
     "Report",
     "ReportedEvent",
     "SchemaWalk",
@@ -64,6 +69,7 @@ __all__ = [
     "Trial",
     "delete_created",
     "explore",
+    "replay",
     "run_handler",
     "run_handler_async",
     "simulate",
@@ -72,10 +78,13 @@ __all__ = [
 
 _OF_CLUSTER = {
     "APIStatus": "kopf_cluster",
+    "Divergence": "kopf._testing.replaying.divergences",
     "Exploration": "kopf._testing.exploring.explorations",
     "FaultRule": "kopf_cluster",
     "FinalState": "kopf._testing.exploring.final_states",
     "LocalCluster": "kopf_cluster",
+    "RecordingError": "kopf._recording.format",
+    "Replay": "kopf._testing.replaying.replay",
     "Report": "kopf._testing.exploring.reports",
     "SchemaWalk": "kopf._testing.exploring.schema_walks",
     "Simulation": "kopf._testing.simulation",
@@ -84,10 +93,11 @@ _OF_CLUSTER = {
     "Trial": "kopf._testing.exploring.reports",
     "delete_created": "kopf._testing.exploring.deletions",
     "explore": "kopf._testing.exploring.decorating",
+    "replay": "kopf._testing.replaying.replay",
     "simulate": "kopf._testing.facade",
     "walk_schema": "kopf._testing.exploring.decorating",
 }
-"""Where to find what needs the local cluster."""
+"""Where to find what needs the local cluster, or is not needed in every test."""
 
 if not TYPE_CHECKING:
 

@@ -40,6 +40,7 @@ UNNEEDED = [
     "kopf._admission", "kopf._insight", "kopf._kits", "kopf._legacy", "kopf._values.reviews",
     "kopf._serving.http_server", "kopf._serving.threaded_server",
     "kopf._controller.background", "kopf._controller.departures", "kopf._controller.unselected",
+    "kopf._recording",
     "kopf._coordination.membership", "kopf._coordination.peers", "kopf._health.health", "kopf._health.health_server",
     "kopf._client.auth.exec_plugins", "kopf._client.auth.kubeconfig", "kopf._client.auth.piggyback",
     "kopf._logging.json_format", "pythonjsonlogger",
@@ -168,7 +169,7 @@ print(json.dumps({name: main.get_command(context, name).name for name in names})
 print(main.get_command(context, "nonexistent"))
 """
     names, nonexistent = run(code, cwd=tmp_path).splitlines()
-    assert {*json.loads(names)} == {"run", "freeze", "resume", "release", "explain", "dev", "cluster"}
+    assert {*json.loads(names)} == {"run", "freeze", "resume", "release", "explain", "replay", "dev", "cluster"}
     assert all(name == asked for asked, name in json.loads(names).items())
     assert nonexistent == "None"
 

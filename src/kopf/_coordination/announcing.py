@@ -109,7 +109,7 @@ class Announcer:
         if self._audience.can_wait():
             return None
         lifetime = float(self._site.settings.lifetime)
-        return max(_SOONEST / 2, lifetime / 2, lifetime - random.uniform(5, 10))
+        return max(_SOONEST / 2, lifetime / 2, lifetime - 10 + random.uniform(0, 5))
 
     async def _keep_alive(self) -> None:
         """Renew our record, remove those of the dead, and look at the others on that occasion."""

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from kopf._client.auth.vault import Vault
 from kopf._client.current import offering
 from kopf._client.errors import APIError
-from kopf._client.http.api import APIClient
 from kopf._controller.clock import Clock
 from kopf._controller.controller_facts import PauseChanged
 from kopf._controller.indexing.indexers import Indexers
@@ -40,6 +39,7 @@ from kopf._logging.audience import get_internal_level, is_human
 from kopf._operator.activities import Activities
 from kopf._operator.console_serving import serve_console
 from kopf._operator.flags import Flag, raise_flag
+from kopf._operator.instruments import instruments
 from kopf._operator.login import Authenticator
 from kopf._operator.login import logger as login_logger
 from kopf._operator.namespaces import Namespaces
@@ -97,12 +97,12 @@ class Operator:
         self._setup = setup
         setup.settings.peering.clusterwide = not setup.namespaces
         self._vault = setup.vault if setup.vault is not None else Vault(setup.settings)
-        self._api = APIClient(self._vault, setup.settings, setup.bus)
+        self._api = instruments.get().make_client(self._vault, setup.settings, setup.bus)
         self._liveness = Liveness()
         self._pause = Pause()
         self._pause.subscribe(functools.partial(_tell_pause, setup.bus, self._pause))
         self._indexers = Indexers(setup.registry.get_indexing())
-        self._executor = setup.make_executor(setup.settings.execution, setup.bus)
+        self._executor = instruments.get().instrument(setup.make_executor(setup.settings.execution, setup.bus))
         self._activities = Activities(
             setup.settings, self._executor, memo=setup.memo, indices=self._indexers.indices
         )
@@ -110,6 +110,7 @@ class Operator:
     async def run(self) -> None:
         """Live until cancelled. Raises whatever makes it impossible to go on."""
         clock = Clock()
+        instruments.get().note_start(clock)
         recorder = EventRecorder(self._api, self._setup.settings)
         with (
             posting(recorder),
@@ -186,6 +187,7 @@ class Operator:
             try:
                 await fail_together([observing, participating, *publishing, *helpers])
             finally:
+                instruments.get().note_stop()
                 await cancel([observing, *publishing])
                 if webhooks is not None:
                     await webhooks.retire()
@@ -209,7 +211,8 @@ class Operator:
 
     @property
     def _has_admission(self) -> bool:
-        return bool(self._setup.registry.webhooks) or self._setup.settings.admission.managed is not None
+        has_any = bool(self._setup.registry.webhooks) or self._setup.settings.admission.managed is not None
+        return has_any and instruments.get().has_webhooks
 
     def _check_admission(self) -> None:
         if self._has_admission:

@@ -8,14 +8,14 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Callable
-from typing import TypedDict
 
 from kopf._client.auth.credentials import Credentials
 from kopf._facts.bus import Bus
-from kopf._handlers.causes import ActivityCause, Cause, ChangingCause, ResourceCause, WatchingCause, WebhookCause
+from kopf._handlers.causes import ActivityCause, Cause, ResourceCause
 from kopf._handlers.executor import NOTHING, HandlerExecutor, Surroundings
-from kopf._handlers.handlers import Handler, IndexingHandler, TimerHandler
+from kopf._handlers.handlers import Handler
 from kopf._handlers.outcomes import Attempt, Outcome
+from kopf._recording.calls import locate, name_outcome, name_reason
 from kopf._settings.settings import ExecutionSettings
 from kopf._testing.journal import HandlerCall, Journal
 from kopf._values.reasons import Activity
@@ -25,14 +25,6 @@ _ALIVE: Callable[[], bool] = lambda: True  # noqa: E731
 
 _CERTIFICATES = re.compile(rb"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DOTALL)
 """Certificates and keys: those of the cluster (``kube-root-ca.crt``) are truly random, whatever the seed is."""
-
-
-class Place(TypedDict):
-    """Where an entry of the journal belongs to."""
-
-    resource: str
-    namespace: str
-    name: str
 
 
 class JournalingExecutor(HandlerExecutor):
@@ -74,13 +66,13 @@ class JournalingExecutor(HandlerExecutor):
         error = None if outcome is None else outcome.exception
         self._journal.add(
             HandlerCall(
-                **_locate(cause),
+                **locate(cause),
                 time=self._journal.now,
                 id=handler.id,
-                reason=_name_reason(handler, cause),
+                reason=name_reason(handler, cause),
                 retry=attempt.retry,
                 duration=round(duration, 6),
-                outcome=_name_outcome(outcome),
+                outcome=name_outcome(outcome),
                 delay=None if outcome is None else outcome.delay,
                 error="" if error is None else f"{type(error).__name__}: {error}".removesuffix(": "),
                 digest=digest,
@@ -90,37 +82,6 @@ class JournalingExecutor(HandlerExecutor):
 
 def _is_login(cause: Cause) -> bool:
     return isinstance(cause, ActivityCause) and cause.activity == Activity.AUTHENTICATION
-
-
-def _locate(cause: Cause) -> Place:
-    """Tell which object it is about, if any."""
-    if not isinstance(cause, ResourceCause):
-        return {"resource": "", "namespace": "", "name": ""}
-    resource, head = cause.resource, cause.body.object.head
-    full = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-    return {"resource": full, "namespace": head.namespace or "", "name": head.name or ""}
-
-
-def _name_reason(handler: Handler, cause: Cause) -> str:
-    if isinstance(cause, ChangingCause):
-        return str(cause.reason.value)
-    if isinstance(cause, ActivityCause):
-        return str(cause.activity.value)
-    if isinstance(cause, WatchingCause):
-        return "event"
-    if isinstance(cause, WebhookCause):
-        return "webhook"
-    if isinstance(handler, IndexingHandler):
-        return "index"
-    return "timer" if isinstance(handler, TimerHandler) else "daemon"
-
-
-def _name_outcome(outcome: Outcome | None) -> str:
-    if outcome is None:
-        return "cancelled"
-    if not outcome.final:
-        return "retried"
-    return "succeeded" if outcome.exception is None else "failed"
 
 
 def _make_digest(cause: Cause) -> str:

@@ -11,13 +11,12 @@ import datetime
 import inspect
 import pathlib
 import random
-import sys
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 import kopf_cluster
-from kopf._handlers.registry import OperatorRegistry, get_default_registry, set_default_registry
+from kopf._handlers.registry import OperatorRegistry
 from kopf._operator.scopes import NamespacePattern
 from kopf._settings.settings import OperatorSettings
 from kopf._testing.anyio_threads import running_as_jobs
@@ -27,6 +26,7 @@ from kopf._testing.expectations import Expectation, Place, Wanted, locate
 from kopf._testing.guards import BlockingGuard, sleeping_virtually
 from kopf._testing.journal import Journal, Write, describe_changes
 from kopf._testing.lives import Birth, SilencingFilter, current_life, make_task
+from kopf._testing.loading_anew import load_anew
 from kopf._testing.simulated_logs import SimulatedLogs
 from kopf._testing.simulated_objects import Manifests, Obj, SimulatedObjects
 from kopf._testing.simulated_operator import SimulatedOperator
@@ -36,7 +36,6 @@ from kopf._testing.trouble import Trouble
 from kopf._testing.virtual_time import VirtualTimeLoop, make_numbered_task
 from kopf._testing.wall_clock import SimulatedClock
 from kopf._values.wall_clock import wall_clock
-from kopf.cli.loading import load
 
 T = TypeVar("T")
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -152,7 +151,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
             await self._stack.aclose()
 
     async def _begin(self) -> None:
-        registry = self._load()
+        registry = load_anew(self._paths, self._modules, self._registry)
         randomness = random.getstate()
         self._stack.callback(random.setstate, randomness)
         random.seed(self.seed)
@@ -183,20 +182,6 @@ class Simulation(SimulatedObjects, SimulatedOperator):
             await self.apply(manifests)
         if self._is_operator_wanted:
             await self.restart()
-
-    def _load(self) -> OperatorRegistry:
-        if not self._paths and not self._modules:
-            return self._registry if self._registry is not None else get_default_registry()
-        registry = self._registry if self._registry is not None else OperatorRegistry()
-        previous = get_default_registry()
-        set_default_registry(registry)
-        for name in [name for name in sys.modules if any(f"{name}.".startswith(f"{own}.") for own in self._modules)]:
-            del sys.modules[name]  # of an earlier test: its decorators must work again
-        try:
-            load(self._paths, self._modules)
-        finally:
-            set_default_registry(previous)
-        return registry
 
     @staticmethod
     def _forget_clock(token: Any) -> None:

@@ -11,6 +11,9 @@ import msgspec
 _encoder = msgspec.json.Encoder()
 _sorting_encoder = msgspec.json.Encoder(order="deterministic")
 _decoder = msgspec.json.Decoder()
+_skimmer = msgspec.json.Decoder(msgspec.Raw)
+_members_splitter = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_items_splitter = msgspec.json.Decoder(list[msgspec.Raw])
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
 
 
@@ -71,8 +74,27 @@ def _replace_surrogates(value: Any) -> Any:
 
 def decode(data: bytes | bytearray | memoryview | str) -> Any:
     """Parse a JSON document. Raises :class:`UnreadableError` if it is malformed or too deep, which is a ValueError."""
+    return _apply(_decoder, data)
+
+
+def skim(data: bytes) -> None:
+    """Look if it is a JSON document at all, which is faster than to decode it. Raises the same errors."""
+    _apply(_skimmer, data)
+
+
+def split_members(data: bytes) -> dict[str, bytes]:
+    """Give the serialised values of an object. Raises the same errors."""
+    return {name: bytes(value) for name, value in _apply(_members_splitter, data).items()}
+
+
+def split_items(data: bytes) -> list[bytes]:
+    """Give the serialised items of a list. Raises the same errors."""
+    return [bytes(item) for item in _apply(_items_splitter, data)]
+
+
+def _apply(decoder: msgspec.json.Decoder[Any], data: bytes | bytearray | memoryview | str) -> Any:
     try:
-        return _decoder.decode(data)
+        return decoder.decode(data)
     except RecursionError as e:
         raise NestingError from e
     except ValueError as e:

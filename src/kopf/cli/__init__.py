@@ -1,7 +1,7 @@
 """
 The command line: ``kopf run`` for operators, ``kopf freeze`` & ``kopf resume`` to pause them,
-``kopf explain`` for what they do with an object, ``kopf release`` for what is left of them, ``kopf dev`` &
-``kopf cluster`` for their development.
+``kopf explain`` for what they do with an object, ``kopf release`` for what is left of them, ``kopf replay`` for what
+was recorded of them, ``kopf dev`` & ``kopf cluster`` for their development.
 
 Every option can also be set by an environment variable: e.g. ``KOPF_RUN_VERBOSE=true`` for ``kopf run --verbose``.
 
@@ -30,6 +30,7 @@ _COMMANDS = {
     "explain": ("kopf.cli.explaining", "Tell what becomes of an object, and why its handlers run or do not run."),
     "release": ("kopf.cli.releasing", "Remove the finalizers of an operator that is gone."),
     "dev": ("kopf.cli.dev", "Develop an operator on a local cluster."),
+    "replay": ("kopf._testing.replaying.command", "Replay what \"kopf run --record\" has recorded."),
     "cluster": ("kopf.cli.cluster", "Serve the Kubernetes API from memory on the loopback."),
 }
 """The modules of the commands, and what the list of the commands says of them."""

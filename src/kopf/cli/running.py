@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import logging
 import pathlib
 import signal
 import threading
-from collections.abc import Collection, Coroutine
+from collections.abc import Collection, Coroutine, Iterator
 from typing import Any
 
 import click
@@ -18,7 +19,7 @@ from kopf._client.errors import APINetworkError
 from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.registry import get_default_registry
 from kopf._logging.configuration import revive_loggers
-from kopf._operator.embedding import operator
+from kopf._operator.embedding import OperatorOptions, operator
 from kopf._operator.flags import Flag
 from kopf._operator.scopes import check
 from kopf._serving.endpoints import parse_endpoint
@@ -40,6 +41,8 @@ DEV_LOOP_TIMEOUT = 0.5
 
 DEV_STOP_SIGNAL = signal.SIGUSR1
 """What stops an operator in development: also if Ctrl+C of the terminal has come to it before that."""
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 
 _LEFTOVERS_TIMEOUT = 2.0
 """How long the tasks may end that were left by the operator, in seconds."""
@@ -71,6 +74,14 @@ def _check_patterns(ctx: click.Context, param: click.Parameter, value: tuple[str
     return value
 
 
+def _check_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    number = value.rstrip("KMGi")
+    unit = _UNITS.get(value[len(number):])
+    if unit is None or not number.isdecimal() or not int(number):
+        raise click.BadParameter(f"{value!r} is not a size. It is a number with a unit, e.g. 64Mi.", ctx, param)
+    return int(number) * unit
+
+
 # The environment variables are named after the options, as documented; those of the arguments exist, too.
 @click.command()
 @logging_options
@@ -91,6 +102,10 @@ def _check_patterns(ctx: click.Context, param: click.Parameter, value: tuple[str
               help="Serve the health there, e.g. http://0.0.0.0:8080/healthz; by default, it is not served.")
 @click.option("--console", "console_endpoint", metavar="URL", envvar="KOPF_RUN_CONSOLE", callback=_check_console,
               help="Serve the console there, e.g. http://127.0.0.1:8090; by default, it is not served.")
+@click.option("--record", type=click.Path(dir_okay=False, path_type=pathlib.Path), metavar="FILE",
+              help="Record what the operator reads, writes, and calls; without secrets. See \"kopf replay\".")
+@click.option("--record-limit", default="64Mi", metavar="SIZE", callback=_check_size, show_default=True,
+              help="The largest size of the recording: of more than that, the oldest half is dropped.")
 @click.option("-m", "--module", "modules", multiple=True, metavar="MODULE", envvar="KOPF_RUN_MODULE",
               help="Load this importable module; can be repeated.")
 @click.option("--report-sources", type=click.Path(path_type=pathlib.Path), hidden=True)
@@ -112,6 +127,8 @@ def run(
         dev: bool,
         liveness_endpoint: str | None,
         console_endpoint: str | None,
+        record: pathlib.Path | None,
+        record_limit: int,
         report_sources: pathlib.Path | None,
         report_webhooks: pathlib.Path | None,
         developing: bool,
@@ -149,19 +166,39 @@ def run(
     if report_webhooks is not None:
         _report(report_webhooks, sorted({handler.type for handler in registry.webhooks}))
 
-    _run(controls.loop, loop_factory, ctx.meta[DEBUG_KEY], operator(
-        registry=registry,
-        settings=settings,
-        standalone=standalone,
-        peering_name=peering_name,
-        priority=DEV_PRIORITY if dev and not _is_explicit(ctx, "priority") else priority,
-        clusterwide=clusterwide,
-        namespaces=namespaces,
-        liveness_endpoint=liveness_endpoint,
-        stop_flag=stop_flag,
-        ready_flag=controls.ready_flag,
-        vault=controls.vault,
-    ))
+    options: OperatorOptions = {
+        "registry": registry,
+        "settings": settings,
+        "standalone": standalone,
+        "peering_name": peering_name,
+        "priority": DEV_PRIORITY if dev and not _is_explicit(ctx, "priority") else priority,
+        "clusterwide": clusterwide,
+        "namespaces": namespaces,
+        "liveness_endpoint": liveness_endpoint,
+        "stop_flag": stop_flag,
+        "ready_flag": controls.ready_flag,
+        "vault": controls.vault,
+    }
+    with contextlib.nullcontext() if record is None else _recording(record, record_limit, options):
+        _run(controls.loop, loop_factory, ctx.meta[DEBUG_KEY], operator(**options))
+
+
+@contextlib.contextmanager
+def _recording(path: pathlib.Path, limit: int, options: OperatorOptions) -> Iterator[None]:
+    """Record the operator, with an identity that is known in advance: its records of the peering have it."""
+    from kopf._coordination.peers import make_identity
+    from kopf._recording.recording import recording
+
+    options["identity"] = make_identity()
+    kept = {key: options.get(key) for key in ("standalone", "peering_name", "priority", "namespaces", "identity")}
+    try:
+        context = recording(path, limit=limit, options=kept)
+        context.__enter__()
+    except OSError as e:
+        raise click.BadParameter(f"{str(path)!r} cannot be written: {e.strerror or e}.", param_hint="--record") from e
+    with contextlib.ExitStack() as stack:
+        stack.push(context)
+        yield
 
 
 def _prepare_for_development(settings: OperatorSettings) -> Flag:

@@ -134,7 +134,7 @@ class APIClient:
         delays = None
         while True:
             try:
-                return await self._send(method, target, body, headers, limits)
+                return await self.send(method, target, body, headers, limits)
             except temporary_errors as exc:
                 if delays is None:
                     backoffs = options.get("backoffs")
@@ -222,7 +222,7 @@ class APIClient:
             sock_read=watching.inactivity_timeout,
         )
 
-    async def _send(
+    async def send(
         self,
         method: str,
         target: str,
@@ -230,7 +230,10 @@ class APIClient:
         headers: Mapping[str, str] | None,
         limits: aiohttp.ClientTimeout,
     ) -> bytes:
-        """Make one attempt, though with all credentials if they are refused one after another."""
+        """
+        Make one attempt, though with all credentials if they are refused one after another; ``target`` is the path
+        and the query. Raises the errors of the class. Recordings are made and replayed around this and :meth:`stream`.
+        """
         while True:
             connection = await self._vault.acquire()
             token = connection.token

@@ -1,0 +1,119 @@
+"""
+Calls of handlers as they are recorded: which handler, for which object in which state, and how it has ended.
+
+What handlers are called for comes from requests and streams, which are recorded by themselves; so, the calls are not
+needed to replay an operator. They tell when exactly it has come to them, and what else a changed operator does.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Any, TypedDict
+
+from kopf._handlers.causes import ActivityCause, Cause, ChangingCause, ResourceCause, WatchingCause, WebhookCause
+from kopf._handlers.executor import NOTHING, HandlerExecutor, Surroundings
+from kopf._handlers.handlers import Handler, IndexingHandler, TimerHandler
+from kopf._handlers.outcomes import Attempt, Outcome
+from kopf._recording.randomness import Randomness
+from kopf._recording.recorder import Recorder
+from kopf._values.reasons import Activity
+
+_EXTERNAL = {Activity.AUTHENTICATION, Activity.PROBE}
+"""What depends on credentials and on those who ask for the health: it is neither recorded nor replayed."""
+
+
+_BACKGROUND = {"timer", "daemon"}
+in_background: ContextVar[bool] = ContextVar("in_background", default=False)
+"""Whether it is the task of a timer or of a daemon: these have tasks of their own, in which they send their patches."""
+
+
+class Place(TypedDict):
+    """Which object something is about."""
+
+    resource: str
+    namespace: str
+    name: str
+
+
+class RecordingExecutor(HandlerExecutor):
+    """Does what that executor does, and notes down the calls."""
+
+    def __init__(self, inner: HandlerExecutor, recorder: Recorder, randomness: Randomness) -> None:
+        self._inner = inner
+        self._randomness = randomness
+        self._recorder = recorder
+        self.threads = inner.threads
+        self.running = inner.running
+
+    async def execute(
+        self, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings = NOTHING
+    ) -> Outcome:
+        if not is_replayable(cause):
+            return await self._inner.execute(handler, cause, attempt, around)
+        number = self._recorder.begin("call", describe_call(handler, cause, attempt), [])
+        outcome: Outcome | None = None
+        try:
+            with self._randomness.of_call(number):
+                outcome = await self._inner.execute(handler, cause, attempt, around)
+        finally:
+            self._recorder.note("done", number, describe_outcome(outcome), [])
+        return outcome
+
+
+def is_replayable(cause: Cause) -> bool:
+    """Tell if it is called because of what is recorded, rather than of what comes from elsewhere."""
+    if isinstance(cause, ActivityCause):
+        return cause.activity not in _EXTERNAL
+    return not isinstance(cause, WebhookCause)
+
+
+def describe_call(handler: Handler, cause: Cause, attempt: Attempt) -> dict[str, Any]:
+    """Tell which call it is: of equal calls, the descriptions are equal."""
+    version = cause.body.object.head.resourceVersion if isinstance(cause, ResourceCause) else ""
+    reason = name_reason(handler, cause)
+    if reason in _BACKGROUND:
+        in_background.set(True)
+    return {"id": handler.id, "reason": reason, "retry": attempt.retry, "version": version, **locate(cause)}
+
+
+def describe_outcome(outcome: Outcome | None) -> dict[str, Any]:
+    """Tell how the call has ended; ``None`` if it was cancelled."""
+    error = None if outcome is None else outcome.exception or outcome.ignored
+    return {
+        "outcome": "ignored" if outcome is not None and outcome.ignored is not None else name_outcome(outcome),
+        "delay": None if outcome is None else outcome.delay,
+        "text": "" if error is None else f"{type(error).__name__}: {error}".removesuffix(": "),
+    }
+
+
+def locate(cause: Cause) -> Place:
+    """Tell which object it is about, if any."""
+    if not isinstance(cause, ResourceCause):
+        return {"resource": "", "namespace": "", "name": ""}
+    resource, head = cause.resource, cause.body.object.head
+    full = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+    return {"resource": full, "namespace": head.namespace or "", "name": head.name or ""}
+
+
+def name_reason(handler: Handler, cause: Cause) -> str:
+    """Tell why it is called, in one word."""
+    if isinstance(cause, ChangingCause):
+        return str(cause.reason.value)
+    if isinstance(cause, ActivityCause):
+        return str(cause.activity.value)
+    if isinstance(cause, WatchingCause):
+        return "event"
+    if isinstance(cause, WebhookCause):
+        return "webhook"
+    if isinstance(handler, IndexingHandler):
+        return "index"
+    return "timer" if isinstance(handler, TimerHandler) else "daemon"
+
+
+def name_outcome(outcome: Outcome | None) -> str:
+    """Tell how it has ended, in one word."""
+    if outcome is None:
+        return "cancelled"
+    if not outcome.final:
+        return "retried"
+    return "succeeded" if outcome.exception is None else "failed"

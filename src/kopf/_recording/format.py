@@ -1,0 +1,145 @@
+"""
+The format of recordings: lines of JSON, in gzip; ``zcat`` and ``jq`` are enough to look into them.
+
+A file is a sequence of gzip members, so that the oldest of them can be dropped, and the last of them can be cut.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pathlib
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from kopf._recording.recorder import FORMAT, Entry
+from kopf._recording.redaction import TEXT
+from kopf._values import codec
+from kopf._values.errors import OperatorError
+
+_CHUNK = 2**18
+_TEXT_START = b'{"%s":' % TEXT.encode()
+_GZIP = 31
+"""What zlib calls this format."""
+_LEVEL = 1
+
+
+class RecordingError(OperatorError):
+    """The file is no recording, or cannot be read."""
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """Make a line of it. The documents must be proper JSON, each on one line."""
+    fields = {"kind": entry.kind, "n": entry.number, "t": entry.time, **entry.fields}
+    if entry.path and entry.kind == "state":
+        fields["path"] = entry.path
+    head = codec.encode(fields)
+    if not entry.documents:
+        return head + b"\n"
+    return b'%s,"docs":[%s]}\n' % (head[:-1], b",".join(entry.documents))
+
+
+def decode_entry(line: bytes) -> Entry:
+    """Read a line. Raises :class:`ValueError` if it is not a proper one."""
+    members = codec.split_members(line)
+    documents = [_restore(document) for document in codec.split_items(members.pop("docs", b"[]"))]
+    fields = {name: codec.decode(value) for name, value in members.items()}
+    try:
+        kind, number, time = fields.pop("kind"), fields.pop("n"), fields.pop("t")
+    except KeyError as e:
+        raise ValueError(f"It is not an entry of a recording: there is no {e}") from e
+    return Entry(kind, number, time, fields, documents, fields.get("path", ""))
+
+
+def _restore(document: bytes) -> bytes:
+    """What was not proper JSON, is in a text: it is as improper again."""
+    if document.startswith(_TEXT_START):
+        text = codec.decode(document)[TEXT]
+        return text.encode() if isinstance(text, str) else document
+    return document
+
+
+def make_compressor() -> Any:
+    """Make what compresses one member."""
+    return zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
+
+
+def open_privately(path: pathlib.Path) -> io.FileIO:
+    """Open a new file for its owner only: redacted or not, it tells a lot of the cluster. Links are not followed."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
+    return io.FileIO(os.open(path, flags, 0o600), "wb")
+
+
+class Lines:
+    """The lines of a file, or of a part of it; after all of them are read, ``is_cut`` tells if the last one is cut."""
+
+    def __init__(self, path: pathlib.Path, start: int = 0, end: int | None = None) -> None:
+        self._path = path
+        self._start = start
+        self._end = end
+        self.is_cut = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        rest = b""
+        for data in self._decompress():
+            lines = (rest + data).split(b"\n")
+            rest = lines.pop()
+            yield from lines
+        self.is_cut = self.is_cut or bool(rest)
+
+    def _decompress(self) -> Iterator[bytes]:
+        member = zlib.decompressobj(_GZIP)
+        for chunk in self._read():
+            data = chunk
+            while data:
+                self.is_cut = True  # until the member ends
+                try:
+                    text = member.decompress(data)
+                except zlib.error:
+                    return
+                if text:
+                    yield text
+                data = b""
+                if member.eof:
+                    self.is_cut, data, member = False, member.unused_data, zlib.decompressobj(_GZIP)
+
+    def _read(self) -> Iterator[bytes]:
+        with self._path.open("rb") as file:
+            file.seek(self._start)
+            while chunk := file.read(_CHUNK if self._end is None else min(_CHUNK, self._end - file.tell())):
+                yield chunk
+
+
+def read_entries(path: pathlib.Path) -> tuple[list[Entry], bool]:
+    """
+    Read the whole file. Tell also if its end is cut: what was written last when the operator was killed.
+
+    Raises :class:`RecordingError` if it cannot be read, is no recording, or is of a newer version.
+    """
+    lines = Lines(path)
+    entries = []
+    try:
+        for line in lines:
+            entries.append(decode_entry(line))
+            if len(entries) == 1:
+                _check_head(entries[0], path)
+    except OSError as e:
+        raise RecordingError(f"The recording {str(path)!r} cannot be read: {e.strerror or e}.") from e
+    except ValueError as e:
+        place = f"{str(path)!r}, line {len(entries) + 1}"
+        raise RecordingError(f"It is not a recording, or it is damaged: {place}: {e}.") from e
+    if not entries:
+        raise RecordingError(f"{str(path)!r} is not a recording: there is nothing in it that can be read.")
+    return entries, lines.is_cut
+
+
+def _check_head(entry: Entry, path: pathlib.Path) -> None:
+    version = entry.fields.get("format")
+    if entry.kind != "head" or not isinstance(version, int):
+        raise ValueError("it does not begin with a head")
+    if version > FORMAT:
+        raise RecordingError(
+            f"The recording {str(path)!r} is of the format {version}, written by kopf {entry.fields.get('kopf')}; "
+            f"this version reads formats up to {FORMAT}. Replay it with that version, or a newer one."
+        )

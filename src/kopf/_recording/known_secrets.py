@@ -1,0 +1,122 @@
+"""
+Known secrets: the values that were seen in Secrets, to be found wherever else they are.
+
+Thousands of values cannot be searched for in every document one by one. So each is known by its *anchor*, its longest
+run of letters and digits: a document is split into such runs at once, and only if one of them is an anchor, is there
+anything to look at. What the operator itself sends is rare, and is searched for every value: there, a value can be
+glued to other letters. Such a text is a known secret from then on, too.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from kopf._values import codec
+
+PREFIX = "redacted-"
+_SHORTEST = 4
+"""Shorter values are hidden in the Secrets only: elsewhere, they are everywhere, and mean something else."""
+_SHORTEST_PART = 16
+_find_runs = re.compile(rb"[A-Za-z0-9]{4,}").findall
+_find_text_runs = re.compile(r"[A-Za-z0-9]{4,}").findall
+_drop_escapes = re.compile(rb"\\+(?:u[0-9a-fA-F]{4}|[nrtbf])").sub
+_find_words = re.compile(r"[A-Za-z0-9+/=_.~:-]{16,}").findall
+_is_dense = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])").match
+
+
+class KnownSecrets:
+    """
+    Values that are replaced with their digests: equal values by equal ones, so that changes are still seen.
+
+    :param salt: what is only in the memory, so that nobody can find the values by trying.
+    """
+
+    def __init__(self, salt: bytes) -> None:
+        self._salt = salt
+        self._replacements: dict[str, str] = {}
+        self._anchored: dict[bytes, set[str]] = {}
+        self._unanchored: set[str] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._replacements)
+
+    def digest(self, value: bytes) -> str:
+        """Make what is to be seen instead of the value."""
+        return PREFIX + hashlib.blake2b(value, key=self._salt, digest_size=8).hexdigest()
+
+    def learn(self, value: bytes) -> None:
+        """Remember a value of a Secret, and all that it can look like elsewhere."""
+        if PREFIX.encode() in value[: len(PREFIX)]:
+            return
+        replacement = self.digest(value)
+        self._add(base64.b64encode(value).decode(), base64.b64encode(replacement.encode()).decode())
+        try:
+            text = value.decode()
+        except UnicodeDecodeError:
+            return
+        self._add(text, replacement)
+        self._add(text.strip(), replacement)
+        for part in _split(text):
+            self._add(part, self.digest(part.encode()))
+
+    def _add(self, text: str, replacement: str) -> None:
+        if len(text) < _SHORTEST or text in self._replacements:
+            return
+        for form in {text, codec.dumps(text)[1:-1]}:  # the latter is in texts with JSON inside: annotations
+            self._replacements[form] = replacement
+            if (runs := _find_text_runs(form)):
+                self._anchored.setdefault(max(runs, key=len).encode(), set()).add(form)
+            else:
+                self._unanchored.add(form)
+
+    def find(self, document: bytes) -> list[str]:
+        """Find the values that can be in the document, the longest first."""
+        found = {form for form in self._unanchored if form.encode() in document}
+        runs = set(_find_runs(document))
+        if b"\\" in document:  # the letters of escapes are not those of the text: "\nPASSWORD"
+            runs.update(_find_runs(_drop_escapes(b" ", document)))
+        if not runs.isdisjoint(self._anchored):
+            found.update(*(self._anchored[run] for run in runs if run in self._anchored))
+        return sorted(found, key=len, reverse=True)
+
+    def find_glued(self, document: bytes) -> list[str]:
+        """Find all values that are in the document, though glued to other letters; and learn how they are glued."""
+        text = document.decode(errors="replace")
+        found = [form for form in self._replacements if form in text]
+        for form in found:
+            for run in _find_text_runs(text):
+                if form in run and form != run:
+                    self._add(run, run.replace(form, self._replacements[form]))
+        return sorted({*found, *self.find(document)}, key=len, reverse=True)
+
+    def replace(self, text: str, found: list[str]) -> str:
+        """Replace the found values in the text."""
+        for form in found:
+            if form in text:
+                text = text.replace(form, self._replacements[form])
+        return text
+
+
+def _split(text: str) -> Iterator[str]:
+    """Give what handlers are likely to take out of a value: its lines, its dense words, and the texts of its JSON."""
+    if "\n" in text:
+        lines = [line.strip() for line in text.splitlines()]
+        yield from (line for line in lines if len(line) >= _SHORTEST_PART and not line.startswith("---"))
+    yield from (word for word in _find_words(text) if word != text and _is_dense(word))
+    if text.startswith(("{", "[")):
+        try:
+            yield from (leaf for leaf in _iter_texts(codec.decode(text)) if len(leaf) >= 2 * _SHORTEST)
+        except ValueError:  # it only looks like JSON
+            return
+
+
+def _iter_texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _iter_texts(item)

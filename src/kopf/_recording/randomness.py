@@ -1,0 +1,103 @@
+"""
+Randomness: every call of a handler has random numbers of its own, which come from the seed of the recording.
+
+With one sequence for all, the numbers would depend on who was the first of those who work at the same time. So, the
+functions of the module ``random`` are replaced for as long as an operator is recorded or replayed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import random
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+
+class _Source:
+    """The random numbers of one call; they are made when the first one is needed."""
+
+    def __init__(self, seed: str) -> None:
+        self._seed = seed
+        self._random: Random | None = None
+
+    @property
+    def generator(self) -> Random:
+        if self._random is None:
+            self._random = Random(self._seed)
+        return self._random
+
+
+_source: contextvars.ContextVar[_Source] = contextvars.ContextVar("random_source")
+
+
+class _CallRandom(Random):
+    """What the functions of the module use: it passes everything on to the source of the current call."""
+
+    def __init__(self, common: _Source, jitter: Callable[[], float]) -> None:
+        self._jitter = jitter
+        # Not as in the parent class: that would seed what others use already.
+        self._common = common
+
+    def random(self) -> float:
+        source = _source.get(None)
+        return self._jitter() if source is None else source.generator.random()
+
+    def getrandbits(self, k: int, /) -> int:
+        return self._get().getrandbits(k)
+
+    def seed(self, *args: Any, **kwargs: Any) -> None:
+        self._get().seed(*args, **kwargs)
+
+    def gauss(self, mu: float = 0.0, sigma: float = 1.0) -> float:
+        return self._get().gauss(mu, sigma)  # it remembers every second number
+
+    def getstate(self) -> Any:
+        return self._get().getstate()
+
+    def setstate(self, state: Any) -> None:
+        self._get().setstate(state)
+
+    def _get(self) -> Random:
+        return _source.get(self._common).generator
+
+
+class Randomness:
+    """
+    Random numbers that are the same when they are asked for again, by the same call.
+
+    :param is_jittery: whether delays outside of calls are random. If not, they are the shortest ones: they cannot be
+        repeated, as nobody knows who has asked for them; but what is too early in a replay, is held back.
+    """
+
+    def __init__(self, seed: int, *, is_jittery: bool) -> None:
+        self._seed = seed
+        self._is_jittery = is_jittery
+
+    @contextlib.contextmanager
+    def ruling(self) -> Iterator[None]:
+        """Let the module ``random`` work so, as long as this context lasts."""
+        jitter = Random(f"{self._seed}:jitter").random if self._is_jittery else float
+        instance = _CallRandom(_Source(str(self._seed)), jitter)
+        originals = {
+            name: function
+            for name in random.__all__
+            if isinstance(getattr(function := getattr(random, name), "__self__", None), Random)
+        }
+        for name in originals:
+            setattr(random, name, getattr(instance, name))
+        try:
+            yield
+        finally:
+            for name, function in originals.items():
+                setattr(random, name, function)
+
+    @contextlib.contextmanager
+    def of_call(self, number: int) -> Iterator[None]:
+        """Let the numbers be those of the call that is recorded with this number."""
+        token = _source.set(_Source(f"{self._seed}:{number}"))
+        try:
+            yield
+        finally:
+            _source.reset(token)
