@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import kopf
+from kopf._insight.inspecting import inspector
 from tests.behaviour.objects import API, Objects, get_patience
 from tests.behaviour.peerings import PeeringObject, define_peering
 from tests.behaviour.running import Calls, Operator, do_nothing
@@ -172,7 +173,9 @@ async def test_those_who_pause_the_operator(operator: Operator, api: API, kex: O
     await ask_until(ask, lambda answer: answer["state"]["name"] == "idle" and not answer["operator"]["paused"])
 
 
-async def test_a_blocked_operator_tells_by_whom(operator: Operator, kex: Objects, url: str) -> None:
+async def test_a_blocked_operator_tells_by_whom(
+        operator: Operator, kex: Objects, url: str, caplog: pytest.LogCaptureFixture,
+) -> None:
     released, answers = threading.Event(), []
 
     @kopf.on.create("kopfexamples", id="create_fn")
@@ -198,6 +201,8 @@ async def test_a_blocked_operator_tells_by_whom(operator: Operator, kex: Objects
     assert (answer["state"]["name"], answer["state"]["handler"]) == ("handling", "create_fn")
     assert answer["decisions"][0]["text"] == "creation: calls create_fn"
     assert answer["handlers"] == []
+    await kex.wait_handled()
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
 
 
 async def test_questions_with_no_answer(operator: Operator, kex: Objects, ask: Ask) -> None:
@@ -228,6 +233,20 @@ async def test_the_truth_is_partial_if_the_object_cannot_be_read(
     operator.cluster.faults.inject(verb="list", resource="kopfexamples", status=403, times=1)
     answer = await ask()
     assert "cannot get the object" in answer["notes"][0]
+    assert answer["decisions"][-1]["called"] == ["create_fn"]
+
+
+async def test_the_truth_is_partial_if_the_cluster_does_not_answer(
+        operator: Operator, kex: Objects, ask: Ask, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(inspector, "ANSWER_TIMEOUT", 0.2)
+    kopf.on.create("kopfexamples", id="create_fn")(do_nothing)
+    await operator.start()
+    await kex.create_and_wait()
+    operator.cluster.faults.inject(action="delay", verb="list", resource="kopfexamples", latency=2, times=1)
+    answer = await ask()
+    assert answer["notes"] == ["Not all can be told, as the operator has not got the object in 0.2 seconds."]
+    assert answer["operator"]["blocked"] is None
     assert answer["decisions"][-1]["called"] == ["create_fn"]
 
 

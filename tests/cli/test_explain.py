@@ -20,6 +20,7 @@ from kopf.cli import main
 from kopf_cluster import LocalCluster
 from tests.cli.api import request
 from tests.cli.conftest import EXAMPLE, Starter
+from tests.testing.kopfexamples import CRD
 
 EVENTS = "/api/v1/namespaces/default/events"
 PATH = "/apis/kopf.dev/v1/namespaces/default/kopfexamples/obj"
@@ -209,6 +210,17 @@ def test_mistakes(cluster: LocalCluster, explain: Explain, args: list[str], text
     result = explain(*args)
     assert result.exit_code == 1
     assert text in result.output
+
+
+def test_ambiguous_names(cluster: LocalCluster, explain: Explain) -> None:
+    put(cluster)
+    other = copy.deepcopy(CRD)
+    other["metadata"]["name"], other["spec"]["group"] = "kopfexamples.example.com", "example.com"
+    cluster.apply(other)
+    result = explain("kex", "obj")
+    assert result.exit_code == 1
+    assert "'kex' can be any of these: kopfexamples.example.com, kopfexamples.kopf.dev." in result.output
+    assert explain("kopfexamples.kopf.dev", "obj").exit_code == 0
 
 
 def test_what_is_not_permitted(cluster: LocalCluster, explain: Explain) -> None:

@@ -8,10 +8,10 @@ what is in the journal of decisions.
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextlib
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 from kopf._client.errors import APIError, APINetworkError
@@ -40,6 +40,9 @@ PULSE_TIMEOUT = 2.0
 
 ANSWER_TIMEOUT = 15.0
 """How long it may take to get the object from the cluster, in seconds."""
+
+_STEP = 0.5
+"""How often it is looked if the event loop is blocked meanwhile, in seconds."""
 
 
 class Query(FrozenRecord, frozen=True):
@@ -107,21 +110,29 @@ class Inspector:
 
         Raises :class:`InspectionError` if there is no such object, or nothing can be said of it.
         """
-        pulse = concurrent.futures.Future[None]()
+        if self._loop.is_closed():
+            raise InspectionError("The operator exits.", status=503)
+        answer = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.explain(query), self._loop))
+        deadline = time.monotonic() + ANSWER_TIMEOUT
         try:
-            self._loop.call_soon_threadsafe(pulse.set_result, None)
-            await asyncio.wait_for(asyncio.wrap_future(pulse), PULSE_TIMEOUT)
-        except TimeoutError:
-            culprit = describe_culprit(sys._current_frames().get(self._thread))
-            return self._explain_partly(query, "Not all can be told, as the operator is blocked.", culprit)
-        except RuntimeError:  # the loop is closed
-            raise InspectionError("The operator exits.", status=503) from None
-        answer = asyncio.run_coroutine_threadsafe(self.explain(query), self._loop)
-        try:
-            return await asyncio.wait_for(asyncio.wrap_future(answer), ANSWER_TIMEOUT)
-        except TimeoutError:
-            note = f"Not all can be told, as the operator has not got the object in {ANSWER_TIMEOUT:g} seconds."
-            return self._explain_partly(query, note)
+            while not answer.done() and time.monotonic() < deadline:
+                if not await self._is_alive():
+                    culprit = describe_culprit(sys._current_frames().get(self._thread))
+                    return self._explain_partly(query, "Not all can be told, as the operator is blocked.", culprit)
+                await asyncio.wait([answer], timeout=_STEP)
+            if answer.done():
+                return answer.result()
+        finally:
+            answer.cancel()
+        note = f"Not all can be told, as the operator has not got the object in {ANSWER_TIMEOUT:g} seconds."
+        return self._explain_partly(query, note)
+
+    async def _is_alive(self) -> bool:
+        """Tell if the event loop of the operator answers."""
+        pulse = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop))
+        done, _ = await asyncio.wait([pulse], timeout=PULSE_TIMEOUT)
+        pulse.cancel()
+        return bool(done)
 
     async def explain(self, query: Query) -> Explanation:
         """Explain the object, in the event loop of the operator. Raises :class:`InspectionError` as :meth:`ask`."""
