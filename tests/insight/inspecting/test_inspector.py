@@ -9,7 +9,8 @@ import pytest
 
 import kopf
 from kopf._insight.explaining.explanation import Explanation, HandlerInfo
-from kopf._insight.inspecting.decision_journal import MAX_OBJECTS, DecisionJournal
+from kopf._insight.inspecting.decision_journal import MAX_DECISIONS, MAX_OBJECTS, DecisionJournal
+from kopf._insight.inspecting.decision_recorder import MAX_ATTEMPTS
 from kopf._insight.inspecting.inspector import Inspected, InspectionError, Inspector, Query
 from kopf.testing import Simulation
 from tests.insight.explaining.known_objects import RESOURCE
@@ -211,6 +212,22 @@ async def test_resuming_is_told_from_what_was_resumed(simulation: Simulation, as
     await simulation.settle()
     info = get_handler(await ask(), "resume_fn")
     assert (info["verdict"], info["progress"] is not None) == ("called", True)
+
+
+async def test_only_a_few_words_are_remembered_of_each_look(simulation: Simulation, ask: Ask) -> None:
+    for number in range(20):
+        @kopf.on.create("kopfexamples", id=f"fn{number}")
+        async def create_fn(**_: Any) -> None:
+            raise kopf.TemporaryError("not yet" * 1000, delay=10)
+
+    await simulation.restart()
+    await simulation.apply(make("obj"))
+    await simulation.advance(seconds=300)
+    decisions = (await ask())["decisions"]
+    assert len(decisions) == MAX_DECISIONS
+    assert max(len(decision["attempts"]) for decision in decisions) <= MAX_ATTEMPTS
+    errors = [attempt["error"] for decision in decisions for attempt in decision["attempts"]]
+    assert max(len(error or "") for error in errors) < 350
 
 
 def test_the_journal_is_bounded() -> None:

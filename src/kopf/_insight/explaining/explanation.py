@@ -156,6 +156,7 @@ class DecisionInfo(TypedDict):
 
     at: str
     reason: str
+    """What has happened to the object: ``create``, …; ``look`` if it is not asked (there are only daemons & timers)."""
     text: str
     called: list[str]
     attempts: list[AttemptInfo]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import sys
 from collections.abc import Iterable
 
 from kopf._controller.changes.decision import Plan
@@ -16,12 +17,15 @@ from kopf._handlers.handlers import ChangingHandler, IndexingHandler, WebhookHan
 from kopf._handlers.outcomes import Outcome
 from kopf._insight.explaining.explanation import AttemptInfo, DecisionInfo
 from kopf._insight.explaining.handler_kinds import TITLES
-from kopf._insight.explaining.showing import Showing, show_time
+from kopf._insight.explaining.showing import Showing, shorten, show_time
 from kopf._insight.inspecting.decision_journal import DecisionJournal, ObjectKey
 from kopf._values.patches import FinalizerChange
 
-MAX_ATTEMPTS = 20
+MAX_ATTEMPTS = 10
 """How many attempts are kept for one look: it can be many handlers."""
+
+_MAX_ERROR = 300
+"""How much of the texts of errors is kept, in characters: there can be many."""
 
 
 class DecisionRecorder:
@@ -61,14 +65,14 @@ class DecisionRecorder:
             decision = record.decisions[-1]
             decision["reason"] = fact.plan.reason.value
             decision["called"] = [handler.id for handler in fact.plan.call]
-            decision["text"] = describe_plan(fact.plan)
+            decision["text"] = sys.intern(describe_plan(fact.plan))  # it is the same for many objects
 
     def _on_end(self, fact: LookEnded) -> None:
         begun = fact.begun
         record = self._journal.get(begun.resource, begun.key)
         if record is not None and record.decisions:
             decision = record.decisions[-1]
-            decision["error"] = None if fact.error is None else Showing(begun.resource).show_error(fact.error)
+            decision["error"] = None if fact.error is None else _show_error(fact.error, Showing(begun.resource))
             decision["next"] = self._show_later(fact.delay)
 
     def _on_attempt(self, fact: AttemptBegun) -> None:
@@ -97,7 +101,7 @@ class DecisionRecorder:
         error = outcome.exception or outcome.ignored
         attempt["outcome"] = "retrying" if not outcome.final else "succeeded" if outcome.exception is None else "failed"
         if error is not None and not isinstance(error, HandlerChildrenRetry):
-            attempt["error"] = showing.show_error(error)
+            attempt["error"] = _show_error(error, showing)
         attempt["next"] = None if outcome.final else self._show_later(outcome.delay or 0)
 
     def _show_now(self) -> str:
@@ -113,6 +117,10 @@ def _get_key(fact: AttemptBegun) -> ObjectKey | None:
     if isinstance(cause, ResourceCause) and not isinstance(fact.handler, IndexingHandler | WebhookHandler):
         return cause.resource, cause.body.object.head.key
     return None
+
+
+def _show_error(error: BaseException, showing: Showing) -> str:
+    return sys.intern(shorten(showing.show_error(error), _MAX_ERROR))
 
 
 def describe_plan(plan: Plan) -> str:
