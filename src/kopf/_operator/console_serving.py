@@ -41,11 +41,12 @@ def serve_console(
     def serves(namespace: str | None) -> bool:
         return namespace is None or not namespaces or matches_any(namespace, namespaces)
 
-    return _serve(settings.console, url, Inspector(Inspected(registry=registry, bus=bus, serves=serves)))
+    return _serve(settings.console, url, Inspector(Inspected(registry=registry, bus=bus, serves=serves)), bus)
 
 
 @contextlib.asynccontextmanager
-async def _serve(settings: ConsoleSettings, url: str, inspector: Inspector) -> AsyncIterator[None]:
+async def _serve(settings: ConsoleSettings, url: str, inspector: Inspector, bus: Bus) -> AsyncIterator[None]:
+    from kopf._insight.console.console import showing
     from kopf._insight.endpoint.console_server import ConsoleServer, Routes
     from kopf._insight.endpoint.protection import TOKEN_VARIABLE, protect
     from kopf._insight.inspecting.inspection_api import add_inspection
@@ -54,7 +55,7 @@ async def _serve(settings: ConsoleSettings, url: str, inspector: Inspector) -> A
     endpoint, protection = protect(url, token if token is not None else os.environ.get(TOKEN_VARIABLE))
     routes = Routes()
     add_inspection(routes, inspector)
-    with inspector.listening():
+    with inspector.listening(), showing(bus, routes, inspector.ask):
         async with ConsoleServer(endpoint, protection, routes) as server:
             logger.info("The console is served at %s", server.endpoint)
             yield

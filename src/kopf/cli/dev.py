@@ -13,13 +13,14 @@ import os
 import pathlib
 import sys
 import tempfile
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from kopf._logging.terminal_format import TerminalFormatter, has_colours, is_for_people
 from kopf.cli.cluster import cluster_options, parse_user, start_cluster
+from kopf.cli.dev_console import DevConsole, is_to_be_opened
 from kopf.cli.interrupts import interruptible
 from kopf.cli.kubeconfigs import find_project_kubeconfig
 from kopf.cli.manifests import Manifests
@@ -52,12 +53,15 @@ PUBLISHING_TIMEOUT = 10.0
 @click.option("--apply", "manifests", multiple=True, metavar="FILE",
               type=click.Path(exists=True, dir_okay=False, path_type=pathlib.Path),
               help="Apply this manifest, e.g. a CRD or an object; can be repeated, the order is kept.")
+@click.option("--open/--no-open", "is_opened", default=None,
+              help="Open the console in a browser; by default, if it is a terminal with a screen, and not in CI.")
 @click.argument("args", nargs=-1, metavar="PATHS... [RUN OPTIONS]...", type=click.UNPROCESSED)
 def dev(
         *,
         kubeconfig: pathlib.Path | None,
         identity: tuple[str, tuple[str, ...]] | None,
         manifests: tuple[pathlib.Path, ...],
+        is_opened: bool | None,
         args: tuple[str, ...],
         **options: Any,
 ) -> None:
@@ -72,18 +76,29 @@ def dev(
     if not args:
         raise click.UsageError("Nothing to run. Name the files with handlers, or modules with -m.")
     # Nothing has to be started to see that the command makes no sense.
-    for path in run.make_context("kopf dev", list(args)).params["paths"]:
+    params = run.make_context("kopf dev", list(args)).params
+    for path in params["paths"]:
         if not os.path.exists(path):
             raise click.UsageError(f"There is no such file: {path!r}.")
     starting = start_cluster(kubeconfig=kubeconfig or find_project_kubeconfig(), **options)
-    asyncio.run(_develop(starting, identity, manifests, args))
+    opening = is_to_be_opened(is_opened, os.environ, sys.stderr)
+    asyncio.run(_develop(starting, identity, manifests, Operating(args, params["console_endpoint"], opening)))
+
+
+class Operating(NamedTuple):
+    """How the operator is run."""
+
+    args: Sequence[str]
+    console_endpoint: str | None
+    is_opened: bool
+    """Whether its console is to be opened in a browser."""
 
 
 async def _develop(
         starting: contextlib.AbstractAsyncContextManager[LocalCluster],
         identity: tuple[str, tuple[str, ...]] | None,
         paths: Sequence[pathlib.Path],
-        args: Sequence[str],
+        operating: Operating,
 ) -> None:
     with interruptible(), tempfile.TemporaryDirectory(prefix="kopf-dev-") as folder:
         async with starting as cluster:
@@ -92,10 +107,16 @@ async def _develop(
             manifests = Manifests(cluster, _say)
             await manifests.apply(paths)
             kubeconfig = cluster.kubeconfig if identity is None else cluster.as_user(*identity).kubeconfig
-            process = OperatorProcess(args, kubeconfig, pathlib.Path(folder))
+            editor = cluster.as_user("kopf-console", ["system:masters"])
+            console = DevConsole(editor.kubeconfig, operating.console_endpoint)
+            _say(f"The console:             {console.url}")
+            process = OperatorProcess((*console.args, *operating.args), kubeconfig, console.env, pathlib.Path(folder))
+            opening = asyncio.create_task(console.open()) if operating.is_opened else None
             try:
-                await _keep_reloading(cluster, process, manifests, paths, args)
+                await _keep_reloading(cluster, process, manifests, paths, operating.args)
             finally:
+                if opening is not None:
+                    opening.cancel()
                 await process.stop()
     _say("Everything is stopped.")
 
@@ -177,9 +198,11 @@ async def _settle(watcher: SourceWatcher) -> set[str]:
 class OperatorProcess:
     """The operator in a child process: the same as ``kopf run`` with the same arguments, but on our cluster."""
 
-    def __init__(self, args: Sequence[str], kubeconfig: pathlib.Path, folder: pathlib.Path) -> None:
+    def __init__(
+            self, args: Sequence[str], kubeconfig: pathlib.Path, env: Mapping[str, str], folder: pathlib.Path,
+    ) -> None:
         self._args = args
-        self._kubeconfig = kubeconfig
+        self._env = {**env, "KUBECONFIG": str(kubeconfig)}
         self._sources, self._webhooks = folder / "sources", folder / "webhooks"
         self._process: asyncio.subprocess.Process | None = None
         self._is_ended = False
@@ -191,7 +214,7 @@ class OperatorProcess:
         self._process = await asyncio.create_subprocess_exec(
             # With -P, the current directory is not looked into for our own imports: it can have e.g. a click.py in it.
             sys.executable, "-P", "-m", "kopf", "run", *reports, "--developing", *self._args,
-            env={**os.environ, "KUBECONFIG": str(self._kubeconfig)},
+            env={**os.environ, **self._env},
         )
 
     @property

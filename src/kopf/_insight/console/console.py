@@ -1,0 +1,133 @@
+"""The console of one operator: what it remembers, and what it answers to its pages."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
+
+from kopf._facts.bus import Bus
+from kopf._insight.console.attempt_listener import AttemptListener
+from kopf._insight.console.background_runs import BackgroundRuns
+from kopf._insight.console.grouped_errors import GroupedErrors
+from kopf._insight.console.history import History
+from kopf._insight.console.object_listener import ObjectListener
+from kopf._insight.console.object_logs import collecting_logs
+from kopf._insight.console.page_files import add_files
+from kopf._insight.console.panels import Company, Indices
+from kopf._insight.console.stream_vitals import Streams
+from kopf._insight.console.updates import Updates
+from kopf._insight.endpoint.console_server import Routes
+from kopf._insight.explaining.explanation import Explanation
+from kopf._insight.explaining.wording import render
+from kopf._insight.inspecting.inspector import InspectionError, Query
+from kopf._values import codec
+from kopf._values.version import __version__
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+DEV_VARIABLE = "KOPF_DEV_KUBECONFIG"
+"""The environment variable by which ``kopf dev`` tells its operator of the local cluster, to be edited in the page."""
+
+_ATTEMPTS = 3
+Explain = Callable[[Query], Awaitable[Explanation]]
+"""Explains an object; see :meth:`Inspector.ask`."""
+T = TypeVar("T")
+
+
+class Console:
+    """Listens to the operator since it is made. What it answers, it answers in the thread of its server."""
+
+    def __init__(self, bus: Bus, routes: Routes, explain: Explain, *, kubeconfig: str | None) -> None:
+        """With the ``kubeconfig`` of a local cluster, its objects can be edited in the page."""
+        self.history = History()
+        self._explain = explain
+        errors, background = GroupedErrors(), BackgroundRuns()
+        streams = Streams(bus, self.history)
+        attempts = AttemptListener(bus, self.history, errors, background)
+        ObjectListener(bus, self.history, errors, streams)
+        self._company = Company(bus, self.history)
+        indices = Indices(bus, attempts.secret_indices)
+        self._is_dev = kubeconfig is not None
+        self._panels: dict[str, Callable[[], object]] = {
+            "errors": errors.describe,
+            "queues": streams.describe,
+            "background": background.describe,
+            "indices": indices.describe,
+            "peers": self._company.describe,
+        }
+        routes.add("/api/console/updates", Updates(self.history, self._describe_state).answer)
+        routes.add("/api/console/timeline", self._answer_timeline)
+        routes.add("/api/console/panel", self._answer_panel)
+        routes.add("/api/console/explanation", self._answer_explanation)
+        add_files(routes)
+        if kubeconfig is not None:
+            from kopf._insight.console.cluster_editing import ClusterEditing  # nobody else writes anything
+
+            ClusterEditing(kubeconfig).add_to(routes)
+
+    def _describe_state(self) -> dict[str, object]:
+        history = self.history
+        kinds = [
+            [kind.number, repr(kind.resource), kind.resource.kind or kind.resource.plural, kind.is_secret]
+            for kind in [*history.kinds.values()]
+        ]
+        return {
+            "version": __version__,
+            "dev": self._is_dev,
+            "pid": os.getpid(),
+            "kinds": kinds,
+            "pause": self._company.pause,
+            "forgotten": history.forgotten,
+        }
+
+    async def _answer_timeline(self, request: web.BaseRequest) -> web.StreamResponse:
+        from aiohttp import web
+
+        try:
+            id, after = int(request.query.get("id", "0")), int(request.query.get("after", "0"))
+        except ValueError:
+            return web.Response(status=400, text="The id is to be a number.\n")
+        entries = self.history.get_timeline(id, after)
+        content = b"[" + b",".join(entries or ()) + b"]"
+        return web.Response(status=404 if entries is None else 200, body=content, content_type="application/json")
+
+    async def _answer_panel(self, request: web.BaseRequest) -> web.StreamResponse:
+        from aiohttp import web
+
+        describe = self._panels.get(request.query.get("name", ""))
+        if describe is None:
+            return web.Response(status=404, text="There is no such panel.\n")
+        return web.Response(body=codec.encode(_read(describe)), content_type="application/json")
+
+
+    async def _answer_explanation(self, request: web.BaseRequest) -> web.StreamResponse:
+        """The same text as that of ``kopf explain``."""
+        from aiohttp import web
+
+        query = request.query
+        asked = Query(query.get("resource", ""), query.get("namespace") or None, query.get("name", ""))
+        if not asked.resource or not asked.name:
+            return web.Response(status=400, text="The resource and the name of the object are needed.\n")
+        try:
+            return web.Response(text=render(await self._explain(asked)))
+        except InspectionError as e:
+            return web.Response(status=e.status, text=f"{e}\n")
+
+
+def _read(describe: Callable[[], T]) -> T:
+    """What is read here, can be changed by the operator right now; rarely so that it cannot be read at all."""
+    for _ in range(_ATTEMPTS):
+        with contextlib.suppress(RuntimeError):
+            return describe()
+    return describe()
+
+
+@contextlib.contextmanager
+def showing(bus: Bus, routes: Routes, explain: Explain) -> Iterator[Console]:
+    """Have the console listen and answer as long as the block lasts."""
+    console = Console(bus, routes, explain, kubeconfig=os.environ.get(DEV_VARIABLE) or None)
+    with collecting_logs(console.history):
+        yield console

@@ -1,0 +1,190 @@
+"""
+The history: what has happened to the objects, as far as it fits into the memory that it may take.
+
+It is written by the threads of the operator, and read by the thread of the console.
+
+When there is too much of it, the timelines of those objects are cut first to which nothing has happened for the longest
+time; then, they are forgotten; then, the objects themselves.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import threading
+import time
+from collections.abc import Sequence
+
+from kopf._insight.console.object_records import ENTRY_SIZE, Kind, ObjectRecord
+from kopf._insight.console.texts import cut, is_secret
+from kopf._values import codec
+from kopf._values.resources import Resource
+
+MAX_SIZE = 24 * 2**20
+"""How much memory the history may take, in bytes: more than 2 KB for each of 10,000 objects."""
+MAX_ENTRIES = 100
+"""How many entries are kept for an object."""
+MAX_GONE = 1000
+"""How many of the deleted objects are kept."""
+
+KEPT_ENTRIES = 8
+"""How many of them are left when there is too much of all."""
+
+INFO, WARNING, ERROR = range(3)
+
+_MAX_NOTE = 200
+_OPERATOR = Resource("", "", "operator")
+
+Rows = dict[int, "ObjectRecord | None"]
+"""The rows that have changed, by their ids; ``None`` is for those that are not there anymore."""
+
+
+class History:
+    """
+    The objects and their timelines; what happens to the operator itself, is on a timeline of its own.
+
+    Large because all of that changes together, under one lock.
+    """
+
+    def __init__(self, *, limit: int = MAX_SIZE) -> None:
+        self._limit = limit
+        self._lock = threading.RLock()
+        self._ids = itertools.count(1)
+        self._sequence = itertools.count(1)
+        self.kinds: dict[Resource, Kind] = {}
+        self._records: collections.OrderedDict[tuple[int, str], ObjectRecord] = collections.OrderedDict()
+        self._storied: collections.OrderedDict[int, ObjectRecord] = collections.OrderedDict()
+        self._gone: collections.deque[ObjectRecord] = collections.deque()
+        self._changes: Rows | None = None
+        self.forgotten = 0
+        """How many objects were forgotten because there was too much of all."""
+        self.size = 0
+        """How much memory it takes, about, in bytes."""
+        self.operator = ObjectRecord(0, Kind(-1, _OPERATOR, is_secret=False), "", None, "operator")
+        """What happens to the operator itself."""
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def get_kind(self, resource: Resource) -> Kind:
+        """Find how the resource is called here, or decide it."""
+        kind = self.kinds.get(resource)
+        if kind is None:
+            with self._lock:
+                kind = self.kinds[resource] = Kind(len(self.kinds), resource, is_secret=is_secret(resource))
+        return kind
+
+    def find(self, resource: Resource, key: str) -> ObjectRecord | None:
+        """Find the object; ``None`` if it was not seen, or is forgotten."""
+        kind = self.kinds.get(resource)
+        return None if kind is None else self._records.get((kind.number, key))
+
+    def obtain(self, resource: Resource, key: str, namespace: str | None, name: str) -> ObjectRecord:
+        """Find the object, or begin to remember it."""
+        kind = self.get_kind(resource)
+        record = self._records.get((kind.number, key))
+        if record is None:
+            record = ObjectRecord(next(self._ids), kind, key, namespace and cut(namespace), cut(name))
+            record.since = int(time.time() * 1000)
+            with self._lock:
+                self._records[kind.number, key] = record
+                self.size += record.size
+                self._mark(record)
+                self._shrink()
+        return record
+
+    def add(
+        self, record: ObjectRecord, sort: str, text: str, *, level: int = INFO, lines: Sequence[str] = ()
+    ) -> None:
+        """Add to the timeline of the object; the lines are the details."""
+        entry: list[object] = [next(self._sequence), int(time.time() * 1000), sort, level, text]
+        if lines:
+            entry.append(lines)
+        encoded = codec.encode(entry)
+        with self._lock:
+            grown = len(encoded) + ENTRY_SIZE
+            entries = record.entries
+            entries.append(encoded)
+            if len(entries) > MAX_ENTRIES:
+                grown -= len(entries.pop(0)) + ENTRY_SIZE
+            if record is not self.operator:
+                record.size += grown
+                self.size += grown
+                self._storied[record.id] = record
+                self._storied.move_to_end(record.id)
+                self._mark(record)
+                self._shrink()
+
+    def set_state(self, record: ObjectRecord, state: str, *, note: str = "", next_at: int = 0) -> None:
+        """Note what is going on with the object now."""
+        with self._lock:
+            if state != record.state:
+                record.state = state
+                record.since = int(time.time() * 1000)
+                if state == "gone":
+                    self._gone.append(record)
+            record.note = cut(note, _MAX_NOTE)
+            record.next_at = next_at
+            self._mark(record)
+            while len(self._gone) > MAX_GONE:
+                oldest = self._gone.popleft()
+                if oldest.state == "gone":  # it can be back
+                    self._forget(oldest)
+
+    def watch(self) -> list[ObjectRecord]:
+        """Begin to note what changes; get all that there is by now."""
+        with self._lock:
+            self._changes = {} if self._changes is None else self._changes
+            return [*self._records.values()]
+
+    def unwatch(self) -> None:
+        """Nobody looks anymore."""
+        self._changes = None
+
+    def take_changes(self) -> Rows:
+        """Get what has changed since the last time."""
+        with self._lock:
+            changes, self._changes = self._changes, None if self._changes is None else {}
+            return changes or {}
+
+    def get_timeline(self, id: int, after: int = 0) -> list[bytes] | None:
+        """Get the serialised entries that came after that one; ``None`` if nothing is remembered."""
+        record = self._storied.get(id) if id else self.operator
+        if record is None:
+            return None
+        with self._lock:
+            entries = [*record.entries]
+        return entries if not after else [entry for entry in entries if codec.decode(entry)[0] > after]
+
+    def _mark(self, record: ObjectRecord) -> None:
+        if self._changes is not None:
+            self._changes[record.id] = record
+
+    def _shrink(self) -> None:
+        while self.size > self._limit and self._storied:
+            id, record = self._storied.popitem(last=False)
+            if len(record.entries) > KEPT_ENTRIES:
+                self._storied[id] = record
+                left = record.entries[-KEPT_ENTRIES:]
+            else:
+                left = []
+            freed = _get_size(record.entries) - _get_size(left)
+            record.entries = left
+            record.size -= freed
+            self.size -= freed
+        while self.size > self._limit and self._records:
+            self._forget(next(iter(self._records.values())))
+            self.forgotten += 1
+
+    def _forget(self, record: ObjectRecord) -> None:
+        key = record.kind.number, record.key
+        if self._records.get(key) is record:
+            del self._records[key]
+            self._storied.pop(record.id, None)
+            self.size -= record.size
+            if self._changes is not None:
+                self._changes[record.id] = None
+
+
+def _get_size(entries: Sequence[bytes]) -> int:
+    return sum(len(entry) + ENTRY_SIZE for entry in entries)

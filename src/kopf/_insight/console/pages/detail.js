@@ -1,0 +1,75 @@
+// The selected object: its state, its timeline, its explanation, and, under `kopf dev`, its manifest.
+
+import { fetchContent, find, formatAge, getNow, make, setText } from "./dom.js";
+import { confirmDeletion, editObject, showText } from "./editing.js";
+import { Timeline } from "./timeline.js";
+
+export class Detail {
+  constructor(store) {
+    this.store = store;
+    this.element = find("detail");
+    this.row = null;
+    this.timeline = null;
+    this.clear();
+  }
+
+  clear() {
+    this.timeline?.close();
+    this.row = this.timeline = null;
+    this.element.replaceChildren(make("p", { class: "empty" }, "Select an object to see what has happened to it: with the mouse, or with the arrow keys in the list."));
+  }
+
+  show(row, isDev) {
+    if (!row) { this.clear(); return; }
+    if (this.row?.id === row.id) { this.update(row); return; }
+    this.timeline?.close();
+    this.row = row;
+    const [, resource, , isSecret] = this.store.getKind(row);
+    this.address = { resource, namespace: row.namespace || null, name: row.name };
+    this.timeline = new Timeline(row.id);
+    this.state = make("span", { class: "state" });
+    this.age = make("span", { class: "sub" });
+    this.note = make("span", { class: "text" });
+    const tools = [make("button", { class: "button", type: "button", onclick: () => this.explain() }, "Explain")];
+    if (isDev) {
+      if (!isSecret) tools.push(make("button", { class: "button", type: "button", onclick: () => editObject(this.address) }, "Edit"));
+      tools.push(make("button", { class: "button danger", type: "button", onclick: () => confirmDeletion(this.address) }, "Delete"));
+    }
+    this.element.replaceChildren(
+      make("h2", {}, row.name),
+      make("p", { class: "sub" }, row.namespace ? `${resource} in ${row.namespace}` : resource),
+      make("p", { class: "now" }, this.state, this.age, this.note),
+      make("div", { class: "tools" }, ...tools),
+      this.timeline.element);
+    this.element.scrollTop = 0;
+    this.update(row);
+    this.timeline.refresh();
+  }
+
+  update(row) {
+    this.row = row;
+    this.state.className = `state ${row.state}`;
+    setText(this.state, row.state);
+    const now = getNow();
+    const next = row.next > now ? `, again in ${formatAge(row.next - now)}` : "";
+    setText(this.age, `for ${formatAge(now - row.since)}${next}`);
+    setText(this.note, row.note);
+  }
+
+  // The row has changed, so there can be more on the timeline.
+  refresh() {
+    this.timeline?.refresh();
+  }
+
+  async explain() {
+    const { resource, namespace, name } = this.address;
+    const query = new URLSearchParams({ resource, name, ...(namespace ? { namespace } : {}) });
+    let text;
+    try {
+      text = await fetchContent(`/api/console/explanation?${query}`);
+    } catch (error) {
+      text = `It cannot be explained: ${error.message}`;
+    }
+    showText(`Why ${name} is as it is`, text);
+  }
+}

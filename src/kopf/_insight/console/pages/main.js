@@ -1,0 +1,187 @@
+// The page: what comes from the operator goes to the store, and from there to what is visible.
+
+import { Detail } from "./detail.js";
+import { find, getNow, make, setClock, setText } from "./dom.js";
+import { makeClusterView } from "./editing.js";
+import { List } from "./list.js";
+import { isPanel, showPanel } from "./panels.js";
+import { STATES, Store } from "./store.js";
+import { Timeline } from "./timeline.js";
+
+const REFRESHING = 2000;
+
+const store = new Store();
+const detail = new Detail(store);
+const list = new List(find("list"), store, (row) => select(row));
+let state = { dev: false, pause: [], forgotten: 0 };
+let view = "objects";
+let operatorTimeline = null;
+let isPlanned = false;
+let wanted = parseHash();
+
+function parseHash() {
+  const [resource, namespace, name] = decodeURIComponent(location.hash.slice(1)).split("/");
+  return name ? { resource, key: `${namespace}/${name}` } : null;
+}
+
+function select(row) {
+  detail.show(row, state.dev);
+  if (!row) return;
+  wanted = { resource: store.getKind(row)[1], key: row.key };
+  history.replaceState(null, "", `#${encodeURIComponent(`${wanted.resource}/${row.key}`)}`);
+}
+
+// ------------------------------------------------------------------ what comes from the operator
+
+function connect() {
+  const source = new EventSource("/api/console/updates");
+  source.addEventListener("reset", (event) => {
+    setClock(JSON.parse(event.data));
+    store.reset();
+    list.selected = null;
+  });
+  source.addEventListener("state", (event) => acceptState(JSON.parse(event.data)));
+  source.addEventListener("rows", (event) => acceptRows(JSON.parse(event.data)));
+  source.addEventListener("ready", () => {
+    setConnection("live", "live");
+    const row = wanted && store.findLike(wanted);
+    if (row) list.select(row.id);
+    else detail.clear();
+    plan();
+  });
+  source.addEventListener("error", () => {
+    setConnection("lost", "the operator does not answer; trying again…");
+    if (source.readyState === EventSource.CLOSED) setTimeout(connect, REFRESHING);
+  });
+}
+
+function setConnection(name, text) {
+  find("connection").dataset.state = name;
+  setText(find("connection"), text);
+}
+
+function acceptState(content) {
+  state = content;
+  store.kinds = content.kinds;
+  find("tab-cluster").hidden = !content.dev;
+  find("notice").hidden = content.pause.length === 0;
+  setText(find("notice"), content.pause.length ? `The operator is paused: ${content.pause.join("; ")}` : "");
+  const chosen = find("kind").value;
+  find("kind").replaceChildren(make("option", { value: "" }, "All kinds"), ...content.kinds.map(([number, resource]) => make("option", { value: number }, resource)));
+  find("kind").value = [...find("kind").options].some((option) => option.value === chosen) ? chosen : "";
+  plan();
+}
+
+function acceptRows(rows) {
+  store.take(rows);
+  if (detail.row && rows.some(([id]) => id === detail.row.id)) detail.refresh();
+  plan();
+}
+
+// Everything that has come meanwhile is drawn at once, when the browser is about to paint.
+function plan() {
+  if (isPlanned) return;
+  isPlanned = true;
+  (document.hidden ? (draw) => setTimeout(draw, 200) : requestAnimationFrame)(() => {
+    isPlanned = false;
+    draw();
+  });
+}
+
+function draw() {
+  list.update();
+  const row = detail.row && store.rows.get(detail.row.id);
+  if (row) detail.update(row);
+  for (const chip of find("states").children) setText(chip.lastChild, String(store.counts[chip.dataset.state] ?? 0));
+  const forgotten = state.forgotten ? `, ${state.forgotten} forgotten to save memory` : "";
+  setText(find("count"), `${store.listed.length} of ${store.rows.size} objects are listed${forgotten}`);
+}
+
+// ------------------------------------------------------------------ what comes from the user
+
+function prepareFilters() {
+  for (const name of STATES) {
+    const chip = make("button", { class: "chip", type: "button", "data-state": name, "aria-pressed": String(store.filter.states.has(name)), onclick: () => {
+      const isOn = store.filter.states.has(name);
+      if (isOn) store.filter.states.delete(name);
+      else store.filter.states.add(name);
+      chip.setAttribute("aria-pressed", String(!isOn));
+      plan();
+    } }, `${name} `, make("b", {}, "0"));
+    find("states").append(chip);
+  }
+  find("search").addEventListener("input", (event) => { store.filter.text = event.target.value; list.element.scrollTop = 0; plan(); });
+  find("kind").addEventListener("change", (event) => { store.filter.kind = event.target.value; list.element.scrollTop = 0; plan(); });
+  find("order").addEventListener("change", (event) => { store.filter.order = event.target.value; plan(); });
+  find("filters").addEventListener("submit", (event) => { event.preventDefault(); find("list").focus(); });
+  document.addEventListener("keydown", (event) => {
+    const isTyping = event.target.matches("input, textarea, select") || find("dialog").open;
+    if (event.key === "/" && !isTyping && !event.ctrlKey && !event.metaKey) {
+      event.preventDefault();
+      show("objects");
+      find("search").focus();
+    }
+  });
+  find("list").addEventListener("keydown", (event) => { if (event.key === "Enter") find("detail").focus(); });
+  find("detail").addEventListener("keydown", (event) => { if (event.key === "Escape") find("list").focus(); });
+}
+
+const getTabs = () => [...find("tabs").children].filter((tab) => !tab.hidden);
+
+function prepareTabs() {
+  find("tabs").addEventListener("click", (event) => { if (event.target.id) show(event.target.id.slice(4)); });
+  find("tabs").addEventListener("keydown", (event) => {
+    const steps = { ArrowRight: 1, ArrowLeft: -1 };
+    if (!(event.key in steps)) return;
+    const tabs = getTabs();
+    const tab = tabs[(tabs.indexOf(event.target) + steps[event.key] + tabs.length) % tabs.length];
+    show(tab.id.slice(4));
+    tab.focus();
+  });
+}
+
+function show(name) {
+  if (view === name) return;
+  view = name;
+  for (const tab of find("tabs").children) {
+    const isShown = tab.id === `tab-${name}`;
+    tab.setAttribute("aria-selected", String(isShown));
+    tab.tabIndex = isShown ? 0 : -1;
+  }
+  const panel = find("view-panel");
+  find("view-objects").hidden = name !== "objects";
+  panel.hidden = name === "objects";
+  panel.setAttribute("aria-labelledby", `tab-${name}`);
+  panel.replaceChildren();
+  operatorTimeline?.close();
+  operatorTimeline = null;
+  if (name === "operator") {
+    operatorTimeline = new Timeline(0);
+    panel.replaceChildren(make("h2", {}, "The operator"), make("p", { class: "sub" }, `Kopf ${state.version}, process ${state.pid}`), operatorTimeline.element);
+  } else if (name === "cluster") {
+    panel.replaceChildren(...makeClusterView());
+  }
+  refresh();
+}
+
+function go(id) {
+  show("objects");
+  if (store.rows.has(id)) {
+    list.select(id);
+    const index = list.rows.findIndex((row) => row.id === id);
+    if (index >= 0) list.reveal(index);
+  }
+  find("detail").focus();
+}
+
+function refresh() {
+  if (document.hidden) return;
+  if (isPanel(view)) showPanel(find("view-panel"), view, go);
+  operatorTimeline?.refresh();
+}
+
+prepareFilters();
+prepareTabs();
+connect();
+setInterval(refresh, REFRESHING);
+setInterval(() => { if (!document.hidden && getNow()) plan(); }, 1000);

@@ -1,0 +1,118 @@
+"""The vitals of the streams and the queues: what comes, how late, what waits for how long, what is interrupted."""
+
+from __future__ import annotations
+
+import time
+
+from kopf._client.resources.watch_facts import WatchInterrupted
+from kopf._controller.controller import Controller
+from kopf._controller.controller_facts import ControllerStarted, ControllerStopped
+from kopf._facts.bus import Bus
+from kopf._insight.console.history import WARNING, History
+from kopf._insight.console.request_vitals import Requests
+from kopf._insight.console.texts import cut, show_error
+from kopf._values.resources import Resource
+
+_SMOOTHING = 0.1
+"""How much the latest value weighs in the averages."""
+
+
+class _Traffic:
+    """What has come on the streams of one resource, and gone through its queue."""
+
+    __slots__ = ("done", "events", "interruption", "interruptions", "lag", "last_event", "wait", "worst_wait")
+
+    def __init__(self) -> None:
+        self.events = 0
+        self.last_event = 0.0
+        self.lag: float | None = None
+        """How late our own writes come back, in seconds; ``None`` if there were none."""
+        self.done = 0
+        self.wait = 0.0
+        """How long objects wait for a worker, on average, in seconds."""
+        self.worst_wait = 0.0
+        self.interruptions = 0
+        self.interruption = ""
+
+
+class Streams:
+    """What is known of the streams and the queues."""
+
+    def __init__(self, bus: Bus, history: History) -> None:
+        self._history = history
+        self._requests = Requests(bus, history)
+        self._traffic: dict[Resource, _Traffic] = {}
+        self._controllers: dict[Resource, Controller] = {}
+        bus.subscribe(ControllerStarted, self._start)
+        bus.subscribe(ControllerStopped, self._stop)
+        bus.subscribe(WatchInterrupted, self._interrupt)
+
+    def note_event(self, resource: Resource, lag: float | None) -> None:
+        """An event has come, so much later than our write that has caused it, if it was ours."""
+        traffic = self._get(resource)
+        traffic.events += 1
+        traffic.last_event = time.time()
+        if lag is not None:
+            traffic.lag = lag if traffic.lag is None else traffic.lag + _SMOOTHING * (lag - traffic.lag)
+
+    def note_wait(self, resource: Resource, seconds: float) -> None:
+        """A worker has taken an object that has waited for so long."""
+        traffic = self._get(resource)
+        traffic.wait += _SMOOTHING * (seconds - traffic.wait)
+        traffic.worst_wait = max(traffic.worst_wait, seconds)
+
+    def note_done(self, resource: Resource) -> None:
+        """A worker is done with an object."""
+        self._get(resource).done += 1
+
+    def _get(self, resource: Resource) -> _Traffic:
+        traffic = self._traffic.get(resource)
+        if traffic is None:
+            traffic = self._traffic[resource] = _Traffic()
+        return traffic
+
+    def _start(self, fact: ControllerStarted) -> None:
+        self._controllers[fact.resource] = fact.controller
+        self._history.get_kind(fact.resource)
+        self._history.add(self._history.operator, "stream", f"{fact.resource!r} is served")
+
+    def _stop(self, fact: ControllerStopped) -> None:
+        if self._controllers.get(fact.resource) is fact.controller:
+            del self._controllers[fact.resource]
+            self._history.add(self._history.operator, "stream", f"{fact.resource!r} is not served anymore")
+
+    def _interrupt(self, fact: WatchInterrupted) -> None:
+        traffic = self._get(fact.target.resource)
+        traffic.interruptions += 1
+        traffic.interruption = "the server has ended it" if fact.error is None else show_error(fact.error)
+        if fact.error is not None:
+            what = "listing" if fact.is_listing else "stream"
+            text = f"the {what} of {fact.target.resource!r}: {traffic.interruption}; again in {fact.delay:g} s"
+            self._history.add(self._history.operator, "stream", cut(text), level=WARNING)
+
+    def describe(self) -> dict[str, object]:
+        """As it goes to the page. It is called in the thread of the console."""
+        return {
+            "queues": [self._describe_queue(item) for item in [*self._traffic.keys() | self._controllers.keys()]],
+            **self._requests.describe(),
+        }
+
+    def _describe_queue(self, resource: Resource) -> dict[str, object]:
+        traffic, controller = self._get(resource), self._controllers.get(resource)
+        waiting = planned = 0
+        if controller is not None:
+            waiting, planned = len(controller.queue.waiting), len(controller.states)
+        return {
+            "resource": repr(resource),
+            "served": controller is not None,
+            "waiting": waiting,
+            "unfinished": planned,
+            "events": traffic.events,
+            "lastEvent": int(traffic.last_event * 1000),
+            "lag": traffic.lag,
+            "done": traffic.done,
+            "wait": traffic.wait,
+            "worstWait": traffic.worst_wait,
+            "interruptions": traffic.interruptions,
+            "interruption": traffic.interruption,
+        }

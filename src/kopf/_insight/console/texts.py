@@ -1,0 +1,153 @@
+"""
+Texts: how values, patches, and diffs are shown, in a bounded time and size: objects can be large, and are hostile.
+
+Nothing of a Secret is shown but the names of its stanzas.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from kopf._values.diffs import Diff
+from kopf._values.resources import Resource
+
+MAX_TEXT = 500
+"""How much of a message is kept, in characters."""
+MAX_LINES = 40
+"""How many fields of one patch are shown."""
+_MAX_VALUE = 160
+_MAX_PATH = 200
+_MAX_ITEMS = 12
+_MAX_DEPTH = 5
+WITHHELD = "(withheld, as it is about a Secret)"
+_HIDDEN = "•••"
+
+
+def is_secret(resource: Resource) -> bool:
+    """Tell if the objects hold secrets by their nature."""
+    return resource.plural == "secrets" and not resource.group
+
+
+def cut(text: str, limit: int = MAX_TEXT) -> str:
+    """Cut what is too long."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def show_error(error: BaseException) -> str:
+    """Name the error with its class: for many, the text alone makes no sense."""
+    try:
+        text = str(error)
+    except Exception:  # it is the users' class
+        text = "(it cannot be shown)"
+    return cut(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
+def show_value(value: Any) -> str:
+    """Show a JSON value in one line, as much of it as fits."""
+    parts: list[str] = []
+    room = _MAX_VALUE
+    for part in _iterate(value, _MAX_DEPTH):
+        parts.append(part)
+        room -= len(part)
+        if room < 0:
+            break
+    return cut("".join(parts), _MAX_VALUE)
+
+
+def _iterate(value: Any, depth: int) -> Iterator[str]:
+    if isinstance(value, str):
+        yield f'"{_escape(value[:_MAX_VALUE])}"'
+    elif value is None or value is True or value is False:
+        yield {None: "null", True: "true", False: "false"}[value]
+    elif isinstance(value, Mapping):
+        yield from _join("{", "}", (_show_item(key, item, depth) for key, item in value.items()), depth)
+    elif isinstance(value, list | tuple):
+        yield from _join("[", "]", (_iterate(item, depth - 1) for item in value), depth)
+    elif isinstance(value, int) and value.bit_length() > 1000:
+        yield "(a huge number)"
+    else:
+        yield cut(repr(value), _MAX_VALUE)
+
+
+def _escape(text: str) -> str:
+    """Values are shown in one line."""
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r") if not text.isprintable() else text
+
+
+def _join(opening: str, closing: str, items: Iterable[Iterable[str]], depth: int) -> Iterator[str]:
+    yield opening
+    for number, item in enumerate(items):
+        if depth <= 0 or number == _MAX_ITEMS:
+            yield "…"
+            break
+        if number:
+            yield ", "
+        yield from item
+    yield closing
+
+
+def _show_item(key: Any, value: Any, depth: int) -> Iterator[str]:
+    yield f"{cut(str(key), _MAX_VALUE)}: "
+    yield from _iterate(value, depth - 1)
+
+
+def show_diff(diff: Diff, *, secret: bool) -> list[str]:
+    """Show what has changed, field by field."""
+    lines = (_show_change(field, old, new, secret) for _, field, old, new in diff)
+    return _limit(lines)
+
+
+def show_patch(changes: Any, before: Mapping[str, Any] | None, *, secret: bool) -> list[str]:
+    """Show a merge-patch or a JSON-patch; with what was there ``before``, if that is known."""
+    if isinstance(changes, Mapping):
+        return _limit(_show_merge(changes, before, secret))
+    if isinstance(changes, list):
+        return _limit(_show_operation(item, secret) for item in changes if isinstance(item, Mapping))
+    return []
+
+
+def _show_merge(changes: Mapping[str, Any], before: Mapping[str, Any] | None, secret: bool) -> Iterator[str]:
+    pending: list[tuple[tuple[str, ...], Any, Any]] = [((), changes, before)]
+    while pending:
+        path, value, old = pending.pop()
+        if isinstance(value, Mapping) and value and len(path) < _MAX_DEPTH and not (secret and path):
+            items = itertools.islice(value.items(), MAX_LINES + 1)
+            known = old if isinstance(old, Mapping) else {}
+            pending += [((*path, str(key)), item, known.get(key)) for key, item in reversed([*items])]
+        elif path != ("metadata", "resourceVersion"):  # it is what the patch is for, not what it changes
+            yield _show_change(path, old, value, secret)
+
+
+def _show_operation(item: Mapping[str, Any], secret: bool) -> str:
+    path = tuple(part.replace("~1", "/").replace("~0", "~") for part in str(item.get("path", "")).split("/")[1:])
+    if item.get("op") == "remove":
+        return _show_change(path, ..., None, secret)
+    if item.get("op") == "test":
+        expected = "as expected" if secret else show_value(item.get("value"))
+        return f"{_show_path(path[:1] if secret else path)} is {expected}"
+    return _show_change(path, None, item.get("value"), secret)
+
+
+def _show_change(path: tuple[str, ...], old: Any, new: Any, secret: bool) -> str:
+    """One line: the first character tells if it is added (+), removed (-), or changed (~)."""
+    sign = "-" if new is None else "+" if old is None else "~"
+    if secret:
+        return f"{sign} {_show_path(path[:1])}: {_HIDDEN}"
+    name = _show_path(path)
+    if new is None:
+        return f"- {name}" if old is None or old is ... else f"- {name}: {show_value(old)}"
+    if old is None:
+        return f"+ {name}: {show_value(new)}"
+    return f"~ {name}: {show_value(old)} → {show_value(new)}"
+
+
+def _show_path(path: tuple[str, ...]) -> str:
+    parts = [part if part.isidentifier() else f"[{part}]" for part in map(str, path[:8])]
+    return cut(".".join(cut(part, 80) for part in parts).replace(".[", "["), _MAX_PATH) or "(everything)"
+
+
+def _limit(lines: Iterable[str]) -> list[str]:
+    taken = [*itertools.islice(lines, MAX_LINES + 1)]
+    return [*dict.fromkeys(taken[:MAX_LINES]), *(["… and more"] if len(taken) > MAX_LINES else [])]

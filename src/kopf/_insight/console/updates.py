@@ -1,0 +1,125 @@
+"""
+Updates: what changes in the list of objects, sent to the open pages as server-sent events, several times per second.
+
+A page gets all rows first, and then those that change. A page that does not read for long is left alone: it comes
+again, and begins with all rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from kopf._insight.console.history import History
+from kopf._insight.console.object_records import ObjectRecord
+from kopf._insight.endpoint.console_server import open_stream
+from kopf._values import codec
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+MAX_PAGES = 16
+"""How many pages can be open."""
+_POLLING = 0.05
+"""How often to look if there is anything new, in seconds."""
+_INTERVAL = 0.2
+"""How often to tell of it at most, in seconds."""
+_KEEPALIVE = 10.0
+"""How long it may be silent, in seconds."""
+_CHUNK = 1000
+"""How many rows are serialised at once: the operator waits meanwhile."""
+_BACKLOG = 50
+"""How many updates may wait for a page."""
+_WRITING_TIMEOUT = 10.0
+
+_Page = asyncio.Queue[bytes | None]
+
+
+class Updates:
+    """All open pages. It lives in the event loop of the console."""
+
+    def __init__(self, history: History, describe_state: Callable[[], object]) -> None:
+        self._history = history
+        self._describe_state = describe_state
+        self._state = b""
+        self._pages: set[_Page] = set()
+        self._pump: asyncio.Task[None] | None = None
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Tell a page of everything until it is closed."""
+        from aiohttp import web
+
+        if len(self._pages) >= MAX_PAGES:
+            return web.Response(status=503, text="Too many pages of the console are open.\n")
+        page = _Page()
+        self._pages.add(page)
+        try:
+            response = await open_stream(request, "text/event-stream")
+            await self._greet(response)
+            if self._pump is None:
+                self._pump = asyncio.create_task(self._keep_telling())
+            while (message := await self._next(page)) is not None:
+                async with asyncio.timeout(_WRITING_TIMEOUT):
+                    await response.write(message)
+        except (TimeoutError, ConnectionError):
+            pass
+        finally:
+            self._pages.discard(page)
+            if not self._pages:
+                await self._rest()
+        return response
+
+    async def _greet(self, response: web.StreamResponse) -> None:
+        records = self._history.watch()
+        self._state = _make_message("state", self._describe_state())
+        await response.write(b"retry: 1000\n" + _make_message("reset", int(time.time() * 1000)))
+        await response.write(self._state)
+        for start in range(0, len(records), _CHUNK):
+            await response.write(_make_message("rows", [item.make_row() for item in records[start : start + _CHUNK]]))
+        await response.write(_make_message("ready", len(records)))
+
+    async def _next(self, page: _Page) -> bytes | None:
+        try:
+            async with asyncio.timeout(_KEEPALIVE):
+                return await page.get()
+        except TimeoutError:
+            return b":\n\n"
+
+    async def _rest(self) -> None:
+        self._history.unwatch()
+        pump, self._pump = self._pump, None
+        if pump is not None:
+            pump.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await pump
+
+    async def _keep_telling(self) -> None:
+        while True:
+            changes = self._history.take_changes()
+            state = _make_message("state", self._describe_state())
+            messages = b"" if state == self._state else state
+            self._state = state
+            if changes:
+                messages += _make_message("rows", _make_rows(changes.items()))
+            if messages:
+                self._tell(messages)
+            await asyncio.sleep(_INTERVAL if messages else _POLLING)
+
+    def _tell(self, message: bytes) -> None:
+        for page in self._pages:
+            if page.qsize() < _BACKLOG:
+                page.put_nowait(message)
+            elif page.qsize() == _BACKLOG:
+                page.put_nowait(None)
+
+
+def _make_rows(changes: Iterable[tuple[int, ObjectRecord | None]]) -> list[list[object]]:
+    """A removed row has the id only."""
+    return [[id] if record is None else record.make_row() for id, record in changes]
+
+
+def _make_message(name: str, content: object) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), codec.encode(content))

@@ -1,0 +1,49 @@
+"""An operator with its console, beside a local cluster: all of it in threads, so that tests are plain functions."""
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import kopf
+from kopf_cluster import LocalCluster
+
+TOKEN = "0123456789abcdef"
+
+
+class Served(NamedTuple):
+    """What runs."""
+
+    url: str
+    cluster: LocalCluster
+
+
+def find_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+async def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:
+    return kopf.login_with_kubeconfig(**kwargs)
+
+
+@contextlib.contextmanager
+def running(cluster: LocalCluster, registry: kopf.OperatorRegistry, *, token: str | None = None) -> Iterator[Served]:
+    """Run the operator until the end of the block. The environment is to be set for it."""
+    kopf.on.login(registry=registry)(_login)
+    settings = kopf.OperatorSettings()
+    port = find_port()
+    settings.console.endpoint, settings.console.token = f"http://127.0.0.1:{port}", token
+    ready, stop = threading.Event(), threading.Event()
+    kwargs = {"registry": registry, "settings": settings, "standalone": True, "clusterwide": True}
+    thread = threading.Thread(target=kopf.run, kwargs={**kwargs, "ready_flag": ready, "stop_flag": stop})
+    thread.start()
+    try:
+        assert ready.wait(10)
+        yield Served(settings.console.endpoint, cluster)
+    finally:
+        stop.set()
+        thread.join()

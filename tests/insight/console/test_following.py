@@ -1,0 +1,300 @@
+"""What the console makes of the work of a real operator: states, timelines, errors; and nothing of secrets."""
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import kopf
+from kopf._insight.console.console import Console, showing
+from kopf._insight.console.object_records import ObjectRecord
+from kopf._insight.endpoint.console_server import Routes
+from kopf._insight.explaining.explanation import Explanation
+from kopf._insight.inspecting.inspector import InspectionError, Query
+from kopf._values import codec
+from kopf.testing import Simulation
+from tests.testing.kopfexamples import CRD, make
+
+pytestmark = pytest.mark.simulation(crds=CRD, operator=False)
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(autouse=True)
+def registry() -> Iterator[kopf.OperatorRegistry]:
+    previous, registry = kopf.get_default_registry(), kopf.OperatorRegistry()
+    kopf.set_default_registry(registry)
+    yield registry
+    kopf.set_default_registry(previous)
+
+
+async def explain_nothing(query: Query) -> Explanation:
+    raise InspectionError("It is not asked for here.")
+
+
+@pytest.fixture
+def console(simulation: Simulation) -> Iterator[Console]:
+    assert simulation._birth is not None
+    with showing(simulation._birth.bus, Routes(), explain_nothing) as console:
+        yield console
+
+
+def find(console: Console, name: str = "obj") -> ObjectRecord:
+    [record] = [item for item in console.history.watch() if item.name == name]
+    return record
+
+
+def read(console: Console, name: str = "obj") -> list[tuple[str, str]]:
+    entries = console.history.get_timeline(find(console, name).id)
+    return [(sort, text) for _, _, sort, _, text, *_ in map(json.loads, entries or ())]
+
+
+def read_all(console: Console) -> str:
+    """All that is kept or shown."""
+    entries = [entry for item in console.history.watch() for entry in console.history.get_timeline(item.id) or ()]
+    entries += console.history.get_timeline(0) or []
+    rows = [item.make_row() for item in console.history.watch()]
+    panels = [describe() for describe in console._panels.values()]
+    return (b"".join(entries) + codec.encode([rows, panels])).decode()
+
+
+async def test_way_of_an_object(simulation: Simulation, console: Console) -> None:
+    @kopf.on.create("kopfexamples", id="create_fn")
+    async def create_fn(logger: kopf.Logger, **_: Any) -> dict[str, str]:
+        logger.info("Hello %s", HOSTILE)
+        return {"done": "yes"}
+
+    await simulation.restart()
+    await simulation.settle()
+    await simulation.apply(make("obj"))
+    await simulation.settle()
+    record = find(console)
+    assert (record.state, record.note, record.next_at) == ("idle", "", 0)
+    timeline = read(console)
+    sorts = [sort for sort, _ in timeline if sort not in ("event", "log")]
+    assert sorts[:4] == ["seen", "look", "attempt", "patch"]
+    assert sorted(sorts[4:]) == ["patch", "seen", "seen"]  # our writes come back when they come back
+    texts = [text for _, text in timeline]
+    assert texts[0].startswith("ADDED, version ")
+    assert texts[1] == "it is created: call create_fn"
+    assert ("log", f"Hello {HOSTILE}") in timeline
+    assert any(text.startswith("create_fn has succeeded in ") for text in texts)
+    assert any("our own write, back after" in text for text in texts)
+    assert ("event", f"Logging: Hello {HOSTILE}") in timeline
+    patches = [json.loads(entry) for entry in console.history.get_timeline(record.id) or () if b'"patch"' in entry]
+    assert '+ status.create_fn.done: "yes"' in [line for entry in patches for line in entry[5]]
+    await simulation.delete("kopfexamples", "obj")
+    await simulation.settle()
+    assert find(console).state == "gone"
+
+
+async def test_changes_and_their_differences(simulation: Simulation, console: Console) -> None:
+    @kopf.on.update("kopfexamples", id="update_fn")
+    async def update_fn(**_: Any) -> None:
+        pass
+
+    await simulation.restart()
+    await simulation.settle()
+    await simulation.apply(make("obj", size=1))
+    await simulation.settle()
+    await simulation.patch("kopfexamples", "obj", {"spec": {"size": 2}})
+    await simulation.settle()
+    looks = [json.loads(entry) for entry in console.history.get_timeline(find(console).id) or () if b'"look"' in entry]
+    assert [(entry[4], entry[5]) for entry in looks if len(entry) > 5] == [
+        ("it is updated: call update_fn", ["~ spec.size: 1 → 2"]),
+    ]
+
+
+async def test_retries_and_failures(simulation: Simulation, console: Console) -> None:
+    @kopf.on.create("kopfexamples", retries=2, id="create_fn")
+    async def create_fn(spec: kopf.Spec, **_: Any) -> None:
+        if not spec.get("fine"):
+            raise kopf.TemporaryError(HOSTILE, delay=100)
+
+    @kopf.on.update("kopfexamples", id="update_fn")
+    async def update_fn(**_: Any) -> None:
+        pass
+
+    await simulation.restart()
+    await simulation.settle()
+    await simulation.apply(make("obj"))
+    await simulation.advance(seconds=10)
+    record = find(console)
+    assert record.state == "retrying"
+    assert record.note.endswith(f"again in 100 s: TemporaryError: {HOSTILE}")
+    now = time.time() * 1000
+    assert 80_000 < record.next_at - now < 100_000
+    await simulation.advance(seconds=100)
+    await simulation.settle()
+    assert (record.state, record.next_at) == ("failed", 0)
+    assert "create_fn has failed for good" in record.note
+    [group] = [item for item in console._panels["errors"]() if item["count"] == 2]  # type: ignore[attr-defined]
+    assert group["text"] == f"TemporaryError: {HOSTILE}"
+    assert "test_following.py" in group["place"]
+    await simulation.patch("kopfexamples", "obj", {"spec": {"fine": True}})
+    await simulation.settle()
+    assert (record.state, record.note) == ("idle", "")
+
+
+async def test_running_handlers_are_shown(simulation: Simulation, console: Console) -> None:
+    @kopf.on.create("kopfexamples", id="create_fn")
+    async def create_fn(**_: Any) -> None:
+        await asyncio.sleep(1000)
+
+    await simulation.restart()
+    await simulation.settle()
+    await simulation.apply(make("obj"))
+    await simulation.advance(seconds=10)
+    record = find(console)
+    assert (record.state, record.note) == ("handling", "calling create_fn")
+
+
+async def test_errors_of_the_api(simulation: Simulation, console: Console) -> None:
+    @kopf.on.create("kopfexamples", id="create_fn")
+    async def create_fn(patch: kopf.Patch, **_: Any) -> None:
+        patch.metadata.labels["bad label!"] = "x"
+
+    await simulation.restart()
+    await simulation.settle()
+    await simulation.apply(make("obj"))
+    await simulation.advance(seconds=3)
+    assert find(console).state == "retrying"
+    assert any(sort == "error" and "bad label" in text and "again in" in text for sort, text in read(console))
+    assert "the framework" in {group["who"] for group in console._panels["errors"]()}  # type: ignore[attr-defined]
+
+
+async def test_daemons_and_timers(simulation: Simulation, console: Console) -> None:
+    @kopf.daemon("kopfexamples", cancellation_timeout=1, id="daemon_fn")
+    async def daemon_fn(**_: Any) -> None:
+        await asyncio.Event().wait()
+
+    @kopf.timer("kopfexamples", interval=60, id="timer_fn")
+    async def timer_fn(retry: int, **_: Any) -> None:
+        pass
+
+    @kopf.timer("kopfexamples", interval=60, retries=1, id="failing_fn")
+    async def failing_fn(**_: Any) -> None:
+        raise kopf.PermanentError("no")
+
+    await simulation.restart()
+    await simulation.settle()
+    await simulation.apply(make("obj"))
+    await simulation.advance(seconds=130)
+    panel: Any = console._panels["background"]()
+    assert panel["counts"] == [
+        ["daemon_fn", "daemon", "running", 1], ["failing_fn", "timer", "failed", 1],
+        ["timer_fn", "timer", "waiting", 1],
+    ]
+    [run] = [run for run in panel["runs"] if run[0] == "timer_fn"]
+    assert run[2:4] == ["default/obj", "waiting"]
+    assert run[6] == 3
+    assert 0 < run[5] / 1000 - time.time() <= 60
+    await simulation.delete("kopfexamples", "obj")
+    await simulation.settle()
+    assert not any(run[0] == "daemon_fn" for run in console._panels["background"]()["runs"])  # type: ignore[index]
+
+
+SECRET = "c3dvcmRmaXNo"
+
+
+async def test_nothing_of_secrets_is_kept(simulation: Simulation, console: Console) -> None:
+    @kopf.on.create("secrets")
+    @kopf.on.update("secrets")
+    async def secret_fn(body: kopf.Body, logger: kopf.Logger, patch: kopf.Patch, **_: Any) -> dict[str, str]:
+        logger.warning("The data: %s", body["data"])
+        kopf.info(body, reason="Seen", message=str(body["data"]))
+        patch["stringData"] = {"copy": SECRET}
+        if "labels" not in body.metadata:
+            raise kopf.TemporaryError(f"it is {body['data']}", delay=1)
+        return {"copy": SECRET}
+
+    @kopf.index("secrets")
+    def by_data(body: kopf.Body, **_: Any) -> dict[str, str]:
+        return {body["data"]["password"]: SECRET}
+
+    @kopf.timer("secrets", interval=10)
+    async def timer_fn(**_: Any) -> None:
+        raise ValueError(SECRET)
+
+    await simulation.restart()
+    await simulation.settle()
+    manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "obj"}, "data": {"password": SECRET}}
+    await simulation.apply(manifest)
+    await simulation.advance(seconds=5)
+    await simulation.patch("secrets", "obj", {"metadata": {"labels": {"a": "b"}}, "data": {"other": SECRET}})
+    await simulation.advance(seconds=20)
+    kept = read_all(console)
+    assert SECRET not in kept
+    assert "password" not in kept
+    assert "withheld" in kept
+    assert {"seen", "look", "attempt", "patch", "log", "event"} <= {sort for sort, _ in read(console)}
+    index: Any = console._panels["indices"]()
+    assert (index[0]["name"], index[0]["keys"], index[0]["examples"]) == ("by_data", 1, [])
+
+
+async def test_credentials_are_not_kept(simulation: Simulation, console: Console) -> None:
+    await simulation.restart()
+    await simulation.settle()
+    assert simulation._birth is not None
+    assert simulation._birth.token not in read_all(console)
+    assert any("succeeded" in json.loads(entry)[4] for entry in console.history.get_timeline(0) or ())
+
+
+async def test_indices(simulation: Simulation, console: Console) -> None:
+    @kopf.index("kopfexamples")
+    def by_size(spec: kopf.Spec, name: str, **_: Any) -> Any:
+        return {spec["size"]: name}
+
+    await simulation.restart()
+    await simulation.settle()
+    for number in range(4):
+        await simulation.apply(make(f"obj-{number}", size=number % 2))
+    await simulation.settle()
+    assert console._panels["indices"]() == [
+        {"name": "by_size", "keys": 2, "values": 4, "examples": [["0", 2], ["1", 2]], "withheld": False},
+    ]
+
+
+async def test_queues_and_interruptions(simulation: Simulation, console: Console) -> None:
+    @kopf.on.create("kopfexamples", id="create_fn")
+    async def create_fn(**_: Any) -> None:
+        pass
+
+    await simulation.restart()
+    await simulation.settle()
+    await simulation.apply(make("obj"))
+    await simulation.settle()
+    simulation.faults.drop_watch()
+    await simulation.advance(seconds=30)
+    panel: Any = console._panels["queues"]()
+    [queue] = [item for item in panel["queues"] if item["resource"].startswith("kopfexamples")]
+    assert queue["served"]
+    assert (queue["waiting"], queue["unfinished"]) == (0, 0)
+    assert queue["done"] >= 1
+    assert queue["events"] >= 2
+    assert queue["lag"] is not None
+    assert queue["interruptions"] >= 1
+    assert queue["interruption"]
+    assert "/apis/kopf.dev/v1/kopfexamples" in {path for path, _ in panel["streams"]}
+    assert panel["requests"]["made"] > 3
+
+
+async def test_huge_hostile_objects(simulation: Simulation, console: Console) -> None:
+    @kopf.on.update("kopfexamples", id="update_fn")
+    async def update_fn(spec: kopf.Spec, patch: kopf.Patch, logger: kopf.Logger, **_: Any) -> None:
+        patch.status["copy"] = spec
+        logger.info("%s", spec)
+
+    await simulation.restart()
+    await simulation.settle()
+    fields = {f"{HOSTILE}-{number}": "\u2028</script>" * 1000 for number in range(20)}
+    await simulation.apply(make("obj", **fields))
+    await simulation.settle()
+    await simulation.patch("kopfexamples", "obj", {"spec": {f"{HOSTILE}-{number}": None for number in range(19)}})
+    await simulation.settle()
+    assert find(console).size < 50_000
+    assert any(HOSTILE in line for line in read_all(console).splitlines())

@@ -1,0 +1,270 @@
+"""The page in a real browser: what people see of it, by mouse, by keyboard, in the dark; and hostile names."""
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import kopf
+from kopf._insight.console.console import DEV_VARIABLE
+from kopf_cluster import LocalCluster
+from tests.insight.console.serving import TOKEN, Served, running
+from tests.testing.kopfexamples import CRD, make
+
+playwright_api = pytest.importorskip("playwright.sync_api")
+expect = playwright_api.expect
+
+HOSTILE = "<img src=x onerror=document.title='hacked'>"
+OBJECTS = 300
+
+Page = Any
+"""A page of the browser, see the class in the library: it is not there for all platforms."""
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Any]:
+    with playwright_api.sync_playwright() as playwright:
+        # There are no sandboxes for root, who runs the tests in containers.
+        args = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=chromium, args=args)
+        yield browser
+        browser.close()
+
+
+def declare_handlers(registry: kopf.OperatorRegistry) -> None:
+    @kopf.on.create("kopfexamples", id="create_fn", registry=registry)
+    async def create_fn(spec: kopf.Spec, name: str, logger: kopf.Logger, patch: kopf.Patch, **_: Any) -> None:
+        logger.warning("Creating %s %s", name, HOSTILE)
+        if spec.get("fail"):
+            raise kopf.TemporaryError(f"not yet {HOSTILE}", delay=300)
+        patch.status[HOSTILE] = HOSTILE
+
+    @kopf.on.update("kopfexamples", id="update_fn", registry=registry)
+    async def update_fn(**_: Any) -> None:
+        pass
+
+    @kopf.daemon("kopfexamples", id="daemon_fn", cancellation_timeout=0.1, labels={"daemon": "yes"}, registry=registry)
+    async def daemon_fn(**_: Any) -> None:
+        await asyncio.Event().wait()
+
+    @kopf.index("kopfexamples", id="by_size", registry=registry)
+    def by_size(spec: kopf.Spec, name: str, **_: Any) -> Any:
+        return {str(spec.get("size")) + HOSTILE: name}
+
+
+@pytest.fixture(scope="module")
+def served(browser: Any) -> Iterator[Served]:
+    """An operator with hundreds of objects, as under ``kopf dev``."""
+    registry = kopf.OperatorRegistry()
+    declare_handlers(registry)
+    with LocalCluster() as cluster, pytest.MonkeyPatch.context() as patch:
+        cluster.apply(CRD)
+        for number in range(OBJECTS):
+            cluster.create(make(f"obj-{number:03d}", size=number % 3, **({"fail": True} if number == 7 else {})))
+        patch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+        patch.setenv(DEV_VARIABLE, str(cluster.kubeconfig))
+        with running(cluster, registry, token=TOKEN) as served:
+            yield served
+
+
+class Watched:
+    """The page, and what goes wrong in it."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.problems: list[str] = []
+        self.requests: set[str] = set()
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.on("console", lambda message: self.problems.append(message.text))
+        page.on("request", lambda request: self.requests.add(request.url))
+
+
+@pytest.fixture(scope="module")
+def watched(browser: Any, served: Served) -> Iterator[Watched]:
+    """The page, as it is opened by the address that ``kopf dev`` prints."""
+    context = browser.new_context(viewport={"width": 1280, "height": 760})
+    watched = Watched(context.new_page())
+    watched.page.goto(f"{served.url}/?token={TOKEN}")
+    assert watched.page.url == f"{served.url}/"
+    yield watched
+    context.close()
+
+
+@pytest.fixture
+def page(watched: Watched, served: Served) -> Iterator[Page]:
+    """The page in its initial state; nothing in it may fail, whatever names there are."""
+    page = watched.page
+    page.goto(served.url)
+    expect(page.locator("#connection")).to_have_text("live")
+    expect(page.locator("#count")).to_contain_text(re.compile(r"\d{3} of \d{3} objects"))
+    watched.problems.clear()
+    yield page
+    title, images = page.title(), page.locator("img[src=x]").count()
+    page.goto("about:blank")  # it ends the stream
+    assert (title, images) == ("Kopf console", 0)
+    assert {url for url in watched.requests if not url.startswith((served.url, "about:"))} == set()
+    assert [text for text in watched.problems if not re.search(r"status of (400|409) ", text)] == []
+
+
+def get_rows(page: Page, **kwargs: Any) -> Any:
+    return page.get_by_role("listbox", name="Objects").get_by_role("option", **kwargs)
+
+
+def choose(page: Page, name: str) -> None:
+    page.fill("#search", name)
+    expect(get_rows(page).first).to_contain_text(name)
+    get_rows(page).first.click()
+    page.fill("#search", "")
+    expect(page.locator("#detail h2")).to_have_text(name)
+
+
+def test_only_visible_rows_are_in_the_page(page: Page) -> None:
+    expect(get_rows(page).first).to_have_attribute("aria-setsize", str(OBJECTS))
+    assert get_rows(page).count() < 60
+    page.locator("#list").evaluate("element => { element.scrollTop = element.scrollHeight }")
+    expect(get_rows(page).filter(has_text=f"obj-{OBJECTS - 1:03d}")).to_be_visible()
+
+
+def test_search_and_filters(page: Page) -> None:
+    page.get_by_role("searchbox", name="Search objects").fill("OBJ-29")
+    expect(page.locator("#count")).to_have_text(f"10 of {OBJECTS} objects are listed")
+    page.get_by_role("searchbox", name="Search objects").fill("not yet")  # it is in the note
+    expect(page.locator("#count")).to_have_text(f"1 of {OBJECTS} objects are listed")
+    page.fill("#search", "")
+    page.get_by_role("button", name="idle").click()
+    expect(page.locator("#count")).to_have_text(f"1 of {OBJECTS} objects are listed")
+    row = get_rows(page).first
+    expect(row).to_contain_text("retrying")
+    expect(row).to_contain_text(HOSTILE)
+
+
+def test_timeline_of_an_object(page: Page, served: Served) -> None:
+    choose(page, "obj-007")
+    timeline = page.get_by_role("list", name="Timeline")
+    expect(timeline).to_contain_text("it is created: call create_fn")
+    expect(timeline).to_contain_text(f"again in 300 s: TemporaryError: not yet {HOSTILE}")
+    choose(page, "obj-008")
+    expect(timeline).to_contain_text(f"Creating obj-008 {HOSTILE}")
+    expect(timeline.locator(".lines").filter(has_text="+ status")).to_contain_text(HOSTILE)
+    page.get_by_role("button", name="log", exact=True).click()
+    expect(timeline.locator("[data-sort=log]").first).to_be_hidden()
+    served.cluster.patch("kopfexamples", "obj-008", {"spec": {"size": 100}})  # the news come by themselves
+    expect(timeline).to_contain_text("~ spec.size: 2 → 100")
+
+
+def test_explanation(page: Page) -> None:
+    choose(page, "obj-007")
+    page.get_by_role("button", name="Explain").click()
+    expect(page.get_by_role("dialog", name="Why obj-007 is as it is")).to_contain_text("create_fn")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+
+
+def test_only_with_the_keyboard(page: Page) -> None:
+    page.keyboard.press("/")
+    page.keyboard.type("obj-01")
+    page.keyboard.press("Enter")
+    expect(page.locator("#list")).to_be_focused()
+    expect(page.locator("#count")).to_contain_text("10 of")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    expect(get_rows(page, selected=True)).to_contain_text("obj-011")
+    page.keyboard.press("End")
+    expect(get_rows(page, selected=True)).to_contain_text("obj-019")
+    expect(page.locator("#detail h2")).to_have_text("obj-019")
+    page.keyboard.press("Enter")
+    expect(page.locator("#detail")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("#list")).to_be_focused()
+    page.get_by_role("tab", name="Objects").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("tab", name="Errors")).to_be_focused()
+    expect(page.get_by_role("tabpanel", name="Errors")).to_be_visible()
+
+
+@pytest.mark.parametrize(("tab", "text"), [
+    ("Errors", f"TemporaryError: not yet {HOSTILE}"), ("Queues & streams", "kopfexamples.v1.kopf.dev"),
+    ("Daemons & timers", "No daemons or timers run."), ("Indices", HOSTILE), ("Peers", "standalone"),
+    ("Operator", "_login has succeeded"),
+])
+def test_other_views(page: Page, tab: str, text: str) -> None:
+    page.get_by_role("tab", name=tab).click()
+    expect(page.get_by_role("tabpanel", name=tab)).to_contain_text(text)
+
+
+def test_objects_are_reached_from_their_errors(page: Page) -> None:
+    page.get_by_role("tab", name="Errors").click()
+    page.get_by_role("button", name="default/obj-007").click()
+    expect(page.locator("#detail h2")).to_have_text("obj-007")
+
+
+def test_addresses_of_objects_remain(page: Page) -> None:
+    choose(page, "obj-123")
+    page.reload()
+    expect(page.locator("#detail h2")).to_have_text("obj-123")
+
+
+def test_editing(page: Page, served: Served) -> None:
+    page.get_by_role("tab", name="Local cluster").click()
+    page.get_by_role("button", name="Apply manifests").click()
+    text = page.get_by_role("textbox", name="The manifest")
+    text.fill("nonsense")
+    page.get_by_role("button", name="Apply (Ctrl+Enter)").click()
+    expect(page.locator("dialog .result")).to_contain_text("Every manifest must have")
+    text.fill("{apiVersion: kopf.dev/v1, kind: KopfExample, metadata: {name: new, labels: {daemon: 'yes'}}}")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("dialog")).to_be_hidden()
+    page.get_by_role("tab", name="Daemons & timers").click()
+    expect(page.get_by_role("tabpanel")).to_contain_text("daemon_fn")
+    page.get_by_role("button", name="default/new").click()
+    page.get_by_role("button", name="Edit").click()
+    text.fill(text.input_value().replace("daemon: 'yes'", "daemon: 'no'"))
+    served.cluster.patch("kopfexamples", "new", {"metadata": {"labels": {"meanwhile": "yes"}}})
+    page.get_by_role("button", name="Apply (Ctrl+Enter)").click()
+    expect(page.locator("dialog .result")).to_contain_text("has been modified")
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("button", name="Delete").click()
+    page.locator("dialog").get_by_role("button", name="Delete").click()
+    expect(page.locator("#detail .state")).to_have_text("gone")
+
+
+def test_faults(page: Page, served: Served) -> None:
+    page.get_by_role("tab", name="Local cluster").click()
+    expect(page.get_by_label("The current faults")).to_contain_text('"rules": []')
+    page.get_by_role("combobox", name="Fault").select_option("Refuse requests")
+    page.get_by_role("combobox", name="Status").select_option("429")
+    page.get_by_role("combobox", name="Requests").select_option("patch")
+    page.get_by_role("button", name="Inject").click()
+    expect(page.get_by_label("The current faults")).to_contain_text("429")
+    assert [(rule.status, rule.verb) for rule in served.cluster.faults.rules] == [(429, "patch")]
+    page.get_by_role("button", name="End all faults").click()
+    expect(page.get_by_label("The current faults")).to_contain_text('"rules": []')
+
+
+def test_light_and_dark(page: Page) -> None:
+    colours = []
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        colours.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert colours == ["rgb(245, 246, 249)", "rgb(18, 21, 28)"]
+
+
+def test_everything_has_an_accessible_name(page: Page) -> None:
+    choose(page, "obj-001")
+    unnamed = page.evaluate("""() => [...document.querySelectorAll("button, input, select, [role=listbox], ol")]
+        .filter((element) => !element.closest("[hidden]"))
+        .filter((element) => !(element.getAttribute("aria-label") || element.textContent.trim()))
+        .map((element) => element.outerHTML)""")
+    assert unnamed == []
+
+
+def test_strangers_see_nothing(browser: Any, served: Served) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    assert page.goto(served.url).status == 401
+    assert page.goto(f"{served.url}/api/console/timeline?id=1").status == 401
+    context.close()
