@@ -65,3 +65,5 @@ class PauseChanged(Fact, frozen=True, eq=False):
 
     reasons: Collection[str]
     """Why it is paused, for humans; empty if it goes on."""
+    pause: Any
+    """The :class:`Pause`, to be asked about the reasons later: they can change while it is on."""

@@ -266,4 +266,4 @@ class Operator:
 
 def _tell_pause(bus: Bus, pause: Pause) -> None:
     if bus.is_heard:
-        bus.tell(PauseChanged(pause.reasons))
+        bus.tell(PauseChanged(pause.reasons, pause))

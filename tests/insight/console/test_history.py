@@ -1,8 +1,8 @@
 """The history: bounded in all that can grow, whoever fills it; and what it tells of its changes."""
 from __future__ import annotations
 
-import json
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -22,7 +22,7 @@ def add(history: History, number: int, text: str = "it has happened", times: int
 
 
 def get_texts(history: History, id: int, after: int = 0) -> list[str]:
-    return [json.loads(entry)[4] for entry in history.get_timeline(id, after) or ()]
+    return [entry[4] for entry in history.get_timeline(id, after) or ()]
 
 
 def test_objects_are_told_apart_by_their_kinds() -> None:
@@ -38,7 +38,7 @@ def test_objects_are_told_apart_by_their_kinds() -> None:
 def test_timelines_are_read_from_where_they_were_left() -> None:
     history = History()
     record = add(history, 1, "first")
-    last = json.loads((history.get_timeline(record.id) or [])[-1])[0]
+    last = (history.get_timeline(record.id) or [])[-1][0]
     add(history, 2, "of another")
     add(history, 1, "second")
     assert get_texts(history, record.id) == ["first", "second"]
@@ -62,6 +62,26 @@ def test_hostile_texts_do_not_blow_it() -> None:
     for number in range(300):
         add(history, number, "\ud800<img src=x onerror=alert(1)>" * 100, times=20)
     assert history.size <= 2**20
+
+
+def test_details_are_made_to_texts_when_somebody_looks() -> None:
+    history = History()
+    record = add(history, 1)
+    history.add(record, "patch", "small", details={"changes": {"spec": {"a": 2}}, "before": {"spec": {"a": 1}}})
+    history.add(record, "look", "small", details={"diff": [("change", ("spec", "a"), 1, 2)]})
+    assert [entry[5] for entry in history.get_timeline(record.id) or () if len(entry) > 5] == [["~ spec.a: 1 → 2"]] * 2
+
+
+def test_large_details_are_cut_at_once() -> None:
+    history = History()
+    record = add(history, 1)
+    deep: Any = "bottom"
+    for _ in range(100_000):
+        deep = {"a": deep}
+    for value in ("x" * 10**6, deep, {str(number): number for number in range(10**4)}):
+        history.add(record, "patch", "large", details={"changes": {"spec": {"a": value}}, "before": {}})
+    assert record.size < 10_000
+    assert [len(entry[5]) for entry in history.get_timeline(record.id) or () if len(entry) > 5] == [1, 1, 41]
 
 
 def test_those_without_news_are_cut_first() -> None:
@@ -95,7 +115,7 @@ def test_ten_thousand_objects_take_two_kilobytes_each() -> None:
             for text in ("listed, version 12345", "it is created: call create_fn", "create_fn has succeeded in 1.2 ms",
                          "Handler 'create_fn' succeeded.", "MODIFIED, version 12346: our own write, back after 1 ms"):
                 history.add(record, "seen", text)
-            history.add(record, "patch", "the object is patched", lines=["+ status.create_fn: {replicas: 1}"])
+            history.add(record, "patch", "the object is patched", details=["+ status.create_fn: {replicas: 1}"])
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

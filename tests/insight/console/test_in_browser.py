@@ -245,6 +245,26 @@ def test_faults(page: Page, served: Served) -> None:
     expect(page.get_by_label("The current faults")).to_contain_text('"rules": []')
 
 
+def test_the_page_does_not_grow(page: Page, served: Served) -> None:
+    choose(page, "obj-200")
+    session = page.context.new_cdp_session(page)
+
+    def change(times: int, size: int) -> tuple[int, float]:
+        for number in range(times):
+            served.cluster.patch("kopfexamples", "obj-200", {"spec": {"size": size + number}})
+        expect(page.get_by_role("list", name="Timeline")).to_contain_text(f"→ {size + times - 1}")
+        session.send("HeapProfiler.collectGarbage")
+        heap = session.send("Runtime.getHeapUsage")["usedSize"]
+        return page.locator("*").count(), heap
+
+    elements, heap = change(80, 1000)
+    more_elements, more_heap = change(160, 2000)
+    session.detach()
+    assert page.get_by_role("list", name="Timeline").get_by_role("listitem").count() == 100
+    assert more_elements < elements * 1.3
+    assert more_heap < heap * 1.3
+
+
 def test_light_and_dark(page: Page) -> None:
     colours = []
     for scheme in ("light", "dark"):

@@ -91,8 +91,8 @@ class Console:
         except ValueError:
             return web.Response(status=400, text="The id is to be a number.\n")
         entries = self.history.get_timeline(id, after)
-        content = b"[" + b",".join(entries or ()) + b"]"
-        return web.Response(status=404 if entries is None else 200, body=content, content_type="application/json")
+        status = 404 if entries is None else 200
+        return web.Response(status=status, body=codec.encode(entries or []), content_type="application/json")
 
     async def _answer_panel(self, request: web.BaseRequest) -> web.StreamResponse:
         from aiohttp import web

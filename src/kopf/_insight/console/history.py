@@ -14,9 +14,10 @@ import itertools
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from kopf._insight.console.object_records import ENTRY_SIZE, Kind, ObjectRecord
-from kopf._insight.console.texts import cut, is_secret
+from kopf._insight.console.texts import Details, cut, is_secret, show_details
 from kopf._values import codec
 from kopf._values.resources import Resource
 
@@ -33,6 +34,8 @@ KEPT_ENTRIES = 8
 INFO, WARNING, ERROR = range(3)
 
 _MAX_NOTE = 200
+_MAX_RAW = 2000
+"""Up to which size the details are kept as they are, in bytes, to be made to texts when somebody looks."""
 _OPERATOR = Resource("", "", "operator")
 
 Rows = dict[int, "ObjectRecord | None"]
@@ -94,13 +97,13 @@ class History:
         return record
 
     def add(
-        self, record: ObjectRecord, sort: str, text: str, *, level: int = INFO, lines: Sequence[str] = ()
+        self, record: ObjectRecord, sort: str, text: str, *, level: int = INFO, details: Details = ()
     ) -> None:
-        """Add to the timeline of the object; the lines are the details."""
+        """Add to the timeline of the object."""
         entry: list[object] = [next(self._sequence), int(time.time() * 1000), sort, level, text]
-        if lines:
-            entry.append(lines)
-        encoded = codec.encode(entry)
+        encoded = _encode([*entry, details] if details else entry)
+        if len(encoded) > _MAX_RAW and isinstance(details, dict):
+            encoded = codec.encode([*entry, show_details(details)])
         with self._lock:
             grown = len(encoded) + ENTRY_SIZE
             entries = record.entries
@@ -147,14 +150,18 @@ class History:
             changes, self._changes = self._changes, None if self._changes is None else {}
             return changes or {}
 
-    def get_timeline(self, id: int, after: int = 0) -> list[bytes] | None:
-        """Get the serialised entries that came after that one; ``None`` if nothing is remembered."""
+    def get_timeline(self, id: int, after: int = 0) -> list[list[Any]] | None:
+        """
+        Get the entries that came after that one; ``None`` if nothing is remembered.
+
+        An entry is its number, the time, the sort, the level, the text, and, if there are any details, their lines.
+        """
         record = self._storied.get(id) if id else self.operator
         if record is None:
             return None
         with self._lock:
             entries = [*record.entries]
-        return entries if not after else [entry for entry in entries if codec.decode(entry)[0] > after]
+        return [_show(entry) for entry in map(codec.decode, entries) if entry[0] > after]
 
     def _mark(self, record: ObjectRecord) -> None:
         if self._changes is not None:
@@ -184,6 +191,17 @@ class History:
             self.size -= record.size
             if self._changes is not None:
                 self._changes[record.id] = None
+
+
+def _encode(entry: list[Any]) -> bytes:
+    try:
+        return codec.encode(entry)
+    except (ValueError, TypeError):  # too deep
+        return codec.encode([*entry[:-1], show_details(entry[-1])])
+
+
+def _show(entry: list[Any]) -> list[Any]:
+    return [*entry[:-1], show_details(entry[-1])] if isinstance(entry[-1], dict) else entry
 
 
 def _get_size(entries: Sequence[bytes]) -> int:

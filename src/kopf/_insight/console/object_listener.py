@@ -7,6 +7,8 @@ It is called for every step of every object, so it does as little as possible, a
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from kopf._client.resources.watch_facts import ObjectPatched
 from kopf._controller.changes.decision import Plan, Saving
@@ -18,7 +20,7 @@ from kopf._insight.console.grouped_errors import GroupedErrors
 from kopf._insight.console.history import ERROR, INFO, WARNING, History
 from kopf._insight.console.object_records import ObjectRecord
 from kopf._insight.console.stream_vitals import Streams
-from kopf._insight.console.texts import WITHHELD, cut, show_diff, show_error, show_patch
+from kopf._insight.console.texts import WITHHELD, Details, cut, show_diff, show_error, show_patch
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange
 from kopf._values.reasons import Reason
@@ -105,9 +107,11 @@ class ObjectListener:
         failures = plan.choice.relevant_failures
         actions += [WITHHELD if record.kind.is_secret else show_error(error) for error in failures[:_MAX_NAMES]]
         change = fact.detection.change
-        lines = [] if change is None else show_diff(change.diff, secret=record.kind.is_secret)
+        details: Details = ()
+        if change is not None:
+            details = show_diff(change.diff, secret=True) if record.kind.is_secret else {"diff": change.diff}
         text = cut(f"{_REASONS.get(plan.reason, str(plan.reason))}: {'; '.join(actions) or 'nothing to do'}")
-        self._history.add(record, "look", text, level=WARNING if failures else INFO, lines=lines)
+        self._history.add(record, "look", text, level=WARNING if failures else INFO, details=details)
 
     def _end_look(self, fact: LookEnded) -> None:
         begun: LookBegun = fact.begun
@@ -140,8 +144,12 @@ class ObjectListener:
         text = f"the {fact.subresource or 'object'} is patched, version {cut(version, 40)}"
         if fact.is_noop:
             text = f"the patch of the {fact.subresource or 'object'} has changed nothing"
-        before = _get_before(fact.before) if not record.kind.is_secret else None
-        self._history.add(record, "patch", text, lines=show_patch(fact.changes, before, secret=record.kind.is_secret))
+        details: Details
+        if record.kind.is_secret:
+            details = show_patch(fact.changes, None, secret=True)
+        else:
+            details = {"changes": fact.changes, "before": _get_before(fact.before, fact.changes)}
+        self._history.add(record, "patch", text, details=details)
 
     def _post(self, fact: EventPosted) -> None:
         report = fact.report
@@ -169,5 +177,23 @@ _REASONS = {
 }
 
 
-def _get_before(obj: KubeObject) -> KubeObject | None:
-    return obj if obj.size <= _MAX_COMPARED and not obj.pruned else None
+def _get_before(obj: KubeObject, changes: Any) -> dict[str, Any]:
+    """Take out what was there before in the fields that are changed; of the metadata, what is decoded already."""
+    if not isinstance(changes, dict) or obj.size > _MAX_COMPARED or obj.pruned:
+        return {}
+    known = {key: obj.get(key) for key in changes if key != "metadata"}
+    if "metadata" in changes:
+        head = obj.head
+        known["metadata"] = {"labels": head.labels, "annotations": head.annotations, "finalizers": head.finalizers}
+    try:
+        return _take_same(changes, known)
+    except RecursionError:
+        return {}
+
+
+def _take_same(changes: dict[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _take_same(value, known[key]) if isinstance(value, dict) and isinstance(known[key], dict) else known[key]
+        for key, value in changes.items()
+        if known.get(key) is not None
+    }

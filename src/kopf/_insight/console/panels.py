@@ -22,16 +22,20 @@ class Company:
     def __init__(self, bus: Bus, history: History) -> None:
         self._history = history
         self._places: dict[str, PeersSeen] = {}
-        self.pause: list[str] = []
-        """Why the operator is paused; empty if it is not."""
+        self._latest: PauseChanged | None = None
         bus.subscribe(PeersSeen, self._see)
         bus.subscribe(PauseChanged, self._pause)
 
     def _see(self, fact: PeersSeen) -> None:
         self._places[fact.place] = fact
 
+    @property
+    def pause(self) -> list[str]:
+        """Why the operator is paused; empty if it is not."""
+        return [] if self._latest is None else [cut(reason) for reason in self._latest.pause.reasons]
+
     def _pause(self, fact: PauseChanged) -> None:
-        self.pause = [cut(reason) for reason in fact.reasons]
+        self._latest = fact
         text = f"paused: {'; '.join(self.pause)}" if self.pause else "not paused"
         self._history.add(self._history.operator, "pause", cut(text), level=WARNING if self.pause else 0)
 
