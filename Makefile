@@ -98,5 +98,5 @@ $(STAMP): pyproject.toml
 		echo "Python 3.11 or newer is needed, and $(PYTHON) is $(PYTHON_VERSION). Name another: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@if [ -d $(VENV) ] && ! ls $(VENV)/lib/python$(PYTHON_VERSION) >/dev/null 2>&1; then rm -rf $(VENV); fi
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,uvloop,metrics]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,uvloop,metrics,tracing]'
 	@touch $@

@@ -39,8 +39,10 @@ _LAST_WORDS = 0.5
 
 
 @contextlib.asynccontextmanager
-async def running(python: pathlib.Path | None) -> AsyncIterator[tuple[Client, Meter]]:
-    """Run an operator by this Python, or the bare one, on a cluster of its own."""
+async def running(
+    python: pathlib.Path | None, arguments: Sequence[str] = ()
+) -> AsyncIterator[tuple[Client, Meter]]:
+    """Run an operator by this Python with these arguments, or the bare one, on a cluster of its own."""
     async with contextlib.AsyncExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kopf-benchmark-")))
         place = await stack.enter_async_context(local_place(folder))
@@ -52,7 +54,7 @@ async def running(python: pathlib.Path | None) -> AsyncIterator[tuple[Client, Me
             await stack.enter_async_context(pipe.reader())
             meter = await stack.enter_async_context(
                 running_operator(
-                    Framework("kopf", python), OPERATORS / "create_one.py",
+                    Framework("kopf", python, arguments), OPERATORS / "create_one.py",
                     kubeconfig=place.kubeconfig, pipe=pipe, log=log,
                 )
             )  # fmt: skip

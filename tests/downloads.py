@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.conftest import HELM_MISSING, NODE_MISSING, OLD_LIBRARIES_MISSING
+from tests.conftest import HELM_MISSING, NODE_MISSING, OLD_LIBRARIES_MISSING, PROMETHEUS_MISSING
 
 _CACHE = pathlib.Path(__file__).parent.parent / ".venv-old"
 _TIMEOUT = 100
@@ -56,6 +56,23 @@ def get_helm() -> str:
     except OSError:  # it is for other machines
         pytest.skip(HELM_MISSING)
     return str(path)
+
+
+_PROMETHEUS = "apt-get download prometheus && dpkg-deb --extract prometheus_*.deb ."
+
+
+def get_prometheus() -> pathlib.Path:
+    """
+    Get the folder with ``prometheus`` and ``promtool``: those that are installed, or the ones of the Debian package.
+
+    The test is skipped, and the summary says so, if there are none, and this is not Debian.
+    """
+    if (installed := shutil.which("prometheus")) is not None and shutil.which("promtool") is not None:
+        return pathlib.Path(installed).parent
+    folder = _CACHE / "prometheus"
+    if not folder.exists() and not _make(folder, ["sh", "-c", f'mkdir "$0" && cd "$0" && {_PROMETHEUS}', "{}"]):
+        pytest.skip(PROMETHEUS_MISSING)
+    return folder / "usr" / "bin"
 
 
 _CLIENT_NODE = "@kubernetes/client-node"

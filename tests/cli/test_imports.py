@@ -43,7 +43,7 @@ UNNEEDED = [
     "kopf._recording",
     "kopf._coordination.membership", "kopf._coordination.peers", "kopf._health.health", "kopf._health.health_server",
     "kopf._client.auth.exec_plugins", "kopf._client.auth.kubeconfig", "kopf._client.auth.piggyback",
-    "kopf._logging.json_format", "pythonjsonlogger",
+    "kopf._logging.json_format", "pythonjsonlogger", "kopf._insight", "prometheus_client", "opentelemetry",
     "aiohttp.web", "aiohttp.test_utils", "cryptography", "jsonpatch", "kubernetes", "pykube", "pyngrok",
     "difflib", "getpass", "importlib.metadata", "logging.config", "sysconfig", "unittest", "zipfile",
 ]

@@ -87,6 +87,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "persistence": {"finalizer": "kopf.zalando.org/KopfFinalizerMarker", "consistency_timeout": 5.0},
     "health": {"show_errors": False, "probe_lifetime": 5.0, "stream_timeout": 300, "loop_timeout": 10.0},
     "console": {"endpoint": None, "token": None},
+    "metrics": {"endpoint": None, "enabled": False, "registry": None},
+    "tracing": {"enabled": None, "provider": None},
 }
 
 

@@ -16,6 +16,8 @@ class ReviewBegun(Fact, frozen=True, eq=False):
     """For which handler it is, if the server knows."""
     payload: Mapping[str, Any]
     """The whole of it."""
+    headers: Mapping[str, str] = {}
+    """Those of the request that has brought it, if there is one; there can be credentials."""
 
 
 class ReviewEnded(Fact, frozen=True, eq=False):

@@ -100,7 +100,7 @@ class Admission:
         self._active += 1
         self._idle.clear()
         bus, response = self._runtime.bus, None
-        begun = ReviewBegun(webhook, request) if bus.is_heard else None
+        begun = ReviewBegun(webhook, request, headers or {}) if bus.is_heard else None
         if begun is not None:
             bus.tell(begun)
         try:

@@ -6,10 +6,12 @@ An object is observed, queued, taken by a worker; it is looked at once or more b
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sized
 from typing import Any
 
+from kopf._client.resources.targets import Target
 from kopf._facts.bus import Fact
+from kopf._health.liveness import Heartbeat
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
 
@@ -27,6 +29,22 @@ class ControllerStopped(Fact, frozen=True, eq=False):
 
     resource: Resource
     controller: Any
+
+
+class StreamOpened(Fact, frozen=True, eq=False):
+    """A target is going to be listed and watched, for as long as that is permitted and wanted."""
+
+    target: Target
+    heartbeat: Heartbeat
+    """When there was any sign of life from there."""
+    known: Sized
+    """What is known of its objects."""
+
+
+class StreamClosed(Fact, frozen=True, eq=False):
+    """The target is not watched anymore, or not for now."""
+
+    opened: StreamOpened
 
 
 class ObjectObserved(Fact, frozen=True, eq=False):

@@ -35,6 +35,12 @@ def has_room(runtime: Runtime, active: int, in_user_code: int) -> bool:
     return active < _SOFT_LIMIT or active < _SOFT_LIMIT + runtime.executor.threads.extra_slots
 
 
+def get_limit(runtime: Runtime) -> int:
+    """Tell how many objects of a resource can be handled at once, for those who want a number."""
+    limit = runtime.settings.queueing.worker_limit
+    return _SOFT_LIMIT if limit is None else limit
+
+
 class Workers:
     """The workers of one queue. None is started until the indices are ready."""
 

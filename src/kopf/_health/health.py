@@ -19,7 +19,6 @@ from kopf._health.health_server import HealthServer
 from kopf._health.liveness import Liveness
 from kopf._health.probes import Prober
 from kopf._health.watchdog import Watchdog
-from kopf._serving.endpoints import Endpoint
 from kopf._settings.settings import OperatorSettings
 from kopf._values.ids import HandlerId
 from kopf._values.records import FrozenRecord
@@ -95,7 +94,7 @@ class Health:
 
 @contextlib.asynccontextmanager
 async def serving_health(
-    endpoint: Endpoint,
+    open_server: Callable[[Callable[[], Awaitable[HealthReport]]], HealthServer],
     *,
     liveness: Liveness,
     get_pause_reasons: Callable[[], Collection[str]],
@@ -104,14 +103,14 @@ async def serving_health(
     settings: OperatorSettings,
 ) -> AsyncIterator[None]:
     """
-    Serve the health at the endpoint as long as the block lasts.
+    Serve the health by that server as long as the block lasts.
 
     Raises :class:`HealthServerError` if it cannot be served there.
     """
     prober = None if probe is None else Prober(probe, settings.health)
     health = Health(liveness, get_pause_reasons, watchdog, prober, settings)
     try:
-        async with HealthServer(endpoint, health.report):
+        async with open_server(health.report):
             yield
     finally:
         if prober is not None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from kopf._serving.endpoints import Endpoint
-from kopf._serving.threaded_server import ServingError, ThreadedServer
+from kopf._serving.threaded_server import Answer, ServingError, ThreadedServer
 
 if TYPE_CHECKING:
     from aiohttp import web
+
+
+NOBODY: Mapping[str, Answer] = {}
 
 
 class HealthServerError(ServingError):
@@ -29,13 +32,19 @@ class HealthServer(ThreadedServer):
 
     error = HealthServerError
 
-    def __init__(self, endpoint: Endpoint, report: Callable[[], Awaitable[_Report]]) -> None:
+    def __init__(
+        self, endpoint: Endpoint, report: Callable[[], Awaitable[_Report]], neighbours: Mapping[str, Answer] = NOBODY
+    ) -> None:
+        """``neighbours`` are those who answer at the other paths."""
         super().__init__(endpoint, self._answer_probe, subject="the health")
         self._report = report
+        self._neighbours = neighbours
 
-    async def _answer_probe(self, request: web.BaseRequest) -> web.Response:
+    async def _answer_probe(self, request: web.BaseRequest) -> web.StreamResponse:
         from aiohttp import web  # it is loaded by now
 
+        if (neighbour := self._neighbours.get(request.path)) is not None:
+            return await neighbour(request)
         if request.path != self._endpoint.path:
             return web.Response(status=404, text="The health is not here.\n")
         if request.method not in ("GET", "HEAD"):

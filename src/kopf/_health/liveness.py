@@ -35,6 +35,11 @@ class Heartbeat:
         """Note a sign of life."""
         self.seen = self._loop.time()
 
+    @property
+    def silence(self) -> float:
+        """How long ago the last one was, in seconds."""
+        return max(0.0, self._loop.time() - self.seen)
+
 
 class Senior(NamedTuple):
     """Another operator in favour of which this one is paused."""

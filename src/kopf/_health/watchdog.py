@@ -21,6 +21,7 @@ from typing import Self
 
 from kopf._client.auth.libraries import is_importing
 from kopf._handlers.invocation import invoke
+from kopf._health.loop_lag import LoopLag
 from kopf._logging.tracebacks import describe_frame, is_framework, is_library
 from kopf._settings.settings import HealthSettings
 
@@ -45,6 +46,7 @@ class Watchdog:
         self._is_answered = True
         self.blockage: str | None = None
         """Who blocks the loop right now, as a text for humans; ``None`` if the loop works. It is for all threads."""
+        self.lag = LoopLag()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -74,6 +76,7 @@ class Watchdog:
                     self._report(silence)
 
     def _ask(self) -> bool:
+        self.lag.ask()
         try:
             self._loop.call_soon_threadsafe(self._answer)
         except RuntimeError:  # it is closed, with this block not left: nothing to watch over anymore
@@ -81,6 +84,7 @@ class Watchdog:
         return True
 
     def _answer(self) -> None:
+        self.lag.answer()
         self._is_answered = True
 
     def _report(self, silence: float) -> None:

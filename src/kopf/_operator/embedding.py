@@ -44,6 +44,7 @@ class OperatorOptions(TypedDict, total=False):
     vault: Vault | None
     memo: Any
     liveness_endpoint: str | None
+    metrics_endpoint: str | None
 
 
 async def operator(
@@ -63,6 +64,7 @@ async def operator(
     vault: Vault | None = None,
     memo: Any = None,
     liveness_endpoint: str | None = None,
+    metrics_endpoint: str | None = None,
 ) -> None:
     """
     Run an operator in the current event loop until it is stopped.
@@ -74,6 +76,7 @@ async def operator(
     Flags can be events or futures of either asyncio or threads.
 
     ``liveness_endpoint`` is where to serve the health: ``http://host:port/path``; by default, it is not served.
+    ``metrics_endpoint`` is the same for the metrics, which need the extra ``kopf[metrics]``; they can share a port.
 
     ``namespaces`` (or one ``namespace``) restrict the operator to those namespaces: they are names, globs, or regular
     expressions; ``clusterwide`` is for the whole cluster, which is also the default.
@@ -101,6 +104,8 @@ async def operator(
         if peering_name is not None:
             settings.peering.name = peering_name
             settings.peering.mandatory = True
+        if metrics_endpoint is not None:
+            settings.metrics.endpoint = metrics_endpoint
         patterns = check([*namespaces, *([] if namespace is None else [namespace])])
         if patterns and clusterwide:
             raise ValueError("The operator can be either cluster-wide or restricted to namespaces, not both.")

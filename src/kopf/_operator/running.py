@@ -37,8 +37,8 @@ from kopf._health.liveness import Liveness
 from kopf._health.watchdog import Watchdog
 from kopf._logging.audience import get_internal_level, is_human
 from kopf._operator.activities import Activities
-from kopf._operator.console_serving import serve_console
 from kopf._operator.flags import Flag, raise_flag
+from kopf._operator.insight import Exhibit, serving
 from kopf._operator.instruments import instruments
 from kopf._operator.login import Authenticator
 from kopf._operator.login import logger as login_logger
@@ -124,13 +124,7 @@ class Operator:
                 if (flag := self._setup.ready_flag) is not None:
                     giving_up = asyncio.get_running_loop().call_later(_READY_TIMEOUT, raise_flag, flag)
                     stack.callback(giving_up.cancel)
-                console = serve_console(
-                    self._setup.settings,
-                    registry=self._setup.registry,
-                    namespaces=self._setup.namespaces,
-                    bus=self._setup.bus,
-                )
-                async with self._serve_health(watchdog), console:
+                async with self._serve(watchdog):
                     await self._work(recorder, clock)
             finally:
                 await self._shut_down()
@@ -139,24 +133,25 @@ class Operator:
         handlers = self._setup.registry.get_activities(activity)
         await self._activities.run(activity, handlers)
 
-    def _serve_health(self, watchdog: Watchdog) -> AbstractAsyncContextManager[None]:
-        if self._setup.endpoint is None:
-            return contextlib.nullcontext()
-        from kopf._health.health import serving_health
-
-        handlers = self._setup.registry.get_activities(Activity.PROBE)
+    def _serve(self, watchdog: Watchdog) -> AbstractAsyncContextManager[None]:
+        setup = self._setup
+        handlers = setup.registry.get_activities(Activity.PROBE)
 
         async def probe() -> Mapping[HandlerId, Outcome]:
             return await self._activities.attempt(Activity.PROBE, handlers, is_quiet=True)
 
-        return serving_health(
-            self._setup.endpoint,
-            liveness=self._liveness,
-            get_pause_reasons=lambda: self._pause.reasons,
+        exhibit = Exhibit(
+            registry=setup.registry,
+            settings=setup.settings,
+            namespaces=setup.namespaces,
+            bus=setup.bus,
+            health_endpoint=setup.endpoint,
             watchdog=watchdog,
+            liveness=self._liveness,
+            pause=self._pause,
             probe=probe if handlers else None,
-            settings=self._setup.settings,
         )
+        return serving(exhibit)
 
     async def _work(self, recorder: EventRecorder, clock: Clock) -> None:
         authenticator = Authenticator(self._vault, self._setup.registry, self._activities)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from kopf._serving.http_server import HTTPServer
 
+Answer = Callable[["web.BaseRequest"], Awaitable["web.StreamResponse"]]
+"""What answers the requests."""
+
 logger = logging.getLogger(__name__)
 
 _EXIT_TIMEOUT = 0.1
@@ -49,9 +52,7 @@ class ThreadedServer:
     error: type[ServingError] = ServingError
     """What is raised if it cannot be served."""
 
-    def __init__(
-        self, endpoint: Endpoint, answer: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], *, subject: str
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, answer: Answer, *, subject: str) -> None:
         self._endpoint = endpoint
         self._answer = answer
         self._subject = subject

@@ -18,6 +18,9 @@ from kopf._storage.diffbase import AnnotationsDiffBaseStorage, DiffBaseStorage
 from kopf._storage.progress import ProgressStorage, SmartProgressStorage
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+    from prometheus_client import CollectorRegistry
+
     from kopf._values.reviews import WebhookServerProtocol
 
 Delays = float | Iterable[float]
@@ -271,6 +274,28 @@ class ConsoleSettings:
 
 
 @dataclasses.dataclass
+class MetricsSettings:
+    """The metrics for Prometheus; they need the extra ``kopf[metrics]``."""
+
+    endpoint: str | None = None
+    """Where they are served: ``http://host:port/path``; the port can be the one of the health."""
+    enabled: bool = False
+    """Whether they are there even with no endpoint: for those who serve the registry by themselves."""
+    registry: CollectorRegistry | None = None
+    """Whose metrics are served, and to which those of the operator are added; ``None`` is for the default one."""
+
+
+@dataclasses.dataclass
+class TracingSettings:
+    """The traces for OpenTelemetry; they need the extra ``kopf[tracing]``."""
+
+    enabled: bool | None = None
+    """Whether they are made; ``None`` is for yes if OpenTelemetry is configured in this process."""
+    provider: TracerProvider | None = None
+    """What makes them; ``None`` is for the one of the process."""
+
+
+@dataclasses.dataclass
 class OperatorSettings:
     """All settings of one operator. Every operator in a process has its own."""
 
@@ -287,6 +312,8 @@ class OperatorSettings:
     persistence: PersistenceSettings = dataclasses.field(default_factory=PersistenceSettings)
     health: HealthSettings = dataclasses.field(default_factory=HealthSettings)
     console: ConsoleSettings = dataclasses.field(default_factory=ConsoleSettings)
+    metrics: MetricsSettings = dataclasses.field(default_factory=MetricsSettings)
+    tracing: TracingSettings = dataclasses.field(default_factory=TracingSettings)
 
     @property
     def batching(self) -> QueueingSettings:

@@ -66,6 +66,15 @@ def _check_console(ctx: click.Context, param: click.Parameter, value: str | None
     return value
 
 
+def _check_metrics_endpoint(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    try:
+        if value is not None:
+            parse_endpoint(value, title="metrics", path="metrics")
+    except ValueError as e:
+        raise click.BadParameter(str(e), ctx, param) from e
+    return value
+
+
 def _check_patterns(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     try:
         check(value)
@@ -100,6 +109,10 @@ def _check_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
 @click.option("-L", "--liveness", "liveness_endpoint", metavar="URL", envvar="KOPF_RUN_LIVENESS",
               callback=_check_endpoint,
               help="Serve the health there, e.g. http://0.0.0.0:8080/healthz; by default, it is not served.")
+@click.option("--metrics", "metrics_endpoint", metavar="URL", envvar="KOPF_RUN_METRICS",
+              callback=_check_metrics_endpoint,
+              help="Serve the metrics for Prometheus there, e.g. http://0.0.0.0:8080/metrics; by default, there are "
+                   "none. The port can be the one of the health.")
 @click.option("--console", "console_endpoint", metavar="URL", envvar="KOPF_RUN_CONSOLE", callback=_check_console,
               help="Serve the console there, e.g. http://127.0.0.1:8090; by default, it is not served.")
 @click.option("--record", type=click.Path(dir_okay=False, path_type=pathlib.Path), metavar="FILE",
@@ -126,6 +139,7 @@ def run(
         priority: int | None,
         dev: bool,
         liveness_endpoint: str | None,
+        metrics_endpoint: str | None,
         console_endpoint: str | None,
         record: pathlib.Path | None,
         record_limit: int,
@@ -175,6 +189,7 @@ def run(
         "clusterwide": clusterwide,
         "namespaces": namespaces,
         "liveness_endpoint": liveness_endpoint,
+        "metrics_endpoint": metrics_endpoint,
         "stop_flag": stop_flag,
         "ready_flag": controls.ready_flag,
         "vault": controls.vault,

@@ -9,6 +9,7 @@ import datetime
 import pathlib
 import ssl
 
+from kopf._admission.servers.certificate_reads import READS
 from kopf._admission.servers.identities import Identity, IdentitySource, join_pems
 from kopf._admission.servers.sources import read_file
 from kopf._admission.servers.tls_contexts import ClientVerification, Path, check_bundle, load_identity, make_context
@@ -56,6 +57,14 @@ class TLSSetup:
 
     async def examine(self) -> Trust:
         """Read everything as it is now. Raises :class:`ValueError` or :class:`OSError` if it cannot be used."""
+        READS.total += 1
+        try:
+            return await self._read()
+        except (OSError, ValueError):
+            READS.errors += 1
+            raise
+
+    async def _read(self) -> Trust:
         identity = await self._source.get() if self._source is not None else None
         bundle = self._read_bundle()
         if bundle is not None:

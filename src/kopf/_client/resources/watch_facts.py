@@ -33,5 +33,6 @@ class ObjectPatched(Fact, frozen=True, eq=False):
 
     @property
     def is_noop(self) -> bool:
-        """Whether nothing has changed by that."""
-        return self.before.head.resourceVersion == self.after.head.resourceVersion
+        """Whether nothing has changed by that. The patch that ends an object is answered with the version before it."""
+        before, after = self.before.head, self.after.head
+        return before.resourceVersion == after.resourceVersion and (before.finalizers or []) == (after.finalizers or [])

@@ -38,6 +38,11 @@ class TimerRun(BackgroundRun[TimerHandler]):
         idle = self.handler.idle
         return self._tick.when() if idle is None else max(self._tick.when(), self._companion.changed_at + idle)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is not called right now, and will be."""
+        return self.is_running and self._task is None
+
     def start(self, delay: float) -> None:
         self._schedule(delay)
 

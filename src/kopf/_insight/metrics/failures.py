@@ -1,0 +1,122 @@
+"""Which handlers have failed for which objects, and are not done with them. It costs nothing until there are any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kopf._controller.changes.look_facts import LookDecided
+from kopf._controller.controller_facts import ControllerStopped, ObjectObserved
+from kopf._facts.bus import Bus
+from kopf._handlers.attempt_facts import AttemptEnded
+from kopf._handlers.causes import ResourceCause, WatchingCause, WebhookCause
+from kopf._handlers.handler_errors import HandlerChildrenRetry
+from kopf._handlers.handlers import IndexingHandler
+from kopf._insight.metrics.families import Labels
+from kopf._values.reasons import Reason
+from kopf._values.resources import Resource
+
+_MAX_FAILURES = 100_000
+"""Of how many objects it is remembered which handlers have failed there: about 300 bytes each."""
+
+_Object = tuple[Resource, str]
+_Failures = dict[str, tuple[str, bool]]
+"""By the ids of the handlers: their names, and whether they have failed for good."""
+
+
+class FailedHandlers:
+    """Which handlers have failed for which objects, and were not successful since then."""
+
+    def __init__(self) -> None:
+        self._failures: dict[_Object, _Failures] = {}
+        self._counts: dict[Labels, float] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._failures)
+
+    def note(self, obj: _Object, id: str, name: str, is_final: bool | None) -> None:
+        """Note how the attempt has ended: failed, maybe for good; ``None`` if it has not failed."""
+        failures = self._failures.get(obj)
+        if failures is not None and (known := failures.pop(id, None)) is not None:
+            self._count(*known, -1)
+        if is_final is not None and (failures is not None or len(self._failures) < _MAX_FAILURES):
+            failures = self._failures.setdefault(obj, {}) if failures is None else failures
+            failures[id] = (name, is_final)
+            self._count(name, is_final, +1)
+        elif not failures:
+            self._failures.pop(obj, None)
+
+    def keep(self, obj: _Object, is_kept: Callable[[str, bool], bool]) -> None:
+        """Forget those failures of the object that do not matter anymore."""
+        failures = self._failures.get(obj, {})
+        for id, (name, is_final) in [*failures.items()]:
+            if not is_kept(id, is_final):
+                self.note(obj, id, name, None)
+
+    def forget(self, resource: Resource) -> None:
+        """Forget all objects of the resource: they are not handled anymore."""
+        for obj in [obj for obj in self._failures if obj[0] == resource]:
+            self.keep(obj, lambda *_: False)
+
+    def _count(self, name: str, is_final: bool, change: int) -> None:
+        labels = (name, "failed" if is_final else "retrying")
+        self._counts[labels] = self._counts.get(labels, 0) + change
+
+    def read(self) -> dict[Labels, float]:
+        """Count the objects by the names of the handlers; in any thread."""
+        return self._counts.copy()
+
+
+class Failures:
+    """Follows the failures of one operator: from the attempts, until something else has become of the objects."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._failed = FailedHandlers()
+        self._unindexed = FailedHandlers()  # apart from the others: these are of no change
+        self._is_following = False
+
+    def note(self, fact: AttemptEnded, name: str) -> None:
+        """Note how an attempt of the handler has ended; it is of no interest if nothing has failed."""
+        outcome = fact.outcome
+        if not self._is_following and (outcome is None or outcome.exception is None):
+            return
+        handler, cause = fact.begun.handler, fact.begun.cause
+        if not isinstance(cause, ResourceCause) or isinstance(cause, WatchingCause | WebhookCause):
+            return
+        is_final: bool | None = None
+        if outcome is not None and outcome.exception is not None:
+            is_final = None if isinstance(outcome.exception, HandlerChildrenRetry) else outcome.final
+        if is_final is not None and not self._is_following:
+            self._is_following = True
+            self._bus.subscribe(LookDecided, self._on_decision)
+            self._bus.subscribe(ObjectObserved, self._on_object)
+            self._bus.subscribe(ControllerStopped, self._on_stop)
+        if self._is_following:
+            failed = self._unindexed if isinstance(handler, IndexingHandler) else self._failed
+            failed.note((cause.resource, cause.body.object.head.key), handler.id, name, is_final)
+
+    def _on_decision(self, fact: LookDecided) -> None:
+        """If another change is handled, what has failed in the previous ones, is over."""
+        if not self._failed:
+            return
+        plan = fact.plan
+        current = {handler.id for handler in (*plan.called, *plan.spawning)}
+        is_change = plan.reason is not Reason.NOOP
+        self._failed.keep(
+            (fact.resource, fact.key),
+            lambda id, is_final: any(id == known or id.startswith(f"{known}/") for known in current)
+            or (is_final and not is_change),
+        )
+
+    def _on_object(self, fact: ObjectObserved) -> None:
+        if fact.type == "DELETED":
+            for failed in (self._failed, self._unindexed):
+                failed.keep((fact.resource, fact.key), lambda *_: False)
+
+    def _on_stop(self, fact: ControllerStopped) -> None:
+        for failed in (self._failed, self._unindexed):
+            failed.forget(fact.resource)
+
+    def read(self) -> dict[Labels, float]:
+        """Count the objects by the names of the handlers and their states; in any thread."""
+        return {**self._failed.read(), **self._unindexed.read()}

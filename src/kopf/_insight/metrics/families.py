@@ -1,0 +1,164 @@
+"""
+Families: the metrics of one operator, as plain numbers; the library is only needed to expose them.
+
+They are written and read by one thread at a time, see :mod:`kopf._insight.metrics.batches`.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from kopf._values.records import FrozenRecord
+
+Labels = tuple[str, ...]
+"""The values of the labels, in the order of their names."""
+
+SHORT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""The buckets of what takes milliseconds, and is bad when it takes seconds; in seconds."""
+
+LONG = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
+"""The buckets of what can take minutes: the code of users."""
+
+
+class Distribution(FrozenRecord, frozen=True):
+    """The values of a histogram at some moment."""
+
+    counts: Sequence[int]
+    """How many there were in each bucket; the last one is for all that are greater than the bounds."""
+    total: float
+    """The sum of all."""
+
+    def __add__(self, other: Distribution) -> Distribution:
+        counts = [one + two for one, two in zip(self.counts, other.counts, strict=True)]
+        return Distribution(counts, self.total + other.total)
+
+
+Kind = Literal["counter", "histogram", "sum", "max"]
+"""What it is. The last two are gauges: those of several operators are summed up, or only the greatest one is shown."""
+
+
+class Snapshot(FrozenRecord, frozen=True):
+    """A family at some moment."""
+
+    name: str
+    """As it is exposed, but for the suffixes of samples."""
+    help: str
+    kind: Kind
+    labels: Labels
+    """The names of them."""
+    bounds: Sequence[float] = ()
+    """For histograms: the upper bounds of the buckets, but for the infinite one."""
+    values: Mapping[Labels, float] = {}
+    distributions: Mapping[Labels, Distribution] = {}
+    """Instead of the values, for histograms."""
+
+
+class Counter:
+    """How many times something has happened."""
+
+    __slots__ = ("_values", "help", "labels", "name")
+
+    def __init__(self, name: str, help: str, labels: Labels = ()) -> None:
+        self.name = name
+        self.help = help
+        self.labels = labels
+        self._values: dict[Labels, int] = {} if labels else {(): 0}
+
+    def add(self, *labels: str) -> None:
+        """Count one more."""
+        self._values[labels] = self._values.get(labels, 0) + 1
+
+    def expect(self, *labels: str) -> None:
+        """Show it even before it happens: otherwise, the first time is not noticed as an increase."""
+        self._values.setdefault(labels, 0)
+
+    def read(self) -> Snapshot:
+        """Get what there is now."""
+        return Snapshot(self.name, self.help, "counter", self.labels, values=self._values.copy())
+
+
+class Cell:
+    """A histogram with all labels known."""
+
+    __slots__ = ("_bounds", "_counts", "_total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._total = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count the value."""
+        self._counts[bisect.bisect_left(self._bounds, value)] += 1
+        self._total += value
+
+    def read(self) -> Distribution:
+        """Get what there is now."""
+        return Distribution(self._counts.copy(), self._total)
+
+
+class Histogram:
+    """How many times there were which values."""
+
+    __slots__ = ("_bounds", "_cells", "help", "labels", "name")
+
+    def __init__(self, name: str, help: str, labels: Labels, bounds: Sequence[float] = SHORT) -> None:
+        self.name = name
+        self.help = help
+        self.labels = labels
+        self._bounds = bounds
+        self._cells: dict[Labels, Cell] = {}
+
+    def observe(self, value: float, *labels: str) -> None:
+        """Count the value."""
+        (self._cells.get(labels) or self.get(*labels)).observe(value)
+
+    def get(self, *labels: str) -> Cell:
+        """Get the cell of the labels, for those who observe a lot."""
+        return self._cells.setdefault(labels, Cell(self._bounds))
+
+    def read(self) -> Snapshot:
+        """Get what there is now."""
+        cells = {labels: cell.read() for labels, cell in self._cells.copy().items()}
+        return Snapshot(self.name, self.help, "histogram", self.labels, self._bounds, distributions=cells)
+
+
+class Gauge:
+    """What there is at the moment: it is looked at when somebody asks."""
+
+    __slots__ = ("_look", "help", "kind", "labels", "name")
+
+    def __init__(
+        self,
+        name: str,
+        help: str,
+        labels: Labels,
+        look: Callable[[], Mapping[Labels, float]],
+        *,
+        kind: Literal["sum", "max"] = "sum",
+    ) -> None:
+        self.name = name
+        self.help = help
+        self.labels = labels
+        self.kind: Literal["sum", "max"] = kind
+        self._look = look
+
+    def read(self) -> Snapshot:
+        """Get what there is now."""
+        return Snapshot(self.name, self.help, self.kind, self.labels, values=self._look())
+
+
+Family = Counter | Histogram | Gauge
+
+
+def merge(one: Snapshot, two: Snapshot) -> Snapshot:
+    """Make one of those of two operators."""
+    values, distributions = dict(one.values), dict(one.distributions)
+    for labels, value in two.values.items():
+        known = values.get(labels, value if one.kind == "max" else 0)
+        values[labels] = max(known, value) if one.kind == "max" else known + value
+    for labels, distribution in two.distributions.items():
+        distributions[labels] = distributions[labels] + distribution if labels in distributions else distribution
+    return Snapshot(one.name, one.help, one.kind, one.labels, one.bounds, values, distributions)

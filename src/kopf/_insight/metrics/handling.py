@@ -1,0 +1,94 @@
+"""The metrics of handlers: how long they take, how they end, which ones are not done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from kopf._controller.controller_facts import ControllerStarted, ControllerStopped
+from kopf._facts.bus import Bus
+from kopf._handlers.attempt_facts import AttemptBegun, AttemptEnded
+from kopf._handlers.handler_errors import HandlerChildrenRetry
+from kopf._handlers.handlers import TimerHandler
+from kopf._insight.metrics.failures import Failures
+from kopf._insight.metrics.families import LONG, Counter, Family, Gauge, Histogram, Labels
+from kopf._insight.metrics.labels import HandlerNames
+from kopf._insight.names import name_outcome, name_reason
+
+
+class HandlingMetrics:
+    """Counts the attempts of all handlers."""
+
+    def __init__(self, bus: Bus, names: HandlerNames, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._names = names
+        self._begun: dict[AttemptBegun, float] = {}
+        self._durations = Histogram(
+            "kopf_handler_duration_seconds",
+            "How long the attempts of handlers take.",
+            ("handler", "reason", "outcome"),
+            LONG,
+        )
+        self._retries = Counter("kopf_handler_retries", "Attempts that are to be repeated.", ("handler",))
+        self._failures = Failures(bus)
+        self._controllers: list[ControllerStarted] = []
+        bus.subscribe(ControllerStarted, self._controllers.append)
+        bus.subscribe(ControllerStopped, self._on_stop)
+        bus.subscribe(AttemptBegun, self._on_begin)
+        bus.subscribe(AttemptEnded, self._on_end)
+
+    def _on_stop(self, fact: ControllerStopped) -> None:
+        self._controllers[:] = [item for item in self._controllers if item.controller is not fact.controller]
+
+    def _on_begin(self, fact: AttemptBegun) -> None:
+        self._begun[fact] = self._clock()
+
+    def _on_end(self, fact: AttemptEnded) -> None:
+        begun, outcome = fact.begun, fact.outcome
+        since = self._begun.pop(begun, None)
+        if since is None:  # it has begun before anybody listened
+            return
+        handler, cause = begun.handler, begun.cause
+        name = self._names.get(handler)
+        self._durations.observe(self._clock() - since, name, name_reason(handler, cause), name_outcome(outcome))
+        if outcome is not None and not outcome.final and not isinstance(outcome.exception, HandlerChildrenRetry):
+            self._retries.add(name)
+        self._failures.note(fact, name)
+
+    def get_families(self) -> Sequence[Family]:
+        """Get all that is known."""
+        return (
+            self._durations,
+            self._retries,
+            Gauge(
+                "kopf_handlers_failed",
+                "Objects for which a handler has failed: it waits for its next attempt, or has failed for good.",
+                ("handler", "state"),
+                self._failures.read,
+            ),
+            Gauge(
+                "kopf_daemons_running",
+                "Daemons that run right now.",
+                ("handler",),
+                lambda: self._count_background(is_timer=False),
+            ),
+            Gauge(
+                "kopf_timers_waiting",
+                "Timers that wait for their time.",
+                ("handler",),
+                lambda: self._count_background(is_timer=True),
+            ),
+        )
+
+    def _count_background(self, *, is_timer: bool) -> dict[Labels, float]:
+        counts: dict[Labels, float] = {}
+        for started in [*self._controllers]:
+            controller = started.controller
+            for handler in controller.scope.candidates.spawning:
+                if isinstance(handler, TimerHandler) is is_timer:
+                    counts.setdefault((handler.id,), 0)
+            companions = () if controller.background is None else controller.background.companions.copy().values()
+            for run in (run for companion in companions for run in companion.runs.copy().values()):
+                if (run.handler.id,) in counts and (run.is_waiting if is_timer else run.is_running):
+                    counts[run.handler.id,] += 1
+        return counts

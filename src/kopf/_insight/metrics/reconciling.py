@@ -1,0 +1,210 @@
+"""
+The metrics of reconciling: how long the objects wait, how often and how long they are looked at, with which results.
+
+The names are those of controller-runtime, where a queue has the name of its controller; here, it is the resource.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kopf._controller.changes.look_facts import LookBegun, LookEnded
+from kopf._controller.controller_facts import ControllerStarted, ControllerStopped, ObjectQueued, WorkBegun, WorkEnded
+from kopf._controller.workers import get_limit
+from kopf._facts.bus import Bus
+from kopf._handlers.attempt_facts import AttemptEnded
+from kopf._handlers.causes import ChangingCause
+from kopf._handlers.handler_errors import TemporaryError
+from kopf._insight.metrics.families import Counter, Family, Gauge, Histogram, Labels
+from kopf._values.resources import Resource
+
+_RESULTS = ("success", "error", "requeue", "requeue_after")
+_CONTROLLER = ("controller",)
+_QUEUE = ("name", "controller")
+
+
+class _Totals:
+    """What is counted, of all controllers."""
+
+    def __init__(self) -> None:
+        self.results = Counter(
+            "controller_runtime_reconcile", "Objects looked at, by the result.", ("controller", "result")
+        )
+        self.errors = Counter(
+            "controller_runtime_reconcile_errors", "Objects looked at with errors, of handlers too.", _CONTROLLER
+        )
+        self.terminal = Counter(
+            "controller_runtime_terminal_reconcile_errors", "Those of them that are not tried again.", _CONTROLLER
+        )
+        self.looks = Histogram(
+            "controller_runtime_reconcile_time_seconds", "How long an object is looked at, with handlers.", _CONTROLLER
+        )
+        self.adds = Counter("workqueue_adds", "Objects that had to wait for a worker.", _QUEUE)
+        self.retries = Counter("workqueue_retries", "Objects that are to be looked at again later.", _QUEUE)
+        self.waits = Histogram("workqueue_queue_duration_seconds", "How long objects wait for a worker.", _QUEUE)
+        self.works = Histogram("workqueue_work_duration_seconds", "How long workers have an object.", _QUEUE)
+
+
+class _Flow:
+    """
+    The objects of one controller, on their way.
+
+    Large because it is found once for each fact, with all that is needed then.
+    """
+
+    __slots__ = ("controller", "failed", "looked", "looks", "names", "queued", "resource", "waits", "working", "works")
+
+    def __init__(self, resource: Resource, controller: Any, totals: _Totals) -> None:
+        self.resource = resource  # kept, so that its id remains its own
+        self.controller = controller
+        name = resource.name
+        self.names = (name, name)
+        self.looks = totals.looks.get(name)
+        self.waits = totals.waits.get(name, name)
+        self.works = totals.works.get(name, name)
+        for result in _RESULTS:
+            totals.results.expect(name, result)
+        for counter in (totals.errors, totals.terminal):
+            counter.expect(name)
+        for counter in (totals.adds, totals.retries):
+            counter.expect(name, name)
+        # The keys of objects, and when it has begun.
+        self.queued: dict[str, float] = {}
+        self.working: dict[str, float] = {}
+        self.looked: dict[str, float] = {}
+        self.failed: dict[str, bool] = {}
+        """In which objects handlers have failed while they are looked at, and whether for good."""
+
+
+class ReconcilingMetrics:
+    """Counts what is done about the objects of all resources."""
+
+    def __init__(self, bus: Bus, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._totals = _Totals()
+        self._flows: dict[int, _Flow] = {}
+        bus.subscribe(ControllerStarted, self._on_start)
+        bus.subscribe(ControllerStopped, self._on_stop)
+        bus.subscribe(ObjectQueued, self._on_queued)
+        bus.subscribe(WorkBegun, self._on_work)
+        bus.subscribe(WorkEnded, self._on_work_end)
+        bus.subscribe(LookBegun, self._on_look)
+        bus.subscribe(LookEnded, self._on_look_end)
+        bus.subscribe(AttemptEnded, self._on_attempt_end)
+
+    def _on_start(self, fact: ControllerStarted) -> None:
+        self._flows[id(fact.resource)] = _Flow(fact.resource, fact.controller, self._totals)
+
+    def _on_stop(self, fact: ControllerStopped) -> None:
+        flow = self._flows.get(id(fact.resource))
+        if flow is not None and flow.controller is fact.controller:
+            del self._flows[id(fact.resource)]
+
+    def _on_queued(self, fact: ObjectQueued) -> None:
+        flow = self._flows[id(fact.resource)]
+        flow.queued[fact.key] = self._clock()
+        self._totals.adds.add(*flow.names)
+
+    def _on_work(self, fact: WorkBegun) -> None:
+        flow = self._flows[id(fact.resource)]
+        flow.working[fact.key] = now = self._clock()
+        queued = flow.queued.pop(fact.key, None)
+        if queued is not None:
+            flow.waits.observe(now - queued)
+
+    def _on_work_end(self, fact: WorkEnded) -> None:
+        flow = self._flows.get(id(fact.resource))
+        if flow is not None and (since := flow.working.pop(fact.key, None)) is not None:
+            flow.works.observe(self._clock() - since)
+
+    def _on_look(self, fact: LookBegun) -> None:
+        self._flows[id(fact.resource)].looked[fact.key] = self._clock()
+
+    def _on_look_end(self, fact: LookEnded) -> None:
+        key = fact.begun.key
+        flow = self._flows.get(id(fact.begun.resource))
+        if flow is None or (since := flow.looked.pop(key, None)) is None:  # it is stopped, and this is what was left
+            return
+        flow.looks.observe(self._clock() - since)
+        name, totals = flow.names[0], self._totals
+        failed = flow.failed.pop(key, None) if flow.failed else None
+        if failed is not None or (fact.error is not None and fact.delay is not None):
+            totals.results.add(name, "error")
+            totals.errors.add(name)
+            if failed:
+                totals.terminal.add(name)
+        elif fact.error is not None:  # either a conflict, which is no error, or the operator exits
+            totals.results.add(name, "requeue")
+        else:
+            totals.results.add(name, "success" if fact.delay is None else "requeue_after")
+        if fact.delay is not None:
+            totals.retries.add(*flow.names)
+
+    def _on_attempt_end(self, fact: AttemptEnded) -> None:
+        outcome, cause = fact.outcome, fact.begun.cause
+        # Those who ask to come later have not failed; only for those who give up on that, it is over.
+        if outcome is None or outcome.exception is None or not isinstance(cause, ChangingCause):
+            return
+        flow = self._flows.get(id(cause.resource))
+        if flow is not None and (outcome.final or not isinstance(outcome.exception, TemporaryError)):
+            key = cause.body.object.head.key
+            flow.failed[key] = outcome.final or flow.failed.get(key, False)
+
+    def get_families(self) -> Sequence[Family]:
+        """Get all that is known."""
+        totals = self._totals
+        return (
+            totals.results,
+            totals.errors,
+            totals.terminal,
+            totals.looks,
+            Gauge(
+                "controller_runtime_max_concurrent_reconciles",
+                "How many objects can be handled at once, besides those that wait in the code of users.",
+                _CONTROLLER,
+                lambda: self._look(lambda flow: get_limit(flow.controller.scope.runtime)),
+            ),
+            Gauge(
+                "controller_runtime_active_workers",
+                "Objects that are handled right now.",
+                _CONTROLLER,
+                lambda: self._look(lambda flow: len(flow.working)),
+            ),
+            Gauge(
+                "workqueue_depth",
+                "Objects that wait for a worker right now.",
+                _QUEUE,
+                lambda: self._look(lambda flow: len(flow.controller.queue.waiting), times=2),
+            ),
+            totals.adds,
+            totals.retries,
+            totals.waits,
+            totals.works,
+            Gauge(
+                "workqueue_unfinished_work_seconds",
+                "How long the objects are handled that are right now, in total.",
+                _QUEUE,
+                lambda: self._look(lambda flow: sum(self._list_ages(flow)), times=2),
+            ),
+            Gauge(
+                "workqueue_longest_running_processor_seconds",
+                "How long the object is handled that is so for the longest time.",
+                _QUEUE,
+                lambda: self._look(lambda flow: max(self._list_ages(flow), default=0.0), times=2),
+                kind="max",
+            ),
+        )
+
+    def _list_ages(self, flow: _Flow) -> list[float]:
+        begun, now = [*flow.working.copy().values()], self._clock()
+        return [now - since for since in begun]
+
+    def _look(self, measure: Callable[[_Flow], float], times: int = 1) -> dict[Labels, float]:
+        """Measure all; several versions of one resource are taken together."""
+        values: dict[Labels, float] = {}
+        for flow in [*self._flows.copy().values()]:
+            labels = (flow.resource.name,) * times
+            values[labels] = values.get(labels, 0) + measure(flow)
+        return values

@@ -1,0 +1,109 @@
+"""
+Serving: the metrics are answered to those who scrape, in whichever format they ask for.
+
+It is the whole registry: the metrics of the operator, of the process, and the users' own ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING
+
+from kopf._serving.endpoints import Endpoint
+from kopf._serving.threaded_server import Answer, ServingError, ThreadedServer
+from kopf._settings.settings import MetricsSettings
+from kopf._settings.threads import HandlerThreads
+from kopf._values.errors import OperatorError
+
+if TYPE_CHECKING:
+    from aiohttp import web
+    from prometheus_client import CollectorRegistry
+
+    from kopf._insight.metrics.operator_metrics import Metrics
+
+
+_MAX_SCRAPES = 2
+"""How many scrapes are answered at once; the others wait."""
+
+
+class MissingMetricsLibraryError(OperatorError):
+    """The metrics are wanted, but there is no library for them."""
+
+
+class MetricsServerError(ServingError):
+    """The metrics cannot be served there, e.g. because the port is occupied."""
+
+
+class MetricsServer(ThreadedServer):
+    """Serves inside of the ``async with`` block."""
+
+    error = MetricsServerError
+
+    def __init__(self, endpoint: Endpoint, answer: Answer) -> None:
+        super().__init__(endpoint, self._answer_at_path, subject="the metrics")
+        self._answer_scrape = answer
+
+    async def _answer_at_path(self, request: web.BaseRequest) -> web.StreamResponse:
+        from aiohttp import web  # it is loaded by now
+
+        if request.path != self._endpoint.path:
+            return web.Response(status=404, text="The metrics are not here.\n")
+        return await self._answer_scrape(request)
+
+
+def check_library() -> None:
+    """Check that the library is there. Raises :class:`MissingMetricsLibraryError` if it is not."""
+    try:
+        import prometheus_client  # noqa: F401
+    except ModuleNotFoundError as e:
+        raise MissingMetricsLibraryError(
+            "The metrics need the library prometheus-client, which is not installed. To install it: "
+            "pip install 'kopf[metrics]>=2'"
+        ) from e
+
+
+@contextlib.contextmanager
+def collecting(metrics: Metrics, settings: MetricsSettings) -> Iterator[Answer]:
+    """Have the metrics in the registry inside of the block. Give what answers the scrapes with the whole registry."""
+    from prometheus_client import REGISTRY
+
+    from kopf._insight.metrics.collector import get_collector
+
+    registry = REGISTRY if settings.registry is None else settings.registry
+    collector = get_collector(registry)
+    collector.add(metrics)
+    # The collectors of users can be slow or hang: neither the health nor the exit of the operator waits for them.
+    threads = HandlerThreads(_MAX_SCRAPES, name="kopf-scrape")
+    try:
+        yield _make_answer(registry, threads)
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+        collector.remove(metrics)
+
+
+@contextlib.asynccontextmanager
+async def serving_metrics(endpoint: Endpoint, answer: Answer) -> AsyncIterator[None]:
+    """Serve them at the endpoint inside of the block. Raises :class:`MetricsServerError` if they cannot be."""
+    async with MetricsServer(endpoint, answer):
+        yield
+
+
+def _make_answer(registry: CollectorRegistry, threads: Executor) -> Answer:
+    from prometheus_client.exposition import choose_encoder
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        from aiohttp import web
+
+        if request.method not in ("GET", "HEAD"):
+            return web.Response(status=405, text="The metrics are read-only.\n", headers={"Allow": "GET, HEAD"})
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        headers = {"Cache-Control": "no-store", "Content-Type": content_type}
+        body = await asyncio.get_running_loop().run_in_executor(threads, encode, registry)
+        response = web.Response(body=body, headers=headers)
+        response.enable_compression()
+        return response
+
+    return answer

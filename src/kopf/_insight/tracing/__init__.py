@@ -1,0 +1,1 @@
+"""Traces: what belongs together, and what has led to what: for collectors of OpenTelemetry."""

@@ -1,0 +1,52 @@
+"""Activation: whether there is anybody who takes the traces."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kopf._settings.settings import TracingSettings
+from kopf._values.errors import OperatorError
+from kopf._values.version import __version__
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer, TracerProvider
+
+logger = logging.getLogger(__name__)
+
+
+class MissingTracingLibraryError(OperatorError):
+    """The traces are wanted, but there is no library for them."""
+
+
+def make_tracer(settings: TracingSettings) -> Tracer | None:
+    """
+    Get the tracer of the framework; ``None`` if nobody has configured where the traces go, and they are not asked for.
+
+    Raises :class:`MissingTracingLibraryError` if they are asked for, and there is no library.
+    """
+    try:
+        from opentelemetry import trace
+    except ImportError as e:
+        if not settings.enabled:
+            return None
+        raise MissingTracingLibraryError(
+            "The traces need the library opentelemetry-api, which is not installed. To install it: "
+            "pip install 'kopf[tracing]>=2'"
+        ) from e
+    if settings.provider is None and _find_provider() is None:
+        if not settings.enabled:
+            return None
+        logger.warning(
+            "The traces are switched on, but go nowhere: OpenTelemetry is not configured. Either run the operator by "
+            "opentelemetry-instrument, or set a tracer provider in a startup handler."
+        )
+    return trace.get_tracer("kopf", __version__, settings.provider)
+
+
+def _find_provider() -> TracerProvider | None:
+    """Get what somebody has configured for the whole process."""
+    from opentelemetry import trace
+
+    provider = trace.get_tracer_provider()
+    return None if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider) else provider

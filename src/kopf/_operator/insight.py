@@ -1,0 +1,147 @@
+"""
+Insight: who looks at a running operator from outside is let in: those who probe its health, scrape its metrics, look at
+its console.
+
+What is not asked for, is not loaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from typing import TYPE_CHECKING
+
+from kopf._controller.pausing import Pause
+from kopf._facts.bus import Bus
+from kopf._handlers.outcomes import Outcome
+from kopf._handlers.registry import OperatorRegistry
+from kopf._health.liveness import Liveness
+from kopf._health.watchdog import Watchdog
+from kopf._operator.console_serving import serve_console
+from kopf._operator.scopes import NamespacePattern
+from kopf._serving.endpoints import Endpoint, parse_endpoint
+from kopf._settings.settings import OperatorSettings
+from kopf._values.errors import OperatorError
+from kopf._values.ids import HandlerId
+from kopf._values.records import FrozenRecord
+
+if TYPE_CHECKING:
+    from kopf._serving.threaded_server import Answer
+
+
+_EVERYWHERE = frozenset({None, "0.0.0.0", "::"})
+"""The hosts of endpoints that occupy their ports on all interfaces."""
+
+
+class EndpointClashError(OperatorError):
+    """Two things are to be served at one place."""
+
+
+class Exhibit(FrozenRecord, frozen=True, kw_only=True):
+    """What of the operator can be looked at."""
+
+    registry: OperatorRegistry
+    settings: OperatorSettings
+    namespaces: Collection[NamespacePattern]
+    bus: Bus
+    health_endpoint: Endpoint | None
+    watchdog: Watchdog
+    liveness: Liveness
+    pause: Pause
+    probe: Callable[[], Awaitable[Mapping[HandlerId, Outcome]]] | None
+    """What calls the probe handlers, if there are any."""
+
+
+@contextlib.asynccontextmanager
+async def serving(exhibit: Exhibit) -> AsyncIterator[None]:
+    """
+    Serve everything that the settings and the options ask for, inside of the block.
+
+    Raises :class:`OperatorError` if something cannot be served.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        neighbours: dict[str, Answer] = {}
+        metrics, tracing = exhibit.settings.metrics, exhibit.settings.tracing
+        if tracing.enabled or (tracing.enabled is None and (tracing.provider is not None or _has_opentelemetry())):
+            _begin_tracing(exhibit, stack)
+        if metrics.endpoint is not None or metrics.enabled:
+            await _serve_metrics(exhibit, stack, neighbours)
+        if exhibit.health_endpoint is not None:
+            await _serve_health(exhibit, exhibit.health_endpoint, stack, neighbours)
+        await stack.enter_async_context(
+            serve_console(
+                exhibit.settings, registry=exhibit.registry, namespaces=exhibit.namespaces, bus=exhibit.bus
+            )
+        )
+        yield
+
+
+def _has_opentelemetry() -> bool:
+    """Tell if anybody could have configured it."""
+    return "opentelemetry.trace" in sys.modules or "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
+
+
+def _begin_tracing(exhibit: Exhibit, stack: contextlib.AsyncExitStack) -> None:
+    from kopf._insight.tracing.activation import make_tracer
+
+    tracer = make_tracer(exhibit.settings.tracing)
+    if tracer is not None:
+        from kopf._insight.tracing.log_records import marking_logs
+        from kopf._insight.tracing.tracing import start_tracing
+
+        stack.enter_context(marking_logs())
+        start_tracing(exhibit.bus, tracer)
+
+
+async def _serve_metrics(exhibit: Exhibit, stack: contextlib.AsyncExitStack, neighbours: dict[str, Answer]) -> None:
+    from kopf._insight.metrics.serving import check_library, collecting, serving_metrics
+
+    check_library()
+    from kopf._insight.metrics.operator_metrics import Metrics
+
+    settings = exhibit.settings
+    metrics = Metrics(exhibit.bus, exhibit.registry, settings, get_lag=exhibit.watchdog.lag.get_worst)
+    answer = stack.enter_context(collecting(metrics, settings.metrics))
+    if settings.metrics.endpoint is None:
+        return
+    endpoint = parse_endpoint(settings.metrics.endpoint, title="metrics", path="metrics")
+    health = exhibit.health_endpoint
+    if health is not None and _is_one_server(health, endpoint):
+        neighbours[endpoint.path] = answer
+    else:
+        await stack.enter_async_context(serving_metrics(endpoint, answer))
+
+
+def _is_one_server(health: Endpoint, metrics: Endpoint) -> bool:
+    """Tell if both are to be served at one port. Raises :class:`EndpointClashError` if they cannot be."""
+    if health.port == 0 or health.port != metrics.port:
+        return False
+    if health == metrics:
+        raise EndpointClashError(f"Both the health and the metrics are to be served at {health}; change a path.")
+    if health.host != metrics.host and not _EVERYWHERE.isdisjoint((health.host, metrics.host)):
+        raise EndpointClashError(
+            f"The health ({health}) and the metrics ({metrics}) are to be served at one port; for that, they need "
+            "the same host, too."
+        )
+    return health.host == metrics.host
+
+
+async def _serve_health(
+    exhibit: Exhibit, endpoint: Endpoint, stack: contextlib.AsyncExitStack, neighbours: Mapping[str, Answer]
+) -> None:
+    from kopf._health.health import serving_health
+    from kopf._health.health_server import HealthServer
+
+    await stack.enter_async_context(
+        serving_health(
+            functools.partial(HealthServer, endpoint, neighbours=neighbours),
+            liveness=exhibit.liveness,
+            get_pause_reasons=lambda: exhibit.pause.reasons,
+            watchdog=exhibit.watchdog,
+            probe=exhibit.probe,
+            settings=exhibit.settings,
+        )
+    )

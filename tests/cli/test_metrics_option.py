@@ -1,0 +1,39 @@
+"""The option for the metrics: what is wrong with it, is said before anything begins."""
+from __future__ import annotations
+
+import pathlib
+import signal
+import socket
+import urllib.request
+
+import pytest
+
+from kopf_cluster import LocalCluster
+from tests.cli.conftest import EXAMPLE, Starter
+
+
+@pytest.mark.parametrize("url", ["8080", "https://localhost:8080/metrics", "http://localhost:port/"])
+def test_bad_urls(start: Starter, url: str) -> None:
+    with start("run", "--metrics", url, str(EXAMPLE / "handlers.py")) as process:
+        process.wait_for(r"The metrics endpoint '.*' .*for example:? http://0.0.0.0:8080/metrics")
+        assert process.wait() == 2
+
+
+def test_missing_library(start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "lacking.py").write_text("import sys; sys.modules['prometheus_client'] = None")
+    arguments = ["run", "-A", "--metrics=http://127.0.0.1:0/metrics", "lacking.py", str(EXAMPLE / "handlers.py")]
+    with start(*arguments, kubeconfig=cluster.kubeconfig) as process:
+        process.wait_for(r"The operator cannot go on: The metrics need the library .* pip install 'kopf\[metrics\]")
+        assert process.wait() == 1
+
+
+def test_environment_variable(start: Starter, cluster: LocalCluster) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/metrics"
+    with start("run", "-A", "--standalone", str(EXAMPLE / "handlers.py"),
+               kubeconfig=cluster.kubeconfig, KOPF_RUN_METRICS=url) as process:
+        process.wait_for("Initial authentication has finished")
+        with urllib.request.urlopen(url, timeout=10) as response:
+            assert b"kopf_build_info" in response.read()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0

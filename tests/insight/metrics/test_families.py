@@ -1,0 +1,156 @@
+"""The families: what is counted, is read as it is at one moment, and of several operators together."""
+from __future__ import annotations
+
+import concurrent.futures
+import itertools
+import math
+import threading
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+import kopf
+from kopf._admission.review_facts import ReviewBegun, ReviewEnded
+from kopf._admission.servers.certificate_reads import READS
+from kopf._admission.servers.tls_setup import TLSOptions, TLSSetup
+from kopf._client.resources.watch_facts import WatchInterrupted
+from kopf._events.event_facts import EventDropped
+from kopf._facts.bus import Bus
+from kopf._handlers.handlers import Handler
+from kopf._health.loop_lag import LoopLag
+from kopf._insight.metrics.collector import get_collector
+from kopf._insight.metrics.families import Counter, Distribution, Gauge, Histogram, merge
+from kopf._insight.metrics.labels import HandlerNames
+from kopf._insight.metrics.operator_metrics import Metrics
+from kopf._insight.metrics.streaming import name_cause
+from kopf._values.ids import HandlerId
+from tests.insight.metrics.exposed import Exposed
+
+
+def test_buckets() -> None:
+    histogram = Histogram("x", "X.", ("label",), (1.0, 2.0))
+    for value in (0.5, 1.0, 1.5, 99.0):
+        histogram.observe(value, "a")
+    snapshot = histogram.read()
+    assert snapshot.distributions["a",] == Distribution([2, 1, 1], 102.0)
+    assert merge(snapshot, snapshot).distributions["a",] == Distribution([4, 2, 2], 204.0)
+
+
+def test_several_operators() -> None:
+    counter = Counter("x", "X.")
+    counter.add()
+    assert merge(counter.read(), counter.read()).values == {(): 2}
+    total = Gauge("x", "X.", ("a",), lambda: {("1",): 2})
+    assert merge(total.read(), total.read()).values == {("1",): 4}
+    worst = Gauge("x", "X.", ("a",), lambda: {("1",): 2, ("2",): -1}, kind="max")
+    assert merge(worst.read(), Gauge("x", "X.", ("a",), lambda: {("1",): 1}, kind="max").read()).values == {
+        ("1",): 2, ("2",): -1,
+    }
+
+
+def test_what_is_read_is_consistent_while_it_changes() -> None:
+    """The sum belongs to the count, whoever reads them meanwhile, and nothing is lost."""
+    bus, times = Bus(), itertools.count()
+    metrics = Metrics(bus, kopf.OperatorRegistry(), kopf.OperatorSettings(), clock=lambda: float(next(times)))
+    is_over = threading.Event()
+
+    def write() -> int:
+        count = 0
+        while not is_over.is_set():
+            begun = ReviewBegun("check", {})
+            bus.tell(begun)
+            bus.tell(ReviewEnded(begun, None))
+            count += 1
+        return count
+
+    def read() -> tuple[int, float]:
+        snapshots = {snapshot.name: snapshot for snapshot in metrics.read()}
+        latencies = snapshots["controller_runtime_webhook_latency_seconds"].distributions
+        reviews = snapshots["controller_runtime_webhook_requests"].values
+        read = latencies.get(("/check",), Distribution([], 0.0))
+        assert read.total == sum(read.counts) == reviews.get(("/check", "500"), 0)
+        return sum(read.counts), read.total
+
+    with concurrent.futures.ThreadPoolExecutor() as executor:
+        writing = executor.submit(write)
+        try:
+            while read()[0] < 3000:
+                pass
+        finally:
+            is_over.set()
+        assert read() == (writing.result(), writing.result())
+
+
+def test_ids_of_subhandlers_are_of_no_number() -> None:
+    def make(id: str) -> Handler:
+        return Handler(id=HandlerId(id), fn=lambda **_: None)
+
+    names = HandlerNames([make("fn"), make("fn/spec.field")])
+    known = ["fn", "fn/spec.field", "fn/sub", "fn/sub/sub", "fn/spec.field/sub", "other"]
+    expected = ["fn", "fn/spec.field", "fn/*", "fn/*", "fn/spec.field/*", "*"]
+    assert [names.get(make(id)) for id in known] == expected
+
+
+@pytest.mark.parametrize(("status", "cause"), [
+    (410, "expired"), (403, "forbidden"), (503, "server"), (429, "refused"),
+])
+def test_causes_of_restarts(status: int, cause: str) -> None:
+    from kopf._client.errors import make_error
+
+    error = make_error(status=status, method="GET", path="/", headers={}, body=b"")
+    assert name_cause(error) == cause
+
+
+def test_other_causes_of_restarts() -> None:
+    from kopf._client.errors import APINetworkError
+
+    assert name_cause(APINetworkError("x")) == "network"
+    assert name_cause(ValueError("x")) == "other"
+    assert name_cause(None) == "closed"
+    assert WatchInterrupted.__doc__
+
+
+def test_reviews_and_dropped_events() -> None:
+    bus, registry = Bus(), CollectorRegistry()
+    now = [0.0]
+    metrics = Metrics(bus, kopf.OperatorRegistry(), kopf.OperatorSettings(), clock=lambda: now[0])
+    get_collector(registry).add(metrics)
+    begun = ReviewBegun("check", {"request": {}})
+    bus.tell(begun)
+    assert Exposed.of(registry).sum("controller_runtime_webhook_requests_in_flight", webhook="/check") == 1
+    now[0] = 3.0
+    bus.tell(ReviewEnded(begun, None))
+    bus.tell(EventDropped("overflow"))
+    exposed = Exposed.of(registry)
+    assert exposed.sum("controller_runtime_webhook_requests_in_flight") == 0
+    assert exposed.sum("controller_runtime_webhook_requests_total", webhook="/check", code="500") == 1
+    assert exposed.sum("controller_runtime_webhook_latency_seconds_sum", webhook="/check") == 3
+    assert exposed.sum("kopf_events_dropped_total", cause="overflow") == 1
+    assert exposed.sum("kopf_events_dropped_total", cause="limit") == 0
+
+
+async def test_read_certificates() -> None:
+    total, errors = READS.total, READS.errors
+    options = dict.fromkeys(TLSOptions.__dataclass_fields__, None)
+    await TLSSetup(TLSOptions(**{**options, "insecure": True}), None).examine()  # type: ignore[arg-type]
+    bad = TLSOptions(**{**options, "insecure": True, "cafile": "/nonexistent"})  # type: ignore[arg-type]
+    with pytest.raises(FileNotFoundError):
+        await TLSSetup(bad, None).examine()
+    assert (READS.total - total, READS.errors - errors) == (2, 1)
+
+
+def test_worst_lag(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    lag = LoopLag()
+    lag.ask()
+    now[0] = 2.0
+    assert lag.get_worst() == 2  # it has not answered yet
+    lag.answer()
+    now[0] = 5.0
+    assert lag.get_worst() == 2
+    for minutes in (1, 2, 3):
+        now[0] = minutes * 60.0
+        lag.ask()
+        lag.answer()
+    assert math.isclose(lag.get_worst(), 0)

@@ -1,0 +1,102 @@
+"""The parts of the traces: names without objects, bounded memory, traces that are begun by others."""
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.trace import SpanContext, format_trace_id
+
+from kopf._admission.review_facts import ReviewBegun, ReviewEnded
+from kopf._client.http.request_facts import RequestBegun, RequestEnded
+from kopf._facts.bus import Bus
+from kopf._insight.tracing.log_records import marking_logs
+from kopf._insight.tracing.recent_spans import RecentSpans
+from kopf._insight.tracing.request_spans import name_route
+from kopf._insight.tracing.tracing import start_tracing
+from tests.insight.tracing.collecting import Collected
+
+TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+@pytest.mark.parametrize(("path", "name"), [
+    ("/apis/kopf.dev/v1/namespaces/ns/kopfexamples/name/status", "kopfexamples/status"),
+    ("/apis/kopf.dev/v1/namespaces/ns/kopfexamples/name", "kopfexamples"),
+    ("/apis/kopf.dev/v1/namespaces/ns/kopfexamples", "kopfexamples"),
+    ("/apis/kopf.dev/v1/kopfexamples/name", "kopfexamples"),
+    ("/api/v1/namespaces/ns/events", "events"),
+    ("/api/v1/namespaces/ns", "namespaces"),
+    ("/api/v1/namespaces", "namespaces"),
+    ("/api/v1", ""),
+    ("/version", ""),
+    ("", ""),
+])
+def test_names_of_requests(path: str, name: str) -> None:
+    assert name_route(path) == name
+
+
+def test_memory_is_bounded() -> None:
+    spans = RecentSpans[str](limit=2)
+    contexts = [SpanContext(1, number, is_remote=False) for number in range(1, 5)]
+    for key, context in zip(["a", "b", "a", "c"], contexts, strict=True):
+        spans.note(key, context)
+    assert [spans.recall(key) for key in "abc"] == [contexts[2], None, contexts[3]]
+
+
+@pytest.fixture
+def bus() -> Bus:
+    return Bus()
+
+
+@pytest.fixture
+def collected(bus: Bus) -> Collected:
+    collected = Collected()
+    start_tracing(bus, collected.provider.get_tracer("test"))
+    return collected
+
+
+@pytest.mark.parametrize("name", ["traceparent", "Traceparent"])
+def test_reviews_continue_the_traces_of_the_server(bus: Bus, collected: Collected, name: str) -> None:
+    begun = ReviewBegun("check", {"request": {"object": {"secret": "x"}}}, {name: f"00-{TRACE_ID}-00f067aa0ba902b7-01"})
+    bus.tell(begun)
+    inner = trace.get_current_span().get_span_context()
+    response: Any = {"response": {"allowed": False}}
+    bus.tell(ReviewEnded(begun, response))
+    span = collected.get("review", kopf__webhook="check", kopf__allowed=False)
+    assert span.context == inner
+    assert format_trace_id(span.context.trace_id) == TRACE_ID
+    assert not trace.get_current_span().get_span_context().is_valid
+
+
+def test_requests_of_nothing_are_not_traced(bus: Bus, collected: Collected) -> None:
+    begun = RequestBegun("GET", "/api/v1/pods?x=y", "https://server:6443", {})
+    bus.tell(begun)
+    bus.tell(RequestEnded(begun, 200))
+    assert collected.spans == []
+    assert begun.headers == {}
+
+
+def test_queries_are_not_shown(bus: Bus, collected: Collected) -> None:
+    with collected.provider.get_tracer("user").start_as_current_span("of the user"):
+        begun = RequestBegun("GET", "/api/v1/pods?fieldSelector=x", "https://server:6443", {})
+        bus.tell(begun)
+        bus.tell(RequestEnded(begun, None, TimeoutError()))
+    span = collected.get("GET pods", url__path="/api/v1/pods", server__port=6443, error__type="TimeoutError")
+    assert "fieldSelector" not in span.to_json()
+
+
+def test_records_are_marked_only_while_it_is_wanted(collected: Collected) -> None:
+    def make() -> logging.LogRecord:
+        return logging.getLogRecordFactory()("name", logging.INFO, "", 0, "text", (), None)
+
+    before = logging.getLogRecordFactory()
+    with collected.provider.get_tracer("user").start_as_current_span("of the user"):
+        with marking_logs():
+            with marking_logs():
+                pass
+            assert hasattr(make(), "trace_id")
+        assert not hasattr(make(), "trace_id")
+    with marking_logs():
+        assert not hasattr(make(), "trace_id")
+    assert logging.getLogRecordFactory() is before
