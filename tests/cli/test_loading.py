@@ -114,6 +114,13 @@ def test_syntax_error(folder: pathlib.Path) -> None:
     assert lines[-1].startswith("SyntaxError: ")
 
 
+@pytest.mark.parametrize("name", ["crd.yaml", "objects.yml", "obj.json"])
+def test_manifests_instead_of_code(folder: pathlib.Path, name: str) -> None:
+    (folder / name).write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm}\n")
+    with pytest.raises(LoadingError, match=f"'{name}': it is not in Python. .* kopf dev --apply {name} …"):
+        load([name], [])
+
+
 def test_exception_on_import_is_traced_from_the_users_code(folder: pathlib.Path) -> None:
     (folder / "a_file.py").write_text("import a_broken\n")
     (folder / "a_broken.py").write_text("def fn():\n    return 1 / 0\n\nfn()\n")

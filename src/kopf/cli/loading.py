@@ -25,6 +25,8 @@ from kopf._logging.tracebacks import is_framework
 from kopf._values.similar_names import find_similar_names
 from kopf.cli.import_guard import guard
 
+_MANIFESTS = (".yaml", ".yml", ".json")
+
 
 class LoadingError(click.ClickException):
     """The operator's code cannot be loaded; the message is for the operator's developer."""
@@ -153,6 +155,11 @@ def explain_declarations(exc: DeclarationError) -> str:
 def _explain(exc: Exception, what: str) -> LoadingError:
     if isinstance(exc, DeclarationError):
         return LoadingError(f"Cannot load {what!r}. {explain_declarations(exc)}")
+    if what.endswith(_MANIFESTS):
+        return LoadingError(
+            f"Cannot load {what!r}: it is not in Python. Manifests are applied by kubectl, or by: "
+            f"kopf dev --apply {what} …"
+        )
     if isinstance(exc, SyntaxError):
         details = "".join(traceback.format_exception_only(exc)).rstrip()
         return LoadingError(f"Cannot load {what!r}: there is a syntax error.\n{details}")
