@@ -53,7 +53,9 @@ def bring_children(name, namespace, spec, **_):
             resource.server_side_apply(body=child, namespace=namespace, field_manager="websites", force_conflicts=True)
 
 
-@kopf.on.event("apps", "v1", "deployments", labels={"website": kopf.PRESENT})
+# Not by raw events: if these fail, they are not tried again.
+@kopf.on.create("apps", "v1", "deployments", labels={"website": kopf.PRESENT})
+@kopf.on.update("apps", "v1", "deployments", labels={"website": kopf.PRESENT}, field="status")
 def report_readiness(name, namespace, status, **_):
     """Tell in the status of the website how many of its pods are ready."""
     patch = {"status": {"ready": f"{status.get('readyReplicas', 0)}/{status.get('replicas', 0)}"}}

@@ -263,8 +263,8 @@ def test_hostile_annotations(
     for args in ["kex", "obj"], ["kex", "obj", handlers]:
         result = explain(*args)
         assert result.exit_code == 0
-        assert result.output.startswith("KopfExample default/obj")
-        assert len(result.output) < 5000
+        assert result.stdout.startswith("KopfExample default/obj")
+        assert len(result.stdout) < 5000
     json.loads(explain("kex", "obj", handlers, "--json").stdout)
 
 
