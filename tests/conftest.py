@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import shutil
 import signal
@@ -58,6 +59,17 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if nextitem is None or nextitem.path != item.path:
         gc.collect()
         gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    # Commands that are called in the process of the tests configure its logging, to which later tests would write.
+    known = {*logging.root.handlers}
+    try:
+        return (yield)
+    finally:
+        for handler in {*logging.root.handlers} - known:
+            logging.root.removeHandler(handler)
 
 
 @pytest.hookimpl(wrapper=True)
