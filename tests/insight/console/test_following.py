@@ -130,6 +130,7 @@ async def test_retries_and_failures(simulation: Simulation, console: Console) ->
     assert 80_000 < record.next_at - now < 100_000
     await simulation.advance(seconds=100)
     await simulation.settle()
+    record = find(console)
     assert (record.state, record.next_at) == ("failed", 0)
     assert "create_fn has failed for good" in record.note
     [group] = [item for item in console._panels["errors"]() if item["count"] == 2]  # type: ignore[attr-defined]
@@ -137,6 +138,7 @@ async def test_retries_and_failures(simulation: Simulation, console: Console) ->
     assert "test_following.py" in group["place"]
     await simulation.patch("kopfexamples", "obj", {"spec": {"fine": True}})
     await simulation.settle()
+    record = find(console)
     assert (record.state, record.note) == ("idle", "")
 
 
@@ -227,6 +229,9 @@ async def test_nothing_of_secrets_is_kept(simulation: Simulation, console: Conso
     await simulation.advance(seconds=5)
     await simulation.patch("secrets", "obj", {"metadata": {"labels": {"a": "b"}}, "data": {"other": SECRET}})
     await simulation.advance(seconds=20)
+    waiting = repr([args for _, _, args in console.history.backlog._notes])
+    assert "obj" in waiting
+    assert SECRET not in waiting
     kept = read_all(console)
     assert SECRET not in kept
     assert "password" not in kept

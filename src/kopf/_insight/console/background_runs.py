@@ -35,14 +35,14 @@ class BackgroundRuns:
     def __init__(self) -> None:
         self._runs: collections.OrderedDict[tuple[str, int], _Run] = collections.OrderedDict()
 
-    def begin(self, record: ObjectRecord, handler: SpawningHandler) -> None:
-        """It runs."""
+    def begin(self, record: ObjectRecord, handler: SpawningHandler, at: float) -> None:
+        """It runs since that time."""
         run = self._runs.get((handler.id, record.id))
         if run is None:
             run = self._runs[handler.id, record.id] = _Run(record, handler)
             if len(self._runs) > MAX_RUNS:
                 self._runs.popitem(last=False)
-        run.state, run.at, run.next_at = "running", time.time(), 0.0
+        run.state, run.at, run.next_at = "running", at, 0.0
         run.count += 1
         self._runs.move_to_end((handler.id, record.id))
 

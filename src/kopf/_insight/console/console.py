@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
@@ -52,9 +53,9 @@ class Console:
         indices = Indices(bus, attempts.secret_indices)
         self._is_dev = kubeconfig is not None
         self._panels: dict[str, Callable[[], object]] = {
-            "errors": errors.describe,
-            "queues": streams.describe,
-            "background": background.describe,
+            "errors": functools.partial(self._describe_settled, errors.describe),
+            "queues": functools.partial(self._describe_settled, streams.describe),
+            "background": functools.partial(self._describe_settled, background.describe),
             "indices": indices.describe,
             "peers": self._company.describe,
         }
@@ -67,6 +68,10 @@ class Console:
             from kopf._insight.console.cluster_editing import ClusterEditing  # nobody else writes anything
 
             ClusterEditing(kubeconfig).add_to(routes)
+
+    def _describe_settled(self, describe: Callable[[], object]) -> object:
+        self.history.backlog.settle()
+        return describe()
 
     def _describe_state(self) -> dict[str, object]:
         history = self.history
@@ -101,7 +106,6 @@ class Console:
         if describe is None:
             return web.Response(status=404, text="There is no such panel.\n")
         return web.Response(body=codec.encode(_read(describe)), content_type="application/json")
-
 
     async def _answer_explanation(self, request: web.BaseRequest) -> web.StreamResponse:
         """The same text as that of ``kopf explain``."""

@@ -1,7 +1,8 @@
 """
 The history: what has happened to the objects, as far as it fits into the memory that it may take.
 
-It is written by the threads of the operator, and read by the thread of the console.
+It is written by the threads of the operator, and read by the thread of the console. The listeners do not write at once,
+but leave it to the backlog, which is settled before anything is read.
 
 When there is too much of it, the timelines of those objects are cut first to which nothing has happened for the longest
 time; then, they are forgotten; then, the objects themselves.
@@ -11,11 +12,10 @@ from __future__ import annotations
 
 import collections
 import itertools
-import threading
-import time
 from collections.abc import Sequence
 from typing import Any
 
+from kopf._insight.backlog import Backlog
 from kopf._insight.console.object_records import ENTRY_SIZE, Kind, ObjectRecord
 from kopf._insight.console.texts import Details, cut, is_secret, show_details
 from kopf._values import codec
@@ -51,7 +51,9 @@ class History:
 
     def __init__(self, *, limit: int = MAX_SIZE) -> None:
         self._limit = limit
-        self._lock = threading.RLock()
+        self.backlog = Backlog()
+        """What is still to be written."""
+        self._lock = self.backlog.lock
         self._ids = itertools.count(1)
         self._sequence = itertools.count(1)
         self.kinds: dict[Resource, Kind] = {}
@@ -88,7 +90,7 @@ class History:
         record = self._records.get((kind.number, key))
         if record is None:
             record = ObjectRecord(next(self._ids), kind, key, namespace and cut(namespace), cut(name))
-            record.since = int(time.time() * 1000)
+            record.since = int(self.backlog.now * 1000)
             with self._lock:
                 self._records[kind.number, key] = record
                 self.size += record.size
@@ -100,7 +102,7 @@ class History:
         self, record: ObjectRecord, sort: str, text: str, *, level: int = INFO, details: Details = ()
     ) -> None:
         """Add to the timeline of the object."""
-        entry: list[object] = [next(self._sequence), int(time.time() * 1000), sort, level, text]
+        entry: list[object] = [next(self._sequence), int(self.backlog.now * 1000), sort, level, text]
         encoded = _encode([*entry, details] if details else entry)
         if len(encoded) > _MAX_RAW and isinstance(details, dict):
             encoded = codec.encode([*entry, show_details(details)])
@@ -123,10 +125,10 @@ class History:
         with self._lock:
             if state != record.state:
                 record.state = state
-                record.since = int(time.time() * 1000)
+                record.since = int(self.backlog.now * 1000)
                 if state == "gone":
                     self._gone.append(record)
-            record.note = cut(note, _MAX_NOTE)
+            record.note = cut(note, _MAX_NOTE) if note else note
             record.next_at = next_at
             self._mark(record)
             while len(self._gone) > MAX_GONE:
@@ -136,6 +138,7 @@ class History:
 
     def watch(self) -> list[ObjectRecord]:
         """Begin to note what changes; get all that there is by now."""
+        self.backlog.settle()
         with self._lock:
             self._changes = {} if self._changes is None else self._changes
             return [*self._records.values()]
@@ -146,6 +149,7 @@ class History:
 
     def take_changes(self) -> Rows:
         """Get what has changed since the last time."""
+        self.backlog.settle()
         with self._lock:
             changes, self._changes = self._changes, None if self._changes is None else {}
             return changes or {}
@@ -156,6 +160,7 @@ class History:
 
         An entry is its number, the time, the sort, the level, the text, and, if there are any details, their lines.
         """
+        self.backlog.settle()
         record = self._storied.get(id) if id else self.operator
         if record is None:
             return None

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator
 
 from kopf._insight.console.history import ERROR, INFO, WARNING, History
-from kopf._insight.console.texts import WITHHELD, cut
+from kopf._insight.console.texts import WITHHELD, cut, is_secret
 from kopf._logging.loggers import objects_logger
 from kopf._values.references import ObjectReference
 from kopf._values.resources import Resource
@@ -25,15 +25,16 @@ class _TimelineHandler(logging.Handler):
         if ref is None or resource is None:
             return
         key = ref.get("uid") or f"{ref.get('namespace') or ''}/{ref.get('name', '')}"
-        found = self._history.find(resource, key)
-        if found is None:
-            return
         level = ERROR if record.levelno >= logging.ERROR else WARNING if record.levelno >= logging.WARNING else INFO
         try:
-            text = WITHHELD if found.kind.is_secret else cut(record.getMessage())
+            text = WITHHELD if is_secret(resource) else cut(record.getMessage())
         except Exception:  # the arguments do not fit; the regular handlers complain of that
             text = cut(str(record.msg))
-        self._history.add(found, "log", text, level=level)
+        self._history.backlog.note(self._add, resource, key, text, level)
+
+    def _add(self, resource: Resource, key: str, text: str, level: int) -> None:
+        if (record := self._history.find(resource, key)) is not None:
+            self._history.add(record, "log", text, level=level)
 
     def _find_resource(self, ref: ObjectReference) -> Resource | None:
         version, kind = ref.get("apiVersion", ""), ref.get("kind", "")

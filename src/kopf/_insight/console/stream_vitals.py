@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from kopf._client.resources.watch_facts import WatchInterrupted
 from kopf._controller.controller import Controller
 from kopf._controller.controller_facts import ControllerStarted, ControllerStopped
@@ -51,7 +49,7 @@ class Streams:
         """An event has come, so much later than our write that has caused it, if it was ours."""
         traffic = self._get(resource)
         traffic.events += 1
-        traffic.last_event = time.time()
+        traffic.last_event = self._history.backlog.now
         if lag is not None:
             traffic.lag = lag if traffic.lag is None else traffic.lag + _SMOOTHING * (lag - traffic.lag)
 

@@ -16,7 +16,8 @@ MAX_TEXT = 500
 """How much of a message is kept, in characters."""
 MAX_LINES = 40
 """How many fields of one patch are shown."""
-_MAX_VALUE = 160
+MAX_VALUE = 160
+"""How much of a value is shown, in characters."""
 _MAX_PATH = 200
 _MAX_ITEMS = 12
 _MAX_DEPTH = 5
@@ -46,18 +47,18 @@ def show_error(error: BaseException) -> str:
 def show_value(value: Any) -> str:
     """Show a JSON value in one line, as much of it as fits."""
     parts: list[str] = []
-    room = _MAX_VALUE
+    room = MAX_VALUE
     for part in _iterate(value, _MAX_DEPTH):
         parts.append(part)
         room -= len(part)
         if room < 0:
             break
-    return cut("".join(parts), _MAX_VALUE)
+    return cut("".join(parts), MAX_VALUE)
 
 
 def _iterate(value: Any, depth: int) -> Iterator[str]:
     if isinstance(value, str):
-        yield f'"{_escape(value[:_MAX_VALUE])}"'
+        yield f'"{_escape(value[:MAX_VALUE])}"'
     elif value is None or value is True or value is False:
         yield {None: "null", True: "true", False: "false"}[value]
     elif isinstance(value, Mapping):
@@ -67,7 +68,7 @@ def _iterate(value: Any, depth: int) -> Iterator[str]:
     elif isinstance(value, int) and value.bit_length() > 1000:
         yield "(a huge number)"
     else:
-        yield cut(repr(value), _MAX_VALUE)
+        yield cut(repr(value), MAX_VALUE)
 
 
 def _escape(text: str) -> str:
@@ -88,7 +89,7 @@ def _join(opening: str, closing: str, items: Iterable[Iterable[str]], depth: int
 
 
 def _show_item(key: Any, value: Any, depth: int) -> Iterator[str]:
-    yield f"{cut(str(key), _MAX_VALUE)}: "
+    yield f"{cut(str(key), MAX_VALUE)}: "
     yield from _iterate(value, depth - 1)
 
 

@@ -7,10 +7,10 @@ It is bounded: the latest looks at an object, of those objects that were looked 
 from __future__ import annotations
 
 import collections
-import copy
 from collections.abc import Sequence
 
 from kopf._insight.explaining.explanation import AttemptInfo, DecisionInfo
+from kopf._insight.inspecting.decisions import Attempt, Decision
 from kopf._values.resources import Resource
 
 MAX_OBJECTS = 1000
@@ -27,8 +27,8 @@ class ObjectRecord:
     def __init__(self) -> None:
         self.namespace: str | None = None
         self.name = ""
-        self.decisions: collections.deque[DecisionInfo] = collections.deque(maxlen=MAX_DECISIONS)
-        self.errors: dict[str, AttemptInfo] = {}
+        self.decisions: collections.deque[Decision] = collections.deque(maxlen=MAX_DECISIONS)
+        self.errors: dict[str, Attempt] = {}
         """The last attempts of those handlers which have failed in them."""
 
 
@@ -37,24 +37,26 @@ class DecisionJournal:
 
     def __init__(self) -> None:
         self._records: collections.OrderedDict[ObjectKey, ObjectRecord] = collections.OrderedDict()
-        self._running: dict[ObjectKey, dict[str, AttemptInfo]] = {}
+        self._running: dict[ObjectKey, dict[str, Attempt]] = {}
 
     def __len__(self) -> int:
         return len(self._records)
 
     def get_running(self, resource: Resource, key: str) -> dict[str, AttemptInfo]:
         """Get the attempts for the object that are being made right now, by the ids of their handlers."""
-        return {handler: attempt.copy() for handler, attempt in self._running.get((resource, key), {}).items()}
+        running = self._running.get((resource, key), {})
+        return {handler: attempt.describe() for handler, attempt in [*running.items()]}
 
     def get_decisions(self, resource: Resource, key: str) -> Sequence[DecisionInfo]:
         """Get the latest decisions about the object, the latest first."""
         record = self._records.get((resource, key))
-        return [] if record is None else [copy.deepcopy(decision) for decision in reversed(record.decisions)]
+        return [] if record is None else [decision.describe() for decision in reversed([*record.decisions])]
 
     def get_error(self, resource: Resource, key: str, handler: str) -> AttemptInfo | None:
         """Get the last attempt of the handler if it has failed."""
         record = self._records.get((resource, key))
-        return None if record is None else record.errors.get(handler)
+        attempt = None if record is None else record.errors.get(handler)
+        return None if attempt is None else attempt.describe()
 
     def find_key(self, resource: Resource, namespace: str | None, name: str) -> str | None:
         """Find the object by its name, if it is remembered; the latest one, if there were several."""
@@ -64,16 +66,22 @@ class DecisionJournal:
                 return key
         return None
 
-    def begin(self, key: ObjectKey, attempt: AttemptInfo) -> None:
+    def begin(self, key: ObjectKey, attempt: Attempt) -> None:
         """An attempt for the object begins."""
-        self._running.setdefault(key, {})[attempt["handler"]] = attempt
+        running = self._running.get(key)
+        if running is None:
+            self._running[key] = {attempt.handler: attempt}
+        else:
+            running[attempt.handler] = attempt
 
-    def end(self, key: ObjectKey, handler: str) -> AttemptInfo | None:
+    def end(self, key: ObjectKey, handler: str) -> Attempt | None:
         """The attempt is over: get it, if it is known."""
-        running = self._running.get(key, {})
+        running = self._running.get(key)
+        if running is None:
+            return None
         attempt = running.pop(handler, None)
         if not running:
-            self._running.pop(key, None)
+            del self._running[key]
         return attempt
 
     def get(self, resource: Resource, key: str) -> ObjectRecord | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import sys
 from collections.abc import Iterable
 
@@ -15,15 +16,18 @@ from kopf._handlers.causes import ResourceCause
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler, IndexingHandler, WebhookHandler
 from kopf._handlers.outcomes import Outcome
-from kopf._insight.explaining.explanation import AttemptInfo, DecisionInfo
 from kopf._insight.explaining.handler_kinds import TITLES
-from kopf._insight.explaining.showing import Showing, shorten, show_time
-from kopf._insight.inspecting.decision_journal import DecisionJournal, ObjectKey
+from kopf._insight.explaining.showing import Showing, shorten
+from kopf._insight.inspecting.decision_journal import MAX_OBJECTS, DecisionJournal, ObjectKey
+from kopf._insight.inspecting.decisions import Attempt, Decision
 from kopf._values.patches import FinalizerChange
+from kopf._values.reasons import Reason
+from kopf._values.resources import Resource
 
 MAX_ATTEMPTS = 10
 """How many attempts are kept for one look: it can be many handlers."""
 
+_OF_NO_INTEREST = (IndexingHandler, WebhookHandler)
 _MAX_ERROR = 300
 """How much of the texts of errors is kept, in characters: there can be many."""
 
@@ -54,33 +58,29 @@ class DecisionRecorder:
     def _on_look(self, fact: LookBegun) -> None:
         record, head = self._journal.obtain(fact.resource, fact.key), fact.obj.head
         record.namespace, record.name = head.namespace, head.name
-        record.decisions.append(
-            DecisionInfo(at=self._show_now(), reason="look", text="looks at the object", called=[], attempts=[],
-                         error=None, next=None)
-        )
+        record.decisions.append(Decision(self._clock.now()))
 
     def _on_decision(self, fact: LookDecided) -> None:
         record = self._journal.get(fact.resource, fact.key)
         if record is not None and record.decisions:
             decision = record.decisions[-1]
-            decision["reason"] = fact.plan.reason.value
-            decision["called"] = [handler.id for handler in fact.plan.call]
-            decision["text"] = sys.intern(describe_plan(fact.plan))  # it is the same for many objects
+            plan = fact.plan
+            decision.reason = plan.reason.value
+            decision.called = called = tuple([str(handler.id) for handler in plan.call])
+            later = _list_later(plan) if len(plan.called) != len(called) else ()
+            decision.text = _describe(plan.reason, plan.finalizer, called, later, plan.error is not None)
 
     def _on_end(self, fact: LookEnded) -> None:
         begun = fact.begun
         record = self._journal.get(begun.resource, begun.key)
         if record is not None and record.decisions:
             decision = record.decisions[-1]
-            decision["error"] = None if fact.error is None else _show_error(fact.error, Showing(begun.resource))
-            decision["next"] = self._show_later(fact.delay)
+            decision.error = None if fact.error is None else _show_error(fact.error, Showing(begun.resource))
+            decision.next_at = self._find_time(fact.delay)
 
     def _on_attempt(self, fact: AttemptBegun) -> None:
         if (key := _get_key(fact)) is not None:
-            attempt = AttemptInfo(
-                handler=fact.handler.id, at=self._show_now(), outcome="running", error=None, next=None
-            )
-            self._journal.begin(key, attempt)
+            self._journal.begin(key, Attempt(fact.handler.id, self._clock.now()))
 
     def _on_outcome(self, fact: AttemptEnded) -> None:
         if (key := _get_key(fact.begun)) is None:
@@ -89,32 +89,30 @@ class DecisionRecorder:
         record = self._journal.get(*key)
         if attempt is None or record is None or fact.outcome is None:
             return
-        self._note_outcome(attempt, fact.outcome, Showing(key[0]))
-        record.errors.pop(attempt["handler"], None)
-        if attempt["error"] is not None:
-            record.errors[attempt["handler"]] = attempt
-        is_of_look = isinstance(fact.begun.handler, ChangingHandler) and bool(record.decisions)
-        if is_of_look and len(record.decisions[-1]["attempts"]) < MAX_ATTEMPTS:
-            record.decisions[-1]["attempts"].append(attempt)
+        self._note_outcome(attempt, fact.outcome, key[0])
+        record.errors.pop(attempt.handler, None)
+        if attempt.error is not None:
+            record.errors[attempt.handler] = attempt
+        if isinstance(fact.begun.handler, ChangingHandler) and record.decisions:
+            decision = record.decisions[-1]
+            if len(decision.attempts) < MAX_ATTEMPTS:
+                decision.attempts = (*decision.attempts, attempt)
 
-    def _note_outcome(self, attempt: AttemptInfo, outcome: Outcome, showing: Showing) -> None:
+    def _note_outcome(self, attempt: Attempt, outcome: Outcome, resource: Resource) -> None:
         error = outcome.exception or outcome.ignored
-        attempt["outcome"] = "retrying" if not outcome.final else "succeeded" if outcome.exception is None else "failed"
+        attempt.outcome = "retrying" if not outcome.final else "succeeded" if outcome.exception is None else "failed"
         if error is not None and not isinstance(error, HandlerChildrenRetry):
-            attempt["error"] = _show_error(error, showing)
-        attempt["next"] = None if outcome.final else self._show_later(outcome.delay or 0)
+            attempt.error = _show_error(error, Showing(resource))
+        attempt.next_at = None if outcome.final else self._find_time(outcome.delay or 0)
 
-    def _show_now(self) -> str:
-        return show_time(self._clock.now()) or ""
-
-    def _show_later(self, delay: float | None) -> str | None:
-        return None if delay is None else show_time(self._clock.now() + datetime.timedelta(seconds=delay))
+    def _find_time(self, delay: float | None) -> datetime.datetime | None:
+        return None if delay is None else self._clock.now() + datetime.timedelta(seconds=delay)
 
 
 def _get_key(fact: AttemptBegun) -> ObjectKey | None:
     """Tell which object it is about, if the attempts for it are of interest."""
     cause = fact.cause
-    if isinstance(cause, ResourceCause) and not isinstance(fact.handler, IndexingHandler | WebhookHandler):
+    if isinstance(cause, ResourceCause) and not isinstance(fact.handler, _OF_NO_INTEREST):
         return cause.resource, cause.body.object.head.key
     return None
 
@@ -123,25 +121,32 @@ def _show_error(error: BaseException, showing: Showing) -> str:
     return sys.intern(shorten(showing.show_error(error), _MAX_ERROR))
 
 
-def describe_plan(plan: Plan) -> str:
-    """Say in words what was decided."""
-    steps = []
-    if plan.finalizer is FinalizerChange.ADD:
-        steps.append("adds the finalizer first")
-    if plan.finalizer is FinalizerChange.REMOVE:
-        steps.append("removes the finalizer")
-    if plan.call:
-        steps.append(f"calls {_join(handler.id for handler in plan.call)}")
+def _list_later(plan: Plan) -> tuple[str, ...]:
     called = {handler.id for handler in plan.call}
     states = plan.progress.states
     later = [h.id for h in plan.called if h.id not in called and (h.id not in states or not states[h.id].finished)]
+    return tuple(map(str, later))
+
+
+@functools.lru_cache(maxsize=MAX_OBJECTS)
+def _describe(
+    reason: Reason, finalizer: FinalizerChange | None, called: tuple[str, ...], later: tuple[str, ...], is_unsure: bool
+) -> str:
+    """Say in words what was decided. It is the same for many objects."""
+    steps = []
+    if finalizer is FinalizerChange.ADD:
+        steps.append("adds the finalizer first")
+    if finalizer is FinalizerChange.REMOVE:
+        steps.append("removes the finalizer")
+    if called:
+        steps.append(f"calls {_join(called)}")
     if later:
         steps.append(f"{_join(later)} later")
-    if plan.error is not None:
+    if is_unsure:
         steps.append("cannot tell for some handlers if they are for the object")
     if not steps:
         steps.append("nothing to call")
-    return f"{TITLES[plan.reason]}: {', '.join(steps)}"
+    return f"{TITLES[reason]}: {', '.join(steps)}"
 
 
 def _join(ids: Iterable[str]) -> str:

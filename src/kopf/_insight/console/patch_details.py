@@ -1,0 +1,101 @@
+"""
+The details of looks and patches: what has changed, and what was there before, to be made to texts later.
+
+They are kept serialised until then: the values are of the users, who can modify them, or are parts of large objects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kopf._insight.console.texts import MAX_VALUE, Details, show_diff, show_patch
+from kopf._values import codec
+from kopf._values.diffs import Diff
+from kopf._values.objects import KubeObject
+
+_MAX_COMPARED = 16_384
+"""Up to which size an object is decoded to show what was there before a patch, in bytes; and the changes, to wait."""
+_SMALL = 600
+"""What is smaller, is kept as it is, in bytes."""
+
+Making = Callable[[], Details]
+"""Makes the details later."""
+
+Prepared = tuple[Making, int]
+"""With how much memory is held until then."""
+
+NOTHING: Prepared = (tuple, 0)
+
+
+def prepare_diff(diff: Diff, *, is_secret: bool) -> Prepared:
+    """Keep the difference."""
+    encoded = None if is_secret else _encode(diff)
+    if encoded is None:
+        return _keep(show_diff(diff, secret=is_secret))
+    return functools.partial(_restore_diff, encoded), len(encoded)
+
+
+def prepare_patch(before: KubeObject, changes: Any, *, is_secret: bool) -> Prepared:
+    """Keep the changes, and the object before them if it is small."""
+    encoded = None if is_secret else _encode(changes)
+    if encoded is None:
+        return _keep(show_patch(changes, None, secret=is_secret))
+    is_compared = isinstance(changes, dict) and before.size <= _MAX_COMPARED and not before.pruned
+    obj = before if is_compared else None
+    return functools.partial(_restore_patch, obj, encoded), len(encoded) + (before.size if is_compared else 0)
+
+
+def _keep(lines: list[str]) -> Prepared:
+    return lambda: lines, 0
+
+
+def _restore_diff(encoded: bytes) -> Details:
+    diff = codec.decode(encoded)
+    return {"diff": diff if len(encoded) <= _SMALL else _shorten(diff)}
+
+
+def _restore_patch(before: KubeObject | None, encoded: bytes) -> Details:
+    changes, known = codec.decode(encoded), {}
+    if before is not None:
+        with contextlib.suppress(ValueError, RecursionError):  # the values cannot be decoded, or are too deep
+            known = _get_before(before.for_users(), changes)  # not to share its values between threads
+    if len(encoded) <= _SMALL:
+        return {"changes": changes, "before": known}
+    return {"changes": _shorten(changes), "before": _shorten(known)}
+
+
+def _encode(value: Any) -> bytes | None:
+    try:
+        encoded = codec.encode(value)
+    except (ValueError, TypeError):  # too deep
+        return None
+    return encoded if len(encoded) <= _MAX_COMPARED else None
+
+
+def _get_before(obj: KubeObject, changes: dict[str, Any]) -> dict[str, Any]:
+    """Take out what was there before in the fields that are changed; of the metadata, what is decoded already."""
+    known = {key: obj.get(key) for key in changes if key != "metadata"}
+    if "metadata" in changes:
+        head = obj.head
+        known["metadata"] = {"labels": head.labels, "annotations": head.annotations, "finalizers": head.finalizers}
+    return _take_same(changes, known)
+
+
+def _take_same(changes: dict[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _take_same(value, known[key]) if isinstance(value, dict) and isinstance(known[key], dict) else known[key]
+        for key, value in changes.items()
+        if known.get(key) is not None
+    }
+
+
+def _shorten(value: Any) -> Any:
+    """Cut the texts, which can be whole objects, to what is shown of them."""
+    if type(value) is str:
+        return value[: MAX_VALUE + 1]
+    if type(value) is dict:
+        return {key: _shorten(item) for key, item in value.items()}
+    return [_shorten(item) for item in value] if type(value) is list else value

@@ -1,0 +1,50 @@
+"""What waits to be taken into the history: it is small, whatever the objects are."""
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from kopf._client.resources.watch_facts import ObjectPatched
+from kopf._controller.controller_facts import ObjectObserved
+from kopf._facts.bus import Bus
+from kopf._insight.backlog import MAX_NOTES, MAX_WEIGHT
+from kopf._insight.console.console import Console
+from kopf._insight.endpoint.console_server import Routes
+from kopf._insight.explaining.explanation import Explanation
+from kopf._insight.inspecting.inspector import InspectionError, Query
+from kopf._values import codec
+from kopf._values.objects import KubeObject
+from kopf._values.resources import Resource
+
+KEX = Resource("kopf.dev", "v1", "kopfexamples", "KopfExample", namespaced=True)
+
+
+async def explain_nothing(query: Query) -> Explanation:
+    raise InspectionError("It is not asked for here.")
+
+
+def make(number: int, size: int) -> KubeObject:
+    metadata = {"name": f"obj-{number}", "namespace": "default", "uid": f"uid-{number}", "resourceVersion": str(number)}
+    return KubeObject.from_json(codec.encode({"metadata": metadata, "status": {"text": "x" * size}}))
+
+
+@pytest.mark.parametrize("size", [100, 15_000, 300_000])
+def test_waiting_facts_hold_little(size: int) -> None:
+    bus = Bus()
+    console = Console(bus, Routes(), explain_nothing, kubeconfig=None)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(MAX_NOTES // 2 - 1):
+            obj, fresh = make(number, size), make(number, size)
+            bus.tell(ObjectObserved(KEX, obj.head.key, "MODIFIED", obj))
+            bus.tell(ObjectPatched(KEX, obj, fresh, "status", {"status": {"text": "y" * size}}))
+            del obj, fresh
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < MAX_NOTES * 3000 + 2 * MAX_WEIGHT
+    record = console.history.find(KEX, "uid-0") or console.history.watch()[0]
+    [patch] = [entry for entry in console.history.get_timeline(record.id) or () if entry[2] == "patch"]
+    assert "yyyy" in patch[5][0]
