@@ -30,8 +30,10 @@ _EVENTS = ("events", "events.events.k8s.io")
 _PEERINGS = "kopfpeerings/"
 _CUT = 0.2
 """How long before the end it is not known what has happened, if the end is cut; in seconds."""
-_RACE = 0.5
-"""Around the moment when the operator was told to stop, all can be just before it or just after, in seconds."""
+_RACE = 0.05
+"""So close to the moment when the operator was told to stop, anything can be before it or after it, in seconds."""
+_CONCURRENT_RACE = 0.5
+"""The same for what goes on by itself: nothing tells when exactly the next tick of a timer begins."""
 _CONCURRENT = {"index", "event", "timer", "daemon"}
 """What is called whatever else goes on with the object: there is no order between these and the others."""
 _RESTARTED = {"resume", "startup", "index", "event", "daemon", "timer"}
@@ -79,7 +81,7 @@ class Book:
             return _find_event(candidates, documents)
         if not candidates:
             is_known = kind == "open" and bool(deeds)
-            is_excused = is_known or self._is_racing(now) or self._is_excused(kind, fields, place)
+            is_excused = is_known or self._is_racing(fields, now) or self._is_excused(kind, fields, place)
             if not is_excused and now <= self._last_moment:
                 text = f"{_describe(kind, fields)}: it was never recorded"
                 self._note("new", place, text, cut(_list_content(documents, "+")))
@@ -126,7 +128,7 @@ class Book:
             for deed in deeds:
                 place = _locate(key[0], deed.fields, deed.begin.documents)
                 is_due = not is_event(place) and not self._is_excused(key[0], deed.fields, place, deed.time)
-                is_racing = self._is_racing(deed.time) or deed.time > last_moment
+                is_racing = self._is_racing(deed.fields, deed.time) or deed.time > last_moment
                 is_due &= key[0] != "open" or not deeds[0].is_made  # how often it breaks, is a matter of milliseconds
                 if not deed.is_made and is_due and not is_racing:
                     text = f"{_describe(key[0], deed.fields)}: it was recorded, and has not happened"
@@ -139,8 +141,9 @@ class Book:
         time = self._conductor.now if time is None else time
         self.divergences.append(Divergence(time=time, kind=kind, place=place, text=text, details=tuple(details)))
 
-    def _is_racing(self, time: float) -> bool:
-        return abs(time - self._run.stop_time) <= _RACE
+    def _is_racing(self, fields: Mapping[str, Any], time: float) -> bool:
+        is_concurrent = fields.get("background") or fields.get("reason") in _CONCURRENT
+        return abs(time - self._run.stop_time) <= (_CONCURRENT_RACE if is_concurrent else _RACE)
 
     def _is_excused(self, kind: str, fields: Mapping[str, Any], place: str, time: float | None = None) -> bool:
         if place.startswith(_WEBHOOKS):
