@@ -52,6 +52,7 @@ bench: $(STAMP)  ## measure against the original framework, on the cluster of KU
 	$(BIN)/python -m benchmarks.micro
 	$(BIN)/python -m benchmarks.client
 	$(BIN)/python -m benchmarks.idle
+	$(BIN)/python -m benchmarks.observed
 
 budgets: $(STAMP)  ## check that our own code has not become dearer than it was recorded to be
 	$(BIN)/python -m benchmarks.budgets $(ARGS)

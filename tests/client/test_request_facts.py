@@ -9,7 +9,7 @@ import pytest
 
 from kopf._client.errors import APIError, APINetworkError
 from kopf._client.http.api import APIClient
-from kopf._client.http.request_facts import RequestBegun, RequestEnded, RequestRetried, ResponseBegun
+from kopf._client.http.request_facts import RequestBegun, RequestEnded, RequestRetried, StreamAnswered
 from kopf._settings.settings import OperatorSettings
 from tests.client.scripted import ScriptedServer, drop, never, refuse, reply
 
@@ -17,7 +17,7 @@ from tests.client.scripted import ScriptedServer, drop, never, refuse, reply
 @pytest.fixture
 def facts(api: APIClient) -> Iterator[list[Any]]:
     facts: list[Any] = []
-    for kind in (RequestBegun, ResponseBegun, RequestEnded, RequestRetried):
+    for kind in (RequestBegun, StreamAnswered, RequestEnded, RequestRetried):
         api.bus.subscribe(kind, facts.append)
     yield facts
     begun = [fact for fact in facts if isinstance(fact, RequestBegun)]
@@ -27,9 +27,8 @@ def facts(api: APIClient) -> Iterator[list[Any]]:
 async def test_successes(api: APIClient, server: ScriptedServer, facts: list[Any]) -> None:
     server.on("GET /x", reply())
     await api.get("/x", params={"a": "b"})
-    begun, response, ended = facts
+    begun, ended = facts
     assert (begun.method, begun.path, begun.server, begun.is_stream) == ("GET", "/x?a=b", server.url, False)
-    assert (response.request, response.status) == (begun, 200)
     assert (ended.request, ended.status, ended.error) == (begun, 200, None)
 
 
@@ -89,6 +88,7 @@ async def test_headers_by_listeners(api: APIClient, server: ScriptedServer) -> N
 async def test_streams(api: APIClient, server: ScriptedServer, facts: list[Any]) -> None:
     server.on("WATCH /x", reply())
     async for _ in api.stream("/x", params={"watch": "true"}):
-        assert isinstance(facts[-1], ResponseBegun)
+        assert isinstance(facts[-1], StreamAnswered)
+        assert (facts[-1].request, facts[-1].status) == (facts[0], 200)
     assert facts[0].is_stream
     assert (facts[-1].status, facts[-1].error) == (200, None)

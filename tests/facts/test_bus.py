@@ -76,3 +76,12 @@ def test_facts_are_told_apart_by_identity() -> None:
     one, two = Rain(1), Rain(1)
     assert one != two
     assert len({one, two}) == 2
+
+
+def test_facts_that_nobody_listens_to_are_not_to_be_made() -> None:
+    bus = Bus()
+    bus.subscribe(Rain, print)
+    assert bus.hears(Rain)
+    assert not bus.hears(Snow)
+    bus.unsubscribe(Rain, print)
+    assert not bus.hears(Rain)

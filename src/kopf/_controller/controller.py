@@ -97,7 +97,7 @@ class Controller:
         if is_ready or key in self.raw_events.waiting or key in self.states.gone:
             bus = self.scope.runtime.bus
             if bus.is_heard and key not in self.queue.waiting and not self.queue.is_active(key):
-                bus.tell(ObjectQueued(self.scope.resource, key))
+                bus.tell(ObjectQueued(self.scope.resource, key, bus.clock()))
             self.queue.add(key, urgent=urgent)
         self.queue.set_alarm(key, None if state is None else state.alarm)
         if state is not None and not is_ready and state.is_idle:

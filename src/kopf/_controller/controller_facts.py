@@ -62,6 +62,7 @@ class ObjectQueued(Fact, frozen=True, eq=False):
 
     resource: Resource
     key: str
+    at: float
 
 
 class WorkBegun(Fact, frozen=True, eq=False):
@@ -69,6 +70,7 @@ class WorkBegun(Fact, frozen=True, eq=False):
 
     resource: Resource
     key: str
+    at: float
 
 
 class WorkEnded(Fact, frozen=True, eq=False):

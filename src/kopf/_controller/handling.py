@@ -70,7 +70,7 @@ class StateHandling:
         bus = scope.runtime.bus
         if not bus.is_heard:
             return None
-        look = LookBegun(scope.resource, key, obj)
+        look = LookBegun(scope.resource, key, obj, bus.clock())
         bus.tell(look)
         return look
 

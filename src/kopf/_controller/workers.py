@@ -82,7 +82,7 @@ class Workers:
     async def _run(self, key: str) -> None:
         bus = self._runtime.bus
         if bus.is_heard:
-            bus.tell(WorkBegun(self._resource, key))
+            bus.tell(WorkBegun(self._resource, key, bus.clock()))
         try:
             await self._work(key)
         except Exception:

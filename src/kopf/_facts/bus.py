@@ -6,7 +6,8 @@ Facts are records. Each room declares its own ones, in its ``…_facts.py``, and
     if bus.is_heard:
         bus.tell(AttemptEnded(…))
 
-So, when nobody listens, a fact costs a check of a flag: nothing is made for it.
+So, when nobody listens, a fact costs a check of a flag: nothing is made for it. If hardly anybody listens to that type,
+it is asked for: ``if bus.is_heard and bus.hears(AttemptEnded)``.
 
 Listeners are called at once, by the task in which the fact happens, before it goes on: they see the context variables
 of that task, and may set them. They must be quick. They cannot fail the operator: their errors are logged, each once.
@@ -15,6 +16,7 @@ of that task, and may set them. They must be quick. They cannot fail the operato
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -35,13 +37,15 @@ Listener = Callable[[F], None]
 class Bus:
     """Tells the facts of one operator to those who listen."""
 
-    __slots__ = ("_complaints", "_listeners", "is_heard")
+    __slots__ = ("_complaints", "_listeners", "clock", "is_heard")
 
     def __init__(self) -> None:
         self._listeners: Mapping[type[Fact], tuple[Callable[[Any], None], ...]] = {}
         self._complaints: set[tuple[str, str]] = set()
         self.is_heard = False
         """Whether anybody listens."""
+        self.clock: Callable[[], float] = time.perf_counter
+        """The time of those facts which have one."""
 
     def subscribe(self, kind: type[F], listener: Listener[F]) -> None:
         """Call the listener for each fact of exactly this type, after those who have subscribed before."""
@@ -54,6 +58,10 @@ class Bus:
         left = tuple(item for item in self._listeners.get(kind, ()) if item != listener)
         self._listeners = {**self._listeners, kind: left}
         self.is_heard = any(self._listeners.values())
+
+    def hears(self, kind: type[Fact]) -> bool:
+        """Tell if anybody listens to facts of this type."""
+        return bool(self._listeners.get(kind))
 
     def tell(self, fact: Fact) -> None:
         """Call those who listen to such facts. To be called only if somebody listens at all."""

@@ -14,6 +14,7 @@ class AttemptBegun(Fact, frozen=True, eq=False):
     handler: Handler
     cause: Cause
     attempt: Attempt
+    at: float
 
 
 class AttemptEnded(Fact, frozen=True, eq=False):

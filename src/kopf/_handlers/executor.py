@@ -67,7 +67,7 @@ class HandlerExecutor:
         if not self._bus.is_heard:
             return await self._execute(handler, cause, attempt, around)
         outcome = None
-        begun = AttemptBegun(handler, cause, attempt)
+        begun = AttemptBegun(handler, cause, attempt, self._bus.clock())
         self._bus.tell(begun)
         try:
             outcome = await self._execute(handler, cause, attempt, around)

@@ -19,10 +19,12 @@ class RequestBegun(Fact, frozen=True, eq=False):
     headers: dict[str, str]
     """What is sent besides the credentials; listeners may add to that."""
     is_stream: bool = False
+    at: float = 0.0
+    """The time by the clock of the bus, as in all facts."""
 
 
-class ResponseBegun(Fact, frozen=True, eq=False):
-    """The server has begun to respond: its status and headers are here."""
+class StreamAnswered(Fact, frozen=True, eq=False):
+    """The server has begun to respond to a stream, which can last for hours. For other requests, it is not told."""
 
     request: RequestBegun
     status: int
@@ -63,13 +65,15 @@ class Telling:
     def open(self, status: int) -> None:
         """The server responds."""
         self._status = status
-        self._bus.tell(ResponseBegun(self.begun, status))
+        if self.begun.is_stream:
+            self._bus.tell(StreamAnswered(self.begun, status))
 
     def end(self) -> None:
         """It is over, successfully or not: the error is the one that is underway, if any."""
-        error = None if sys.exception() is self._context else sys.exception()
-        is_status = self._status is not None and self._status >= 300
-        self._bus.tell(RequestEnded(self.begun, self._status, None if is_status else error))
+        error, status = sys.exception(), self._status
+        if error is not None and (error is self._context or (status is not None and status >= 300)):
+            error = None
+        self._bus.tell(RequestEnded(self.begun, status, error))
 
 
 def begin_telling(
@@ -78,4 +82,4 @@ def begin_telling(
     """Begin to tell of an attempt, if anybody listens; the headers to be sent are in the fact then."""
     if not bus.is_heard:
         return None
-    return Telling(bus, RequestBegun(method, path, server, {**(headers or {})}, is_stream=is_stream))
+    return Telling(bus, RequestBegun(method, path, server, {**headers} if headers else {}, is_stream, bus.clock()))

@@ -19,6 +19,7 @@ class LookBegun(Fact, frozen=True, eq=False):
     resource: Resource
     key: str
     obj: KubeObject
+    at: float
 
 
 class LookDecided(Fact, frozen=True, eq=False):

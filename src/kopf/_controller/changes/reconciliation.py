@@ -55,7 +55,7 @@ class Reconciliation:
         scope = self._scope
         view = View(scope, self._obj, self._carried)
         plan = decide(view.situation, view.choose)
-        if (bus := scope.runtime.bus).is_heard:
+        if (bus := scope.runtime.bus).is_heard and bus.hears(LookDecided):
             bus.tell(LookDecided(scope.resource, view.situation.key, self._obj, view.situation.detection, plan))
         writing = self._writing = Writing(scope, view, self._carried, plan)
         for error in plan.skipped:

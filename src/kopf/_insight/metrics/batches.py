@@ -22,7 +22,8 @@ class Batches:
     """Tells the facts of one bus to another one, late, with the time when they have happened."""
 
     def __init__(self, target: Bus, clock: Callable[[], float]) -> None:
-        self._target = target
+        self.late = target
+        """Tells the facts when they are counted."""
         self._clock = clock
         self._waiting: deque[tuple[float, Fact]] = deque()  # its methods are safe in threads
         self._lock = threading.Lock()
@@ -48,7 +49,7 @@ class Batches:
     def settled(self) -> Iterator[None]:
         """Have everything told that has happened, and nothing more inside of the block; in any thread."""
         with self._lock:
-            waiting, tell = self._waiting, self._target.tell
+            waiting, tell = self._waiting, self.late.tell
             for _ in range(len(waiting)):
                 self._time, fact = waiting.popleft()
                 tell(fact)

@@ -11,7 +11,9 @@ from kopf._handlers.attempt_facts import AttemptEnded
 from kopf._handlers.causes import ResourceCause, WatchingCause, WebhookCause
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import IndexingHandler
+from kopf._insight.metrics.batches import Batches
 from kopf._insight.metrics.families import Labels
+from kopf._insight.metrics.labels import HandlerNames
 from kopf._values.reasons import Reason
 from kopf._values.resources import Resource
 
@@ -67,33 +69,43 @@ class FailedHandlers:
 
 
 class Failures:
-    """Follows the failures of one operator: from the attempts, until something else has become of the objects."""
+    """
+    Follows the failures of one operator: from the attempts, until something else has become of the objects.
 
-    def __init__(self, bus: Bus) -> None:
+    Before the first failure, nobody listens to the decisions, so that they are not even made facts.
+    """
+
+    def __init__(self, bus: Bus, batches: Batches, names: HandlerNames) -> None:
         self._bus = bus
+        self._batches = batches
+        self._names = names
+        self._is_following = False
         self._failed = FailedHandlers()
         self._unindexed = FailedHandlers()  # apart from the others: these are of no change
-        self._is_following = False
+        bus.subscribe(AttemptEnded, self._look_for_failures)
+        batches.late.subscribe(AttemptEnded, self._on_attempt_end)
+        batches.late.subscribe(LookDecided, self._on_decision)
+        batches.late.subscribe(ObjectObserved, self._on_object)
+        batches.late.subscribe(ControllerStopped, self._on_stop)
 
-    def note(self, fact: AttemptEnded, name: str) -> None:
-        """Note how an attempt of the handler has ended; it is of no interest if nothing has failed."""
-        outcome = fact.outcome
-        if not self._is_following and (outcome is None or outcome.exception is None):
+    def _look_for_failures(self, fact: AttemptEnded) -> None:
+        if fact.outcome is not None and fact.outcome.exception is not None:
+            self._bus.unsubscribe(AttemptEnded, self._look_for_failures)
+            self._is_following = True
+            self._batches.follow(self._bus, [LookDecided])
+
+    def _on_attempt_end(self, fact: AttemptEnded) -> None:
+        if not self._is_following:
             return
+        outcome = fact.outcome
         handler, cause = fact.begun.handler, fact.begun.cause
         if not isinstance(cause, ResourceCause) or isinstance(cause, WatchingCause | WebhookCause):
             return
         is_final: bool | None = None
         if outcome is not None and outcome.exception is not None:
             is_final = None if isinstance(outcome.exception, HandlerChildrenRetry) else outcome.final
-        if is_final is not None and not self._is_following:
-            self._is_following = True
-            self._bus.subscribe(LookDecided, self._on_decision)
-            self._bus.subscribe(ObjectObserved, self._on_object)
-            self._bus.subscribe(ControllerStopped, self._on_stop)
-        if self._is_following:
-            failed = self._unindexed if isinstance(handler, IndexingHandler) else self._failed
-            failed.note((cause.resource, cause.body.object.head.key), handler.id, name, is_final)
+        failed = self._unindexed if isinstance(handler, IndexingHandler) else self._failed
+        failed.note((cause.resource, cause.body.object.head.key), handler.id, self._names.get(handler), is_final)
 
     def _on_decision(self, fact: LookDecided) -> None:
         """If another change is handled, what has failed in the previous ones, is over."""

@@ -55,28 +55,42 @@ class Snapshot(FrozenRecord, frozen=True):
     """Instead of the values, for histograms."""
 
 
+class Count:
+    """A counter with all labels known."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+        """It is increased in place, by those who count a lot."""
+
+
 class Counter:
     """How many times something has happened."""
 
-    __slots__ = ("_values", "help", "labels", "name")
+    __slots__ = ("_counts", "help", "labels", "name")
 
     def __init__(self, name: str, help: str, labels: Labels = ()) -> None:
         self.name = name
         self.help = help
         self.labels = labels
-        self._values: dict[Labels, int] = {} if labels else {(): 0}
+        self._counts: dict[Labels, Count] = {} if labels else {(): Count()}
 
     def add(self, *labels: str) -> None:
         """Count one more."""
-        self._values[labels] = self._values.get(labels, 0) + 1
+        self.get(*labels).value += 1
 
-    def expect(self, *labels: str) -> None:
-        """Show it even before it happens: otherwise, the first time is not noticed as an increase."""
-        self._values.setdefault(labels, 0)
+    def get(self, *labels: str) -> Count:
+        """
+        Get the count of the labels, for those who count a lot. From now on, it is shown even before it happens:
+        otherwise, the first time is not noticed as an increase.
+        """
+        return self._counts.get(labels) or self._counts.setdefault(labels, Count())
 
     def read(self) -> Snapshot:
         """Get what there is now."""
-        return Snapshot(self.name, self.help, "counter", self.labels, values=self._values.copy())
+        values = {labels: count.value for labels, count in self._counts.copy().items()}
+        return Snapshot(self.name, self.help, "counter", self.labels, values=values)
 
 
 class Cell:

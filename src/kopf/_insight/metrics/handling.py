@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from kopf._controller.controller_facts import ControllerStarted, ControllerStopped
 from kopf._facts.bus import Bus
-from kopf._handlers.attempt_facts import AttemptBegun, AttemptEnded
+from kopf._handlers.attempt_facts import AttemptEnded
 from kopf._handlers.handler_errors import HandlerChildrenRetry
-from kopf._handlers.handlers import TimerHandler
+from kopf._handlers.handlers import Handler, TimerHandler
+from kopf._handlers.outcomes import Outcome
+from kopf._insight.metrics.batches import Batches
 from kopf._insight.metrics.failures import Failures
 from kopf._insight.metrics.families import LONG, Counter, Family, Gauge, Histogram, Labels
 from kopf._insight.metrics.labels import HandlerNames
@@ -19,10 +20,9 @@ from kopf._insight.names import name_outcome, name_reason
 class HandlingMetrics:
     """Counts the attempts of all handlers."""
 
-    def __init__(self, bus: Bus, names: HandlerNames, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock = clock
+    def __init__(self, bus: Bus, batches: Batches, names: HandlerNames) -> None:
+        self._batches = batches
         self._names = names
-        self._begun: dict[AttemptBegun, float] = {}
         self._durations = Histogram(
             "kopf_handler_duration_seconds",
             "How long the attempts of handlers take.",
@@ -30,30 +30,25 @@ class HandlingMetrics:
             LONG,
         )
         self._retries = Counter("kopf_handler_retries", "Attempts that are to be repeated.", ("handler",))
-        self._failures = Failures(bus)
+        self._failures = Failures(bus, batches, names)
         self._controllers: list[ControllerStarted] = []
-        bus.subscribe(ControllerStarted, self._controllers.append)
-        bus.subscribe(ControllerStopped, self._on_stop)
-        bus.subscribe(AttemptBegun, self._on_begin)
-        bus.subscribe(AttemptEnded, self._on_end)
+        batches.late.subscribe(ControllerStarted, self._controllers.append)
+        batches.late.subscribe(ControllerStopped, self._on_stop)
+        batches.late.subscribe(AttemptEnded, self._on_end)
 
     def _on_stop(self, fact: ControllerStopped) -> None:
         self._controllers[:] = [item for item in self._controllers if item.controller is not fact.controller]
 
-    def _on_begin(self, fact: AttemptBegun) -> None:
-        self._begun[fact] = self._clock()
-
     def _on_end(self, fact: AttemptEnded) -> None:
         begun, outcome = fact.begun, fact.outcome
-        since = self._begun.pop(begun, None)
-        if since is None:  # it has begun before anybody listened
-            return
-        handler, cause = begun.handler, begun.cause
+        handler, batches = begun.handler, self._batches
+        self._count(handler, name_reason(handler, begun.cause), outcome, batches.get_time() - begun.at)
+
+    def _count(self, handler: Handler, reason: str, outcome: Outcome | None, duration: float) -> None:
         name = self._names.get(handler)
-        self._durations.observe(self._clock() - since, name, name_reason(handler, cause), name_outcome(outcome))
+        self._durations.observe(duration, name, reason, name_outcome(outcome))
         if outcome is not None and not outcome.final and not isinstance(outcome.exception, HandlerChildrenRetry):
             self._retries.add(name)
-        self._failures.note(fact, name)
 
     def get_families(self) -> Sequence[Family]:
         """Get all that is known."""

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from kopf._admission.review_facts import ReviewBegun, ReviewEnded
-from kopf._client.http.request_facts import RequestBegun, RequestEnded, RequestRetried, ResponseBegun
+from kopf._client.http.request_facts import RequestEnded, RequestRetried, StreamAnswered
 from kopf._client.resources.watch_facts import ObjectPatched, WatchInterrupted
-from kopf._controller.changes.look_facts import LookBegun, LookDecided, LookEnded
+from kopf._controller.changes.look_facts import LookEnded
 from kopf._controller.controller_facts import (
     ControllerStarted,
     ControllerStopped,
@@ -22,7 +22,7 @@ from kopf._controller.controller_facts import (
 )
 from kopf._events.event_facts import EventDropped, EventPosted
 from kopf._facts.bus import Bus, Fact
-from kopf._handlers.attempt_facts import AttemptBegun, AttemptEnded
+from kopf._handlers.attempt_facts import AttemptEnded
 from kopf._handlers.registry import OperatorRegistry
 from kopf._insight.metrics.batches import Batches
 from kopf._insight.metrics.families import Snapshot
@@ -35,19 +35,19 @@ from kopf._insight.metrics.surroundings import AdmissionMetrics, OperatorMetrics
 from kopf._settings.settings import OperatorSettings
 
 _KINDS: Sequence[type[Fact]] = (
-    AttemptBegun, AttemptEnded, ControllerStarted, ControllerStopped, EventDropped, EventPosted, LookBegun, LookDecided,
-    LookEnded, ObjectObserved, ObjectPatched, ObjectQueued, PauseChanged, RequestBegun, RequestEnded, RequestRetried,
-    ResponseBegun, ReviewBegun, ReviewEnded, StreamClosed, StreamOpened, WatchInterrupted, WorkBegun, WorkEnded,
+    AttemptEnded, ControllerStarted, ControllerStopped, EventDropped, EventPosted, LookEnded, ObjectObserved,
+    ObjectPatched, ObjectQueued, PauseChanged, RequestEnded, RequestRetried, ReviewBegun, ReviewEnded, StreamAnswered,
+    StreamClosed, StreamOpened, WatchInterrupted, WorkBegun, WorkEnded,
 )  # fmt: skip
-"""All that any of the groups needs."""
+"""All that any of the groups needs, but for what is needed only after a failure. Beginnings have their time."""
 
 
 class Metrics:
     """
     The metrics of one operator.
 
-    ``get_lag`` is how late its event loop is; ``clock`` is what the durations are measured by. Both are called in other
-    threads, too.
+    ``get_lag`` is how late its event loop is; ``clock`` is what the durations are measured by, and the facts of the bus
+    from now on. Both are called in other threads, too.
     """
 
     def __init__(
@@ -61,18 +61,18 @@ class Metrics:
     ) -> None:
         names = HandlerNames([*registry.activities, *registry.resources, *registry.webhooks])
         late = Bus()
-        self._batches = Batches(late, clock)
-        time_of_facts = self._batches.get_time
+        bus.clock = clock
+        self._batches = batches = Batches(late, clock)
         self._groups = (
-            ReconcilingMetrics(late, time_of_facts),
-            HandlingMetrics(late, names, time_of_facts),
-            RequestMetrics(late, time_of_facts),
-            StreamingMetrics(late, time_of_facts),
-            AdmissionMetrics(late, time_of_facts),
+            ReconcilingMetrics(batches),
+            HandlingMetrics(bus, batches, names),
+            RequestMetrics(batches),
+            StreamingMetrics(batches),
+            AdmissionMetrics(late, batches.get_time),
             PostingMetrics(late),
             OperatorMetrics(late, settings, get_lag),
         )
-        self._batches.follow(bus, _KINDS)
+        batches.follow(bus, _KINDS)
 
     def read(self) -> Sequence[Snapshot]:
         """Get all values as of now; in any thread."""

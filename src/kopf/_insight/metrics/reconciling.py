@@ -6,17 +6,16 @@ The names are those of controller-runtime, where a queue has the name of its con
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kopf._controller.changes.look_facts import LookBegun, LookEnded
+from kopf._controller.changes.look_facts import LookEnded
 from kopf._controller.controller_facts import ControllerStarted, ControllerStopped, ObjectQueued, WorkBegun, WorkEnded
 from kopf._controller.workers import get_limit
-from kopf._facts.bus import Bus
 from kopf._handlers.attempt_facts import AttemptEnded
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.handler_errors import TemporaryError
+from kopf._insight.metrics.batches import Batches
 from kopf._insight.metrics.families import Counter, Family, Gauge, Histogram, Labels
 from kopf._values.resources import Resource
 
@@ -54,45 +53,78 @@ class _Flow:
     Large because it is found once for each fact, with all that is needed then.
     """
 
-    __slots__ = ("controller", "failed", "looked", "looks", "names", "queued", "resource", "waits", "working", "works")
+    __slots__ = (
+        "_totals", "adds", "controller", "failed", "looks", "names", "queued", "resource", "successes", "waits",
+        "working", "works",
+    )  # fmt: skip
 
     def __init__(self, resource: Resource, controller: Any, totals: _Totals) -> None:
         self.resource = resource  # kept, so that its id remains its own
         self.controller = controller
+        self._totals = totals
         name = resource.name
         self.names = (name, name)
         self.looks = totals.looks.get(name)
         self.waits = totals.waits.get(name, name)
         self.works = totals.works.get(name, name)
         for result in _RESULTS:
-            totals.results.expect(name, result)
+            totals.results.get(name, result)
         for counter in (totals.errors, totals.terminal):
-            counter.expect(name)
-        for counter in (totals.adds, totals.retries):
-            counter.expect(name, name)
+            counter.get(name)
+        totals.retries.get(name, name)
+        self.adds = totals.adds.get(name, name)
+        self.successes = totals.results.get(name, "success")
         # The keys of objects, and when it has begun.
         self.queued: dict[str, float] = {}
         self.working: dict[str, float] = {}
-        self.looked: dict[str, float] = {}
         self.failed: dict[str, bool] = {}
         """In which objects handlers have failed while they are looked at, and whether for good."""
+
+    def count_work_end(self, key: str, now: float) -> None:
+        """The worker is done with it."""
+        since = self.working.pop(key, None)
+        if since is not None:
+            self.works.observe(now - since)
+
+    def count_look(self, key: str, duration: float, has_error: bool, delay: float | None) -> None:
+        """It was looked at."""
+        self.looks.observe(duration)
+        if not has_error and delay is None and not self.failed:
+            self.successes.value += 1
+            return
+        name, totals = self.names[0], self._totals
+        failed = self.failed.pop(key, None)
+        if failed is not None or (has_error and delay is not None):
+            totals.results.add(name, "error")
+            totals.errors.add(name)
+            if failed:
+                totals.terminal.add(name)
+        elif has_error:  # either a conflict, which is no error, or the operator exits
+            totals.results.add(name, "requeue")
+        else:
+            totals.results.add(name, "success" if delay is None else "requeue_after")
+        if delay is not None:
+            totals.retries.add(*self.names)
+
+    def list_ages(self, now: float) -> list[float]:
+        """Tell how long the workers have the objects that they have."""
+        return [now - since for since in [*self.working.copy().values()]]
 
 
 class ReconcilingMetrics:
     """Counts what is done about the objects of all resources."""
 
-    def __init__(self, bus: Bus, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock = clock
+    def __init__(self, batches: Batches) -> None:
+        self._batches = batches
         self._totals = _Totals()
         self._flows: dict[int, _Flow] = {}
-        bus.subscribe(ControllerStarted, self._on_start)
-        bus.subscribe(ControllerStopped, self._on_stop)
-        bus.subscribe(ObjectQueued, self._on_queued)
-        bus.subscribe(WorkBegun, self._on_work)
-        bus.subscribe(WorkEnded, self._on_work_end)
-        bus.subscribe(LookBegun, self._on_look)
-        bus.subscribe(LookEnded, self._on_look_end)
-        bus.subscribe(AttemptEnded, self._on_attempt_end)
+        batches.late.subscribe(ControllerStarted, self._on_start)
+        batches.late.subscribe(ControllerStopped, self._on_stop)
+        batches.late.subscribe(AttemptEnded, self._on_attempt_end)
+        batches.late.subscribe(ObjectQueued, self._on_queued)
+        batches.late.subscribe(WorkBegun, self._on_work)
+        batches.late.subscribe(WorkEnded, self._on_work_end)
+        batches.late.subscribe(LookEnded, self._on_look_end)
 
     def _on_start(self, fact: ControllerStarted) -> None:
         self._flows[id(fact.resource)] = _Flow(fact.resource, fact.controller, self._totals)
@@ -103,44 +135,29 @@ class ReconcilingMetrics:
             del self._flows[id(fact.resource)]
 
     def _on_queued(self, fact: ObjectQueued) -> None:
-        flow = self._flows[id(fact.resource)]
-        flow.queued[fact.key] = self._clock()
-        self._totals.adds.add(*flow.names)
+        flow = self._flows.get(id(fact.resource))
+        if flow is not None:
+            flow.queued[fact.key] = fact.at
+            flow.adds.value += 1
 
     def _on_work(self, fact: WorkBegun) -> None:
-        flow = self._flows[id(fact.resource)]
-        flow.working[fact.key] = now = self._clock()
-        queued = flow.queued.pop(fact.key, None)
-        if queued is not None:
-            flow.waits.observe(now - queued)
+        flow = self._flows.get(id(fact.resource))
+        if flow is not None:
+            flow.working[fact.key] = fact.at
+            queued = flow.queued.pop(fact.key, None)
+            if queued is not None:
+                flow.waits.observe(fact.at - queued)
 
     def _on_work_end(self, fact: WorkEnded) -> None:
         flow = self._flows.get(id(fact.resource))
-        if flow is not None and (since := flow.working.pop(fact.key, None)) is not None:
-            flow.works.observe(self._clock() - since)
-
-    def _on_look(self, fact: LookBegun) -> None:
-        self._flows[id(fact.resource)].looked[fact.key] = self._clock()
+        if flow is not None:  # otherwise, it is stopped, and this is what was left
+            flow.count_work_end(fact.key, self._batches.get_time())
 
     def _on_look_end(self, fact: LookEnded) -> None:
-        key = fact.begun.key
-        flow = self._flows.get(id(fact.begun.resource))
-        if flow is None or (since := flow.looked.pop(key, None)) is None:  # it is stopped, and this is what was left
-            return
-        flow.looks.observe(self._clock() - since)
-        name, totals = flow.names[0], self._totals
-        failed = flow.failed.pop(key, None) if flow.failed else None
-        if failed is not None or (fact.error is not None and fact.delay is not None):
-            totals.results.add(name, "error")
-            totals.errors.add(name)
-            if failed:
-                totals.terminal.add(name)
-        elif fact.error is not None:  # either a conflict, which is no error, or the operator exits
-            totals.results.add(name, "requeue")
-        else:
-            totals.results.add(name, "success" if fact.delay is None else "requeue_after")
-        if fact.delay is not None:
-            totals.retries.add(*flow.names)
+        look, batches = fact.begun, self._batches
+        flow = self._flows.get(id(look.resource))
+        if flow is not None:
+            flow.count_look(look.key, batches.get_time() - look.at, fact.error is not None, fact.delay)
 
     def _on_attempt_end(self, fact: AttemptEnded) -> None:
         outcome, cause = fact.outcome, fact.begun.cause
@@ -186,20 +203,16 @@ class ReconcilingMetrics:
                 "workqueue_unfinished_work_seconds",
                 "How long the objects are handled that are right now, in total.",
                 _QUEUE,
-                lambda: self._look(lambda flow: sum(self._list_ages(flow)), times=2),
+                lambda: self._look(lambda flow: sum(flow.list_ages(self._batches.get_time())), times=2),
             ),
             Gauge(
                 "workqueue_longest_running_processor_seconds",
                 "How long the object is handled that is so for the longest time.",
                 _QUEUE,
-                lambda: self._look(lambda flow: max(self._list_ages(flow), default=0.0), times=2),
+                lambda: self._look(lambda flow: max(flow.list_ages(self._batches.get_time()), default=0.0), times=2),
                 kind="max",
             ),
         )
-
-    def _list_ages(self, flow: _Flow) -> list[float]:
-        begun, now = [*flow.working.copy().values()], self._clock()
-        return [now - since for since in begun]
 
     def _look(self, measure: Callable[[_Flow], float], times: int = 1) -> dict[Labels, float]:
         """Measure all; several versions of one resource are taken together."""

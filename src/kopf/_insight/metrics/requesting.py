@@ -5,14 +5,13 @@ The metrics of requests to the API, as client-go has them: the streams are count
 from __future__ import annotations
 
 import asyncio
-import time
 import urllib.parse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from kopf._client.errors import APIError
-from kopf._client.http.request_facts import RequestBegun, RequestEnded, RequestRetried, ResponseBegun
-from kopf._facts.bus import Bus
-from kopf._insight.metrics.families import Counter, Family, Histogram
+from kopf._client.http.request_facts import RequestEnded, RequestRetried, StreamAnswered
+from kopf._insight.metrics.batches import Batches
+from kopf._insight.metrics.families import Cell, Count, Counter, Family, Histogram
 
 _NO_RESPONSE = "<error>"
 
@@ -20,10 +19,11 @@ _NO_RESPONSE = "<error>"
 class RequestMetrics:
     """Counts all requests of one operator to the API."""
 
-    def __init__(self, bus: Bus, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock = clock
-        self._begun: dict[RequestBegun, float] = {}
+    def __init__(self, batches: Batches) -> None:
+        self._batches = batches
         self._hosts: dict[str, str] = {}
+        self._usual: dict[tuple[str, str, int], tuple[Count, Cell]] = {}
+        """By servers, methods and statuses: what to count for those that have got a response."""
         self._latest_host = ""  # that of the request which is going to be repeated: it is said at once
         self._requests = Counter("rest_client_requests", "Requests to the API.", ("code", "method", "host"))
         self._retries = Counter(
@@ -32,39 +32,48 @@ class RequestMetrics:
         self._durations = Histogram(
             "rest_client_request_duration_seconds", "How long the requests take, without streams.", ("verb", "host")
         )
-        bus.subscribe(RequestBegun, self._on_begin)
-        bus.subscribe(ResponseBegun, self._on_response)
-        bus.subscribe(RequestEnded, self._on_end)
-        bus.subscribe(RequestRetried, self._on_retry)
+        batches.late.subscribe(RequestEnded, self._on_end)
+        batches.late.subscribe(StreamAnswered, self._on_stream)
+        batches.late.subscribe(RequestRetried, self._on_retry)
 
-    def _on_begin(self, fact: RequestBegun) -> None:
-        if not fact.is_stream:
-            self._begun[fact] = self._clock()
-
-    def _on_response(self, fact: ResponseBegun) -> None:
-        if fact.request.is_stream:  # it can be a day until it ends
-            self._requests.add(str(fact.status), fact.request.method, self._get_host(fact.request))
+    def _on_stream(self, fact: StreamAnswered) -> None:
+        """It is counted right now, as it can be a day until it ends."""
+        self._requests.add(str(fact.status), fact.request.method, self._get_host(fact.request.server))
 
     def _on_end(self, fact: RequestEnded) -> None:
-        request = fact.request
-        since = self._begun.pop(request, None)
-        if fact.status is None and isinstance(fact.error, asyncio.CancelledError | GeneratorExit):
-            return
-        host = self._get_host(request)
-        if since is not None or fact.status is None:
-            code = _NO_RESPONSE if fact.status is None else str(fact.status)
-            self._requests.add(code, request.method, host)
-        if since is not None:
-            self._durations.observe(self._clock() - since, request.method, host)
+        request, status, batches = fact.request, fact.status, self._batches
+        duration = None if request.is_stream else batches.get_time() - request.at
+        if status is None:
+            if not isinstance(fact.error, asyncio.CancelledError | GeneratorExit):
+                self._count_failure(request.server, request.method, duration)
+        elif duration is not None:
+            self._count(request.server, request.method, status, duration)
+
+    def _count(self, server: str, method: str, status: int, duration: float) -> None:
+        usual = self._usual.get((server, method, status))
+        if usual is None:
+            host = self._get_host(server)
+            usual = self._requests.get(str(status), method, host), self._durations.get(method, host)
+            self._usual[server, method, status] = usual
+        count, durations = usual
+        self._latest_host = self._hosts[server]
+        count.value += 1
+        durations.observe(duration)
+
+    def _count_failure(self, server: str, method: str, duration: float | None) -> None:
+        host = self._get_host(server)
+        self._requests.add(_NO_RESPONSE, method, host)
+        if duration is not None:  # it is not a stream
+            self._durations.observe(duration, method, host)
 
     def _on_retry(self, fact: RequestRetried) -> None:
         code = str(fact.error.status) if isinstance(fact.error, APIError) else _NO_RESPONSE
         self._retries.add(code, fact.method, self._latest_host)
 
-    def _get_host(self, request: RequestBegun) -> str:
-        host = self._hosts.get(request.server)
+    def _get_host(self, server: str) -> str:
+        host = self._hosts.get(server)
         if host is None:
-            host = self._hosts[request.server] = urllib.parse.urlsplit(request.server).netloc.rpartition("@")[2]
+            host = self._hosts[server] = urllib.parse.urlsplit(server).netloc.rpartition("@")[2]
         self._latest_host = host
         return host
 

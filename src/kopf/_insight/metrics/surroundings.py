@@ -64,7 +64,7 @@ class PostingMetrics:
         self._posted = Counter("kopf_events_posted", "Requests to create or to continue Kubernetes events.")
         self._dropped = Counter("kopf_events_dropped", "Kubernetes events that are lost.", ("cause",))
         for cause in ("limit", "overflow", "error"):
-            self._dropped.expect(cause)
+            self._dropped.get(cause)
         bus.subscribe(EventPosted, lambda fact: self._posted.add())
         bus.subscribe(EventDropped, lambda fact: self._dropped.add(fact.cause))
 
