@@ -78,7 +78,8 @@ def test_what_is_read_is_consistent_while_it_changes() -> None:
                 pass
         finally:
             is_over.set()
-        assert read() == (writing.result(), writing.result())
+        written = writing.result()
+        assert read() == (written, written)
 
 
 def test_ids_of_subhandlers_are_of_no_number() -> None:
