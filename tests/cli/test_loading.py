@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import pathlib
 import sys
 from collections.abc import Iterator
@@ -112,6 +113,16 @@ def test_syntax_error(folder: pathlib.Path) -> None:
     assert lines[1] == '  File "a_file.py", line 3'
     assert lines[2].strip() == "def fn("
     assert lines[-1].startswith("SyntaxError: ")
+
+
+def test_changes_within_one_second_are_seen(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    for value in (1, 2):
+        (folder / "a_file.py").write_text(f"import sys\nsys.modules['sys'].value_of_a_file = {value}\n")
+        os.utime(folder / "a_file.py", (1_000_000_000, 1_000_000_000))
+        load(["a_file.py"], [])
+        assert vars(sys).pop("value_of_a_file") == value
+    assert not (folder / "__pycache__").exists()
 
 
 @pytest.mark.parametrize("name", ["crd.yaml", "objects.yml", "obj.json"])

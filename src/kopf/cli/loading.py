@@ -16,6 +16,7 @@ import sys
 import traceback
 import types
 from collections.abc import Iterable
+from typing import Any
 
 import click
 
@@ -65,6 +66,18 @@ def list_sources() -> list[str]:
     return sorted(found)
 
 
+class _FileLoader(importlib.machinery.SourceFileLoader):
+    """
+    Loads a file as it is now, and keeps no byte code of it.
+
+    Byte code is only outdated if the second of the last change or the size differs: of two changes in one second, the
+    latter could be missed by whoever loads the file that soon again.
+    """
+
+    def set_data(self, path: str, data: Any, *, _mode: int = 0o666) -> None:
+        pass
+
+
 def _load_file(path: str) -> None:
     if os.path.isdir(path):
         raise LoadingError(
@@ -77,7 +90,7 @@ def _load_file(path: str) -> None:
     _forget(os.path.realpath(path))
     # The first in the list, so that the neighbour files of the latest file win, as for a script.
     _put_first_in_sys_path(os.path.dirname(os.path.realpath(path)))
-    loader = importlib.machinery.SourceFileLoader(_choose_module_name(path), path)
+    loader = _FileLoader(_choose_module_name(path), path)
     spec = importlib.util.spec_from_file_location(loader.name, path, loader=loader)
     assert spec is not None  # it is only for unknown kinds of files without an explicit loader
     module = importlib.util.module_from_spec(spec)
