@@ -10,9 +10,10 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Any, TypedDict
 
-from kopf._handlers.causes import ActivityCause, Cause, ChangingCause, ResourceCause, WatchingCause, WebhookCause
+from kopf._handlers.attempt_names import name_outcome, name_reason
+from kopf._handlers.causes import ActivityCause, Cause, ResourceCause, WebhookCause
 from kopf._handlers.executor import NOTHING, HandlerExecutor, Surroundings
-from kopf._handlers.handlers import Handler, IndexingHandler, TimerHandler
+from kopf._handlers.handlers import Handler
 from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._recording.randomness import Randomness
 from kopf._recording.recorder import Recorder
@@ -93,27 +94,3 @@ def locate(cause: Cause) -> Place:
     resource, head = cause.resource, cause.body.object.head
     full = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
     return {"resource": full, "namespace": head.namespace or "", "name": head.name or ""}
-
-
-def name_reason(handler: Handler, cause: Cause) -> str:
-    """Tell why it is called, in one word."""
-    if isinstance(cause, ChangingCause):
-        return str(cause.reason.value)
-    if isinstance(cause, ActivityCause):
-        return str(cause.activity.value)
-    if isinstance(cause, WatchingCause):
-        return "event"
-    if isinstance(cause, WebhookCause):
-        return "webhook"
-    if isinstance(handler, IndexingHandler):
-        return "index"
-    return "timer" if isinstance(handler, TimerHandler) else "daemon"
-
-
-def name_outcome(outcome: Outcome | None) -> str:
-    """Tell how it has ended, in one word."""
-    if outcome is None:
-        return "cancelled"
-    if not outcome.final:
-        return "retried"
-    return "succeeded" if outcome.exception is None else "failed"

@@ -11,11 +11,12 @@ from collections.abc import Callable
 
 from kopf._client.auth.credentials import Credentials
 from kopf._facts.bus import Bus
+from kopf._handlers.attempt_names import name_outcome, name_reason
 from kopf._handlers.causes import ActivityCause, Cause, ResourceCause
 from kopf._handlers.executor import NOTHING, HandlerExecutor, Surroundings
 from kopf._handlers.handlers import Handler
 from kopf._handlers.outcomes import Attempt, Outcome
-from kopf._recording.calls import locate, name_outcome, name_reason
+from kopf._recording.calls import locate
 from kopf._settings.settings import ExecutionSettings
 from kopf._testing.journal import HandlerCall, Journal
 from kopf._values.reasons import Activity

@@ -8,8 +8,9 @@ import importlib
 import logging
 import pathlib
 import signal
+import sys
 import threading
-from collections.abc import Collection, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from typing import Any
 
 import click
@@ -39,7 +40,7 @@ DEV_PRIORITY = 666
 DEV_LOOP_TIMEOUT = 0.5
 """How long the event loop may be blocked in development, in seconds, until it is said who blocks it."""
 
-DEV_STOP_SIGNAL = signal.SIGUSR1
+DEV_STOP_SIGNAL = signal.SIGTERM if sys.platform == "win32" else signal.SIGUSR1
 """What stops an operator in development: also if Ctrl+C of the terminal has come to it before that."""
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
@@ -48,31 +49,18 @@ _LEFTOVERS_TIMEOUT = 2.0
 """How long the tasks may end that were left by the operator, in seconds."""
 
 
-def _check_endpoint(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    try:
-        if value is not None:
-            parse_endpoint(value)
-    except ValueError as e:
-        raise click.BadParameter(str(e), ctx, param) from e
-    return value
+def _checking_endpoint(title: str, path: str) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
+    """Make a check of an option for where something is to be served; see :func:`parse_endpoint`."""
 
+    def check_endpoint(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+        try:
+            if value is not None:
+                parse_endpoint(value, title=title, path=path)
+        except ValueError as e:
+            raise click.BadParameter(str(e), ctx, param) from e
+        return value
 
-def _check_console(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    try:
-        if value is not None:
-            parse_endpoint(value, title="console", path="")
-    except ValueError as e:
-        raise click.BadParameter(str(e), ctx, param) from e
-    return value
-
-
-def _check_metrics_endpoint(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    try:
-        if value is not None:
-            parse_endpoint(value, title="metrics", path="metrics")
-    except ValueError as e:
-        raise click.BadParameter(str(e), ctx, param) from e
-    return value
+    return check_endpoint
 
 
 def _check_patterns(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -107,13 +95,14 @@ def _check_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
               help="Of several operators, the one with the highest priority works. [default: 0]")
 @click.option("--dev", is_flag=True, help=f"The development mode: --priority={DEV_PRIORITY}.")
 @click.option("-L", "--liveness", "liveness_endpoint", metavar="URL", envvar="KOPF_RUN_LIVENESS",
-              callback=_check_endpoint,
+              callback=_checking_endpoint("liveness", "healthz"),
               help="Serve the health there, e.g. http://0.0.0.0:8080/healthz; by default, it is not served.")
 @click.option("--metrics", "metrics_endpoint", metavar="URL", envvar="KOPF_RUN_METRICS",
-              callback=_check_metrics_endpoint,
+              callback=_checking_endpoint("metrics", "metrics"),
               help="Serve the metrics for Prometheus there, e.g. http://0.0.0.0:8080/metrics; by default, there are "
                    "none. The port can be the one of the health.")
-@click.option("--console", "console_endpoint", metavar="URL", envvar="KOPF_RUN_CONSOLE", callback=_check_console,
+@click.option("--console", "console_endpoint", metavar="URL", envvar="KOPF_RUN_CONSOLE",
+              callback=_checking_endpoint("console", ""),
               help="Serve the console there, e.g. http://127.0.0.1:8090; by default, it is not served.")
 @click.option("--record", type=click.Path(dir_okay=False, path_type=pathlib.Path), metavar="FILE",
               help="Record what the operator reads, writes, and calls; without secrets. See \"kopf replay\".")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from kopf._controller.controller_facts import ControllerStarted, ControllerStopped
 from kopf._facts.bus import Bus
 from kopf._handlers.attempt_facts import AttemptEnded
+from kopf._handlers.attempt_names import name_outcome, name_reason
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import Handler, TimerHandler
 from kopf._handlers.outcomes import Outcome
@@ -14,7 +15,6 @@ from kopf._insight.metrics.batches import Batches
 from kopf._insight.metrics.failures import Failures
 from kopf._insight.metrics.families import LONG, Counter, Family, Gauge, Histogram, Labels
 from kopf._insight.metrics.labels import HandlerNames
-from kopf._insight.names import name_outcome, name_reason
 
 
 class HandlingMetrics:

@@ -9,10 +9,10 @@ from opentelemetry.trace import Link, Span, Status, StatusCode, Tracer
 
 from kopf._facts.bus import Bus
 from kopf._handlers.attempt_facts import AttemptBegun, AttemptEnded
+from kopf._handlers.attempt_names import name_outcome, name_reason
 from kopf._handlers.causes import ResourceCause, WebhookCause
 from kopf._handlers.handler_errors import TemporaryError
 from kopf._handlers.handlers import IndexingHandler
-from kopf._insight.names import name_outcome, name_reason
 from kopf._insight.tracing.look_spans import Attributes, describe_object
 from kopf._insight.tracing.recent_spans import TraceMemory
 

@@ -1,4 +1,4 @@
-"""Names of reasons and outcomes, as they are told to those who look: the same as in the journals of simulations."""
+"""Names of the reasons and outcomes of attempts: the same in metrics, traces, recordings, journals of simulations."""
 
 from __future__ import annotations
 
