@@ -22,7 +22,7 @@ import logging
 import random
 from collections.abc import Iterable
 
-from kopf._client.auth.credentials import Credentials, LoginError
+from kopf._client.auth.credentials import Credentials, LoginError, redact_url
 from kopf._client.errors import APIUnauthorizedError
 from kopf._client.http.connections import Connection, Identity
 from kopf._settings.settings import OperatorSettings
@@ -126,7 +126,7 @@ class Vault:
             try:
                 connection = Connection(item, self._settings.networking)
             except (OSError, ValueError) as exc:
-                logger.warning("The credentials for %s cannot be used: %s", item.server, exc)
+                logger.warning("The credentials for %s cannot be used: %s", redact_url(item.server), exc)
                 self._last_error = exc
                 continue
             if connection.identity in known or connection.identity in self._refused:
@@ -206,8 +206,8 @@ class Vault:
         """
         Get rid of a connection that was never used, unless its ready-made session is that of another one.
         """
-        sessions = {id(item.session) for item in [*self._connections, *self._retired]}
-        if id(connection.session) not in sessions:
+        others = [*self._connections, *self._retired]
+        if not any(connection.session.shares_connections(item.session) for item in others):
             self._close_soon(connection)
 
     def _close_soon(self, connection: Connection) -> None:

@@ -14,13 +14,10 @@ vault.
 from __future__ import annotations
 
 import asyncio
-import io
 import logging
 import urllib.parse
 from collections.abc import AsyncGenerator, Coroutine, Mapping
 from typing import Any, TypedDict, Unpack
-
-import aiohttp
 
 from kopf._client.auth.credentials import redact
 from kopf._client.auth.vault import Vault
@@ -33,11 +30,12 @@ from kopf._client.errors import (
     APIUnauthorizedError,
     make_error,
 )
-from kopf._client.http import proxies, retries, tls
+from kopf._client.http import retries, tls
 from kopf._client.http.connections import Connection
 from kopf._client.http.lines import LineSplitter
 from kopf._client.http.reachability import Reachability
 from kopf._client.http.request_facts import RequestRetried, begin_telling
+from kopf._client.http.transport import Limits, Response, TransportError
 from kopf._facts.bus import Bus
 from kopf._settings.settings import Delays, OperatorSettings, iter_delays
 from kopf._values import codec
@@ -72,7 +70,6 @@ class RequestOptions(TypedDict, total=False):
 
 
 _TEMPORARY_ERRORS = (APINetworkError, APIServerError, APITooManyRequestsError)
-_LARGE_BODY = 2**20  # aiohttp complains of larger bodies if they are not streamed
 
 
 class APIClient:
@@ -93,8 +90,7 @@ class APIClient:
         self._vault = vault
         self._settings = settings
         self._reachability = Reachability()
-        self._timeout = aiohttp.ClientTimeout()
-        self._timeout_source: tuple[float | None, float | None] | None = None
+        self._limits = Limits()
 
     def get(self, path: str, **options: Unpack[RequestOptions]) -> Sending:
         """Read an object or a listing."""
@@ -128,7 +124,7 @@ class APIClient:
         body = payload if payload is None or isinstance(payload, bytes) else codec.encode(payload)
         if body is not None:
             headers = {"Content-Type": content_type, **(headers or {})}
-        limits = self._get_timeout() if timeout is None else aiohttp.ClientTimeout(total=timeout)
+        limits = self._get_limits() if timeout is None else Limits(total=timeout)
         is_forbidden_temporary = options.get("retry_forbidden", False)
         temporary_errors = (*_TEMPORARY_ERRORS, APIForbiddenError) if is_forbidden_temporary else _TEMPORARY_ERRORS
         delays = None
@@ -163,7 +159,7 @@ class APIClient:
         incomplete. Silence for ``settings.watching.inactivity_timeout`` is a network error.
         """
         target = f"{path}?{urllib.parse.urlencode(params)}" if params else path
-        limits = self._get_stream_timeout()
+        limits = self._get_stream_limits()
         while True:
             connection = await self._vault.acquire()
             token = connection.token
@@ -171,15 +167,8 @@ class APIClient:
             telling = begin_telling(self.bus, "GET", target, server, headers, is_stream=True)
             is_open = False
             try:
-                async with connection.session.request(
-                    "GET",
-                    connection.make_url(target),
-                    headers=headers if telling is None else telling.begun.headers,
-                    timeout=limits,
-                    server_hostname=connection.tls_server_name,
-                    raise_for_status=False,
-                    allow_redirects=False,
-                ) as response:
+                sent_headers = headers if telling is None else telling.begun.headers
+                async with connection.session.request("GET", target, None, sent_headers, limits) as response:
                     if telling is not None:
                         telling.open(response.status)
                     self._reachability.note_response(connection.credentials.server)
@@ -187,16 +176,16 @@ class APIClient:
                         is_open = True
                         yield []
                         splitter = LineSplitter()
-                        while chunk := await response.content.readany():
+                        while chunk := await response.read_chunk():
                             if lines := splitter.feed(chunk):
                                 yield lines
                         return
                     error = _make_error("GET", target, response, await response.read())
                 self._accept_refusal(connection, token, error)
-            except connection.errors as exc:
+            except OSError as exc:
                 if tls.find_error(exc) is not None and self._vault.renew(connection):
                     continue
-                is_timed_out = isinstance(exc, TimeoutError) and not isinstance(exc, aiohttp.ServerTimeoutError)
+                is_timed_out = isinstance(exc, TimeoutError) and not isinstance(exc, TransportError)
                 if is_open and is_timed_out:
                     return
                 raise self._make_network_error("GET", server, target, exc, is_open) from exc
@@ -205,21 +194,19 @@ class APIClient:
                     telling.end()
                 self._vault.release(connection)
 
-    def _get_timeout(self) -> aiohttp.ClientTimeout:
-        networking = self._settings.networking
-        source = (networking.request_timeout, networking.connect_timeout)
-        if source != self._timeout_source:
-            self._timeout_source = source
-            self._timeout = aiohttp.ClientTimeout(total=source[0], sock_connect=source[1])
-        return self._timeout
+    def _get_limits(self) -> Limits:
+        networking, known = self._settings.networking, self._limits
+        if known.total != networking.request_timeout or known.connect != networking.connect_timeout:
+            self._limits = Limits(total=networking.request_timeout, connect=networking.connect_timeout)
+        return self._limits
 
-    def _get_stream_timeout(self) -> aiohttp.ClientTimeout:
+    def _get_stream_limits(self) -> Limits:
         watching, networking = self._settings.watching, self._settings.networking
         connect_timeouts = (watching.connect_timeout, networking.connect_timeout, networking.request_timeout)
-        return aiohttp.ClientTimeout(
+        return Limits(
             total=watching.client_timeout,
-            sock_connect=next((value for value in connect_timeouts if value is not None), None),
-            sock_read=watching.inactivity_timeout,
+            connect=next((value for value in connect_timeouts if value is not None), None),
+            inactivity=watching.inactivity_timeout,
         )
 
     async def send(
@@ -228,7 +215,7 @@ class APIClient:
         target: str,
         body: bytes | None,
         headers: Mapping[str, str] | None,
-        limits: aiohttp.ClientTimeout,
+        limits: Limits,
     ) -> bytes:
         """
         Make one attempt, though with all credentials if they are refused one after another; ``target`` is the path
@@ -238,18 +225,9 @@ class APIClient:
             connection = await self._vault.acquire()
             token = connection.token
             telling = begin_telling(self.bus, method, target, connection.credentials.server, headers)
-            data = io.BytesIO(body) if body is not None and len(body) >= _LARGE_BODY else body
+            sent_headers = headers if telling is None else telling.begun.headers
             try:
-                async with connection.session.request(
-                    method,
-                    connection.make_url(target),
-                    data=data,
-                    headers=headers if telling is None else telling.begun.headers,
-                    timeout=limits,
-                    server_hostname=connection.tls_server_name,
-                    raise_for_status=False,  # ready-made sessions may have it, while the body is needed
-                    allow_redirects=False,  # to whomever: it would take the body there, and bring anything back
-                ) as response:
+                async with connection.session.request(method, target, body, sent_headers, limits) as response:
                     if telling is not None:
                         telling.open(response.status)
                     self._reachability.note_response(connection.credentials.server)
@@ -258,7 +236,7 @@ class APIClient:
                         return content
                     error = _make_error(method, target, response, content)
                 self._accept_refusal(connection, token, error)
-            except connection.errors as exc:
+            except OSError as exc:
                 if tls.find_error(exc) is not None and self._vault.renew(connection):
                     continue
                 raise self._make_network_error(method, connection.credentials.server, target, exc) from exc
@@ -284,14 +262,13 @@ class APIClient:
         return error
 
 
-def _make_error(method: str, target: str, response: aiohttp.ClientResponse, content: bytes) -> APIError:
+def _make_error(method: str, target: str, response: Response, content: bytes) -> APIError:
     path = target.partition("?")[0]
     return make_error(status=response.status, method=method, path=path, headers=response.headers, body=content)
 
 
 def _make_network_error(method: str, server: str, target: str, exc: Exception) -> APINetworkError:
-    proxies.drop_secrets(exc)
     reason = str(exc) or ("no response in time" if isinstance(exc, TimeoutError) else type(exc).__name__)
     path = target.partition("?")[0]
-    hint = tls.get_hint(exc) or proxies.get_hint(exc)
+    hint = tls.get_hint(exc) or (exc.hint if isinstance(exc, TransportError) else None)
     return APINetworkError(redact(f"{method} {server.rstrip('/')}{path}: {reason}{'. ' + hint if hint else ''}"))

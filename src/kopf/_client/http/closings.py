@@ -24,7 +24,7 @@ class Closings:
     """The connections of one session that are not closed yet."""
 
     def __init__(self) -> None:
-        self._pending: dict[asyncio.Future[None], asyncio.BaseTransport] = {}
+        self._pending: dict[asyncio.Future[None], asyncio.Transport] = {}
 
     def follow(self, connection: Connection) -> None:
         """Remember the connection until it is closed."""
@@ -46,8 +46,7 @@ class Closings:
         if self._pending:
             await asyncio.wait(self._pending, timeout=_FAREWELL_TIMEOUT)
         for transport in list(self._pending.values()):
-            if isinstance(transport, asyncio.WriteTransport):
-                transport.abort()
+            transport.abort()  # those of uvloop do have it, though they are of no class of asyncio
         if self._pending:
             await asyncio.wait(self._pending, timeout=_FAREWELL_TIMEOUT)
 

@@ -10,13 +10,14 @@ import asyncio
 import datetime
 import functools
 import logging
-
-import aiohttp
-import yarl
+import os
+import ssl
+import sys
 
 from kopf._client.auth.credentials import ConnectionInfo, Credentials, make_http_headers, redact
-from kopf._client.http.closings import Closings
-from kopf._client.http.proxies import Route, make_route
+from kopf._client.http.direct_session import DirectSession
+from kopf._client.http.server_address import parse_server
+from kopf._client.http.transport import Session
 from kopf._settings.settings import NetworkingSettings
 from kopf._values.version import __version__
 
@@ -46,17 +47,13 @@ class Connection:
     """
 
     __slots__ = (
-        "_base",
         "_certificates",
         "_check_at",
-        "_closings",
         "_loop",
         "credentials",
         "deadline",
-        "errors",
         "retired",
         "session",
-        "tls_server_name",
         "token",
         "users",
     )
@@ -68,27 +65,22 @@ class Connection:
         self.retired = False
         """Whether it is not given to new requests, and is to be closed after the last of the current ones."""
         self._loop = asyncio.get_running_loop()
-        self._base = credentials.server.rstrip("/")
-        self._closings = Closings()
         self._check_at: float | None = None
         self._certificates: bytes | None = None
         self.token: str | None = None
         """The token in use: files of tokens change."""
-        self.tls_server_name: str | None = None
-        """Whom the certificate of the server must be for, if not for the host."""
-        self.errors: tuple[type[Exception], ...] = (aiohttp.ClientError, OSError)
-        """Everything that means that the network is to blame."""
+        self.session: Session
+        """What makes the requests."""
         if isinstance(credentials, ConnectionInfo):
             # The certificates are read before they are loaded: if they are replaced meanwhile, it will be noticed.
             self._certificates = credentials.digest_certificates()
             self.token = credentials.read_token()
-            self.tls_server_name = credentials.tls_server_name
             self._check_at = self._loop.time() + CHECK_INTERVAL if credentials.has_files else None
-            route = _make_route(credentials, settings)
-            self.errors = route.errors
-            self.session = _create_session(credentials, self.token, route, settings, self._closings)
+            self.session = _open_session(credentials, self.token, settings)
         else:
-            self.session = credentials.aiohttp_session
+            from kopf._client.http.aiohttp_session import AiohttpSession
+
+            self.session = AiohttpSession(credentials.aiohttp_session, credentials.server)
         self.deadline = self._get_deadline()
         """When the credentials expire, in the time of the event loop; ``None`` if never."""
 
@@ -102,10 +94,6 @@ class Connection:
     def identity(self) -> Identity:
         """What makes the credentials different from others: the same files can have another content."""
         return self.credentials, self.token, self._certificates
-
-    def make_url(self, target: str) -> yarl.URL:
-        """Make a full URL of an already quoted path & query."""
-        return yarl.URL(self._base + target, encoded=True)
 
     def is_due(self) -> bool:
         """Tell if it is time to look if the files have changed."""
@@ -123,8 +111,11 @@ class Connection:
             return False
         if not token or token == self.token:
             return False
+        try:
+            self.session.set_headers(make_http_headers(self.credentials, token))
+        except ValueError:
+            return False  # it is not a token yet, as above
         self.token = token
-        self.session.headers.update(make_http_headers(self.credentials, token))
         return True
 
     def check_certificates(self) -> bool:
@@ -140,7 +131,6 @@ class Connection:
     async def close(self) -> None:
         """Close all TCP connections."""
         await self.session.close()
-        await self._closings.wait()
 
 
 @functools.lru_cache(maxsize=100)
@@ -153,34 +143,56 @@ def _warn_of_insecurity(server: str) -> None:
     )
 
 
-def _make_route(info: ConnectionInfo, settings: NetworkingSettings) -> Route:
-    is_secure = info.server.startswith("https:")
+def _open_session(info: ConnectionInfo, token: str | None, settings: NetworkingSettings) -> Session:
+    is_secure = info.server.lower().startswith("https:")
     if is_secure and info.insecure:
         _warn_of_insecurity(info.server)
-    route = make_route(info.proxy_url, info.as_ssl_context(strict_x509=settings.strict_x509) if is_secure else True)
-    if info.tls_server_name is not None and route.is_socks:
-        raise ValueError(
-            "The TLS server name cannot be used with SOCKS proxies: use that name in the address of the server."
-        )
-    return route
-
-
-def _create_session(
-    info: ConnectionInfo, token: str | None, route: Route, settings: NetworkingSettings, closings: Closings
-) -> aiohttp.ClientSession:
+    context = info.as_ssl_context(strict_x509=settings.strict_x509) if is_secure else None
     headers = {
         "Accept": "application/json",
-        # API servers compress only what is large, i.e. listings, and those ask for it themselves. To say so is cheaper
-        # than to have the header skipped: the library copies the headers of every request for that.
+        # API servers compress only what is large, i.e. listings, and those ask for it themselves.
         "Accept-Encoding": "identity",
         "User-Agent": USER_AGENT,
         **make_http_headers(info, token),
     }
-    return aiohttp.ClientSession(
+    trust_env = info.trust_env or settings.trust_env
+    if info.proxy_url or (trust_env and _is_environment_important()):
+        return _open_proxied_session(info, headers, context, trust_env=trust_env)
+    return DirectSession(parse_server(info.server), headers, context, info.tls_server_name)
+
+
+def _is_environment_important() -> bool:
+    """Tell if there can be proxies or their passwords in the environment, or in the settings of the system."""
+    if sys.platform in ("darwin", "win32"):
+        return True
+    names = [name.lower() for name, value in os.environ.items() if value]
+    has_variables = any(name == "netrc" or (name.endswith("_proxy") and name != "no_proxy") for name in names)
+    return has_variables or os.path.exists(os.path.expanduser("~/.netrc"))
+
+
+def _open_proxied_session(
+    info: ConnectionInfo, headers: dict[str, str], context: ssl.SSLContext | None, *, trust_env: bool
+) -> Session:
+    import aiohttp
+
+    from kopf._client.http.aiohttp_session import AiohttpSession
+    from kopf._client.http.closings import Closings
+    from kopf._client.http.proxies import make_route
+
+    route = make_route(info.proxy_url, True if context is None else context)
+    if info.tls_server_name is not None and route.is_socks:
+        raise ValueError(
+            "The TLS server name cannot be used with SOCKS proxies: use that name in the address of the server."
+        )
+    closings = Closings()
+    raw = aiohttp.ClientSession(
         connector=route.connector,
         headers=headers,
         cookie_jar=aiohttp.DummyCookieJar(),
         response_class=closings.make_response_class(),
         proxy=route.http_proxy,
-        trust_env=info.trust_env or settings.trust_env,
+        trust_env=trust_env,
+    )
+    return AiohttpSession(
+        raw, info.server, server_hostname=info.tls_server_name, errors=route.errors, closings=closings
     )

@@ -1,5 +1,5 @@
 """
-Ways to the server: directly, through an HTTP(S) proxy, or through a SOCKS one.
+Ways to the server by ``aiohttp``: through an HTTP(S) proxy, through a SOCKS one, or as the environment says.
 
 HTTP proxies are what the HTTP client does itself, with ``CONNECT`` for TLS. SOCKS (RFC 1928) is for an optional
 library; host names are always resolved by the proxy, as kubectl does: local names mean nothing behind it.
@@ -14,13 +14,8 @@ import aiohttp
 import yarl
 
 from kopf._client.auth.credentials import redact_url
+from kopf._client.http.direct_session import KEEPALIVE_TIMEOUT
 from kopf._values.records import FrozenRecord
-
-KEEPALIVE_TIMEOUT = 45.0
-"""
-How long an unused TCP connection is kept, in seconds. API servers and load balancers drop them after 60 or
-more.
-"""
 
 _HTTP_SCHEMES = ("http", "https")
 _SOCKS_SCHEMES = {"socks4": "SOCKS4", "socks4a": "SOCKS4", "socks5": "SOCKS5", "socks5h": "SOCKS5"}
@@ -40,7 +35,7 @@ class Route(FrozenRecord, frozen=True):
 
 def make_route(proxy_url: str | None, context: ssl.SSLContext | bool) -> Route:
     """
-    Make a route through the proxy, or a direct one, with these TLS settings at the other end.
+    Make a route through the proxy, or as the environment says, with these TLS settings at the other end.
 
     Must be called inside of an event loop. Raises :class:`ValueError` if the proxy is of an unsupported kind.
     """

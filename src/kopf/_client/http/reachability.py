@@ -11,9 +11,8 @@ import asyncio
 import dataclasses
 import logging
 
-import aiohttp
-
 from kopf._client.auth.credentials import redact
+from kopf._client.http.transport import UnreachableError
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +22,7 @@ REMINDER_INTERVAL = 60.0
 BREAKS_INTERVAL = 5.0
 """For how long after one broken stream the others are not mentioned, in seconds: they break together."""
 
-_UNREACHABLE = (aiohttp.ClientConnectorError, aiohttp.ServerTimeoutError, TimeoutError)
+_UNREACHABLE = (UnreachableError, TimeoutError)
 
 
 @dataclasses.dataclass

@@ -38,6 +38,7 @@ class RequestEnded(Fact, frozen=True, eq=False):
     """The status of the response; ``None`` if there was none."""
     error: BaseException | None = None
     """Why there is no response, or not the whole of it; also if it was cancelled. Bad statuses are not errors here."""
+    at: float = 0.0
 
 
 class RequestRetried(Fact, frozen=True, eq=False):
@@ -73,13 +74,13 @@ class Telling:
         error, status = sys.exception(), self._status
         if error is not None and (error is self._context or (status is not None and status >= 300)):
             error = None
-        self._bus.tell(RequestEnded(self.begun, status, error))
+        self._bus.tell(RequestEnded(self.begun, status, error, self._bus.clock()))
 
 
 def begin_telling(
     bus: Bus, method: str, path: str, server: str, headers: Mapping[str, str] | None, *, is_stream: bool = False
 ) -> Telling | None:
     """Begin to tell of an attempt, if anybody listens; the headers to be sent are in the fact then."""
-    if not bus.is_heard:
+    if not (bus.is_heard and (bus.hears(RequestEnded) or bus.hears(RequestBegun) or bus.hears(StreamAnswered))):
         return None
     return Telling(bus, RequestBegun(method, path, server, {**headers} if headers else {}, is_stream, bus.clock()))

@@ -8,7 +8,6 @@ When to repeat a failed request: how long to wait, and when to give up.
 from __future__ import annotations
 
 import datetime
-import email.utils
 import math
 import random
 
@@ -67,6 +66,8 @@ def parse_retry_after(value: str | None) -> float | None:
 
 
 def _parse_date(value: str) -> float | None:
+    import email.utils  # API servers send numbers
+
     try:
         date = email.utils.parsedate_to_datetime(value)
     except (ValueError, OverflowError):  # the latter is for numbers with dozens of digits

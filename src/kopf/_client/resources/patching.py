@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, NamedTuple
 
 from kopf._client.errors import APIConflictError, APINotFoundError, APIUnprocessableError
 from kopf._client.http.api import AnyLogger, APIClient
@@ -53,7 +53,7 @@ class PatchOptions(NamedTuple):
 _NO_OPTIONS = PatchOptions()
 
 
-async def patch_object(
+def patch_object(
     api: APIClient,
     resource: Resource,
     obj: KubeObject,
@@ -61,7 +61,7 @@ async def patch_object(
     options: PatchOptions | None = None,
     *,
     logger: AnyLogger,
-) -> KubeObject | None:
+) -> Coroutine[Any, Any, KubeObject | None]:
     """
     Apply the patch to the object, and add or remove the finalizer if requested.
 
@@ -75,8 +75,8 @@ async def patch_object(
         requests = [request.guard() for request in requests]  # otherwise, it could go to another object of that name
     if is_superseded is not None and has_status and _is_exclusive(requests):
         send = functools.partial(_send, api, resource, on_saved=on_saved, logger=logger)
-        return await _send_exclusively(send, obj, requests, is_superseded, logger)
-    return await _send(api, resource, obj, requests, on_saved=on_saved, logger=logger)
+        return _send_exclusively(send, obj, requests, is_superseded, logger)
+    return _send(api, resource, obj, requests, on_saved=on_saved, logger=logger)
 
 
 def _is_exclusive(requests: Sequence[PatchRequest]) -> bool:
@@ -137,7 +137,8 @@ async def _send(
             raise
         before, obj = obj, KubeObject.salvage(response, api_version=obj.api_version, kind=obj.kind)
         if api.bus.is_heard and request.changes:
-            api.bus.tell(ObjectPatched(resource, before, obj, request.subresource, request.changes))
+            at = api.bus.clock()
+            api.bus.tell(ObjectPatched(resource, before, obj, request.subresource, request.changes, at))
         if on_saved is not None and request.changes:
             on_saved(request, obj)
     return obj

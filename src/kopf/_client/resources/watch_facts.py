@@ -30,6 +30,7 @@ class ObjectPatched(Fact, frozen=True, eq=False):
     subresource: str | None
     changes: Any
     """The merge-patch or the JSON-patch that was sent."""
+    at: float
 
     @property
     def is_noop(self) -> bool:

@@ -1,0 +1,52 @@
+"""
+Compressed bodies: API servers compress large listings with gzip, if they are asked to.
+
+A megabyte can become a gigabyte, so it is decompressed piece by piece, and the pieces of one response are limited.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+from kopf._client.http.transport import ProtocolError
+
+MAX_DECODED = 512 * 2**20
+"""How large a body can become, in bytes: listings are read by pages, of 16 MiB or so."""
+
+_PIECE = 2**20
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class Decoder:
+    """The body of one response. Raises :class:`ProtocolError` if it is not what the headers say, or is too large."""
+
+    def __init__(self, encoding: bytes) -> None:
+        if encoding not in (b"gzip", b"x-gzip"):
+            raise ProtocolError(f"The body of the response has an unknown encoding: {encoding[:100]!r}")
+        self._inflating = zlib.decompressobj(_GZIP)
+        self._rest = b""
+        self._size = 0
+
+    def decode(self, data: bytes) -> bytes:
+        """Decompress some megabyte at most; the rest comes when it is called again with no data."""
+        piece, rest = b"", self._rest + data
+        while not piece:
+            if self._inflating.eof and rest:
+                self._inflating = zlib.decompressobj(_GZIP)  # files of gzip can be put one after another
+            try:
+                piece = self._inflating.decompress(rest, _PIECE)
+            except zlib.error as exc:
+                raise ProtocolError(f"The body of the response cannot be decompressed: {exc}") from exc
+            rest = self._inflating.unconsumed_tail or self._inflating.unused_data
+            if not rest:
+                break
+        self._rest = rest
+        self._size += len(piece)
+        if self._size > MAX_DECODED:
+            raise ProtocolError(f"The decompressed body of the response is larger than {MAX_DECODED} bytes")
+        return piece
+
+    def finish(self) -> None:
+        """Check that the end has come."""
+        if not self._inflating.eof and (self._size or self._rest):
+            raise ProtocolError("The compressed body of the response has no end")

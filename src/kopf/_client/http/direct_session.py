@@ -1,0 +1,273 @@
+"""
+Sessions of our own: HTTP/1.1 on the protocols of the event loop, with no proxies, redirects, and cookies.
+
+Connections are kept while they are good, and there can be any number of them: each watch-stream takes one.
+
+A request on a kept connection can come at the very moment when the server closes it. If nothing of the response has
+come, and the request changes nothing when it is repeated (RFC 9110, section 9.2.2), it is repeated at once on a new
+connection. All others fail: whether they were done, is unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from types import TracebackType
+
+from kopf._client.http.connecting import FAREWELL_TIMEOUT, Connector
+from kopf._client.http.deadlines import Deadlines
+from kopf._client.http.decoding import Decoder
+from kopf._client.http.request_heads import RequestHeads
+from kopf._client.http.server_address import ServerAddress
+from kopf._client.http.transport import DisconnectedError, Headers, Limits, Session, SilenceError, TransportError
+from kopf._client.http.wire import Wire
+
+KEEPALIVE_TIMEOUT = 45.0
+"""
+How long an unused TCP connection is kept, in seconds. API servers and load balancers drop them after 60 or
+more.
+"""
+
+_IDEMPOTENT = frozenset({"GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"})
+
+
+class DirectSession:
+    """
+    The connections to one server, see :class:`kopf._client.http.transport.Session`.
+
+    Must be created inside of an event loop. Raises :class:`ValueError` if the headers cannot be sent, or if
+    there is no context for TLS.
+
+    Large because it is the face for requests on one side, and the pool for its connections on the other.
+    """
+
+    def __init__(
+        self,
+        address: ServerAddress,
+        headers: Mapping[str, str],
+        context: ssl.SSLContext | None,
+        server_hostname: str | None = None,
+    ) -> None:
+        if address.is_secure and context is None:
+            raise ValueError(f"The server {address.url} needs TLS, and there are no settings of it.")
+        self._loop = asyncio.get_running_loop()
+        self._heads = RequestHeads(address, headers)
+        self._connector = Connector(address, context if address.is_secure else None, server_hostname)
+        self._wires: set[Wire] = set()
+        self._idle: dict[Wire, None] = {}  # the last one was used last
+        self._all_closed: asyncio.Future[None] | None = None
+        self.deadlines = Deadlines(self._loop)
+        """Those of the requests."""
+        self.closed = False
+        """Whether it cannot be used anymore."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What is sent with all requests."""
+        return self._heads.headers
+
+    def set_headers(self, headers: Mapping[str, str]) -> None:
+        """Replace some headers."""
+        self._heads.update(headers)
+
+    def shares_connections(self, other: Session) -> bool:
+        """Tell if the other one is the same."""
+        return other is self
+
+    def request(
+        self, method: str, target: str, body: bytes | None, headers: Mapping[str, str] | None, limits: Limits
+    ) -> Exchange:
+        """Make a request."""
+        head = self._heads.make(method, target, None if body is None else len(body), headers)
+        return Exchange(self, head, body, limits, is_repeatable=method in _IDEMPOTENT)
+
+    def pick(self) -> Wire | None:
+        """Take a connection that is kept, if there is any."""
+        while self._idle:
+            wire, _ = self._idle.popitem()
+            if wire.is_usable:
+                return wire
+        return None
+
+    async def connect(self, timeout: float | None, deadline: float | None) -> Wire:
+        """Open a connection. Raises :class:`OSError`."""
+        if self.closed:
+            raise TransportError("The session is closed")
+        wire = Wire(self._loop, self)
+        try:
+            await self._connector.connect(wire, timeout, deadline)
+        except BaseException:
+            wire.abort()  # event loops do not tell of its end if it was open just now
+            self.forget(wire)
+            raise
+        return wire
+
+    def remember(self, wire: Wire) -> None:
+        """A connection is open, perhaps too late."""
+        self._wires.add(wire)
+        if self.closed:
+            wire.fail(DisconnectedError("The session is closed"))
+
+    def forget(self, wire: Wire) -> None:
+        """A connection is closed completely."""
+        self._wires.discard(wire)
+        self._idle.pop(wire, None)
+        if not self._wires and self._all_closed is not None and not self._all_closed.done():
+            self._all_closed.set_result(None)
+
+    def take_back(self, wire: Wire) -> None:
+        """Keep the connection for other requests, or drop it."""
+        if wire.give_back():
+            wire.idle_since = self._loop.time()
+            if not self._idle:
+                self.deadlines.follow(self, wire.idle_since + KEEPALIVE_TIMEOUT)
+            self._idle[wire] = None
+
+    def check(self, now: float) -> float | None:
+        """Drop those that are unused for too long; tell when to come again."""
+        while self._idle:
+            oldest = next(iter(self._idle))
+            due = oldest.idle_since + KEEPALIVE_TIMEOUT
+            if due > now:
+                return due
+            del self._idle[oldest]
+            oldest.fail(DisconnectedError("The connection is unused"))
+        self.deadlines.forget(self)
+        return None
+
+    async def close(self) -> None:
+        """Close all connections, those in use too; break those that are not closed in time."""
+        self.closed = True
+        self.deadlines.stop()
+        for wire in list(self._wires):
+            wire.fail(DisconnectedError("The session is closed"))
+        await self._wait_for_all()
+        for wire in list(self._wires):
+            wire.abort()
+        await self._wait_for_all()
+
+    async def _wait_for_all(self) -> None:
+        if self._wires:
+            self._all_closed = self._loop.create_future()
+            await asyncio.wait([self._all_closed], timeout=FAREWELL_TIMEOUT)
+
+
+class Exchange:
+    """
+    One request with its response, as a context: see :class:`kopf._client.http.transport.Response`.
+
+    At the end of the context, the connection is kept if the response was read to its end.
+    """
+
+    __slots__ = ("_body", "_deadline", "_decoder", "_head", "_is_repeatable", "_limits", "_session", "_wire")
+
+    def __init__(
+        self, session: DirectSession, head: bytes, body: bytes | None, limits: Limits, *, is_repeatable: bool
+    ) -> None:
+        self._session = session
+        self._head = head
+        self._body = body
+        self._limits = limits
+        self._is_repeatable = is_repeatable
+        self._deadline: float | None = None
+        self._decoder: Decoder | None = None
+        self._wire: Wire | None = None
+
+    async def __aenter__(self) -> Exchange:
+        limits, session = self._limits, self._session
+        now = asyncio.get_running_loop().time()
+        self._deadline = now + limits.total if limits.total else None
+        kept = session.pick()
+        if kept is not None:
+            try:
+                await self._ask(kept)
+            except DisconnectedError:
+                if not self._is_repeatable or kept.response.is_begun or session.closed:
+                    raise
+            else:
+                return self
+        await self._ask(await session.connect(limits.connect or None, self._deadline))
+        return self
+
+    async def _ask(self, wire: Wire) -> None:
+        self._wire = wire
+        inactivity = self._limits.inactivity
+        if inactivity:
+            self._session.deadlines.follow(self, asyncio.get_running_loop().time() + inactivity)
+        if self._deadline is not None:
+            self._session.deadlines.follow(self, self._deadline)
+        try:
+            await wire.ask(self._head, self._body)
+        except BaseException:
+            self._end()
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, OSError) and self._wire is not None:
+            self._wire.fail(error)
+        self._end()
+
+    def _end(self) -> None:
+        self._session.deadlines.forget(self)
+        if self._wire is not None:
+            self._session.take_back(self._wire)
+            self._wire = None
+
+    def check(self, now: float) -> float | None:
+        """Fail if it takes too long, or if the server is silent for too long; tell when to come again."""
+        wire, inactivity = self._wire, self._limits.inactivity
+        if wire is None:
+            return None
+        if self._deadline is not None and self._deadline <= now:
+            wire.fail(TimeoutError())
+            return None
+        if not inactivity:
+            return self._deadline
+        if wire.is_late(inactivity, now):
+            wire.fail(SilenceError("Timeout on reading data from the server"))
+            return None
+        due = wire.touched + inactivity
+        if due <= now:  # it is not read at the moment, so there is nothing to be waited for
+            due = now + inactivity / 2
+        return due if self._deadline is None else min(due, self._deadline)
+
+    @property
+    def status(self) -> int:
+        """The code of the response."""
+        return self._get_wire().response.status
+
+    @property
+    def headers(self) -> Headers:
+        """The headers of the response."""
+        return Headers(self._get_wire().response.headers)
+
+    async def read(self) -> bytes:
+        """Read the whole body."""
+        chunks = []
+        while chunk := await self.read_chunk():
+            chunks.append(chunk)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    async def read_chunk(self) -> bytes:
+        """Read as much of the body as has come."""
+        wire = self._get_wire()
+        encoding = wire.response.encoding
+        if encoding is None or encoding == b"identity":
+            return await wire.read_chunk()
+        if self._decoder is None:
+            self._decoder = Decoder(encoding)
+        if piece := self._decoder.decode(b""):
+            return piece
+        while chunk := await wire.read_chunk():
+            if piece := self._decoder.decode(chunk):
+                return piece
+        self._decoder.finish()
+        return b""
+
+    def _get_wire(self) -> Wire:
+        if self._wire is None:
+            raise RuntimeError("The request is not made, or is over.")
+        return self._wire

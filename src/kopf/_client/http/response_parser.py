@@ -1,0 +1,148 @@
+"""
+Responses of HTTP/1.1 (RFC 9112) out of the bytes of one connection, by ``llhttp``, the parser of Node.js.
+
+It is strict: with both lengths at once, with bare line breaks, or with folded headers, it is an error. What the parser
+does not limit, is limited here: headers, interim responses, and whatever else comes besides the body.
+"""
+
+from __future__ import annotations
+
+import httptools
+
+from kopf._client.http.transport import ProtocolError
+
+MAX_HEAD = 64 * 1024
+"""How many bytes the headers can take, together with everything that comes between two pieces of the body."""
+
+MAX_HEADERS = 128
+"""How many headers there can be."""
+
+_FIRST_FINAL = 200
+"""Below, there are interim responses: the real one is still to come."""
+
+_WITHOUT_BODY = (204, 304)
+"""Their lengths, if any, are of what is not sent."""
+
+
+class ResponseParser:
+    """
+    The response that is underway: bytes are put in, chunks of its body are taken out.
+
+    Large because it has a method for each part that the parser finds.
+    """
+
+    __slots__ = (
+        "_has_body", "_head_size", "_is_framed", "_overhead", "_parser", "can_stay", "chunks", "encoding", "headers",
+        "is_begun", "is_complete", "size", "status",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self.begin()
+
+    def begin(self) -> None:
+        """Wait for the next response."""
+        self.is_begun = False
+        """Whether anything has come."""
+        self.is_complete = False
+        """Whether everything has come; there are chunks to be taken, maybe."""
+        self.can_stay = False
+        """Whether the connection can be used again. It is known at the end."""
+        self.status = 0
+        """The code; 0 until all headers have come."""
+        self.headers: list[tuple[bytes, bytes]] = []
+        """As they are, with duplicates."""
+        self.encoding: bytes | None = None
+        """How the body is encoded, as the header says."""
+        self.chunks: list[bytes] = []
+        """What has come of the body, and is not taken yet."""
+        self.size = 0
+        """How many bytes are there in the chunks."""
+        self._head_size = 0
+        self._overhead = 0
+        self._is_framed = False
+        self._has_body = False
+
+    def feed(self, data: bytes) -> None:
+        """Take what has come. Raises :class:`ProtocolError` if it is no response."""
+        self.is_begun = True
+        self._has_body = False
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
+            if self.is_complete:  # it is the surplus that is wrong
+                self.can_stay = False
+                return
+            if isinstance(exc.__context__, ProtocolError):
+                raise exc.__context__ from None
+            raise ProtocolError(f"The server does not talk HTTP properly: {exc}") from exc
+        self._overhead = 0 if self._has_body else self._overhead + len(data)
+        if self._overhead > MAX_HEAD and not self.is_complete:
+            raise ProtocolError("The headers of the response are too large")
+
+    def finish(self) -> None:
+        """Take the end of the connection for the end of the body, if there is no other."""
+        if self.status and not self._is_framed:
+            self.is_complete = True
+
+    def take(self) -> bytes:
+        """Take everything of the body that has come."""
+        chunks = self.chunks
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        self.chunks = []
+        self.size = 0
+        return data
+
+    def on_message_begin(self) -> None:
+        """Begin, either for the first time, or after an interim response."""
+        if self.is_complete:
+            raise ProtocolError("There is more than one response")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Note a header, or one of the trailers."""
+        self._head_size += len(name) + len(value)
+        if self._head_size > MAX_HEAD or len(self.headers) == MAX_HEADERS:
+            raise ProtocolError("The headers of the response are too large")
+        if self.status:
+            return  # the trailers mean nothing
+        self.headers.append((name, value))
+        if 14 <= len(name) <= 17:
+            self._note_framing(name.lower(), value)
+
+    def _note_framing(self, name: bytes, value: bytes) -> None:
+        if name == b"content-encoding":
+            self.encoding = value.strip().lower()
+        elif name == b"content-length":
+            self._is_framed = True
+        elif name == b"transfer-encoding":
+            self._is_framed = True
+            if value.strip().lower() != b"chunked":
+                raise ProtocolError(f"The transfer encoding is unknown: {value[:100]!r}")
+
+    def on_headers_complete(self) -> None:
+        """Begin the body, if it is not an interim response."""
+        status = self._parser.get_status_code()
+        if status == 101:
+            raise ProtocolError("The server switches to another protocol, which it was not asked for")
+        if status >= _FIRST_FINAL:
+            self.status = status
+            if status in _WITHOUT_BODY and self._is_framed:
+                self.is_complete = True  # the parser waits for the body, so it is of no use for other responses
+
+    def on_body(self, data: bytes) -> None:
+        """Take a piece of the body."""
+        if not self.status or self.is_complete:
+            raise ProtocolError("There is a body where it cannot be")
+        self._has_body = True
+        self.chunks.append(data)
+        self.size += len(data)
+
+    def on_message_complete(self) -> None:
+        """End, unless it was an interim response."""
+        if not self.status:
+            self.headers.clear()
+            self.encoding = None
+            self._is_framed = False
+        elif not self.is_complete:
+            self.is_complete = True
+            self.can_stay = self._parser.should_keep_alive()

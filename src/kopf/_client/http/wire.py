@@ -1,0 +1,228 @@
+"""
+A wire: one TCP connection with one request at a time.
+
+Whatever goes wrong, it is never used again: bytes that are left of one response must not become another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Protocol
+
+from kopf._client.http.response_parser import ResponseParser
+from kopf._client.http.transport import DisconnectedError, ProtocolError
+
+_HIGH_WATER = 256 * 1024
+"""How much of a body can wait to be taken, in bytes, until the server is asked to wait."""
+
+_PIECE = 256 * 1024
+"""Larger bodies of requests are sent by pieces, in bytes: what is not sent yet, is copied by the event loop."""
+
+
+class WireOwner(Protocol):
+    """Who is to know of the connections that are open."""
+
+    def remember(self, wire: Wire) -> None:
+        """A connection is open."""
+
+    def forget(self, wire: Wire) -> None:
+        """A connection is closed completely."""
+
+
+class Wire(asyncio.Protocol):
+    """
+    The protocol of one connection. Who uses it, takes it, asks, reads the response, and gives it back or drops it.
+
+    Large because it is the place where the event loop, the parser, and the request meet; each byte goes through here.
+    """
+
+    __slots__ = (
+        "_error", "_is_busy", "_is_full", "_is_half_sent", "_is_paused", "_loop", "_owner", "_transport", "_waiter",
+        "idle_since", "response", "touched",
+    )  # fmt: skip
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, owner: WireOwner) -> None:
+        self._loop = loop
+        self._owner = owner
+        self._transport: asyncio.Transport | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._error: OSError | None = None
+        self._is_busy = False
+        self._is_full = False
+        self._is_paused = False
+        self._is_half_sent = False
+        self.response = ResponseParser()
+        """The current response, or the last one."""
+        self.touched = 0.0
+        """When anything has come from the server, in the time of the event loop."""
+        self.idle_since = 0.0
+        """When it has become unused."""
+
+    # The event loop's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Be open."""
+        self._transport = transport  # type: ignore[assignment]  # those of uvloop are of no class of asyncio
+        self._owner.remember(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of the response."""
+        if self._error is not None:
+            return
+        response = self.response
+        if not self._is_busy or response.is_complete:
+            self.fail(ProtocolError("The server has sent what it was not asked for"))
+            return
+        self.touched = self._loop.time()
+        try:
+            response.feed(data)
+        except ProtocolError as exc:
+            self.fail(exc)
+            return
+        if response.size > _HIGH_WATER and not self._is_paused and self._transport is not None:
+            self._is_paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> bool:
+        """Be closed by the server, properly or not."""
+        if self._is_busy and self._error is None and not self._is_cut():
+            self.response.finish()
+        self._lose(None)
+        return False
+
+    def _is_cut(self) -> bool:
+        """Tell if the TLS has no end, as if somebody on the way has cut it."""
+        tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        if tls is None:
+            return False
+        try:
+            return bool(tls.read(1))
+        except ssl.SSLZeroReturnError:
+            return False
+        except ssl.SSLError:
+            return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Be closed, whoever did it."""
+        self._lose(exc)
+        self._owner.forget(self)
+
+    def _lose(self, exc: Exception | None) -> None:
+        if self._error is None:
+            text = "Server disconnected" if exc is None else str(exc) or type(exc).__name__
+            if self.response.is_begun:
+                text = f"The response is not complete: {text}"
+            error = DisconnectedError(text)
+            error.__cause__ = exc
+            self.fail(error)
+
+    def pause_writing(self) -> None:
+        """Stop sending."""
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        """Go on with sending."""
+        self._is_full = False
+        self._wake()
+
+    # The request's side.
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether a request can be sent: the last one is over, and the server has not closed the connection."""
+        return self._error is None and self._transport is not None and not self._transport.is_closing()
+
+    async def ask(self, head: bytes, body: bytes | None) -> None:
+        """Send a request, and wait for the headers of the response. If they come early, the rest is not sent."""
+        response = self.response
+        response.begin()
+        self._is_busy = True
+        self.touched = self._loop.time()
+        if body is None or len(body) < _PIECE:
+            self._write(head if body is None else head + body)
+        else:
+            self._is_half_sent = True
+            await self._send_by_pieces(head, memoryview(body))
+        while not response.status:
+            await self._wait()
+
+    async def _send_by_pieces(self, head: bytes, body: memoryview) -> None:
+        self._write(head)
+        for start in range(0, len(body), _PIECE):
+            while self._is_full and not self.response.status:
+                await self._wait()
+            if self.response.status:
+                return
+            self._write(body[start : start + _PIECE])
+        self._is_half_sent = False
+
+    def _write(self, data: bytes | memoryview) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._transport is not None:
+            self._transport.write(data)
+
+    async def read_chunk(self) -> bytes:
+        """Wait for the next bytes of the body, and take them; none at the end."""
+        response = self.response
+        while not response.chunks:
+            if response.is_complete:
+                return b""
+            await self._wait()
+        data = response.take()
+        if self._is_paused and self._error is None and self._transport is not None:
+            self._is_paused = False
+            self.touched = self._loop.time()  # it was us who were silent
+            self._transport.resume_reading()
+        return data
+
+    async def _wait(self) -> None:
+        """Wait until anything happens. Raises :class:`OSError` if nothing more can."""
+        if self._error is not None:
+            raise self._error
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def is_late(self, inactivity: float, now: float) -> bool:
+        """Tell if nothing comes for so many seconds, though something is waited for."""
+        return not self._is_paused and self.touched + inactivity <= now
+
+    def give_back(self) -> bool:
+        """End the request. Tell if another one can be sent; otherwise, the connection is dropped."""
+        self._is_busy = False
+        response = self.response
+        if response.is_complete and response.can_stay and not self._is_half_sent and self.is_usable:
+            return True
+        self.fail(DisconnectedError("The connection is dropped"))
+        return False
+
+    def fail(self, error: OSError) -> None:
+        """Close the connection; whoever waits for the response, gets the error."""
+        if self._error is None:
+            self._error = error
+            self._loop.call_soon(self._close)  # event loops do not expect it while they give us the data
+            self._wake()
+
+    def _close(self) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._transport.get_write_buffer_size() and self._transport.get_extra_info("ssl_object") is None:
+            self._transport.abort()  # nobody may ever read the rest; TLS has a limit of time for that
+            return
+        if self._is_paused:
+            self._transport.resume_reading()  # the farewell is to be read, too; all else is ignored
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Break the connection with no farewells."""
+        if self._transport is not None:
+            self._transport.abort()
