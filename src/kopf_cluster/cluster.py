@@ -358,7 +358,7 @@ class LocalCluster(Client):
 
     def open_network(self) -> MemoryNetwork:
         """Give a way to the cluster in memory, for a client in the same event loop: no socket, no TLS, all the rest."""
-        return MemoryNetwork(self._accept)
+        return MemoryNetwork(self._accept, lambda: None if self._server is None else self._server.find_ask())
 
     def _accept(self) -> asyncio.Protocol:
         if self._server is None:

@@ -38,6 +38,7 @@ from .custom_resources import definitions as customs
 from .faults.faults import Faults
 from .http.requests import CONTROL_LOOPS, Answer, Call, Identity, Request, Stream, asking, with_warnings
 from .http.server import HTTPServer, Orders
+from .http.shortcuts import Ask
 from .kinds.builtin import read_kinds
 from .kinds.registry import Registry
 from .observing import Observer, make_observation
@@ -175,6 +176,10 @@ class ClusterServer:
         if self._http is None:
             raise ConnectionRefusedError("the server is not started")
         return self._http.accept()
+
+    def find_ask(self) -> Ask | None:
+        """Give the way to ask with no connection, if the server takes requests."""
+        return self._http.ask if self._http is not None and self._http.is_open else None
 
     async def _run_control_loops(self) -> None:
         asking.set(CONTROL_LOOPS)

@@ -180,7 +180,13 @@ class UserClient(Client):
 def _read(manifests: Manifests) -> list[Any]:
     if isinstance(manifests, pathlib.Path):
         manifests = manifests.read_text()
+    if not isinstance(manifests, str | Mapping):
+        raise TypeError("manifests are an object (a dict), a text in YAML, or a pathlib.Path of such a file, "
+                        f"not of the type {type(manifests).__name__!r}")
     documents = list(yaml.safe_load_all(manifests)) if isinstance(manifests, str) else [manifests]
+    for document in documents:
+        if document and not isinstance(document, Mapping):
+            raise ValueError(f"there is no object in the YAML: {document!r:.80}; for a path, use pathlib.Path()")
     return [_clean(document) for document in documents if document]
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from .. import statuses
 from ..kinds.kind import Kind, Obj
 from ..kinds.registry import Registry
-from ..store.storage import Change, Key, Record, Store
+from ..store.storage import Change, Record, Store
 from ..writes.writing import Writer
 from .namespace_conditions import Remains
 from .work import WorkQueue
@@ -65,7 +65,7 @@ class Namespaces:
 
     def _purge(self, name: str) -> None:
         """Delete all that is in the namespace, and tell what is left; when nothing is, let the namespace go."""
-        if ("", name) not in self._store.bucket(_BUCKET).records:
+        if not self._is_terminating(name):
             return
         remains = Remains()
         # Pods go before everything else, so that nothing is taken from under them; since 1.33.
@@ -92,9 +92,13 @@ class Namespaces:
 
     def _end(self, name: str) -> None:
         """Let the namespace go if it is empty."""
-        key: Key = ("", name)
-        if key in self._store.bucket(_BUCKET).records and next(self._contents(name), None) is None:
-            self._writer.update(self._kind, key, _finalize, subresource="finalize")
+        if self._is_terminating(name) and next(self._contents(name), None) is None:
+            self._writer.update(self._kind, ("", name), _finalize, subresource="finalize")
+
+    def _is_terminating(self, name: str) -> bool:
+        """Whether there is still something to do: by then, it can be gone, and there can be a new one of this name."""
+        record = self._store.bucket(_BUCKET).records.get(("", name))
+        return record is not None and record.deleting
 
     def _contents(self, name: str) -> Iterator[tuple[Kind, Record]]:
         for kind in self._registry.unique_kinds():

@@ -22,9 +22,13 @@ from ..http.requests import Call, Request
 from .clients import EVERYBODY, Clients, check_pattern, is_of
 from .guards import is_guarded
 from .lagging import WatchLag
+from .retelling import Reteller
 
 Action = Literal["answer", "disconnect", "lose-answer", "delay"]
 
+VERBS: Final = frozenset({
+    "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "head", "options",
+})
 
 _MAX_CLOCK_OFFSET: Final = 100 * 365 * 24 * 3600.0
 
@@ -66,6 +70,10 @@ class FaultRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             raise ValueError(f"the rate must be from 0 to 1, not {self.rate}")
         if not 400 <= self.status <= 599:
             raise ValueError(f"the status must be from 400 to 599, not {self.status}")
+        if self.latency < 0 or (self.times is not None and self.times < 0):
+            raise ValueError("neither the latency nor the number of times can be negative")
+        if self.verb is not None and self.verb not in VERBS:
+            raise ValueError(f"there is no verb {self.verb!r}; it is one of {', '.join(sorted(VERBS))}")
         check_pattern(self.path)
         check_pattern(self.agent)
 
@@ -156,6 +164,8 @@ class Faults:
         self.clock = Clock()
         self.advisers: list[Adviser] = []
         """Who is asked of every request what to do with it, before the rules."""
+        self.retellers: list[Reteller] = []
+        """Who is asked of every event of watches what to send instead, and when; the first answer decides."""
         self.reseed(seed)
         self._used: dict[int, int] = {}
         self._lock = threading.Lock()

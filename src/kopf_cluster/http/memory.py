@@ -16,6 +16,8 @@ import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import HIGH_LEVEL_SCHEMA_SET
 
+from .shortcuts import Ask, ShortcutSession
+
 #: How many bytes can be underway before the sender is asked to wait, and at how many it may go on.
 _HIGH_WATER: Final = 256 * 1024
 _LOW_WATER: Final = 64 * 1024
@@ -29,11 +31,13 @@ class MemoryNetwork:
 
     Args:
         accept: What is at the other end.
+        find_ask: Gives the way to ask it with no connection, if it is there.
     """
 
-    def __init__(self, accept: Accept) -> None:
+    def __init__(self, accept: Accept, find_ask: Callable[[], Ask | None]) -> None:
         super().__init__()
         self._accept = accept
+        self._find_ask = find_ask
         self._ends: dict[_End, None] = {}  # ordered, so that they go on in the same order every time
         self._passable = asyncio.Event()
         self._passable.set()
@@ -67,11 +71,23 @@ class MemoryNetwork:
         """Give the connector for a session of the client. Its connections are kept for as long as the session lives."""
         return _Connector(self)
 
-    async def connect(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Protocol:
-        """Open a connection."""
+    def shorten(self, session: aiohttp.ClientSession) -> ShortcutSession:
+        """Give the session with a shortcut for its usual requests."""
+        return ShortcutSession(session, self)
+
+    def find_shortcut(self) -> Ask | None:
+        """Give the way to ask with no connection, if it comes out the same as with one."""
+        return None if self._dead or self.is_cut else self._find_ask()
+
+    async def pass_back(self) -> None:
+        """Wait until an answer gets through; for ever, if there is nobody to take it."""
         await self._passable.wait()
         if self._dead:
-            await asyncio.get_running_loop().create_future()  # of those who are dead, nobody gets an answer
+            await asyncio.get_running_loop().create_future()
+
+    async def connect(self, make_protocol: Callable[[], asyncio.Protocol]) -> asyncio.Protocol:
+        """Open a connection."""
+        await self.pass_back()
         here, there = contextvars.copy_context(), contextvars.Context()  # the server is not a part of the client
         client, server = make_protocol(), there.run(self._accept)
         near, far = _End(self, client, here, is_client=True), _End(self, server, there, is_client=False)

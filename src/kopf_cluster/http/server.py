@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import contextvars
 import gzip
 import logging
 import ssl
 import urllib.parse
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import msgspec
 from aiohttp import http_exceptions, web
@@ -31,22 +32,13 @@ from ..faults.admin import PREFIX, Admin, KubeconfigIssuer
 from ..faults.clients import Clients
 from ..faults.faults import FaultRule, Faults, ServerControl
 from ..faults.lagging import Delay
+from ..faults.retelling import retell
 from . import encodings, pretty
+from .connection_logs import connection_logger
 from .requests import Answer, Call, Identity, Request, Stream, refuse, resolve
+from .shortcuts import ShortRequest
 
 logger = logging.getLogger("kopf.cluster")
-
-
-class _ServerFaults(logging.Filter):
-    """Lets pass only what the server is to blame for: broken requests are no news, and have no tracebacks."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        return not isinstance(error, (http_exceptions.HttpProcessingError, web.RequestPayloadError))
-
-
-_connections = logging.getLogger("kopf.cluster.connections")
-_connections.addFilter(_ServerFaults())
 
 MAX_BODY: Final = 3 * 1024 * 1024
 
@@ -86,12 +78,15 @@ class HTTPServer:
         self._application = application
         self.counters: collections.Counter[tuple[str, str, int]] = collections.Counter()
         """How many requests were answered, by verb, resource, and code."""
+        self.is_open = True
+        """Whether it takes requests, until it is stopped."""
         self._faults = faults
         self._audit = audit
         self._admin: Admin | None = None
         self._changed = asyncio.Event()
         self._streams: dict[asyncio.Task[Any], tuple[Request, asyncio.Transport | None]] = {}
         self._ending: set[asyncio.Task[Any]] = set()
+        self._asked: dict[asyncio.Task[Answer], None] = {}
         self._delays: dict[Delay, None] = {}
         self._watch_timer: asyncio.TimerHandle | None = None
         self._server: web.Server | None = None
@@ -106,7 +101,7 @@ class HTTPServer:
         self._admin = Admin(self._faults, self.counters, self._audit, orders.issue_kubeconfig)
         self._server = web.Server(
             self._handle, request_factory=self._make_request, handler_cancellation=True, access_log=None,
-            keepalive_timeout=_UNLIMITED, lingering_time=0.0, logger=_connections)
+            keepalive_timeout=_UNLIMITED, lingering_time=0.0, logger=connection_logger)
         self._listener = await loop.create_server(
             self._server, host, port, ssl=context, ssl_handshake_timeout=_UNLIMITED, ssl_shutdown_timeout=1.0,
             backlog=1024)
@@ -125,14 +120,26 @@ class HTTPServer:
             raise ConnectionRefusedError("the local cluster is not running")
         return self._server()
 
+    def ask(self, request: ShortRequest) -> asyncio.Task[Answer]:
+        """Begin to answer a request that has come with no connection, in a context of its own."""
+        task = asyncio.create_task(self._answer_shortly(request), context=contextvars.Context())
+        self._asked[task] = None
+        task.add_done_callback(self._asked.pop)
+        return task
+
+    async def _answer_shortly(self, request: ShortRequest) -> Answer:
+        await request.arrive()
+        return cast(Answer, await self._answer(request))  # only those with connections get anything else
+
     async def stop(self) -> None:
         """Stop listening, end all streams, close all connections."""
         self._faults.bind(None)
+        self.is_open = False
         if self._watch_timer is not None:
             self._watch_timer.cancel()
         if self._listener is not None:
             await _stop_accepting(self._listener)
-        for task in list(self._streams):
+        for task in [*self._streams, *self._asked]:
             task.cancel()
         if self._server is not None:
             # Idle connections would be waited for: clients keep them for later, and do not close them for us.
@@ -158,6 +165,11 @@ class HTTPServer:
         return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)
 
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        answer = await self._answer(http)
+        return _respond(http, answer) if isinstance(answer, Answer) else answer
+
+    async def _answer(self, http: web.BaseRequest | ShortRequest) -> Answer | web.StreamResponse:
+        """Give the answer, or the response if it is a stream, which is sent already."""
         call, user = Call(http.method.lower()), None
         try:
             request = await self._read(http)
@@ -165,10 +177,10 @@ class HTTPServer:
             call = resolve(request)
             if request.path[:1] == (PREFIX,) and self._admin is not None:  # neither disturbed nor counted
                 _require_superuser(request)
-                return _respond(http, self._admin.answer(request))
+                return self._admin.answer(request)
             rule = self._faults.decide(call, request, http.path) if self._faults.is_active else None
             if rule is not None:
-                await self._disturb(rule, http)
+                await _disturb(rule, http)
             while self._faults.paused:
                 await self._changed.wait()
             answer = self._application.answer(call, request)
@@ -178,6 +190,8 @@ class HTTPServer:
                 self._audit.note(user, call, _whole(answer), agent=request.agent, path=http.path)
                 _disconnect(http)
             if not isinstance(answer, Answer):
+                if not isinstance(http, web.BaseRequest):
+                    raise TypeError("a stream needs a connection")
                 self._note(http, user, call, _whole(answer))
                 return await self._send_stream(http, call, request, answer)
         except statuses.APIStatus as status:
@@ -188,9 +202,9 @@ class HTTPServer:
             logger.exception("The local cluster has failed to handle %s %s", http.method, http.path)
             answer = _refuse(http, statuses.internal("unexpected failure of the local cluster, see its logs"))
         self._note(http, user, call, answer)
-        return _respond(http, answer)
+        return answer
 
-    async def _read(self, http: web.BaseRequest) -> Request:
+    async def _read(self, http: web.BaseRequest | ShortRequest) -> Request:
         """Take the whole request in, authenticated."""
         raw_path, _, raw_query = http.raw_path.partition("?")
         headers = http.headers
@@ -212,14 +226,6 @@ class HTTPServer:
         content_type = headers.get("Content-Type", "").partition(";")[0].strip().lower()
         return Request(http.method, path, query, headers.get("Accept", ""), content_type, body, user,
                        headers.get("User-Agent", ""))
-
-    async def _disturb(self, rule: FaultRule, http: web.BaseRequest) -> None:
-        if rule.latency:
-            await asyncio.sleep(rule.latency)
-        if rule.action == "answer":
-            raise rule.make_status()
-        if rule.action == "disconnect":
-            _disconnect(http)
 
     async def _send_stream(
             self, http: web.BaseRequest, call: Call, request: Request, stream: Stream,
@@ -251,7 +257,14 @@ class HTTPServer:
         async def write(piece: bytes) -> None:
             while self._faults.silent:
                 await self._changed.wait()
-            await response.write(piece * 2 if self._faults.duplicating else piece)
+            piece = piece * 2 if self._faults.duplicating else piece
+            retellers = self._faults.retellers if stream.content_type == encodings.JSON else ()
+            if not retellers:
+                await response.write(piece)
+                return
+            async with contextlib.aclosing(retell(retellers, call, request, piece)) as parts:
+                async for part in parts:
+                    await response.write(part)
 
         delay = Delay(write, lambda: self._faults.find_lag(request), self._faults.make_dice(call.resource))
         self._delays[delay] = None
@@ -265,7 +278,7 @@ class HTTPServer:
             self._delays.pop(delay, None)
             await delay.close()
 
-    def _note(self, http: web.BaseRequest, user: User | None, call: Call, answer: Answer) -> None:
+    def _note(self, http: web.BaseRequest | ShortRequest, user: User | None, call: Call, answer: Answer) -> None:
         self.counters[call.verb, call.resource, answer.status] += 1
         self._audit.note(user, call, answer, agent=http.headers.get("User-Agent", ""), path=http.path)
 
@@ -295,6 +308,15 @@ class HTTPServer:
                 task.cancel()
             elif transport is not None:
                 transport.abort()
+
+
+async def _disturb(rule: FaultRule, http: web.BaseRequest | ShortRequest) -> None:
+    if rule.latency:
+        await asyncio.sleep(rule.latency)
+    if rule.action == "answer":
+        raise rule.make_status()
+    if rule.action == "disconnect":
+        _disconnect(http)
 
 
 async def _stop_accepting(listener: asyncio.Server) -> None:
@@ -335,20 +357,20 @@ def _require_superuser(request: Request) -> None:
         raise forbidden(request.user, asked, Decision(False))
 
 
-def _disconnect(http: web.BaseRequest) -> None:
+def _disconnect(http: web.BaseRequest | ShortRequest) -> None:
     """Break the connection. The handler is cancelled by the server when it notices."""
     if http.transport is not None:
         http.transport.abort()
     raise asyncio.CancelledError
 
 
-def _read_subject(http: web.BaseRequest) -> Sequence[tuple[str, str]]:
+def _read_subject(http: web.BaseRequest | ShortRequest) -> Sequence[tuple[str, str]]:
     """Give the subject of the client's certificate, if there is one; it is verified by TLS."""
     certificate = http.transport.get_extra_info("peercert") if http.transport is not None else None
     return [pair for parts in certificate["subject"] for pair in parts] if certificate else ()
 
 
-def _refuse(http: web.BaseRequest, status: statuses.APIStatus) -> Answer:
+def _refuse(http: web.BaseRequest | ShortRequest, status: statuses.APIStatus) -> Answer:
     return encodings.transcode(refuse(status), encodings.choose_plain(http.headers.get("Accept", "")))
 
 

@@ -191,10 +191,10 @@ def _walk(tree: Tree, prefix: Path) -> Iterator[Path]:
 
 
 def _sort(tree: Tree) -> Tree:
-    result: Tree = {_SELF: {}} if _SELF in tree else {}
-    for element in sorted((element for element in tree if element != _SELF), key=_rank):
-        result[element] = _sort(tree[element])
-    return result
+    elements = sorted(tree)  # as texts, they are in the order of their ranks, too; only positions are not
+    if any(element.startswith("i:") for element in elements):
+        elements.sort(key=lambda element: (-1, "") if element == _SELF else _rank(element))
+    return {element: _sort(node) if (node := tree[element]) else {} for element in elements}
 
 
 def _read_children(value: Any) -> Tree:
