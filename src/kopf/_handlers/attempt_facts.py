@@ -23,3 +23,4 @@ class AttemptEnded(Fact, frozen=True, eq=False):
     begun: AttemptBegun
     outcome: Outcome | None
     """How it has ended; ``None`` if it was cancelled."""
+    at: float

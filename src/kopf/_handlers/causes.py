@@ -21,6 +21,7 @@ from kopf._handlers.handlers import (
 from kopf._logging.loggers import Logger
 from kopf._settings.settings import OperatorSettings
 from kopf._values.bodies import Body, BodyEssence
+from kopf._values.deferred import Deferred
 from kopf._values.diffs import Diff, diff
 from kopf._values.fields import resolve
 from kopf._values.patches import Patch
@@ -40,6 +41,7 @@ class Cause(Record, kw_only=True, eq=False):
 
     logger: Logger
     memo: Any
+    """The memo itself, or it can be :class:`Deferred`."""
     indices: Mapping[str, Any]
     _kwargs: Kwargs | None = None
 
@@ -88,9 +90,15 @@ class ResourceCause(Cause, kw_only=True, eq=False):
         return {name: get(self) for name, get in _KWARGS_OF_OBJECT.items()}
 
 
+def _get_memo(cause: Cause) -> Any:
+    if type(cause.memo) is Deferred:
+        cause.memo = cause.memo.make()
+    return cause.memo
+
+
 _KWARGS_OF_OBJECT: Mapping[str, Callable[[Any], Any]] = {
     "logger": attrgetter("logger"),
-    "memo": attrgetter("memo"),
+    "memo": _get_memo,
     "resource": attrgetter("resource"),
     "patch": attrgetter("patch"),
     "body": attrgetter("body"),
@@ -178,8 +186,10 @@ class ChangingCause(ResourceCause, kw_only=True, eq=False):
         reads = handler.reads
         if reads is None or not reads.isdisjoint(self.indices):
             return self.kwargs_for(handler)
-        kwargs = {name: get(self) for name in reads if (get := _KWARGS_OF_CHANGE.get(name)) is not None}
-        kwargs["param"] = handler.param
+        kwargs: Kwargs = {"param": handler.param}
+        for name in reads:
+            if (get := _KWARGS_OF_CHANGE.get(name)) is not None:
+                kwargs[name] = get(self)
         if not reads.isdisjoint(_KWARGS_OF_FIELD):
             _narrow_to_field(kwargs, handler, self)
         return kwargs

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextvars import ContextVar
-from typing import Protocol
+from typing import Any, Protocol
 
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.handlers import ChangingHandler
@@ -51,21 +51,19 @@ current_subhandling: ContextVar[SubhandlingContext] = ContextVar("current_subhan
 """Set only while a change-detecting handler (or a sub-handler of it) is being executed."""
 
 
-class executing:
+class executing(Record, eq=False):
     """Let the tools know what is being handled, inside of the block. It can be used only once."""
 
-    __slots__ = ("_body", "_body_token", "_subhandling", "_subhandling_token")
-
-    def __init__(self, body: Body, subhandling: SubhandlingContext | None = None) -> None:
-        self._body = body
-        self._subhandling = subhandling
+    _body: Body
+    _subhandling: SubhandlingContext | None = None
+    _tokens: Any = None
 
     def __enter__(self) -> None:
-        self._body_token = current_body.set(self._body)
-        if self._subhandling is not None:
-            self._subhandling_token = current_subhandling.set(self._subhandling)
+        token = current_body.set(self._body)
+        self._tokens = token, None if self._subhandling is None else current_subhandling.set(self._subhandling)
 
     def __exit__(self, *_: object) -> None:
-        current_body.reset(self._body_token)
-        if self._subhandling is not None:
-            current_subhandling.reset(self._subhandling_token)
+        body_token, subhandling_token = self._tokens
+        current_body.reset(body_token)
+        if subhandling_token is not None:
+            current_subhandling.reset(subhandling_token)

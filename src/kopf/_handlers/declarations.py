@@ -6,14 +6,13 @@ They are refused before anything runs, as otherwise they would fail for every ob
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from kopf._logging.tracebacks import is_framework
+from kopf._values.functions import get_function
 
 
 class DeclarationError(TypeError, ValueError):
@@ -55,28 +54,6 @@ def find_function_place(fn: Callable[..., Any]) -> str | None:
     """Find where the function begins (a partial, a method, a callable instance); of builtins, it is unknown."""
     code = getattr(get_function(fn), "__code__", None)
     return _format_place(code.co_filename, code.co_firstlineno) if code is not None else None
-
-
-def describe_function(fn: Callable[..., Any]) -> str:
-    """
-    Name a function for the logs: that of the users, not of their decorators; and where it is, if that is known.
-
-    The path is a full one: logs are read elsewhere than declarations.
-    """
-    function = inspect.unwrap(get_function(fn))
-    name = getattr(function, "__qualname__", None) or type(function).__qualname__
-    code = getattr(get_function(function), "__code__", None)
-    return name if code is None else f"{name} ({code.co_filename}:{code.co_firstlineno})"
-
-
-def get_function(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Get the function behind a partial, a method, a callable instance; what it wraps is another function."""
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    if not hasattr(fn, "__code__") and not isinstance(fn, type) and hasattr(type(fn).__call__, "__code__"):
-        fn = type(fn).__call__
-    inner: Callable[..., Any] = getattr(fn, "__func__", fn)
-    return inner
 
 
 def _format_place(filename: str, line: int) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -56,16 +57,21 @@ class HandlerExecutor:
         self.running = RunningAttempts()
         """What is executed right now."""
 
-    async def execute(
+    def execute(
         self, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings = NOTHING
-    ) -> Outcome:
+    ) -> Coroutine[Any, Any, Outcome]:
         """
         Try the handler once: call its function with the kwargs of the cause.
 
         Only cancellation and the exits of the interpreter go through as exceptions.
         """
-        if not self._bus.is_heard:
-            return await self._execute(handler, cause, attempt, around)
+        if self._bus.is_heard:
+            return self._execute_and_tell(handler, cause, attempt, around)
+        return self._execute(handler, cause, attempt, around)
+
+    async def _execute_and_tell(
+        self, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings
+    ) -> Outcome:
         outcome = None
         begun = AttemptBegun(handler, cause, attempt, self._bus.clock())
         self._bus.tell(begun)
@@ -73,7 +79,7 @@ class HandlerExecutor:
             outcome = await self._execute(handler, cause, attempt, around)
             return outcome
         finally:
-            self._bus.tell(AttemptEnded(begun, outcome))
+            self._bus.tell(AttemptEnded(begun, outcome, self._bus.clock()))
 
     async def _execute(self, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings) -> Outcome:
         logger = cause.logger

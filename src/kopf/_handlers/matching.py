@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kopf._handlers.callbacks import FilterError, explain
 from kopf._handlers.causes import ChangingCause, ResourceCause
 from kopf._handlers.criteria import ABSENT, PRESENT, MetaFilter, ValueFilter
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, WebhookHandler
+from kopf._values.callbacks import FilterError, explain
 from kopf._values.fields import resolve
 from kopf._values.reasons import Operation
 

@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from kopf._handlers.declarations import get_function
+from kopf._values.functions import get_function
 
 _FRAME_READERS = frozenset({
     "_getframe", "breakpoint", "currentframe", "dir", "eval", "exec", "locals", "set_trace", "stack", "vars",

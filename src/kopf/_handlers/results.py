@@ -12,17 +12,16 @@ from kopf._values.patches import Patch, thaw
 
 def make_content(result: Any) -> Any:
     """Make JSON values of what a handler has returned. Raises :class:`TypeError` or :class:`ValueError`."""
-    return codec.decode(_encode(result))
-
-
-def _encode(result: Any) -> bytes:
     try:
-        return codec.encode(result)
+        encoded = codec.encode(result)
     except TypeError:
-        return codec.encode(thaw(result))  # there can be the views of the body in it
+        encoded = codec.encode(thaw(result))  # there can be the views of the body in it
+    return codec.decode(encoded)
 
 
 def deliver_result(handler: Handler, outcome: Outcome, patch: Patch) -> None:
-    """Put the result of the handler to the status, if it has a JSON form."""
+    """Put the result of the handler to the status, if it has a JSON form; note which functions of the patch are its."""
+    if patch.fns:
+        patch.sign_fns(str(handler))
     if outcome.content is not None:
         patch.ensure_stanza("status")[handler.id] = outcome.content

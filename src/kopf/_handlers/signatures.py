@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from kopf._handlers.declarations import DeclarationError, find_function_place, get_function, put_place
+from kopf._handlers.declarations import DeclarationError, find_function_place, put_place
 from kopf._handlers.handlers import (
     ActivityHandler,
     DaemonHandler,
@@ -27,6 +27,7 @@ from kopf._handlers.handlers import (
     WebhookHandler,
 )
 from kopf._handlers.registry import OperatorRegistry
+from kopf._values.functions import get_function
 from kopf._values.similar_names import find_similar_names
 
 Fn = Callable[..., object]

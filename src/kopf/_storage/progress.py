@@ -205,6 +205,7 @@ class StatusProgressStorage(ProgressStorage):
         self.name = name
         self._field = parse_field(field.format(name=name) if isinstance(field, str) else field)
         self._touch_field = parse_field(touch_field.format(name=name) if isinstance(touch_field, str) else touch_field)
+        self._places = frozenset({self._field[:2], self._touch_field[:2]})
 
     @property
     def field(self) -> FieldPath:
@@ -214,6 +215,7 @@ class StatusProgressStorage(ProgressStorage):
     @field.setter
     def field(self, field: FieldSpec) -> None:
         self._field = parse_field(field)
+        self._places = frozenset({self._field[:2], self._touch_field[:2]})
 
     @property
     def touch_field(self) -> FieldPath:
@@ -223,6 +225,7 @@ class StatusProgressStorage(ProgressStorage):
     @touch_field.setter
     def touch_field(self, field: FieldSpec) -> None:
         self._touch_field = parse_field(field)
+        self._places = frozenset({self._field[:2], self._touch_field[:2]})
 
     def fetch(self, *, key: HandlerId, body: Body) -> ProgressRecord | None:
         record = resolve(body, (*self.field, key))
@@ -259,8 +262,10 @@ class StatusProgressStorage(ProgressStorage):
     def could_have(self, keys: tuple[HandlerId, ...], *, obj: KubeObject) -> bool:
         if type(self) is not StatusProgressStorage:
             return True
-        place, touch_place = self._field[:2], self._touch_field[:2]
-        return _could_have(place, obj) or (touch_place != place and _could_have(touch_place, obj))
+        for place in self._places:  # noqa: SIM110  # it is asked of every object
+            if len(place) < 2 or obj.could_have(place[0], place[1]):
+                return True
+        return False
 
     def clear(self, *, essence: BodyEssence) -> BodyEssence:
         return drop_field(drop_field(essence, self.field), self.touch_field)
@@ -272,10 +277,6 @@ _EXTRAS = ("digest", "reentries")
 
 def _get_digest_key(key: str) -> str:
     return f"{key}~digest"
-
-
-def _could_have(path: FieldPath, obj: KubeObject) -> bool:
-    return len(path) < 2 or obj.could_have(path[0], path[1])
 
 
 def _remove(path: FieldPath, *, body: Body, patch: Patch) -> None:
@@ -354,11 +355,12 @@ class SmartProgressStorage(MultiProgressStorage):
         return self._annotations.own_prefix if is_only_status and type(self) is SmartProgressStorage else None
 
     def could_have(self, keys: tuple[HandlerId, ...], *, obj: KubeObject) -> bool:
-        return (
-            type(self) is not SmartProgressStorage
-            or self._annotations.could_have(keys, obj=obj)
-            or self._status.could_have(keys, obj=obj)
-        )
+        if type(self) is not SmartProgressStorage:
+            return True
+        annotations = obj.head.annotations
+        if annotations is not None and not self._annotations.list_names(keys).isdisjoint(annotations):
+            return True
+        return self._status.could_have(keys, obj=obj)
 
     def store(self, *, key: HandlerId, record: ProgressRecord, body: Body, patch: Patch) -> None:
         self._annotations.store(key=key, record=record, body=body, patch=patch)

@@ -74,7 +74,10 @@ def _replace_surrogates(value: Any) -> Any:
 
 def decode(data: bytes | bytearray | memoryview | str) -> Any:
     """Parse a JSON document. Raises :class:`UnreadableError` if it is malformed or too deep, which is a ValueError."""
-    return _apply(_decoder, data)
+    try:
+        return _decoder.decode(data)
+    except (RecursionError, ValueError) as e:
+        raise _explain(e) from e
 
 
 def skim(data: bytes) -> None:
@@ -95,10 +98,12 @@ def split_items(data: bytes) -> list[bytes]:
 def _apply(decoder: msgspec.json.Decoder[Any], data: bytes | bytearray | memoryview | str) -> Any:
     try:
         return decoder.decode(data)
-    except RecursionError as e:
-        raise NestingError from e
-    except ValueError as e:
-        raise UnreadableError(str(e)) from e
+    except (RecursionError, ValueError) as e:
+        raise _explain(e) from e
+
+
+def _explain(error: RecursionError | ValueError) -> UnreadableError:
+    return NestingError() if isinstance(error, RecursionError) else UnreadableError(str(error))
 
 
 def dumps(value: Any) -> str:

@@ -58,6 +58,8 @@ EMPTY = Diff()
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _NO_MAPPINGS = _SCALARS | {list, tuple}
 _PLAIN = frozenset({dict, list})
+_DEEP = 32
+"""Below this level, only single values are compared: otherwise, each level would cost all those below it."""
 
 
 def diff(old: Any, new: Any) -> Diff:
@@ -78,9 +80,13 @@ def _iterate(old: Any, new: Any, path: FieldPath) -> Iterator[DiffItem]:
             yield DiffItem(DiffOperation.REMOVE, path, old, new)
         elif _are_mappings(old, new):
             fields = []
+            deep = len(path) > _DEEP
             for key, value in old.items():
                 other = new.get(key)
-                if type(value) is not type(other) or not _is_surely_same(value, other):
+                kind = type(value)
+                if kind is not type(other) or (
+                    value != other if kind in _SCALARS else deep or not _is_surely_same(value, other)
+                ):
                     fields.append((value, other, (*path, key)))
             if not new.keys() <= old.keys():
                 fields += [(None, value, (*path, key)) for key, value in new.items() if key not in old]
@@ -118,13 +124,11 @@ def _is_same(old: Any, new: Any) -> bool:
 
 def _is_surely_same(old: Any, new: Any) -> bool:
     """
-    Tell if the values of the same type are the same, as fast as possible: mostly, they are. If in doubt, it says no.
+    Tell if containers of the same type are the same, as fast as possible: mostly, they are. If in doubt, it says no.
 
     Of containers that are equal in Python, it is the JSON that tells. It is much faster than value by value.
     """
     try:
-        if type(old) in _SCALARS:
-            return bool(old == new)
         return type(old) in _PLAIN and old == new and codec.encode(old) == codec.encode(new)
     except (TypeError, ValueError, RecursionError):  # not JSON, or too deep
         return False

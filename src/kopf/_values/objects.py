@@ -9,6 +9,7 @@ until somebody looks. Managed fields, often the larger half of an object, are ne
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import Any, get_type_hints
 
 import msgspec
@@ -43,11 +44,30 @@ class _Envelope(msgspec.Struct):
     kind: str | None = None
 
 
+class _UsualEnvelope(_Envelope, forbid_unknown_fields=True):
+    """
+    All members of an object of a usual kind: one pass finds them all. Those that are absent are empty.
+
+    The order of the content is that in which the servers send it.
+    """
+
+    data: msgspec.Raw = msgspec.Raw()
+    spec: msgspec.Raw = msgspec.Raw()
+    type: msgspec.Raw = msgspec.Raw()
+    status: msgspec.Raw = msgspec.Raw()
+
+
+_USUAL_CONTENT = ("data", "spec", "type")
+_USUAL_STANZAS = frozenset({*_USUAL_CONTENT, "status"})
+_get_usual_content = attrgetter(*_USUAL_CONTENT)
+
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
+_decode_usual_envelope = msgspec.json.Decoder(_UsualEnvelope).decode
 _split_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _NO_CONTENT = frozenset({"apiVersion", "kind", "metadata", "status"})
 _WITHOUT_OTHERS = dict.fromkeys(_NO_CONTENT)
 _NOTHING: Mapping[str, str] = {}
+_ABSENT = object()
 _UNWANTED_METADATA = frozenset({"managedFields"})
 _IDENTIFIERS = frozenset({"uid", "resourceVersion"})
 """They are joined by spaces where many of them are remembered."""
@@ -72,7 +92,7 @@ class KubeObject(Mapping[str, Any]):
     Large because it is a mapping, and only it knows what is decoded already.
     """
 
-    __slots__ = ("_added", "_members", "_raw", "_values", "api_version", "head", "kind", "pruned")
+    __slots__ = ("_added", "_members", "_raw", "_usual", "_values", "api_version", "head", "kind", "pruned")
 
     head: ObjectMeta
     api_version: str | None
@@ -84,7 +104,6 @@ class KubeObject(Mapping[str, Any]):
         api_version: str | None,
         kind: str | None,
         raw: bytes | msgspec.Raw | None,
-        *,
         added: Mapping[str, str] = _NOTHING,
         pruned: str = "",
     ) -> None:
@@ -95,6 +114,8 @@ class KubeObject(Mapping[str, Any]):
         self.api_version = api_version
         self.kind = kind
         self._raw = raw
+        # If there are no other members. It is small, and kept: the content is in the same order whenever it is taken.
+        self._usual: _UsualEnvelope | None = None
         self._members: dict[str, msgspec.Raw] | None = None
         self._values: dict[str, Any] | None = None
 
@@ -107,18 +128,17 @@ class KubeObject(Mapping[str, Any]):
 
         Raises :class:`ValueError` if it is not JSON or has no proper metadata.
         """
-        pruned = ""
+        usual, pruned = None, ""
         try:
-            envelope = _decode_envelope(raw)
-        except RecursionError:
-            raw = nesting.prune(bytes(raw), _PRUNED_DEPTH)
-            envelope = _decode_envelope(raw)
-            pruned = TOO_DEEP
+            envelope: _Envelope = (usual := _decode_usual_envelope(raw))
+        except (RecursionError, ValueError):
+            envelope, raw, pruned = _decode_unusual(raw)
         added = _NOTHING
         if not envelope.apiVersion or not envelope.kind:
             added = _list_absent(envelope, api_version, kind)
-        api_version, kind = envelope.apiVersion or api_version, envelope.kind or kind
-        return cls(envelope.metadata, api_version, kind, raw, added=added, pruned=pruned)
+        self = cls(envelope.metadata, envelope.apiVersion or api_version, envelope.kind or kind, raw, added, pruned)
+        self._usual = usual
+        return self
 
     @classmethod
     def salvage(
@@ -176,13 +196,12 @@ class KubeObject(Mapping[str, Any]):
         It decodes the values anew. So, when the users modify them (nested lists & dicts are plain mutable objects), we
         do not take it for what the server has said.
         """
-        view = KubeObject(self.head, self.api_version, self.kind, self._raw, added=self._added, pruned=self.pruned)
-        if self._raw is not None and self._members is not None:
-            view._members = self._members  # they are never changed
-            view._values = {**self._added}
+        view = KubeObject(self.head, self.api_version, self.kind, self._raw, self._added, self.pruned)
         if self._raw is None:
             view._values = thaw(self._values)
             view._members = {}
+        else:
+            view._usual, view._members = self._usual, self._members  # they are never changed
         return view
 
     def make_stub(self, problem: str = "") -> KubeObject:
@@ -208,18 +227,34 @@ class KubeObject(Mapping[str, Any]):
 
     def _split(self) -> tuple[dict[str, msgspec.Raw], dict[str, Any]]:
         members, values = self._members, self._values
-        if members is None or values is None:
-            members = self._members = _split(self._raw or b"{}")
-            values = self._values = {**self._added}
-            for key in values:
+        if members is None:
+            members = self._split_anew(self._raw or b"{}")
+            for key in self._added:
                 members.pop(key, None)
+            self._members = members
+        if values is None:
+            values = self._values = {**self._added}
         return members, values
 
+    def _split_anew(self, raw: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
+        try:
+            return _split(raw)
+        except codec.NestingError:
+            if self._usual is None:
+                raise
+            # It was split when it arrived, with fewer calls underway, and is not to fail in the middle of everything.
+            return {key: msgspec.Raw(value) for key, value in _split_malformed(bytes(raw)).items()}
+
+    def _find(self, key: str) -> msgspec.Raw | None:
+        if self._usual is not None and key in _USUAL_STANZAS:
+            return getattr(self._usual, key) or None
+        return self._split()[0].get(key)
+
     def __getitem__(self, key: str) -> Any:
-        members, values = self._split()
-        if key not in values:
-            values[key] = _decode_member(key, members[key])
-        return values[key]
+        value = self.get(key, _ABSENT)
+        if value is _ABSENT:
+            raise KeyError(key)
+        return value
 
     def has_same_content(self, other: KubeObject) -> bool:
         """
@@ -229,7 +264,9 @@ class KubeObject(Mapping[str, Any]):
         """
         if self._raw is None or other._raw is None:
             return False
-        mine, others = self._members or self._split()[0], other._members or other._split()[0]
+        if self._usual is not None and other._usual is not None:
+            return bool(_get_usual_content(self._usual) == _get_usual_content(other._usual))
+        mine, others = self._split()[0], other._split()[0]
         return {**mine, **_WITHOUT_OTHERS} == {**others, **_WITHOUT_OTHERS}
 
     def get_content(self) -> dict[str, Any]:
@@ -238,6 +275,8 @@ class KubeObject(Mapping[str, Any]):
 
         The server says how they are serialised, so the same content comes in the same form.
         """
+        if self._usual is not None:
+            return {key: raw for key, raw in zip(_USUAL_CONTENT, _get_usual_content(self._usual), strict=True) if raw}
         members, values = self._split()
         source = values if self._raw is None else members
         return {key: value for key, value in source.items() if key not in _NO_CONTENT}
@@ -248,24 +287,27 @@ class KubeObject(Mapping[str, Any]):
 
         Raises :class:`UnreadableError` if that is impossible.
         """
-        members, values = self._split()
-        for key in members:
-            if key not in _NO_CONTENT and key not in values:
-                values[key] = codec.decode(members[key])
+        if self._raw is None:
+            return
+        values = self._values = {**self._added} if self._values is None else self._values
+        for key, raw in self.get_content().items():
+            if key not in values:
+                values[key] = codec.decode(raw)
 
     def could_have(self, stanza: str, key: str) -> bool:
         """Tell if the key could be in the stanza, which is not decoded for that. If in doubt, it is yes."""
         if self._raw is None:
             return stanza in (self._values or ())
-        raw = (self._members or self._split()[0]).get(stanza)
+        raw = self._find(stanza)
         return raw is not None and key.encode() in bytes(raw)
 
     def get(self, key: str, default: Any = None) -> Any:
-        members, values = self._split()
+        if (values := self._values) is None:
+            values = self._values = {**self._added}
         if key not in values:
-            if key not in members:
+            if (raw := self._find(key)) is None:
                 return default
-            values[key] = _decode_member(key, members[key])
+            values[key] = _decode_member(key, raw)
         return values[key]
 
     def __contains__(self, key: object) -> bool:
@@ -282,6 +324,15 @@ class KubeObject(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return repr(dict(self))
+
+
+def _decode_unusual(raw: bytes | msgspec.Raw) -> tuple[_Envelope, bytes | msgspec.Raw, str]:
+    """Decode only what is in each object, and prune the object if it is too deep; then, with the problem."""
+    try:
+        return _decode_envelope(raw), raw, ""
+    except RecursionError:
+        raw = nesting.prune(bytes(raw), _PRUNED_DEPTH)
+        return _decode_envelope(raw), raw, TOO_DEEP
 
 
 def _list_absent(envelope: _Envelope, api_version: str | None, kind: str | None) -> dict[str, str]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 
+from kopf._values.callbacks import explaining
 from kopf._values.diffs import DiffOperation, diff
 from kopf._values.fields import FieldPath
 from kopf._values.records import FrozenRecord, replace
@@ -111,6 +112,8 @@ class Patch(dict[str, Any]):
     ``patch.meta.labels['l'] = None``), or append transformation functions to ``patch.fns``.
     """
 
+    _authors: Mapping[int, tuple[PatchFn, str]] = {}  # it is replaced, not changed; most have none
+
     def __init__(
         self,
         src: Mapping[str, Any] | None = None,
@@ -146,11 +149,28 @@ class Patch(dict[str, Any]):
         """Changes of the status."""
         return StatusPatch(self, "status")
 
+    def sign_fns(self, author: str) -> None:
+        """Note whose functions these are, as far as it is not known yet; it is said if they fail."""
+        self._authors = {**{id(fn): (fn, author) for fn in self.fns}, **self._authors}  # the functions keep their ids
+
+    def derive(self, content: Mapping[str, Any]) -> Patch:
+        """Make a patch with other content, but with the same functions."""
+        derived = Patch(content, fns=self.fns)
+        derived._authors = self._authors
+        return derived
+
+    def transform(self, body: dict[str, Any]) -> None:
+        """Call the functions, if there are any. Raises :class:`CallbackError`, which says which of them has failed."""
+        for fn in self.fns:
+            _, author = self._authors.get(id(fn), (fn, ""))
+            with explaining(fn, f"patch.fns of {author}" if author else "patch.fns"):
+                fn(body)
+
     def ensure_stanza(self, *path: str) -> dict[str, Any]:
         """Get a stanza of the patch to put something there: the plain dict, with no view of it."""
         target: dict[str, Any] = self
         for key in path:
-            child = target.get(key)
+            child = target.setdefault(key, {})
             if type(child) is not dict:
                 child = target[key] = {} if child is None else thaw(child)
             target = child
@@ -218,6 +238,11 @@ class FinalizerChange(enum.Enum):
         """Make the new list of finalizers; those of others stay as they are."""
         others = [name for name in finalizers or () if name != finalizer]
         return [*others, finalizer] if self is FinalizerChange.ADD else others
+
+
+ADD: Final = FinalizerChange.ADD
+REMOVE: Final = FinalizerChange.REMOVE
+"""By themselves, as the reasons are."""
 
 
 def compose(
@@ -293,8 +318,7 @@ def _drop_status(body: Mapping[str, Any]) -> dict[str, Any]:
 def _transform(body: dict[str, Any], patch: Patch) -> dict[str, Any]:
     result: dict[str, Any] = thaw(body)
     merge(result, patch)
-    for fn in patch.fns:
-        fn(result)
+    patch.transform(result)
     return result
 
 

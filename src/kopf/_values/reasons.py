@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Literal
+from typing import Final, Literal
 
 
 class Reason(enum.StrEnum):
@@ -16,6 +16,15 @@ class Reason(enum.StrEnum):
     NOOP = "noop"
     FREE = "free"
     GONE = "gone"
+
+
+# For what is done for every object: in Python 3.11, each mention of a member of an enumeration is a slow search for it.
+CREATE: Final = Reason.CREATE
+UPDATE: Final = Reason.UPDATE
+DELETE: Final = Reason.DELETE
+RESUME: Final = Reason.RESUME
+NOOP: Final = Reason.NOOP
+FREE: Final = Reason.FREE
 
 
 class WebhookType(enum.StrEnum):

@@ -41,6 +41,9 @@ class Resource:
     verbs: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
     """The verbs that the API supports (not those that RBAC permits)."""
 
+    def __hash__(self) -> int:
+        return hash(self.plural)  # it is a key of many tables: fast, and hardly any two of them have the same name
+
     def __repr__(self) -> str:
         return f"{self.plural}.{self.version}.{self.group}".rstrip(".")
 
@@ -49,7 +52,7 @@ class Resource:
         """The group and the version as in ``apiVersion`` of the objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         """The full name as kubectl knows it, e.g. ``kopfexamples.kopf.dev``."""
         return f"{self.plural}.{self.group}".rstrip(".")
@@ -80,7 +83,7 @@ class Resource:
             raise ValueError(f"An object of the namespaced {self!r} needs its namespace.")
         url = self._base_url
         if self.namespaced and namespace is not None:
-            url = f"{url}/namespaces/{_quote(namespace)}/{self.plural}"
+            url = f"{url}/namespaces/{_quote_namespace(namespace)}/{self.plural}"
         else:
             url = f"{url}/{self.plural}"
         if name is not None:
@@ -94,6 +97,9 @@ class Resource:
 
 def _quote(name: str) -> str:
     return name if _is_plain(name) else urllib.parse.quote(name, safe="")
+
+
+_quote_namespace = functools.lru_cache(maxsize=10_000)(_quote)  # there are few of them, unlike the names of objects
 
 
 _is_plain = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch

@@ -12,6 +12,7 @@ import enum
 import re
 from collections.abc import Callable, Collection
 
+from kopf._values.functions import describe_function
 from kopf._values.resources import EVENTS, Resource
 
 
@@ -104,10 +105,19 @@ class Selector:
 
     def __str__(self) -> str:
         """The specification as the users would recognise it: without our names of the fields where they gave none."""
-        if not isinstance(self.any_name, str):
-            return repr(self)
         api = "/".join(part for part in (self.group, self.version) if part)
-        return f"{self.any_name!r} of {api}" if api else repr(self.any_name)
+        return f"{self._show_name()} of {api}" if api else self._show_name()
+
+    def _show_name(self) -> str:
+        if isinstance(self.any_name, str):
+            return repr(self.any_name)
+        if self.any_name is not None:
+            return "kopf.EVERYTHING"
+        if self.fn is not None:
+            return describe_function(self.fn)
+        names = (self.kind, self.plural, self.singular, self.shortcut, self.category)
+        fields = zip(("kind", "plural", "singular", "shortcut", "category"), names, strict=True)
+        return next(f"{field}={name!r}" for field, name in fields if name is not None)
 
     @property
     def is_specific(self) -> bool:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kopf._handlers.declarations import describe_function
+from kopf._values.functions import describe_function
 
 
 class CallbackError(Exception):
