@@ -18,6 +18,7 @@ class ReviewBegun(Fact, frozen=True, eq=False):
     """The whole of it."""
     headers: Mapping[str, str] = {}
     """Those of the request that has brought it, if there is one; there can be credentials."""
+    at: float = 0.0
 
 
 class ReviewEnded(Fact, frozen=True, eq=False):
@@ -26,3 +27,4 @@ class ReviewEnded(Fact, frozen=True, eq=False):
     begun: ReviewBegun
     response: Response | None
     """``None`` if the review made no sense, or nobody waits for the answer anymore."""
+    at: float = 0.0

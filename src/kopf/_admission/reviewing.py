@@ -100,7 +100,7 @@ class Admission:
         self._active += 1
         self._idle.clear()
         bus, response = self._runtime.bus, None
-        begun = ReviewBegun(webhook, request, headers or {}) if bus.is_heard else None
+        begun = ReviewBegun(webhook, request, headers or {}, bus.clock()) if bus.is_heard else None
         if begun is not None:
             bus.tell(begun)
         try:
@@ -116,7 +116,7 @@ class Admission:
             response = make_response(request, parsed, denial={"message": message, "code": _TIMEOUT_CODE})
         finally:
             if begun is not None:
-                bus.tell(ReviewEnded(begun, response))
+                bus.tell(ReviewEnded(begun, response, bus.clock()))
             self._active -= 1
             if not self._active:
                 self._idle.set()

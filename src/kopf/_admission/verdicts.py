@@ -55,6 +55,8 @@ async def judge(
     errors: dict[WebhookHandler, Exception] = {}
     matching = list(deduplicate(handler for handler in handlers if _matches(handler, cause, errors)))
     await _call_all(functools.partial(executor.execute, cause=cause, attempt=attempt), matching, errors)
+    if len(matching) == 1:  # of several ones, which are called at once, nobody can tell whose functions these are
+        cause.patch.sign_fns(str(matching[0]))
     if cause.discarded:
         cause.logger.warning("The patch of a validating handler is ignored: only mutating handlers can patch.")
     ordered = {handler: errors[handler] for handler in handlers if handler in errors}
@@ -128,5 +130,6 @@ def _conclude(cause: WebhookCause, *, is_shown: bool) -> Verdict:
         raise
     except Exception as e:  # of the functions in the patch, or of the values that have no JSON form
         cause.logger.error("The patch cannot be made: %s", e, exc_info=e)
-        text = describe(e, instead="see the log of the operator.", is_shown=is_shown)
+        reason = e if is_shown else e.__cause__ or e  # the users of the cluster are not told of files and lines
+        text = describe(reason, instead="see the log of the operator.", is_shown=is_shown)
         return Verdict(denial={"message": f"The patch cannot be made: {text}", "code": _DEFAULT_CODE})

@@ -21,4 +21,8 @@ class Clock:
 
     def now(self) -> datetime:
         """The current time, with the time zone (UTC)."""
-        return datetime.fromtimestamp(self._get_time() + self._offset, UTC)
+        return datetime.fromtimestamp(self.get_timestamp(), UTC)
+
+    def get_timestamp(self) -> float:
+        """The same in seconds since the epoch; it can be asked for in other threads, too."""
+        return self._get_time() + self._offset

@@ -77,8 +77,8 @@ class Controller:
             event = WatchEvent("DELETED", event.object.make_stub())
         key = event.object.head.key
         scope = self.scope
-        if scope.runtime.bus.is_heard:
-            scope.runtime.bus.tell(ObjectObserved(scope.resource, key, event.type, event.object))
+        if (bus := scope.runtime.bus).is_heard:
+            bus.tell(ObjectObserved(scope.resource, key, event.type, event.object, bus.clock()))
         is_raw = self.raw_events.accept(key, event)
         is_of_interest = self.states.accept(key, event, now)
         if is_deleted and key not in self.raw_events.waiting and not self.queue.is_active(key):

@@ -55,6 +55,7 @@ class ObjectObserved(Fact, frozen=True, eq=False):
     type: str | None
     """``ADDED``, ``MODIFIED``, ``DELETED``; ``None`` if it is from a listing."""
     obj: KubeObject
+    at: float
 
 
 class ObjectQueued(Fact, frozen=True, eq=False):
@@ -78,6 +79,7 @@ class WorkEnded(Fact, frozen=True, eq=False):
 
     resource: Resource
     key: str
+    at: float
 
 
 class PauseChanged(Fact, frozen=True, eq=False):

@@ -8,6 +8,8 @@ if it has never been handled, and is created again and again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 
 class HandledMemory:
     """The fingerprints of the last handled states of the objects of one resource, by their keys."""
@@ -17,17 +19,16 @@ class HandledMemory:
         self._losses: dict[str, int] = {}
         self._removals: dict[str, int] = {}
         self._released: set[str] = set()
+        # There are no detours here, as it is for every look at every object.
+        self.remember: Callable[[str, int], None] = self._fingerprints.__setitem__
+        """By its key: the object was handled in the state with this fingerprint."""
+        self.recall: Callable[[str], int | None] = self._fingerprints.get
+        """In which state the object was handled by this operator process; ``None`` if it was not."""
+        self.is_released: Callable[[str], bool] = self._released.__contains__
+        """Tell if all was done for the object that is being deleted, whatever the older states of it look like."""
 
     def __len__(self) -> int:
         return len({*self._fingerprints, *self._losses, *self._removals, *self._released})
-
-    def remember(self, key: str, fingerprint: int) -> None:
-        """The object was handled in this state."""
-        self._fingerprints[key] = fingerprint
-
-    def recall(self, key: str) -> int | None:
-        """In which state the object was handled by this operator process; ``None`` if it was not."""
-        return self._fingerprints.get(key)
 
     def count_loss(self, key: str) -> int:
         """How many times the state of the object was lost, this time included."""
@@ -49,10 +50,6 @@ class HandledMemory:
     def note_release(self, key: str) -> None:
         """The object is being deleted, and our finalizer was removed: from now on, it is none of our business."""
         self._released.add(key)
-
-    def is_released(self, key: str) -> bool:
-        """Tell if all was done for the object that is being deleted, whatever the older states of it look like."""
-        return key in self._released
 
     def forget(self, key: str) -> None:
         """The object exists no more."""

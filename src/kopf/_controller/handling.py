@@ -22,11 +22,12 @@ class StateHandling:
         self._reconciler = reconciler
         self._troubles = troubles
         self._background = scope.background
+        self._bus = scope.runtime.bus
 
     async def handle(self, key: str, state: ObjectState) -> None:
         """Handle what is pending. All errors are reported, and lead to a delay."""
         before = state.on_start()
-        look = self._tell_begin(key, before)
+        look = self._tell_begin(key, before) if self._bus.is_heard else None
         try:
             result = await self._reconciler.look_at(key, before, state.memory)
         except asyncio.CancelledError as e:
@@ -50,7 +51,8 @@ class StateHandling:
                 self._troubles.forget(key)
             elif result.obj is not None and state.pending is None:
                 delay = self._postpone(key, state, result.obj, result.error)
-            self._tell_end(look, result.obj, error=result.error, delay=delay)
+            if look is not None:
+                self._tell_end(look, result.obj, error=result.error, delay=delay)
 
     def _follow(self, state: ObjectState, before: KubeObject, after: KubeObject, now: float) -> None:
         """We have changed the object. Unless something even newer has come, that is what it is now."""
@@ -65,13 +67,9 @@ class StateHandling:
         self._troubles.report(key, obj, error, delay=delay, is_unsaved=state.memory.unsaved is not None)
         return delay
 
-    def _tell_begin(self, key: str, obj: KubeObject) -> LookBegun | None:
-        scope = self._scope
-        bus = scope.runtime.bus
-        if not bus.is_heard:
-            return None
-        look = LookBegun(scope.resource, key, obj, bus.clock())
-        bus.tell(look)
+    def _tell_begin(self, key: str, obj: KubeObject) -> LookBegun:
+        look = LookBegun(self._scope.resource, key, obj, self._bus.clock())
+        self._bus.tell(look)
         return look
 
     def _tell_end(
@@ -83,7 +81,7 @@ class StateHandling:
         delay: float | None = None,
     ) -> None:
         if look is not None:
-            self._scope.runtime.bus.tell(LookEnded(look, obj, error, delay))
+            self._bus.tell(LookEnded(look, obj, error, delay, self._bus.clock()))
 
     def release_memory(self, key: str, state: ObjectState | None) -> None:
         """The object is idle, or waits for something: it may be for long, and there may be many such objects."""

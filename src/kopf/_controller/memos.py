@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import collections
 import copy
+import functools
 from typing import Any
+
+from kopf._values.deferred import Deferred
 
 
 class Memo(dict[Any, Any]):
@@ -37,7 +40,11 @@ class Memo(dict[Any, Any]):
 
 
 class Memos:
-    """The memos of all objects, made of the memo of the operator when an object is first handled."""
+    """
+    The memos of all objects, made of the memo of the operator when an object is first handled.
+
+    Large because they are dropped only when none of those who can hold a memo needs it.
+    """
 
     def __init__(self, operator_memo: Any) -> None:
         self._origin = operator_memo
@@ -64,6 +71,19 @@ class Memos:
         if self._is_droppable and key not in self._origins:
             self._origins[key] = self._get_snapshot()
         return memo
+
+    def defer(self, key: str) -> Any:
+        """
+        The same for those who mostly do not look at it: get :class:`Deferred`, which makes it if they do.
+
+        It has no visible effects, as it is made of what the operator's memo is now. The memos of custom classes are
+        made at once.
+        """
+        if not self._is_droppable:
+            return self.recall(key)
+        if key not in self._origins:
+            self._origins[key] = self._get_snapshot()
+        return Deferred(functools.partial(self.recall, key))
 
     def borrow(self, key: str) -> Any:
         """The same, but for those who look at the object aside of its handling; to be given back afterwards."""

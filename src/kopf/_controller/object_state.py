@@ -14,6 +14,7 @@ from typing import NamedTuple
 from kopf._controller.changes.saving import Carried, Result
 from kopf._controller.own_writes import OwnWrites
 from kopf._values.objects import KubeObject
+from kopf._values.records import Record, field
 
 
 class Rules(NamedTuple):
@@ -49,7 +50,7 @@ class Memory(Carried):
     """How many times in a row the patches were refused with nothing new on the stream that would explain it."""
 
 
-class ObjectState:
+class ObjectState(Record, eq=False):
     """
     What is known of one object. It exists only while something is going on with the object.
 
@@ -58,32 +59,22 @@ class ObjectState:
     Large because what is next depends on all of that together.
     """
 
-    __slots__ = (
-        "_is_handled",
-        "_is_requested",
-        "_retry_at",
-        "_rules",
-        "_unconfirmed",
-        "_writes",
-        "last_seen",
-        "memory",
-        "pending",
-    )
+    _rules: Rules
+    _is_handled: bool = False
+    """Whether the object is being handled right now."""
+    _is_requested: bool = False
+    """Whether it is to be looked at again when that is over."""
+    _writes: OwnWrites = field(default_factory=OwnWrites)
+    _unconfirmed: Unconfirmed | None = None
+    _retry_at: float | None = None
+    pending: KubeObject | None = None
+    """The latest state that is not handled yet."""
+    last_seen: KubeObject | None = None
+    """The state as of the last handling, to return to when it is time to."""
+    memory: Memory = field(default_factory=Memory)
 
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
-        self._is_handled = False
-        """Whether the object is being handled right now."""
-        self._is_requested = False
-        """Whether it is to be looked at again when that is over."""
-        self._writes = OwnWrites(comparable=rules.comparable_versions)
-        self._unconfirmed: Unconfirmed | None = None
-        self._retry_at: float | None = None
-        self.pending: KubeObject | None = None
-        """The latest state that is not handled yet."""
-        self.last_seen: KubeObject | None = None
-        """The state as of the last handling, to return to when it is time to."""
-        self.memory = Memory()
+    def __post_init__(self) -> None:
+        self._writes.comparable = self._rules.comparable_versions
 
     @property
     def is_ready(self) -> bool:
@@ -97,7 +88,7 @@ class ObjectState:
             self.pending is None
             and self._retry_at is None
             and not self._is_handled
-            and not self._writes.expecting
+            and self._writes.expected is None
             and self.memory.unsaved is None
             and not self.memory.initial
         )
@@ -105,10 +96,10 @@ class ObjectState:
     @property
     def alarm(self) -> float | None:
         """When it is time for :meth:`on_time`, if nothing else happens before."""
-        until = None if self._unconfirmed is None else self._unconfirmed.until
-        if self._retry_at is None or until is None:
-            return until if self._retry_at is None else self._retry_at
-        return min(until, self._retry_at)
+        if self._unconfirmed is None:
+            return self._retry_at
+        until = self._unconfirmed.until
+        return until if self._retry_at is None else min(until, self._retry_at)
 
     @property
     def retry_at(self) -> float | None:

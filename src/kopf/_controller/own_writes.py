@@ -8,22 +8,23 @@ come on the watch stream later. Resource versions of one resource are comparable
 
 from __future__ import annotations
 
+from kopf._values.records import Record, field
 
-class OwnWrites:
+
+class OwnWrites(Record, eq=False):
     """Tracks the versions of one object: those seen on the stream, and the one that our last write has made."""
 
-    __slots__ = ("_comparable", "_expected", "_last_seen", "_seen")
-
-    def __init__(self, *, comparable: bool) -> None:
-        self._comparable = comparable
-        self._expected: str | None = None
-        self._last_seen = ""
-        self._seen: set[str] = set()
+    comparable: bool = True
+    """Whether the server guarantees that resource versions can be compared."""
+    expected: str | None = None
+    """The version that our last write has made, until it comes back."""
+    _last_seen: str = ""
+    _seen: set[str] = field(default_factory=set)
 
     @property
     def expecting(self) -> bool:
         """Whether our last write has not come back yet."""
-        return self._expected is not None
+        return self.expected is not None
 
     def start(self) -> None:
         """A write can be sent from now on. Its echo can come even earlier than its response."""
@@ -33,21 +34,21 @@ class OwnWrites:
         """The write has made this version out of the previous one (the same one if nothing has changed)."""
         if version == previous:
             return  # but an earlier write could have not come back yet
-        is_seen = not is_newer(version, self._last_seen) if self._comparable else version in self._seen
-        self._expected = None if is_seen else version
+        is_seen = not is_newer(version, self._last_seen) if self.comparable else version in self._seen
+        self.expected = None if is_seen else version
 
     def is_news(self, version: str) -> bool:
         """Take a version from the stream; tell if it is newer than all that we know."""
         self._last_seen = version
-        if self._expected is None:
-            if not self._comparable:
+        if self.expected is None:
+            if not self.comparable:
                 self._seen.add(version)
             return True
-        if version == self._expected:
-            self._expected = None
+        if version == self.expected:
+            self.expected = None
             return False
-        if self._comparable and is_newer(version, self._expected):
-            self._expected = None
+        if self.comparable and is_newer(version, self.expected):
+            self.expected = None
             return True
         return False
 
@@ -57,11 +58,11 @@ class OwnWrites:
 
         If the versions are not comparable: as long as the echo has not come, nothing newer could come either.
         """
-        return version == latest or (not is_newer(version, latest) if self._comparable else self.expecting)
+        return version == latest or (not is_newer(version, latest) if self.comparable else self.expecting)
 
     def give_up(self) -> None:
         """Stop waiting for the echo: trust the stream again."""
-        self._expected = None
+        self.expected = None
 
 
 def is_newer(version: str, other: str) -> bool:

@@ -15,13 +15,10 @@ class Pause:
     """The toggle of one operator."""
 
     def __init__(self) -> None:
+        self.is_on = False
+        """Whether the operator is paused."""
         self._reasons: dict[Hashable, str] = {}
         self._listeners: list[Callable[[], None]] = []
-
-    @property
-    def is_on(self) -> bool:
-        """Whether the operator is paused."""
-        return bool(self._reasons)
 
     @property
     def reasons(self) -> Collection[str]:
@@ -36,6 +33,7 @@ class Pause:
         """Pause the operator until the same key is released; or replace the reason."""
         was_on = self.is_on
         self._reasons[key] = reason
+        self.is_on = True
         if not was_on:
             self._notify()
 
@@ -43,6 +41,7 @@ class Pause:
         """Let the operator go on, unless there are others who hold it."""
         was_on = self.is_on
         self._reasons.pop(key, None)
+        self.is_on = bool(self._reasons)
         if was_on and not self.is_on:
             self._notify()
 

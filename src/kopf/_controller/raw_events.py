@@ -9,15 +9,13 @@ from collections.abc import Collection
 from kopf._client.errors import APIConflictError
 from kopf._client.resources.patching import PatchConflict, patch_object
 from kopf._client.resources.watch_machine import WatchEvent
+from kopf._controller.blame import describe_trouble
 from kopf._controller.changes.selection import could_match, is_filtered
 from kopf._controller.event_backlog import EventBacklog
 from kopf._controller.runtime import Runtime
-from kopf._controller.troubles import API_ERRORS
 from kopf._controller.unreadable import UnreadableObjects
-from kopf._handlers.callbacks import FilterError
 from kopf._handlers.causes import WatchingCause
 from kopf._handlers.executor import Surroundings, UserCode
-from kopf._handlers.handler_errors import name_error
 from kopf._handlers.handlers import WatchingHandler
 from kopf._handlers.matching import matches
 from kopf._handlers.outcomes import Attempt
@@ -25,6 +23,7 @@ from kopf._handlers.registry import HandlersOfResource, deduplicate
 from kopf._handlers.results import deliver_result
 from kopf._logging.loggers import LocalObjectLogger, Logger, ObjectLogger
 from kopf._values.bodies import Body
+from kopf._values.callbacks import FilterError
 from kopf._values.codec import UnreadableError
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
@@ -103,8 +102,8 @@ class RawEvents:
             # The next events are of the same value for the handlers, so there is no sense in delaying them.
             object_logger = ObjectLogger(body=event.object, settings=self._runtime.settings)
             text = "The event could not be handled, and is skipped: %s"
-            is_told = isinstance(e, API_ERRORS)
-            object_logger.error(text, str(e) if is_told else name_error(e), exc_info=None if is_told else e)
+            reason, culprit = describe_trouble(e)
+            object_logger.error(text, reason, exc_info=culprit)
 
     async def _handle(self, key: str, event: WatchEvent) -> None:
         """Call the handlers. If the object has changed since the event, their patches go to its latest known state."""

@@ -7,6 +7,8 @@ It is the only one here who knows how changes are handled, see :mod:`kopf._contr
 from __future__ import annotations
 
 import logging
+from collections.abc import Coroutine
+from typing import Any
 
 from kopf._controller.background_sync import sync
 from kopf._controller.changes.reconciliation import Reconciliation
@@ -29,25 +31,17 @@ class Reconciler:
         self._running: dict[str, Reconciliation] = {}
         self.unreadable = UnreadableObjects(scope.runtime, scope.resource)
 
-    async def look_at(self, key: str, obj: KubeObject, memory: Memory) -> Result:
+    def look_at(self, key: str, obj: KubeObject, memory: Memory) -> Coroutine[Any, Any, Result]:
         """
         Do what is to be done for the object in this state. Raises the errors of the API and of the framework.
 
         What is not finished or not saved, is left in the memory, to be passed to the next look.
         """
-        scope, problem = self._scope, obj.pruned
-        if not problem:
-            try:
-                if scope.background is None or scope.candidates.changing:
-                    result = await self._reconcile(key, obj, memory)
-                else:
-                    result = await sync(scope, obj, errors=memory.errors)
-            except UnreadableError as e:  # it was not decoded until somebody has looked
-                problem = str(e)
-            else:
-                self.unreadable.forget(key)
-                return result
-        return await self.unreadable.set_aside(obj, problem, background=scope.background, handled=scope.handled)
+        if obj.pruned:
+            return self._set_aside(obj, obj.pruned)
+        if self._scope.background is None or self._scope.candidates.changing:
+            return self._reconcile(key, obj, memory)
+        return self._sync(key, obj, memory)
 
     async def _reconcile(self, key: str, obj: KubeObject, memory: Memory) -> Result:
         # A copy: what comes on the stream meanwhile belongs to the next look.
@@ -55,16 +49,34 @@ class Reconciler:
         memory.saved = None
         try:
             result = await reconciliation.run()
-        except Exception:
+        except Exception as e:
             memory.unsaved = reconciliation.collect_unsaved()
             memory.baseline = reconciliation.baseline
-            raise
+            if not isinstance(e, UnreadableError):
+                raise
+            problem = str(e)  # it was not decoded until somebody has looked
         else:
             memory.unsaved = reconciliation.correction
             memory.baseline = None if result.resumed else reconciliation.baseline
+            self.unreadable.forget(key)
             return result
         finally:
             del self._running[key]
+        return await self._set_aside(obj, problem)
+
+    async def _sync(self, key: str, obj: KubeObject, memory: Memory) -> Result:
+        try:
+            result = await sync(self._scope, obj, errors=memory.errors)
+        except UnreadableError as e:
+            problem = str(e)
+        else:
+            self.unreadable.forget(key)
+            return result
+        return await self._set_aside(obj, problem)
+
+    def _set_aside(self, obj: KubeObject, problem: str) -> Coroutine[Any, Any, Result]:
+        scope = self._scope
+        return self.unreadable.set_aside(obj, problem, background=scope.background, handled=scope.handled)
 
     def is_saving(self, key: str) -> bool:
         """Tell if what the handlers have done is being written to the object right now."""

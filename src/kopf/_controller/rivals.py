@@ -12,10 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Mapping, Set
 from typing import Any
 
 from kopf._controller.runtime import Runtime
 from kopf._values import codec
+from kopf._values.fields import FieldPath, resolve
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
 
@@ -29,6 +31,11 @@ _TOO_CLOSE = 120.0
 
 _TOO_FAR = 3600.0
 """What is noticed so long after the previous time, in seconds, has nothing to do with that."""
+
+_ANNOTATIONS = ("fieldsV1", "f:metadata", "f:annotations")
+
+_MAX_LENGTH = 100
+"""What is longer, is cut: it is the choice of whoever has written it."""
 
 _DOCS = "docs/peering.md#two-operators-at-once"
 
@@ -61,13 +68,17 @@ class Rivals:
         prefixes = [name for name in obj.head.annotations or () if name.endswith("/last-handled-configuration")]
         logger.warning(
             "Another operator handles the same objects of %r all the time, e.g. %s: both call their handlers for the "
-            "same changes. This one is %s; the other one writes as %s. Stop one of them; or let them know of each "
-            "other by a peering, so that one works at a time; or let each have its own objects, by selectors. If they "
-            "are for different things, let them have different storages & finalizers in settings.persistence. See %s",
+            "same changes. This one is %s; the other one writes as %s. If it has a peering, it is named by: "
+            "kopf explain %s %s%s. Stop one of them; or let them know of each other by a peering, so that one works at "
+            "a time; or let each have its own objects, by selectors. If they are for different things, let them have "
+            "different storages & finalizers in settings.persistence. See %s",
             self._resource,
             f"{obj.head.namespace}/{obj.head.name}" if obj.head.namespace else obj.head.name,
             _identify_us(),
-            _identify_writer(obj, prefixes),
+            identify_writer(obj, prefixes),
+            self._resource.plural,
+            obj.head.name,
+            f" -n {obj.head.namespace}" if obj.head.namespace else "",
             _DOCS,
         )
 
@@ -83,15 +94,22 @@ def _identify_us() -> str:
     return os.environ.get("POD_ID") or f"{user}@{socket.gethostname()} (process {os.getpid()})"
 
 
-def _identify_writer(obj: KubeObject, annotations: list[str]) -> str:
+def identify_writer(obj: KubeObject, annotations: list[str]) -> str:
     """Say who was the last to mark the object as handled, as far as the server tells: by which client, and when."""
-    for entry in reversed(_get_managed_fields(obj)):
-        fields = entry.get("fieldsV1", {}).get("f:metadata", {}).get("f:annotations", {})
-        if any(f"f:{name}" in fields for name in annotations):
-            return f"{entry.get('manager')!r} (last time at {entry.get('time')})"
-    return "somebody unknown"
+    marks = {f"f:{name}" for name in annotations}
+    entries = [entry for entry in _get_managed_fields(obj) if marks & _get_keys(entry, _ANNOTATIONS)]
+    if not entries:
+        return "somebody unknown"
+    last = max(entries, key=lambda entry: str(entry.get("time")))
+    return f"{str(last.get('manager'))[:_MAX_LENGTH]!r} (last time at {str(last.get('time'))[:_MAX_LENGTH]})"
 
 
-def _get_managed_fields(obj: KubeObject) -> list[dict[str, Any]]:
-    fields: list[dict[str, Any]] = codec.decode(obj.raw).get("metadata", {}).get("managedFields") or []
-    return sorted(fields, key=lambda entry: entry.get("time") or "")
+def _get_managed_fields(obj: KubeObject) -> list[Mapping[str, Any]]:
+    entries = resolve(codec.decode(obj.raw), ("metadata", "managedFields"))
+    return [entry for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, list) else []
+
+
+def _get_keys(entry: Mapping[str, Any], path: FieldPath) -> Set[str]:
+    """Get the keys at the path, if there are any: other API servers can send entries of any form."""
+    value = resolve(entry, path)
+    return value.keys() if isinstance(value, Mapping) else frozenset()

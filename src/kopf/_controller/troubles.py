@@ -10,10 +10,9 @@ import logging
 import re
 
 from kopf._client.errors import APIError, APIForbiddenError, APINetworkError
-from kopf._client.resources.patching import PatchConflict
+from kopf._controller.blame import describe_trouble
 from kopf._controller.large_objects import explain_full_annotations
 from kopf._controller.runtime import Runtime
-from kopf._handlers.callbacks import CallbackError
 from kopf._logging.loggers import ObjectLogger
 from kopf._logging.once import Once
 from kopf._settings.settings import PersistenceSettings
@@ -22,10 +21,6 @@ from kopf._values.permissions import format_advice
 from kopf._values.resources import Resource
 
 logger = logging.getLogger(__name__)
-
-API_ERRORS = (APIError, APINetworkError, PatchConflict)
-"""They say it all; any other errors are of the users' code, or ours, and are shown with their tracebacks."""
-
 
 _FULL_ANNOTATIONS = re.compile(r"metadata\.annotations: Too long", re.IGNORECASE)
 _FULL_OBJECT = re.compile(r"request is too large|larger than max|limit is \d+", re.IGNORECASE)
@@ -39,6 +34,8 @@ class Troubles:
         self._runtime = runtime
         self._resource = resource
         self._said = Once()
+        self.forget = self._said.forget
+        """Say by its key that the object is handled, or exists no more."""
 
     def __len__(self) -> int:
         """How many objects are in trouble."""
@@ -57,8 +54,7 @@ class Troubles:
         if delay is None:
             object_logger.debug("The object has changed meanwhile; going on from its fresh state: %s", str(error))
             return
-        is_told = isinstance(error, (*API_ERRORS, CallbackError))
-        text = str(error) if is_told else f"{type(error).__name__}: {error}"
+        text, culprit = describe_trouble(error)
         is_new = self._said.is_new(key, text)
         is_lost = is_unsaved and isinstance(error, APIError) and _is_lasting(error)
         if isinstance(error, APIForbiddenError):
@@ -66,7 +62,6 @@ class Troubles:
             is_new = False  # it is the same for all objects
         if isinstance(error, APINetworkError) and error.is_told:
             is_new = False
-        culprit = error.__cause__ if isinstance(error, CallbackError) else None if is_told else error
         object_logger.log(
             logging.ERROR if is_new else logging.DEBUG,
             "The object could not be handled, so it is left alone for %s seconds: %s",
@@ -74,10 +69,6 @@ class Troubles:
             f"{text}. {_explain_loss(text, obj, self._runtime.settings.persistence)}" if is_lost else text,
             exc_info=culprit,
         )
-
-    def forget(self, key: str) -> None:
-        """The object is handled, or exists no more."""
-        self._said.forget(key)
 
     def _explain_denial(self, error: APIForbiddenError, namespace: str | None) -> None:
         """Say once per namespace what is to be permitted, as it concerns all objects there."""

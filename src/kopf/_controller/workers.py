@@ -89,7 +89,7 @@ class Workers:
             logger.critical("The %s has failed; this is a bug of the framework.", self._name, exc_info=True)
         finally:
             if bus.is_heard:
-                bus.tell(WorkEnded(self._resource, key))
+                bus.tell(WorkEnded(self._resource, key, bus.clock()))
             del self._tasks[key]
             self._queue.done(key)
             self.wake()

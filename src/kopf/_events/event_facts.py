@@ -10,6 +10,7 @@ class EventPosted(Fact, frozen=True, eq=False):
     """A Kubernetes event was created, or a series of them was continued."""
 
     report: EventReport
+    at: float
 
 
 class EventDropped(Fact, frozen=True, eq=False):

@@ -59,7 +59,7 @@ class EventPoster:
 
     def _tell_posted(self, record: EventRecord) -> None:
         if self._api.bus.is_heard:
-            self._api.bus.tell(EventPosted(record.latest))
+            self._api.bus.tell(EventPosted(record.latest, self._api.bus.clock()))
 
     def _tell_dropped(self) -> None:
         if self._api.bus.is_heard:

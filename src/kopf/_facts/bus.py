@@ -37,10 +37,11 @@ Listener = Callable[[F], None]
 class Bus:
     """Tells the facts of one operator to those who listen."""
 
-    __slots__ = ("_complaints", "_listeners", "clock", "is_heard")
+    __slots__ = ("_complaints", "_hearing", "_listeners", "clock", "is_heard")
 
     def __init__(self) -> None:
         self._listeners: Mapping[type[Fact], tuple[Callable[[Any], None], ...]] = {}
+        self._hearing: Mapping[type[Fact], Callable[[Any], None]] = {}
         self._complaints: set[tuple[str, str]] = set()
         self.is_heard = False
         """Whether anybody listens."""
@@ -49,25 +50,40 @@ class Bus:
 
     def subscribe(self, kind: type[F], listener: Listener[F]) -> None:
         """Call the listener for each fact of exactly this type, after those who have subscribed before."""
-        known = self._listeners.get(kind, ())
-        self._listeners = {**self._listeners, kind: (*known, listener)}
-        self.is_heard = True
+        self._set_listeners(kind, (*self._listeners.get(kind, ()), listener))
 
     def unsubscribe(self, kind: type[F], listener: Listener[F]) -> None:
         """Do not call it anymore."""
-        left = tuple(item for item in self._listeners.get(kind, ()) if item != listener)
-        self._listeners = {**self._listeners, kind: left}
-        self.is_heard = any(self._listeners.values())
+        self._set_listeners(kind, tuple(item for item in self._listeners.get(kind, ()) if item != listener))
+
+    def _set_listeners(self, kind: type[Fact], listeners: tuple[Callable[[Any], None], ...]) -> None:
+        self._listeners = {**self._listeners, kind: listeners}
+        heard = {kind: listeners for kind, listeners in self._listeners.items() if listeners}
+        self._hearing = {kind: self._make_hearing(listeners) for kind, listeners in heard.items()}
+        self.is_heard = bool(heard)
+
+    def _make_hearing(self, listeners: tuple[Callable[[Any], None], ...]) -> Callable[[Any], None]:
+        """A single listener, as is usual, is called with nothing in between: it is for every fact of every object."""
+
+        def tell_all(fact: Fact) -> None:
+            for listener in listeners:
+                try:
+                    listener(fact)
+                except Exception as e:
+                    self._complain(fact, e)
+
+        return listeners[0] if len(listeners) == 1 else tell_all
 
     def hears(self, kind: type[Fact]) -> bool:
         """Tell if anybody listens to facts of this type."""
-        return bool(self._listeners.get(kind))
+        return kind in self._hearing
 
     def tell(self, fact: Fact) -> None:
         """Call those who listen to such facts. To be called only if somebody listens at all."""
-        for listener in self._listeners.get(type(fact), ()):
+        hear = self._hearing.get(type(fact))
+        if hear is not None:
             try:
-                listener(fact)
+                hear(fact)
             except Exception as e:
                 self._complain(fact, e)
 

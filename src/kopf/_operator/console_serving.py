@@ -9,13 +9,14 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
+from kopf._controller.clock import Clock
 from kopf._facts.bus import Bus
 from kopf._handlers.registry import OperatorRegistry
 from kopf._operator.scopes import NamespacePattern, matches_any
 from kopf._settings.settings import ConsoleSettings, OperatorSettings
 
 if TYPE_CHECKING:
-    from kopf._insight.inspecting.inspector import Inspector
+    from kopf._insight.inspecting.inspector import Inspected
 
 logger = logging.getLogger(__name__)
 
@@ -36,26 +37,29 @@ def serve_console(
     url = settings.console.endpoint
     if url is None:
         return contextlib.nullcontext()
-    from kopf._insight.inspecting.inspector import Inspected, Inspector
+    from kopf._insight.inspecting.inspector import Inspected
 
     def serves(namespace: str | None) -> bool:
         return namespace is None or not namespaces or matches_any(namespace, namespaces)
 
-    return _serve(settings.console, url, Inspector(Inspected(registry=registry, bus=bus, serves=serves)), bus)
+    return _serve(settings.console, url, Inspected(registry=registry, bus=bus, serves=serves))
 
 
 @contextlib.asynccontextmanager
-async def _serve(settings: ConsoleSettings, url: str, inspector: Inspector, bus: Bus) -> AsyncIterator[None]:
+async def _serve(settings: ConsoleSettings, url: str, operator: Inspected) -> AsyncIterator[None]:
+    from kopf._insight.backlog import Backlog
     from kopf._insight.console.console import showing
     from kopf._insight.endpoint.console_server import ConsoleServer, Routes
     from kopf._insight.endpoint.protection import TOKEN_VARIABLE, protect
     from kopf._insight.inspecting.inspection_api import add_inspection
+    from kopf._insight.inspecting.inspector import Inspector
 
     token = settings.token
     endpoint, protection = protect(url, token if token is not None else os.environ.get(TOKEN_VARIABLE))
-    routes = Routes()
+    routes, backlog = Routes(), Backlog(Clock().get_timestamp, lambda: operator.bus.clock())
+    inspector = Inspector(operator, backlog)
     add_inspection(routes, inspector)
-    with inspector.listening(), showing(bus, routes, inspector.ask):
+    with showing(operator.bus, backlog, routes, inspector.ask):
         async with ConsoleServer(endpoint, protection, routes) as server:
             logger.info("The console is served at %s", server.endpoint)
             yield

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kopf._client.errors import APIError, APINetworkError, APIServerError, APITooManyRequestsError
+from kopf._client.errors import APINetworkError, APIServerError, APITooManyRequestsError
 from kopf._client.resources.patching import PatchConflict, patch_object
 from kopf._controller.background.stopping import AsyncDaemonStopperChecker, DaemonStopper
+from kopf._controller.blame import describe_trouble
 from kopf._controller.runtime import Runtime
-from kopf._handlers.handler_errors import name_error
 from kopf._handlers.handlers import SpawningHandler
 from kopf._logging.loggers import ObjectLogger
 from kopf._settings.settings import iter_delays
@@ -54,8 +54,8 @@ async def deliver_patch(recipient: Recipient, handler: SpawningHandler, patch: P
             is_last = stopper.is_set or await AsyncDaemonStopperChecker(stopper).wait(delay)
         except Exception as e:
             text = "%s has made a patch that cannot be applied, it is lost: %s"
-            is_told = isinstance(e, APIError)
-            logger.error(text, handler, e if is_told else name_error(e), exc_info=None if is_told else e)
+            reason, culprit = describe_trouble(e)
+            logger.error(text, handler, reason, exc_info=culprit)
             return
         else:
             if obj is not None:

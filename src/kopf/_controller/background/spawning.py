@@ -17,9 +17,9 @@ from kopf._controller.background.runs import BackgroundRun, Companion
 from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._controller.background.timers import TimerRun
 from kopf._controller.runtime import Runtime
-from kopf._handlers.callbacks import explaining
 from kopf._handlers.causes import ResourceCause
 from kopf._handlers.handlers import DaemonHandler, SpawningHandler, TimerHandler
+from kopf._values.callbacks import explaining
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
 

@@ -14,18 +14,18 @@ from __future__ import annotations
 import datetime
 import enum
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from kopf._controller.changes.detection import Detection
 from kopf._controller.changes.finalizer import MAX_REMOVALS, Blocking, choose_change
 from kopf._controller.changes.progress import Progress, find_overtaken, get_delay, get_pending
 from kopf._controller.changes.saved_states import SavedStates
 from kopf._controller.changes.seen_states import SeenStates
-from kopf._handlers.callbacks import FilterError
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, SpawningHandler
+from kopf._values.callbacks import FilterError
 from kopf._values.ids import HandlerId
-from kopf._values.patches import FinalizerChange
-from kopf._values.reasons import Reason
+from kopf._values.patches import ADD, REMOVE, FinalizerChange
+from kopf._values.reasons import CREATE, DELETE, FREE, NOOP, UPDATE, Reason
 from kopf._values.records import FrozenRecord, Record, replace
 
 MAX_RESTORATIONS = 5
@@ -95,6 +95,13 @@ class Saving(enum.Enum):
     END = "everything is done: the last handled state instead of the progress"
 
 
+NOTHING: Final = Saving.NOTHING
+FINALIZER: Final = Saving.FINALIZER
+PROGRESS: Final = Saving.PROGRESS
+END: Final = Saving.END
+"""By themselves, as the reasons are."""
+
+
 class Plan(Record):
     """What is to be done."""
 
@@ -136,10 +143,10 @@ def recognise(detection: Detection, memory: object | None, *, is_released: bool)
     """
     if is_released:
         # What we see can be older than our own write. Nobody can put a finalizer on an object being deleted.
-        return Detection(Reason.FREE)
-    if detection.reason is Reason.CREATE and memory is not None:
+        return Detection(FREE)
+    if detection.reason is CREATE and memory is not None:
         is_same = memory == make_fingerprint(detection.snapshot)
-        return replace(detection, reason=Reason.NOOP if is_same else Reason.UPDATE)
+        return replace(detection, reason=NOOP if is_same else UPDATE)
     return detection
 
 
@@ -150,7 +157,7 @@ def make_fingerprint(snapshot: bytes) -> int:
 
 def is_overtaken(detection: Detection, unsaved: Reason | None) -> bool:
     """Tell if what could not be saved does not matter anymore: it must not hold the deletion."""
-    return detection.reason is Reason.DELETE and unsaved is not None and unsaved is not Reason.DELETE
+    return detection.reason is DELETE and unsaved is not None and unsaved is not DELETE
 
 
 def decide(situation: Situation, choose: Callable[[Reason], Choice]) -> Plan:
@@ -158,16 +165,16 @@ def decide(situation: Situation, choose: Callable[[Reason], Choice]) -> Plan:
     detection, saved = situation.detection, situation.saved
     reason = detection.reason
     choice = choose(reason)
-    seen = SeenStates(reason, detection.snapshot, whole=situation.digest)
+    seen = SeenStates(reason, detection.snapshot, situation.digest)
     overtaken = () if saved.is_blank else tuple(find_overtaken(choice.accompanying, saved, seen))
-    if overtaken and reason is Reason.NOOP:
-        reason = Reason.UPDATE
+    if overtaken and reason is NOOP:
+        reason = UPDATE
         choice = choose(reason)
-        seen = SeenStates(reason, detection.snapshot, whole=situation.digest)
-    progress = Progress(saved, reason, situation.now, unsaved=situation.unsaved or (), called=situation.called)
-    plan = Plan(reason, choice, progress, seen, Saving.PROGRESS)
-    if reason is Reason.FREE:
-        plan.saving = Saving.NOTHING
+        seen = SeenStates(reason, detection.snapshot, situation.digest)
+    progress = Progress(saved, reason, situation.now, situation.unsaved or (), situation.called)
+    plan = Plan(reason, choice, progress, seen, PROGRESS)
+    if reason is FREE:
+        plan.saving = NOTHING
         plan.resumed = True
         return plan
     if choice.relevant_failures:
@@ -177,13 +184,14 @@ def decide(situation: Situation, choose: Callable[[Reason], Choice]) -> Plan:
         called = [*called, *(item for item in overtaken if item not in called)]
     plan.called, plan.spawning = called, choice.spawning
     if situation.unsaved is None and not choice.accompanying and not choice.spawning:
-        plan.saving = Saving.FINALIZER
+        plan.saving = FINALIZER
         return plan
     if situation.unsaved is None and (called or choice.spawning):
-        _choose_finalizer(plan, situation)
-        if plan.finalizer is FinalizerChange.ADD:
+        if choice.demanding or situation.blocking.is_ours:
+            _choose_finalizer(plan, situation)
+        if plan.finalizer is ADD:
             # Before the first handler is called: if we crash after it, the deletion must not slip through.
-            plan.saving = Saving.FINALIZER
+            plan.saving = FINALIZER
             plan.is_background_kept = True
             return plan
     progress.involve(called, seen)
@@ -195,17 +203,19 @@ def decide(situation: Situation, choose: Callable[[Reason], Choice]) -> Plan:
 def _judge_failures(plan: Plan, situation: Situation) -> None:
     """At first, the object is to be looked at again. If the filters keep failing, their handlers are not for it."""
     failures = plan.choice.relevant_failures
-    if plan.reason is Reason.DELETE or situation.errors < MAX_FILTER_FAILURES:  # nothing is deleted due to failures
+    if plan.reason is DELETE or situation.errors < MAX_FILTER_FAILURES:  # nothing is deleted due to failures
         plan.error = failures[0]
     else:
         plan.skipped = failures
 
 
 def _choose_finalizer(plan: Plan, situation: Situation) -> None:
-    """Look if the finalizer is needed; those daemons & timers that have exited for good do not need it anymore."""
+    """
+    Look if the finalizer is needed; those daemons & timers that have exited for good do not need it anymore.
+
+    It is only for those objects where anybody could need it, or where it is: mostly, neither is so.
+    """
     background, key, demanding = situation.background, situation.key, plan.choice.demanding
-    if not demanding and not situation.blocking.is_ours:
-        return  # the most usual case: nobody needs it, and it is not there
     plan.is_required = any(
         background is None or not isinstance(item, SpawningHandler) or not background.is_over(key, item)
         for item in demanding
@@ -225,19 +235,19 @@ def _is_accompanied(situation: Situation) -> bool:
 
 def conclude(plan: Plan, situation: Situation, now: datetime.datetime) -> None:
     """Complete the plan when the handlers were called: what to save, and when to come back."""
-    if plan.saving is Saving.NOTHING or plan.is_background_kept:
+    if plan.saving is NOTHING or plan.is_background_kept:
         return
-    if plan.finalizer is None:
+    if plan.finalizer is None and (plan.choice.demanding or situation.blocking.is_ours):
         _choose_finalizer(plan, situation)
-    if plan.saving is Saving.FINALIZER:
+    if plan.saving is FINALIZER:
         plan.resumed = True
         return
     is_deleted = situation.blocking.is_deleted
     plan.requeue_after = get_delay(plan.called, plan.progress.states, now)
     if plan.error is None and plan.requeue_after is None and not (is_deleted and _is_accompanied(situation)):
-        plan.saving = Saving.END
+        plan.saving = END
         plan.resumed = True
-        is_change = plan.reason is Reason.CREATE or plan.reason is Reason.UPDATE or situation.is_restoring
+        is_change = plan.reason is CREATE or plan.reason is UPDATE or situation.is_restoring
         plan.is_handled = is_change and bool(plan.choice.accompanying)
     if is_deleted:
-        plan.finalizer = FinalizerChange.REMOVE if plan.saving is Saving.END else None
+        plan.finalizer = REMOVE if plan.saving is END else None

@@ -8,7 +8,7 @@ from kopf._values import codec
 from kopf._values.bodies import BodyEssence
 from kopf._values.diffs import EMPTY, Diff, DiffItem, DiffOperation, diff
 from kopf._values.objects import KubeObject
-from kopf._values.reasons import Reason
+from kopf._values.reasons import CREATE, DELETE, FREE, NOOP, RESUME, UPDATE, Reason
 from kopf._values.records import FrozenRecord
 
 NOTHING = b"null"
@@ -40,24 +40,27 @@ class Detection(FrozenRecord, frozen=True):
         return Change(self.last, new, diff(self.last, new))
 
 
-def detect(obj: KubeObject, snapshots: Snapshots, *, finalizer: str, initial: bool) -> Detection:
+def detect(
+    obj: KubeObject, snapshots: Snapshots, *, finalizer: str, initial: bool, snapshot: bytes | None = None
+) -> Detection:
     """
-    Compare the object to its last handled state.
+    Compare the object to its last handled state. The current one can be known: the ``snapshot``.
 
     ``initial`` means that it existed before the operator started and is not resumed yet. A deletion is only handled
     if our finalizer blocks it: otherwise, it was either handled already or there is no need to.
     """
     head = obj.head
     if head.deletionTimestamp is not None and finalizer not in (head.finalizers or ()):
-        return Detection(Reason.FREE)
-    snapshot = snapshots.take(obj)
+        return Detection(FREE)
+    if snapshot is None:
+        snapshot = snapshots.take(obj)
     is_same, last = snapshots.compare(obj, snapshot)
     if head.deletionTimestamp is not None:
-        return Detection(Reason.DELETE, snapshot, last, is_same)
+        return Detection(DELETE, snapshot, last, is_same)
     if last is None and not is_same:
-        return Detection(Reason.CREATE, snapshot)
+        return Detection(CREATE, snapshot)
     if not is_same:
         new = codec.decode(snapshot)
         if changes := diff(last, new):
-            return Detection(Reason.UPDATE, snapshot, last, change=Change(last, new, changes))
-    return Detection(Reason.RESUME if initial else Reason.NOOP, snapshot, is_same=True)
+            return Detection(UPDATE, snapshot, last, change=Change(last, new, changes))
+    return Detection(RESUME if initial else NOOP, snapshot, is_same=True)

@@ -16,7 +16,6 @@ from kopf._controller.changes.progress import Progress, get_delay, get_pending
 from kopf._controller.changes.seen_states import SeenStates
 from kopf._controller.changes.selection import Selection
 from kopf._controller.runtime import Runtime
-from kopf._handlers.callbacks import explaining
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.context import SubhandlingContext
 from kopf._handlers.executor import Surroundings
@@ -24,8 +23,10 @@ from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.lifecycles import STOCK_LIFECYCLES, LifeCycleFn
 from kopf._handlers.results import deliver_result
+from kopf._values.callbacks import explaining
 from kopf._values.codec import UnreadableError
 from kopf._values.reasons import Reason
+from kopf._values.records import Record
 
 TITLES = {
     Reason.CREATE: "Creation",
@@ -39,23 +40,15 @@ REFUSAL_DELAY = 1.0
 """If the lifecycle chooses none of the handlers whose time has come: when to ask it again, in seconds."""
 
 
-class Execution:
+class Execution(Record, eq=False):
     """The calls of the handlers in one cycle."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        progress: Progress,
-        seen: SeenStates,
-        *,
-        user_code: AbstractContextManager[None],
-    ) -> None:
-        self._runtime = runtime
-        self._progress = progress
-        self._seen = seen
-        self._user_code = user_code
-        self.delay = 0.0
-        """The least delay until the handlers that are left can be executed, in seconds."""
+    _runtime: Runtime
+    _progress: Progress
+    _seen: SeenStates
+    _user_code: AbstractContextManager[None]
+    delay: float = 0.0
+    """The least delay until the handlers that are left can be executed, in seconds."""
 
     async def execute_pending(
         self, cause: ChangingCause, pending: Sequence[ChangingHandler], now: datetime.datetime
@@ -84,8 +77,10 @@ class Execution:
     def _order(
         self, lifecycle: LifeCycleFn, pending: Sequence[ChangingHandler], cause: ChangingCause
     ) -> Sequence[ChangingHandler]:
-        """Let the lifecycle choose; those of the framework have no choice if there is only one."""
-        if len(pending) < 2 and (not pending or lifecycle in STOCK_LIFECYCLES):
+        """Let the lifecycle choose; those of the framework look at nothing but the progress."""
+        if lifecycle in STOCK_LIFECYCLES:
+            return pending if len(pending) < 2 else lifecycle(pending, state=self._progress)
+        if not pending:
             return pending
         with explaining(lifecycle, f"the choice of handlers ({TITLES[cause.reason].lower()})"):
             return lifecycle(pending, state=self._progress, **cause.kwargs)
@@ -124,6 +119,8 @@ class Execution:
         cause = cause if cause is not None else context.cause
         lifecycle = lifecycle if lifecycle is not None else self._runtime.lifecycle
         handlers = Selection(cause).select_subhandlers([*handlers])
+        if cause.patch.fns:
+            cause.patch.sign_fns(str(context.parent))  # what follows is by the sub-handlers
         context.declared.clear()
         context.seen |= dict.fromkeys(handler.id for handler in handlers)
         self._progress.involve(handlers, self._seen)

@@ -31,6 +31,7 @@ class LookDecided(Fact, frozen=True, eq=False):
     detection: Detection
     """What has happened to the object: the reason, and the difference, which is only made if it is asked for."""
     plan: Plan
+    at: float
 
 
 class LookEnded(Fact, frozen=True, eq=False):
@@ -46,3 +47,4 @@ class LookEnded(Fact, frozen=True, eq=False):
     In how many seconds the object is looked at again; ``None`` if there is nothing to do until it changes, and after
     conflicts, which are no errors: its fresh state is awaited.
     """
+    at: float

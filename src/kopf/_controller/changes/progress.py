@@ -43,7 +43,6 @@ class Progress(Mapping[HandlerId, HandlerState]):
         saved: SavedStates,
         reason: Reason,
         now: datetime.datetime,
-        *,
         unsaved: Collection[HandlerId] = (),
         called: set[HandlerId] | None = None,
     ) -> None:
@@ -119,9 +118,11 @@ class Progress(Mapping[HandlerId, HandlerState]):
             if state.purpose is not None and not handler.initial:
                 return None
             state = replace(state, purpose=self._purpose)
-        if state.finished and self._called is not None and self._is_of_previous_operator(handler):
+        if not state.finished:
+            return state
+        if self._called is not None and self._is_of_previous_operator(handler):
             return None
-        if state.finished and state.digest is not None and state.is_overtaken(seen.get(handler)):
+        if state.digest is not None and state.is_overtaken(seen.get(handler)):
             return None
         return state
 

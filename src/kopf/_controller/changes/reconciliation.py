@@ -8,7 +8,7 @@ cannot be saved is given back, too, and is the first thing to do in the next pas
 from __future__ import annotations
 
 from kopf._client.resources.patching import PatchSuperseded
-from kopf._controller.changes.decision import Plan, Saving, conclude, decide
+from kopf._controller.changes.decision import END, Plan, Saving, conclude, decide
 from kopf._controller.changes.execution import Execution
 from kopf._controller.changes.look_facts import LookDecided
 from kopf._controller.changes.saving import Carried, Result, Unsaved, note_finalizer
@@ -18,18 +18,16 @@ from kopf._controller.changes.writing import Writing
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
 from kopf._values.reasons import Reason
+from kopf._values.records import Record
 
 
-class Reconciliation:
+class Reconciliation(Record, eq=False):
     """One pass over one object."""
 
-    __slots__ = ("_carried", "_obj", "_scope", "_writing")
-
-    def __init__(self, scope: ReconciliationScope, obj: KubeObject, carried: Carried) -> None:
-        self._scope = scope
-        self._obj = obj
-        self._carried = carried
-        self._writing: Writing | None = None
+    _scope: ReconciliationScope
+    _obj: KubeObject
+    _carried: Carried
+    _writing: Writing | None = None
 
     @property
     def correction(self) -> Unsaved | None:
@@ -56,7 +54,8 @@ class Reconciliation:
         view = View(scope, self._obj, self._carried)
         plan = decide(view.situation, view.choose)
         if (bus := scope.runtime.bus).is_heard and bus.hears(LookDecided):
-            bus.tell(LookDecided(scope.resource, view.situation.key, self._obj, view.situation.detection, plan))
+            situation, at = view.situation, bus.clock()
+            bus.tell(LookDecided(scope.resource, situation.key, self._obj, situation.detection, plan, at))
         writing = self._writing = Writing(scope, view, self._carried, plan)
         for error in plan.skipped:
             view.logger.error("%s. The handler is skipped.", error)
@@ -64,13 +63,13 @@ class Reconciliation:
             self._sync_background(view, plan)
         now, delay = view.situation.now, 0.0
         if plan.call:
-            execution = Execution(scope.runtime, plan.progress, plan.seen, user_code=scope.user_code)
+            execution = Execution(scope.runtime, plan.progress, plan.seen, scope.user_code)
             now = await execution.execute_pending(view.get_cause(plan.reason), plan.call, now)
             delay = execution.delay
         conclude(plan, view.situation, now)
         if delay and plan.requeue_after is not None:
             plan.requeue_after = max(plan.requeue_after, delay)
-        if plan.saving is Saving.END:
+        if plan.saving is END:
             writing.report()
         note_finalizer(plan, scope.handled, view.situation.key, finalizer=scope.finalizer, logger=view.logger)
         try:

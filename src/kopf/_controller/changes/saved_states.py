@@ -30,7 +30,6 @@ class SavedStates:
         storage: ProgressStorage,
         body: Body,
         now: datetime.datetime,
-        *,
         remembered: Mapping[HandlerId, HandlerState],
         keys: tuple[HandlerId, ...] = (),
         obj: KubeObject | None = None,
@@ -67,6 +66,8 @@ class SavedStates:
         """Remove all that is stored for these handlers, for their sub-handlers, and for all others involved."""
         if self.is_absent:
             keys = {*involved}.difference(self._absent)
+            if not keys:
+                return
         else:
             keys = {*involved}
             for handler in handlers:

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kopf._controller.changes.decision import Plan, Saving
+from kopf._controller.changes.decision import END, Plan
 from kopf._controller.changes.handler_state import HandlerState
 from kopf._controller.handled_memory import HandledMemory
 from kopf._controller.runtime import Runtime
 from kopf._logging.loggers import Logger, ObjectLogger
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
-from kopf._values.patches import FinalizerChange, Patch, merge, thaw
-from kopf._values.reasons import Reason
+from kopf._values.patches import ADD, REMOVE, Patch, merge, thaw
+from kopf._values.reasons import DELETE, Reason
 from kopf._values.records import FrozenRecord, Record
 from kopf._values.resources import Resource
 
@@ -42,6 +42,8 @@ class SavedProgress(NamedTuple):
     states: Mapping[HandlerId, HandlerState]
     digest: str | None
     """The digest of the object, if nothing essential has changed in it."""
+    snapshot: bytes | None = None
+    """The snapshot of the object in the same case, if all of the object is known to be readable."""
 
 
 class Carried(Record):
@@ -141,11 +143,11 @@ def note_finalizer(plan: Plan, handled: HandledMemory, key: str, *, finalizer: s
         handled.forget_removals(key)
     if plan.finalizer is None and not plan.is_contested:
         return
-    if plan.finalizer is FinalizerChange.ADD:
+    if plan.finalizer is ADD:
         logger.debug("Adding the finalizer, thus preventing the actual deletion.")
-    elif plan.finalizer is FinalizerChange.REMOVE and plan.saving is Saving.END and plan.reason is Reason.DELETE:
+    elif plan.finalizer is REMOVE and plan.saving is END and plan.reason is DELETE:
         logger.debug("Removing the finalizer, thus allowing the actual deletion.")
-    elif plan.finalizer is FinalizerChange.REMOVE:
+    elif plan.finalizer is REMOVE:
         logger.debug("Removing the finalizer, as there are no handlers requiring it.")
     elif plan.is_contested:
         handled.count_removal(key)  # so that it is not said again for this object

@@ -24,14 +24,15 @@ def make_digest(value: object) -> str:
 class SeenStates:
     """The digests of one object in one state of it, made when they are first needed."""
 
-    __slots__ = ("_digests", "_essence", "_snapshot", "reason")
+    __slots__ = ("_digests", "_essence", "_snapshot", "reason", "whole")
 
-    def __init__(self, reason: Reason, snapshot: bytes | None, *, whole: str | None = None) -> None:
-        """``whole`` is the digest of the whole object, if it is already known."""
+    def __init__(self, reason: Reason, snapshot: bytes | None, whole: str | None = None) -> None:
         self.reason = reason
         self._snapshot = snapshot
         self._essence: BodyEssence | None = None
-        self._digests: dict[FieldPath, str] | None = None if whole is None else {(): whole}
+        self._digests: dict[FieldPath, str] | None = None
+        self.whole = whole
+        """The digest of the whole object, if it is known or was needed."""
 
     def get(self, handler: ChangingHandler) -> str | None:
         """
@@ -49,7 +50,7 @@ class SeenStates:
 
         For creations, it is the whole object: to know after a restart if it has changed in the middle of the creation.
         """
-        return self._get(()) if self.reason is Reason.CREATE else self.get(handler)
+        return self.get_whole() if self.reason is Reason.CREATE else self.get(handler)
 
     def get_noted(self, handler: ChangingHandler, *, is_final: bool) -> str | None:
         """Identify what is to be noted after a call: unfinished creations will see the object as it becomes."""
@@ -57,18 +58,20 @@ class SeenStates:
 
     def get_whole(self) -> str:
         """Identify the whole object."""
-        return self._get(())
-
-    @property
-    def whole(self) -> str | None:
-        """The digest of the whole object if it was needed."""
-        return None if self._digests is None else self._digests.get(())
+        if self.whole is None:
+            self.whole = self._make(())
+        return self.whole
 
     def _get(self, field: FieldPath) -> str:
+        if not field:
+            return self.get_whole()
         if self._digests is None:
             self._digests = {}
         if (digest := self._digests.get(field)) is None:
-            if self._essence is None and self._snapshot is not None:
-                self._essence = codec.decode(self._snapshot)
-            digest = self._digests[field] = make_digest(resolve(self._essence, field))
+            digest = self._digests[field] = self._make(field)
         return digest
+
+    def _make(self, field: FieldPath) -> str:
+        if self._essence is None and self._snapshot is not None:
+            self._essence = codec.decode(self._snapshot)
+        return make_digest(resolve(self._essence, field))

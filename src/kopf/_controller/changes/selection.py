@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from kopf._controller.changes.decision import Choice
-from kopf._handlers.callbacks import FilterError
 from kopf._handlers.causes import ChangingCause, ResourceCause
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, SpawningHandler
 from kopf._handlers.matching import matches, matches_change, matches_either_state, matches_field
 from kopf._handlers.registry import HandlersOfResource, deduplicate
+from kopf._values.callbacks import FilterError
 from kopf._values.objects import ObjectMeta
 from kopf._values.reasons import Reason
 

@@ -23,7 +23,7 @@ from kopf._logging.loggers import ObjectLogger
 from kopf._values.bodies import Body
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
-from kopf._values.reasons import Reason
+from kopf._values.reasons import CREATE, NOOP, UPDATE, Reason
 
 EMPTY = b"{}"
 """The snapshot of a state that is not known: compared to it, everything has changed."""
@@ -43,7 +43,8 @@ class View:
         self._carried = carried
         self._cause: ChangingCause | None = None
         self.obj = obj
-        detected = detect(obj, scope.snapshots, finalizer=scope.finalizer, initial=carried.initial)
+        known = None if carried.saved is None else carried.saved.snapshot
+        detected = detect(obj, scope.snapshots, finalizer=scope.finalizer, initial=carried.initial, snapshot=known)
         self.unsaved = carried.unsaved
         """What is to be saved before anything else."""
         if self.unsaved is not None and is_overtaken(detected, self.unsaved.reason):
@@ -51,7 +52,7 @@ class View:
         # Not before the detection: what is found out there of the object, goes to the body.
         self.body = Body(obj.for_users())
         self.logger = ObjectLogger(body=self.body, settings=scope.runtime.settings)
-        self.patch = Patch(body=self.body) if self.unsaved is None else self.unsaved.patch
+        self.patch = Patch(None, self.body) if self.unsaved is None else self.unsaved.patch
         """What the users want to be changed."""
         self.situation = self._observe(detected)
 
@@ -61,7 +62,7 @@ class View:
         key = obj.head.key
         unsaved, saved = self.unsaved, carried.saved
         memory = scope.handled.recall(key) if unsaved is None else None
-        if detected.reason is Reason.NOOP and memory is not None and memory != make_fingerprint(detected.snapshot):
+        if detected.reason is NOOP and memory is not None and memory != make_fingerprint(detected.snapshot):
             scope.rivals.note(obj)  # it is handled in this state, but not here
         detection = recognise(detected, memory, is_released=scope.handled.is_released(key))
         now = scope.runtime.clock.now()
@@ -74,9 +75,9 @@ class View:
                 scope.persistence.progress_storage,
                 self.body,
                 now,
-                obj=obj,
-                remembered=remembered if unsaved is None else {**remembered, **unsaved.states},
-                keys=scope.candidates.ids,
+                remembered if unsaved is None else {**remembered, **unsaved.states},
+                scope.candidates.ids,
+                obj,
             ),
             now=now,
             unsaved=None if unsaved is None else unsaved.states.keys(),
@@ -90,7 +91,7 @@ class View:
 
     def _is_lost(self, detected: Detection, detection: Detection) -> bool:
         """Tell if the last handled state was removed by others from the object, and is to be restored there."""
-        if detected.reason is not Reason.CREATE or detection.reason not in (Reason.NOOP, Reason.UPDATE):
+        if detected.reason is not CREATE or detection.reason not in (NOOP, UPDATE):
             return False
         losses = self._scope.handled.count_loss(self.obj.head.key)
         if losses == 1:
@@ -114,12 +115,13 @@ class View:
         return self._cause
 
     def _make_cause(self, reason: Reason) -> ChangingCause:
-        if self.situation.detection.change is None:
+        is_known = self._carried.saved is not None and self._carried.saved.snapshot is not None
+        if self.situation.detection.change is None and not is_known:
             self.body.object.decode_content()  # fail now if it cannot be decoded, and not in the middle of everything
         runtime = self._scope.runtime
         return ChangingCause(
             logger=self.logger,
-            memo=runtime.memos.recall(self.situation.key),
+            memo=runtime.memos.defer(self.situation.key),
             indices=runtime.indices,
             resource=self._scope.resource,
             body=self.body,

@@ -27,8 +27,8 @@ from kopf._controller.own_writes import is_newer
 from kopf._values.bodies import Body
 from kopf._values.codec import NestingError
 from kopf._values.objects import KubeObject
-from kopf._values.patches import FinalizerChange, Patch, PatchRequest, thaw
-from kopf._values.reasons import Reason
+from kopf._values.patches import REMOVE, Patch, PatchRequest, thaw
+from kopf._values.reasons import CREATE, DELETE, NOOP, Reason
 from kopf._values.records import replace
 
 _PASSING_ERRORS = (APIServerError, APITooManyRequestsError, APINetworkError)
@@ -70,7 +70,7 @@ class Writing:
         self._latest = view.obj
         self.correction: Unsaved | None = None
         """What is to be saved anew, as the API has not kept the changes by the handlers as they are."""
-        is_begun = plan.reason is Reason.CREATE and carried.baseline is None
+        is_begun = plan.reason is CREATE and carried.baseline is None
         self.baseline = view.find_baseline(plan) if is_begun else carried.baseline
         """The snapshot of the object as of the beginning of its creation; all later changes are updates."""
         self.is_saving = False
@@ -105,7 +105,7 @@ class Writing:
             raise SavingFailure(view.obj) from e
         stored.store(outgoing)
         saved = self._carried.saved
-        if plan.reason is Reason.DELETE and (saved is None or saved.reason is not plan.reason):
+        if plan.reason is DELETE and (saved is None or saved.reason is not plan.reason):
             stored.saved.drop_outdated(self._scope.candidates.changing, plan.reason, stored, outgoing)
         result = await self.save(outgoing)
         if result.obj is not None:
@@ -120,7 +120,7 @@ class Writing:
     async def finish(self) -> Result:
         """End the handling of this change: all of its handlers are done, or there were none."""
         scope, plan, view = self._scope, self._plan, self._view
-        if plan.reason is Reason.DELETE:
+        if plan.reason is DELETE:
             drop_refused_wishes(view, self._carried.errors)
         outgoing = self._make_outgoing_patch()
         if not view.situation.blocking.is_last:
@@ -130,7 +130,7 @@ class Writing:
             if (fresher := scope.get_fresher(view.situation.key)) is not None:
                 self._look_for_rivals(fresher)
             scope.snapshots.store(handled, body=view.body, patch=outgoing)
-        if plan.reason is Reason.NOOP and not outgoing and plan.finalizer is None:
+        if plan.reason is NOOP and not outgoing and plan.finalizer is None:
             view.logger.debug("Something has changed, but we are not interested (the essence is the same).")
         result = await self.save(outgoing)
         if plan.is_handled:
@@ -164,7 +164,7 @@ class Writing:
             raise SavingFailure(self._latest) from e
         finally:
             self.is_saving = False
-        if plan.finalizer is FinalizerChange.REMOVE:
+        if plan.finalizer is REMOVE:
             note_removal(scope.handled, view.obj)
         if obj is None:
             view.logger.debug("Patching was skipped: the object does not exist anymore.")
@@ -200,8 +200,8 @@ class Writing:
         if not patch:
             return Patch()
         if self._scope.snapshots.is_plain and self._view.situation.saved.is_absent and "metadata" not in patch:
-            return Patch(patch, fns=patch.fns)  # nothing of what is there is going to be modified by us
-        return Patch(thaw(patch), fns=patch.fns)
+            return patch.derive(patch)  # nothing of what is there is going to be modified by us
+        return patch.derive(thaw(patch))
 
     def _remember(
         self, stored: Progress, expected: bytes | None, outgoing: Patch, obj: KubeObject
@@ -221,7 +221,12 @@ class Writing:
             and plan.seen.whole is not None
             and has_only_traces(self._view.obj, obj, outgoing)
         )
-        return SavedProgress(plan.reason, dict(stored), plan.seen.whole if is_same else None)
+        if not is_same:
+            return SavedProgress(plan.reason, dict(stored), None)
+        # Storages of users can take anything for the essence. If handlers were called, all could be decoded for them.
+        is_known = plan.call and self._scope.snapshots.is_plain
+        snapshot = self._view.situation.detection.snapshot if is_known else None
+        return SavedProgress(plan.reason, dict(stored), plan.seen.whole, snapshot)
 
     def _check_status(self, obj: KubeObject, outgoing: Patch) -> None:
         if "status" in outgoing:
@@ -251,7 +256,7 @@ def get_handled_snapshot(view: View, reason: Reason, baseline: bytes | None) -> 
     If that was refused and is bigger than the actual state (it can be too big), it is an update of everything.
     """
     snapshot, unsaved = view.situation.detection.snapshot, view.unsaved
-    if reason is not Reason.CREATE or baseline is None or baseline == snapshot:
+    if reason is not CREATE or baseline is None or baseline == snapshot:
         return snapshot
     was_refused = unsaved is not None and unsaved.is_reported and unsaved.is_refused
     return EMPTY if was_refused and len(baseline) > len(snapshot) else baseline

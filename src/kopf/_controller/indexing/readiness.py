@@ -9,23 +9,22 @@ class IndexReadiness:
     """Holds the handling back until all that must be known before it is known."""
 
     def __init__(self) -> None:
+        self.is_open = True
+        """Whether the handling can go on."""
         self._awaited: set[Hashable] = set()
         self._listeners: list[Callable[[], None]] = []
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the handling can go on."""
-        return not self._awaited
 
     def close_for(self, keys: Iterable[Hashable]) -> None:
         """Be not ready until all these are done."""
         self._awaited.update(keys)
+        self.is_open = not self._awaited
 
     def done(self, key: Hashable) -> None:
         """One of the awaited is done: for good or bad, it is not to be waited for anymore."""
         if key in self._awaited:
             self._awaited.discard(key)
-            if not self._awaited:
+            self.is_open = not self._awaited
+            if self.is_open:
                 listeners, self._listeners = self._listeners, []
                 for listener in listeners:
                     listener()
