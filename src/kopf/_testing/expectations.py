@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypedDict
 
 import kopf_cluster
 from kopf._testing.journal import Journal
+from kopf._testing.option_names import check_options
 from kopf._testing.simulated_logs import SimulatedLogs
 from kopf._testing.simulation_errors import SimulationError
 
@@ -51,6 +52,8 @@ class Place:
 async def locate(simulation: Watched, kind: str | Mapping[str, Any], name: str, namespace: str) -> Place:
     """Find out what the object is called, given by its kind and name or by itself."""
     if isinstance(kind, Mapping):
+        if not {"apiVersion", "kind", "metadata"} <= kind.keys():
+            raise SimulationError("The object must have apiVersion, kind, and metadata, or be given by kind and name.")
         metadata = kind["metadata"]
         group, _, version = str(kind["apiVersion"]).rpartition("/")
         name, namespace = metadata["name"], metadata.get("namespace", "")
@@ -78,6 +81,9 @@ class Expectation:
     """How an object must become, and what it is like meanwhile."""
 
     def __init__(self, simulation: Watched, place: Place, wanted: Wanted) -> None:
+        check_options(wanted, Wanted)
+        if "value" in wanted and not wanted.get("field"):
+            raise TypeError("A value is expected in a field: name it by field=, too.")
         field = wanted.get("field", ())
         self._simulation = simulation
         self._place = place

@@ -19,7 +19,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 _PASSING = (
     "The time passes already: coroutines and handlers cannot wait for it in this way. "
-    "In `async def` tests, await the methods of Simulation."
+    "In `async def` tests, await the methods of Simulation. "
+    "Conditions about objects are for `expect(kind, name, condition=...)`."
 )
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from kopf import on
-from kopf._handlers.declarations import describe_function
 from kopf._handlers.handlers import (
     ActivityHandler,
     ChangingHandler,
@@ -21,6 +20,7 @@ from kopf._handlers.handlers import (
 )
 from kopf._handlers.registry import OperatorRegistry
 from kopf._values.fields import parse_field
+from kopf._values.functions import describe_function
 from kopf._values.reasons import Activity, Reason, WebhookType
 from kopf._values.selectors import EVERYTHING
 

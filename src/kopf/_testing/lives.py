@@ -12,7 +12,7 @@ import functools
 import logging
 import weakref
 from collections.abc import Callable, Collection, Coroutine, Generator
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 
@@ -31,10 +31,15 @@ from kopf._settings.settings import OperatorSettings
 from kopf._settings.threads import HandlerThreads
 from kopf._testing.attempts import JournalingExecutor
 from kopf._testing.journal import Journal
+from kopf._testing.simulation_errors import SimulationError
 from kopf._testing.virtual_events import VirtualEvent
 from kopf._testing.virtual_time import VirtualTimeLoop, make_numbered_task, thread_owner
 from kopf_cluster import LocalCluster
 
+_STARTUP = 3600
+"""How long the operator may take until it is ready, in seconds of the virtual time; it retries what fails there."""
+_EXIT = 3600
+"""How long the operator may take to exit, in seconds of the virtual time."""
 _BURIAL = 1000
 """For how many turns of the loop a killed operator may remain, until it is left alone."""
 
@@ -95,17 +100,33 @@ class Life:
         self._task = asyncio.get_running_loop().create_task(self._run(ready), name="operator", context=context)
         waiting = asyncio.create_task(ready.wait())
         try:
-            await asyncio.wait([self._task, waiting], return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait([self._task, waiting], timeout=_STARTUP, return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiting.cancel()
         if self._task.done():
             await self._task
+        elif not done:
+            self.kill()
+            await self.bury()
+            latest = "\n".join(map(str, [*self._birth.journal][-5:]))
+            raise SimulationError(
+                f"The operator is not ready in {_STARTUP} seconds after its start: see its startup handlers. "
+                f"This has happened last:\n{latest}"
+            )
 
     async def stop(self) -> None:
-        """Let it exit as it does on SIGTERM; its error is raised if it has failed."""
+        """Let it exit as it does on SIGTERM; its error is raised if it has failed, or if it does not exit."""
         self._stopping.set()
-        if self._task is not None:
-            await self._task
+        if self._task is None:
+            return
+        done, _ = await asyncio.wait([self._task], timeout=_EXIT)
+        if not done:
+            self.kill()
+            await self.bury()
+            raise SimulationError(
+                f"The operator does not exit in {_EXIT} seconds when told to: see its cleanup handlers and daemons."
+            )
+        await self._task
 
     def kill(self) -> None:
         """Cut it off from the cluster and from the journal, at this very moment; it is to be buried then."""
@@ -140,7 +161,10 @@ class Life:
         check_registry(self._birth.registry)
         vault = Vault(self._settings)
         session = self.make_session()
-        credentials = AiohttpSession(server=self._birth.cluster.url, aiohttp_session=session)
+        credentials = AiohttpSession(
+            server=self._birth.cluster.url,
+            aiohttp_session=cast(aiohttp.ClientSession, self.network.shorten(session)),  # as far as we use them
+        )
         make_executor = functools.partial(
             JournalingExecutor, journal=self._birth.journal, credentials=credentials, is_alive=lambda: not self.is_dead
         )

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar, Unpack
 
-from kopf._handlers.declarations import describe_function
 from kopf._handlers.handlers import (
     ActivityHandler,
     ChangingHandler,
@@ -31,6 +30,7 @@ from kopf._testing.handler_run import HandlerRun
 from kopf._testing.object_calls import call_object_handler
 from kopf._testing.recording import LoopIsRunningError, Loops, taking_events
 from kopf._testing.scene import Scene
+from kopf._values.functions import describe_function
 
 H = TypeVar("H", bound=Handler)
 

@@ -88,7 +88,9 @@ class SimulatedObjects(abc.ABC):
         """Change the object by a function, which modifies the dict in place: as ``kubectl edit``."""
         before = await self.get(kind, name, namespace=namespace, as_user=as_user)
         after = copy.deepcopy(before)
-        change(after)
+        result = change(after)
+        if after == before and isinstance(result, Mapping) and result is not after and "metadata" in result:
+            raise SimulationError("The function has made another object: it must change the one that it is given.")
         return await self.patch(kind, name, make_merge_patch(before, after), namespace=namespace, as_user=as_user)
 
     async def delete(self, kind: str, name: str, *, namespace: str = "default", as_user: str | None = None) -> None:

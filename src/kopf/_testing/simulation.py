@@ -9,6 +9,7 @@ import contextlib
 import contextvars
 import datetime
 import inspect
+import math
 import pathlib
 import random
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
@@ -31,7 +32,7 @@ from kopf._testing.simulated_logs import SimulatedLogs
 from kopf._testing.simulated_objects import Manifests, Obj, SimulatedObjects
 from kopf._testing.simulated_operator import SimulatedOperator
 from kopf._testing.simulation_errors import NOT_BEGUN, SimulationError
-from kopf._testing.standstill import StandstillGuard
+from kopf._testing.standstill import StandstillGuard, describe_busy_tasks
 from kopf._testing.trouble import Trouble
 from kopf._testing.virtual_time import VirtualTimeLoop, make_numbered_task
 from kopf._testing.wall_clock import SimulatedClock
@@ -97,6 +98,8 @@ class Simulation(SimulatedObjects, SimulatedOperator):
     ) -> None:
         """Large because each option is a choice of the test, and they are described above."""
         super().__init__()
+        if patience <= 0:
+            raise ValueError(f"The patience must be some seconds, not {patience:g}.")
         self.user = user
         self.seed = seed
         self.cluster = kopf_cluster.LocalCluster(seed=seed, **cluster)
@@ -123,8 +126,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         self._stack = contextlib.AsyncExitStack()
         self._problem: SimulationError | None = None
         self._waiting: asyncio.Task[Any] | None = None
-        self._news = asyncio.Event()
-        self._activity = 0
+        self._news, self._activity, self._activity_before = asyncio.Event(), 0, -1
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -146,6 +148,8 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
+            if self._problem is not None:  # whatever is stuck or blocked, would never let it exit in order
+                await self.crash_now()
             await self.end_life()
         finally:
             await self._stack.aclose()
@@ -168,6 +172,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         self._stack.enter_context(sleeping_virtually(self._loop))
         self._stack.enter_context(running_as_jobs(self._loop))
         self._stack.enter_context(BlockingGuard(self._loop, self._patience, self._fail).watching())
+        self._loop.on_busy = self._note_busyness
         self._loop.on_stuck = lambda problem: self._fail(SimulationError(problem))
         self.cluster.observe(self._note_change)
         self.cluster.faults.advisers += [self._crashes.advise, self._appointments.advise]
@@ -182,6 +187,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
             await self.apply(manifests)
         if self._is_operator_wanted:
             await self.restart()
+            await self._loop.be_idle()  # it watches already: what the test does first, comes to it as events
 
     @staticmethod
     def _forget_clock(token: Any) -> None:
@@ -208,7 +214,9 @@ class Simulation(SimulatedObjects, SimulatedOperator):
 
     async def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
         """Let so much time pass. All that is due by then, is done; with no time, what can be done at once."""
-        duration = datetime.timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds).total_seconds()
+        duration = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+        if not math.isfinite(duration):
+            raise ValueError(f"The time goes forward by some seconds, not by {duration}.")
         if duration < 0:
             raise ValueError("The time goes forward only. To move the wall clock, use simulation.faults.clock_jump().")
         await self.wait(self._advance(duration))
@@ -221,8 +229,9 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         """
         Let the time pass until nothing is to be done but waiting: for a timer, for a retry, for a change.
 
-        That is when nothing has happened for ``calm`` seconds: no handler was called, no object was changed. If it does
-        not come so within ``timeout`` seconds, it is an error, which tells what goes on.
+        That is when nothing has happened for ``calm`` seconds: no handler was called, no object was changed. Trouble
+        that ends by itself, is waited for. If it does not come so within ``timeout`` seconds, it is an error, which
+        tells what goes on.
         """
         await self.wait(self._settle(self._crashes.delay + calm + self._slack, timeout))
 
@@ -230,7 +239,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         deadline = self.now + timeout
         while True:
             before, lag = self._activity, self.cluster.faults.watch_lag
-            await asyncio.sleep(calm + (lag.most if lag is not None else 0))
+            await asyncio.sleep(calm + max(self.faults.remaining, lag.most if lag is not None else 0.0))
             if self._activity == before:
                 return
             if self.now >= deadline:
@@ -243,6 +252,8 @@ class Simulation(SimulatedObjects, SimulatedOperator):
 
         Raises :class:`TimeoutError` if it is not true in so many seconds.
         """
+        if not callable(condition):
+            raise TypeError(f"The condition must be a function, which is called again and again, not {condition!r}.")
         if not await self.wait(self._check_until(condition, timeout + self._slack)):
             raise TimeoutError(f"It has not come so in {timeout:g} seconds: {_describe(condition)}")
 
@@ -343,6 +354,11 @@ class Simulation(SimulatedObjects, SimulatedOperator):
             self._fail(SimulationError(problem))
         self._appointments.note_change(seen.user)
         self.notice()
+
+    def _note_busyness(self) -> None:
+        if self._activity == self._activity_before:
+            self._fail(SimulationError(describe_busy_tasks(self._loop)))
+        self._activity_before = self._activity
 
     def _fail(self, problem: SimulationError) -> None:
         self._problem = problem

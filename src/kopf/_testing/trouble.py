@@ -7,10 +7,12 @@ Everything random comes from the seed of the simulation. What is limited in time
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Protocol, TypedDict, Unpack
 
 from kopf._testing.journal import Journal
+from kopf._testing.option_names import check_options
+from kopf._testing.views import Views
 from kopf_cluster import FaultRule, LocalCluster
 
 
@@ -53,6 +55,8 @@ class Trouble:
         self._simulation = simulation
         self._faults = simulation.cluster.faults
         self._timers: set[asyncio.TimerHandle] = set()
+        self.views = Views(simulation)
+        """What the operator is told by its watches."""
 
     def fail(
         self, verb: str = "", resource: str = "", *, status: int = 500, message: str = "", **which: Unpack[Which]
@@ -91,6 +95,7 @@ class Trouble:
 
     def stale_view(self, for_: float | None = None) -> None:
         """Let watches tell of nothing new for so many seconds, while reads and writes go on; then tell of it all."""
+        _check_duration(0 if for_ is None else for_)
         self._simulation.journal.note("the view of watches is stale")
         self._faults.silence_watches()
         self._end_later(for_, lambda: self._faults.silence_watches(False))
@@ -109,6 +114,44 @@ class Trouble:
         self._simulation.journal.note("watch events come twice" if enabled else "watch events come once")
         self._faults.duplicate_events(enabled)
 
+    def delay_event(self, n: int, seconds: float, resource: str = "") -> None:
+        """
+        Let the n-th event from now on come late, of all or of this resource; so does what follows in its stream.
+
+        Counted are the events of the operator's watches, but not what it is given in lists, and not Kubernetes events.
+        """
+        _check_duration(seconds)
+
+        async def tell(event: bytes, before: bytes) -> AsyncGenerator[bytes, None]:
+            await self.views.wait(seconds)
+            yield event
+
+        self.views.appoint(n, self._resolve(resource), f"an event is late by {seconds:g}s", tell)
+
+    def duplicate_event(self, n: int, resource: str = "") -> None:
+        """Let the n-th event from now on come twice; counted as for :meth:`delay_event`."""
+
+        async def tell(event: bytes, before: bytes) -> AsyncGenerator[bytes, None]:
+            yield event + event
+
+        self.views.appoint(n, self._resolve(resource), "an event comes twice", tell)
+
+    def stale_event(self, n: int, seconds: float, resource: str = "") -> None:
+        """
+        Let the n-th event from now on be followed by the past; counted as for :meth:`delay_event`.
+
+        It is as if the next server of the API lags behind: the event about the same object before that one comes again,
+        and the n-th one once more, so many seconds later. If there was none about this object, it is just repeated.
+        """
+        _check_duration(seconds)
+
+        async def tell(event: bytes, before: bytes) -> AsyncGenerator[bytes, None]:
+            yield event + before
+            await self.views.wait(seconds)
+            yield event
+
+        self.views.appoint(n, self._resolve(resource), f"an event is followed by the past for {seconds:g}s", tell)
+
     def expire(self) -> None:
         """
         Forget the history, and break all watches: they cannot go on from where they were (410).
@@ -121,6 +164,7 @@ class Trouble:
 
     def partition(self, for_: float | None = None) -> None:
         """Let nothing through between the operator and the cluster, with nobody told; for so many seconds."""
+        _check_duration(0 if for_ is None else for_)
         self._simulation.journal.note("the network is partitioned")
         self._simulation.cut_network()
         self._end_later(for_, self._simulation.mend_network)
@@ -135,6 +179,12 @@ class Trouble:
         self._simulation.journal.note("the cluster restarts")
         self._faults.restart(keep_data=keep_data)
 
+    @property
+    def remaining(self) -> float:
+        """For how long there will be trouble that ends by itself, in seconds."""
+        ends = [self.views.due, *(timer.when() for timer in self._timers if not timer.cancelled())]
+        return max(0.0, max(ends) - asyncio.get_running_loop().time())
+
     def clear(self) -> None:
         """End all the trouble."""
         self._simulation.journal.note("the trouble is over")
@@ -142,9 +192,12 @@ class Trouble:
             timer.cancel()
         self._timers.clear()
         self._simulation.mend_network()
+        self.views.clear()
         self._faults.clear()
 
     def _inject(self, note: str, verb: str, resource: str, which: Which, **options: Any) -> FaultRule:
+        check_options(which, Which)
+        resource = self._resolve(resource)
         is_method, times = verb.isupper(), which.get("times")
         user = which.get("user") or self._simulation.user
         what = " ".join(filter(None, [verb, resource])) or "everything"
@@ -154,6 +207,19 @@ class Trouble:
             resource=resource or None, times=times, rate=which.get("rate", 1.0), user=None if user == "*" else user,
         )
 
+    def _resolve(self, resource: str) -> str:
+        """Give the plural name of the resource, by whatever name it is called; unknown ones cannot be meant."""
+        name, slash, subresource = resource.partition("/")
+        if not name:
+            return resource
+        _, full, _ = self._simulation.cluster.resolve_kind(name)
+        return resource if name in (full, full.partition(".")[0]) else f"{full}{slash}{subresource}"
+
     def _end_later(self, seconds: float | None, end: Callable[[], None]) -> None:
         if seconds is not None:
             self._timers.add(self._simulation.call_later(seconds, end))
+
+
+def _check_duration(seconds: float) -> None:
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(f"The time goes forward only, by some seconds: not by {seconds}.")

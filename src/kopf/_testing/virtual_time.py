@@ -88,8 +88,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """How many times it has looked for something to do: if it does not go up, the loop is blocked."""
         self.on_jump: Callable[[float], None] = lambda seconds: None
         """Who is told by how many seconds the clock jumps."""
-        self.on_stuck: Callable[[str], None] = lambda problem: None
-        """Who is told if a thread works for too long: what it does."""
+        self.on_stuck: Callable[[str], None] | None = None
+        """Who is told if a thread works for too long: what it does. Without anybody, it is waited for, however long."""
+        self.on_busy: Callable[[], None] = lambda: None
+        """Who is told now and then if there is always something to do at once, so that no time can pass."""
         self._virtual_selector = JumpingSelector(self)
         super().__init__(self._virtual_selector)
         self.set_task_factory(make_numbered_task)
@@ -161,8 +163,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     @property
     def is_working(self) -> bool:
-        """Whether some thread runs a function for this loop, and is not asleep."""
-        return any(job.is_awake for job in self._jobs)
+        """Whether some thread runs a function for this loop, and is not asleep; those that never end, do not count."""
+        return any(job.is_awake and not job.is_reported for job in self._jobs)
 
     def run_in_executor(
         self, executor: concurrent.futures.Executor | None, func: Callable[[*_Ts], Any], *args: *_Ts
@@ -208,8 +210,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def report_stuck(self) -> None:
         """Tell of the threads that work for too long."""
+        if self.on_stuck is None:
+            return
         for job in self._jobs:
-            if job.is_awake and not job.is_reported:
+            if job.is_awake and not job.is_reported and job.working_time >= self.patience:
                 job.is_reported = True
                 self.on_stuck(
                     f"A function in a thread has been running for {self.patience:g} seconds of the real time, "
@@ -270,6 +274,12 @@ class ThreadedJob:
         self._result: Any = None
         self._error: BaseException | None = None
         self._ident: int | None = None
+        self._woken = time.monotonic()
+
+    @property
+    def working_time(self) -> float:
+        """For how long it has not slept, in seconds of the real time."""
+        return time.monotonic() - self._woken
 
     @staticmethod
     def current() -> ThreadedJob | None:
@@ -339,7 +349,7 @@ class ThreadedJob:
             self.timer = None
         if self.is_awake or self.is_over:
             return False
-        self.is_awake = True
+        self.is_awake, self._woken = True, time.monotonic()
         self.rests.clear()
         self._alarm.set()
         return True

@@ -5,16 +5,17 @@ The decorators by which a test becomes an exploration, or a description of an ob
 from __future__ import annotations
 
 import functools
-import inspect
 import pathlib
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
-from kopf._testing.exploring.explorations import Choices, Exploration, Source
-from kopf._testing.exploring.scenes import Test
+from kopf._testing.exploring.explorations import Choices, Exploration
+from kopf._testing.exploring.origins import Source
 from kopf._testing.exploring.schema_walks import SchemaWalk
+from kopf._testing.exploring.subjects import Subject
 from kopf._testing.exploring.walks import Manifest
 
+Test = Callable[..., Any]
 Describe = Callable[[], Manifest]
 _CHOICES = frozenset(Choices.__annotations__)
 
@@ -24,7 +25,7 @@ class Explored(Protocol):
 
     exploration: Exploration
 
-    def __call__(self) -> None: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> None: ...
 
 
 class Walked(Protocol):
@@ -39,32 +40,33 @@ def explore(*paths: str | pathlib.Path, only: str = "", **options: Any) -> Calla
     """
     Run the test many times, with other trouble each time, and expect that it always comes to the same end.
 
-    The test is a function of one argument, the simulation: a coroutine function, or a regular one, which gets
-    a :class:`SyncSimulation`. It becomes a function with no arguments: for pytest, a test that needs no fixture.
-    Its attribute ``exploration`` is for those who want to look into it: see :class:`Exploration`.
+    The test is a function of a simulation, the argument ``simulation`` or the first one: a coroutine function, or
+    a regular one, which gets a :class:`SyncSimulation`. It becomes a regular function of all the other arguments, which
+    are fixtures and parameters for pytest; they are the same in all runs. Its attribute ``exploration`` is for those
+    who want to look into it: see :class:`Exploration`.
 
     :param paths: the files of the operator, as for :class:`Simulation`.
     :param only: the name of the only variant to run, to look into it.
     :param options: what is explored (``troubles``, ``runs``, ``seconds``), what is compared (``ignore``,
         ``observe``, ``tracebacks``), and all the options of :class:`Simulation`. Those in the mark
-        ``pytest.mark.simulation`` are taken, too.
+        ``pytest.mark.simulation`` of the test or of its module are taken, too.
     """
+    _check_paths(paths)
+    simulated, choices = _sort_out(options)
 
     def decorate(test: Test) -> Explored:
-        if len(inspect.signature(test).parameters) != 1:
-            raise TypeError(
-                "An explored test has one argument, the simulation: "
-                "all that it needs besides must be made anew in every run, i.e. inside of it."
-            )
-        exploration = Exploration(test, *_sort_out(test, paths, options))
+        subject = Subject(test)
+        signature = subject.signature
 
         @functools.wraps(test)
-        def run() -> None:
-            exploration.explore(only=only).check()
+        def run(*args: Any, **kwargs: Any) -> None:
+            arguments = signature.bind(*args, **kwargs).arguments
+            exploration.given(**arguments).explore(only=only).check()
 
+        exploration = Exploration(subject, Source(run, paths, simulated), choices)
         explored = cast(Explored, run)
         explored.exploration = exploration
-        run.__signature__ = inspect.Signature()  # type: ignore[attr-defined]  # so that nobody looks for a fixture
+        run.__signature__ = signature  # type: ignore[attr-defined]  # so that nobody looks for a fixture `simulation`
         return explored
 
     return decorate
@@ -84,14 +86,15 @@ def walk_schema(*paths: str | pathlib.Path, only: str = "", **options: Any) -> C
     :param only: the name of the only walk to do, to look into it.
     :param options: as for :func:`explore`; there is no trouble here. The definition of the kind must be in ``crds``.
     """
+    _check_paths(paths)
+    simulated, choices = _sort_out(options)
 
     def decorate(describe: Describe) -> Walked:
-        walk = SchemaWalk(describe, *_sort_out(describe, paths, options))
-
         @functools.wraps(describe)
         def run() -> None:
             walk.explore(only=only).check()
 
+        walk = SchemaWalk(describe, Source(run, paths, simulated), choices)
         walked = cast(Walked, run)
         walked.walk = walk
         return walked
@@ -99,20 +102,12 @@ def walk_schema(*paths: str | pathlib.Path, only: str = "", **options: Any) -> C
     return decorate
 
 
-def _sort_out(
-    function: Callable[..., Any], paths: tuple[str | pathlib.Path, ...], options: dict[str, Any]
-) -> tuple[Source, Choices]:
-    """Tell the options of simulations from the others; some of them are in the mark of the fixture `simulation`."""
-    marked_paths, marked_options = _read_mark(function)
-    known = {**marked_options, **options}
-    choices = cast(Choices, {key: value for key, value in known.items() if key in _CHOICES})
-    rest = {key: value for key, value in known.items() if key not in _CHOICES}
-    return Source(paths or marked_paths, rest), choices
+def _check_paths(paths: tuple[Any, ...]) -> None:
+    if any(map(callable, paths)):
+        raise TypeError("The decorator needs parentheses, even if there is nothing inside: @explore(), @walk_schema().")
 
 
-def _read_mark(test: Callable[..., Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Take the operator from the mark of the fixture `simulation`, if the test has it."""
-    for mark in getattr(test, "pytestmark", ()):
-        if mark.name == "simulation":
-            return mark.args, dict(mark.kwargs)
-    return (), {}
+def _sort_out(options: dict[str, Any]) -> tuple[dict[str, Any], Choices]:
+    """Tell the options of simulations from what is chosen to be explored."""
+    choices = cast(Choices, {key: value for key, value in options.items() if key in _CHOICES})
+    return {key: value for key, value in options.items() if key not in _CHOICES}, choices

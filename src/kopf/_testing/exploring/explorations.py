@@ -4,26 +4,20 @@ Explorations: one test is run without trouble, and then with all the trouble tha
 
 from __future__ import annotations
 
-import pathlib
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple, TypedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, TypedDict
 
 from kopf._testing.exploring.budgets import Budget
 from kopf._testing.exploring.final_states import FinalState
+from kopf._testing.exploring.origins import Source
 from kopf._testing.exploring.reports import Report, Trial, make_excerpt
-from kopf._testing.exploring.scenes import CALM, ENDINGS, Scene, Test, Trouble, no_trouble
+from kopf._testing.exploring.scenes import CALM, ENDINGS, Scene, Trouble, no_trouble, only_listen
 from kopf._testing.exploring.scripts import write_script
+from kopf._testing.exploring.subjects import Subject
 from kopf._testing.exploring.variants import TROUBLES, TroubleKind, Variant, make_variants
 from kopf._testing.simulation_errors import SimulationError
-
-
-class Source(NamedTuple):
-    """Where the operator comes from."""
-
-    paths: Sequence[str | pathlib.Path]
-    options: Mapping[str, Any]
-    """The options of :class:`Simulation`."""
+from kopf.cli.garbage import collecting_rarely
 
 
 class Choices(TypedDict, total=False):
@@ -47,17 +41,24 @@ class Exploration:
     """
     One test with all the trouble that can be.
 
-    :param test: the test: a coroutine function of a simulation, or a function of a :class:`SyncSimulation`.
+    :param subject: the test: a coroutine function of a simulation, or a function of a :class:`SyncSimulation`.
     """
 
-    def __init__(self, test: Test, source: Source, choices: Choices) -> None:
+    def __init__(self, subject: Subject, source: Source, choices: Choices) -> None:
+        for name in ("troubles", "ignore"):
+            if isinstance(choices.get(name), str):
+                raise TypeError(f"There must be a list of them, even if of one: {name}=[{choices.get(name)!r}].")
         unknown = set(choices.get("troubles", ())) - set(TROUBLES)
         if unknown:
             raise ValueError(f"There is no such trouble: {', '.join(sorted(unknown))}; it is one of {TROUBLES}.")
-        self.test = test
-        self._paths = source.paths
-        self._options = {"slack": CALM, **source.options}
+        self._subject = subject
+        self._source = source
         self._choices = choices
+        self._slack = CALM
+
+    def given(self, /, **arguments: Any) -> Exploration:
+        """Give the same for the test with these arguments, besides the simulation: fixtures, parameters."""
+        return Exploration(Subject(self._subject.function, arguments), self._source, self._choices)
 
     def run(
         self, trouble: Trouble = no_trouble, *, seed: int | None = None, ending: str = "", **judgement: bool
@@ -72,39 +73,40 @@ class Exploration:
             ``is_test_judged=False`` if the test does not have to pass with that.
         """
         scene = Scene(
-            test=self.test, trouble=trouble, deletion=ENDINGS[ending], observe=self._choices.get("observe", dict),
-            ignored=self._choices.get("ignore", ()), tracebacks=self._choices.get("tracebacks", True), **judgement,
+            test=self._subject.call, is_async=self._subject.is_async, trouble=trouble, deletion=ENDINGS[ending],
+            observe=self._choices.get("observe", dict), ignored=self._choices.get("ignore", ()),
+            tracebacks=self._choices.get("tracebacks", True), **judgement,
         )
-        options = self._options if seed is None else {**self._options, "seed": seed}
-        return scene.run(*self._paths, **options)
+        options = {"slack": self._slack, **self._source.options}
+        return scene.run(*self._source.paths, **(options if seed is None else {**options, "seed": seed}))
 
     def explore(self, *, only: str = "", **choices: Any) -> Report:
         """
         Run the test without trouble, then with it.
 
         Raises the error of the test if it does not pass without trouble, or :class:`SimulationError` if it does not
-        settle then.
+        settle then, or comes out in another way when it is run again.
 
         :param only: the name of the only variant to run.
         :param choices: other choices than those of the exploration.
         """
         if choices:
-            return Exploration(
-                self.test, Source(self._paths, self._options), {**self._choices, **choices}  # type: ignore[typeddict-item]
-            ).explore(only=only)
+            chosen: Choices = {**self._choices, **choices}  # type: ignore[typeddict-item]
+            return Exploration(self._subject, self._source, chosen).explore(only=only)
         began = time.monotonic()
         baseline = self.run_baseline()
         variants = self._choose(baseline, only)
         budget = Budget(self._choices.get("runs"), self._choices.get("seconds"))
-        trials = [self._try(variant, baseline) for variant in budget.spend(variants)]
+        with collecting_rarely():
+            trials = [*self._try_all(budget.spend(variants), baseline)]
         return Report(trials=trials, omitted=len(variants) - len(trials), seconds=time.monotonic() - began)
 
     def run_baseline(self) -> FinalState:
         """Run the test without trouble. Raises the same as :meth:`explore`."""
-        baseline = self.run()
+        baseline = self.run(only_listen)
         if any(isinstance(problem.error, SimulationError) for problem in baseline.problems):
-            self._options["slack"] = 0.0  # there are timers which never rest: it settles only as the test expects it
-            baseline = self.run()
+            self._slack = 0.0  # there are timers which never rest: it settles only as the test expects it
+            baseline = self.run(only_listen)
         if not baseline.is_comparable or any(problem.error is not None for problem in baseline.problems):
             baseline.raise_error()
         endless = [problem.text for problem in baseline.problems if problem.is_endless]
@@ -115,11 +117,36 @@ class Exploration:
     def _choose(self, baseline: FinalState, only: str) -> list[Variant]:
         kinds = self._choices.get("troubles", TROUBLES)
         variants = [variant for variant in make_variants(baseline.story) if variant.kind in kinds]
+        if not variants:
+            raise SimulationError(
+                f"There is nothing to explore: in the test, the operator does nothing which {', '.join(kinds)} could "
+                f"disturb. Does it have the handlers for what the test does?"
+            )
         if not only:
             return variants
         if chosen := [variant for variant in variants if variant.name == only]:
             return chosen
         raise ValueError(f"There is no variant {only!r}. There are: {', '.join(variant.name for variant in variants)}.")
+
+    def _try_all(self, variants: Iterable[Variant], baseline: FinalState) -> Iterator[Trial]:
+        has_failed = False
+        for variant in variants:
+            trial = self._try(variant, baseline)
+            if not trial.has_converged and not has_failed:
+                has_failed = True
+                self._check_repeatability(baseline, variant)
+            yield trial
+
+    def _check_repeatability(self, baseline: FinalState, variant: Variant) -> None:
+        """Make sure that it was the trouble that made the difference: it must come out the same again without it."""
+        differences = self.run().compare(baseline)
+        if differences:
+            told = "\n".join(f"  {line}" for line in differences)
+            raise SimulationError(
+                f"The test cannot be explored. It is run again without any trouble, after the run {variant.name!r}, "
+                f"and it comes out in another way:\n{told}\nWhat the test, its fixtures, and the operator keep outside "
+                f"of the cluster, is to be made anew in the beginning of the test, as it is run many times."
+            )
 
     def _try(self, variant: Variant, baseline: FinalState) -> Trial:
         judgement = {"is_harmed": variant.is_harmed, "is_test_judged": variant.is_test_judged}
@@ -130,5 +157,5 @@ class Exploration:
         return Trial(
             name=variant.name, kind=variant.kind, differences=differences,
             excerpt=make_excerpt(final.journal, baseline.journal),
-            script=write_script(self.test, variant, self._options.get("seed", 0)),
+            script=write_script(self._subject, variant, self._source.options.get("seed", 0)),
         )

@@ -13,6 +13,7 @@ from kopf._testing.exploring.normalizing import normalize
 from kopf._testing.exploring.problems import Problem
 from kopf._testing.journal import Journal, Write
 from kopf._testing.simulation import Simulation
+from kopf._testing.views import ToldEvent
 from kopf._values.diffs import DiffOperation, diff
 
 _NOT_COMPARED = frozenset({
@@ -32,6 +33,8 @@ class Story:
     """How many changes there were in the cluster, i.e. events of watches."""
     steps: int = 0
     """How many of them were made by the test."""
+    events: Sequence[ToldEvent] = ()
+    """What the operator was told of by its watches, if that was listened to."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import Any
@@ -20,7 +19,7 @@ from kopf._testing.simulation import Simulation
 from kopf._testing.simulation_errors import SimulationError
 
 Test = Callable[[Any], Any]
-"""A function of a simulation: a coroutine function, or a regular one, which gets a :class:`SyncSimulation`."""
+"""A function of a simulation, which gives a coroutine or does it all."""
 Trouble = Callable[[Simulation], object]
 """Makes or appoints trouble in a simulation that has just begun."""
 Ending = Callable[[Simulation], Awaitable[None]]
@@ -39,12 +38,19 @@ def no_trouble(simulation: Simulation) -> None:
     """Let all go well."""
 
 
+def only_listen(simulation: Simulation) -> None:
+    """Let all go well, and take notice of what the operator is told."""
+    simulation.faults.views.listen()
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scene:
     """What is done in a run, and what is looked at."""
 
     test: Test
     """What is done by users."""
+    is_async: bool = True
+    """Whether that gives a coroutine; otherwise, it gets a :class:`SyncSimulation`."""
     trouble: Trouble = no_trouble
     deletion: Ending | None = None
     """How the test's objects are deleted in the end, if they are; then, it is looked for what is left."""
@@ -113,14 +119,14 @@ class SceneRun:
         )
 
     def _run_test(self, facade: SyncSimulation) -> None:
-        test = self.scene.test
+        scene = self.scene
         try:
-            if inspect.iscoroutinefunction(test):
-                facade.run(test(facade.simulation))
+            if scene.is_async:
+                facade.run(scene.test(facade.simulation))
             else:
-                test(facade)
+                scene.test(facade)
         except Exception as e:
-            if self.scene.is_test_judged:
+            if scene.is_test_judged:
                 self.problems.append(describe_failure("the test fails", e))
 
     def _look(self, objects: dict[str, Any]) -> None:
@@ -160,4 +166,6 @@ async def _settle(simulation: Simulation) -> list[Problem]:
 def _measure(simulation: Simulation, since: int) -> Story:
     changes = [entry for entry in list(simulation.journal)[since:] if isinstance(entry, Write)]
     steps = [entry for entry in changes if entry.author != simulation.user and not entry.author.startswith("system:")]
-    return Story(writes=simulation.writes, changes=len(changes), steps=len(steps))
+    return Story(
+        writes=simulation.writes, changes=len(changes), steps=len(steps), events=tuple(simulation.faults.views.told),
+    )

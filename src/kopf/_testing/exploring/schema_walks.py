@@ -12,14 +12,16 @@ from collections.abc import Callable
 import kopf_cluster
 from kopf._testing.exploring.boundary_values import list_changes
 from kopf._testing.exploring.budgets import Budget
-from kopf._testing.exploring.explorations import Choices, Source
+from kopf._testing.exploring.explorations import Choices
 from kopf._testing.exploring.final_states import FinalState
+from kopf._testing.exploring.origins import Source
 from kopf._testing.exploring.reports import Report, Trial, make_excerpt
 from kopf._testing.exploring.scenes import CALM, ENDINGS, Scene
 from kopf._testing.exploring.scripts import write_walk_script
 from kopf._testing.exploring.walked_objects import WalkedObject
 from kopf._testing.exploring.walks import Manifest, Walk, make_walks
 from kopf._testing.simulation import Simulation
+from kopf.cli.garbage import collecting_rarely
 
 _REFUSALS = (400, 422)
 """How the API refuses what the schema does not permit."""
@@ -34,8 +36,7 @@ class SchemaWalk:
 
     def __init__(self, describe: Callable[[], Manifest], source: Source, choices: Choices) -> None:
         self._describe = describe
-        self._paths = source.paths
-        self._options = {"slack": CALM, **source.options}
+        self._source = source
         self._choices = choices
         self._object = WalkedObject(describe())
         self._known: dict[str, FinalState] = {}
@@ -55,7 +56,7 @@ class SchemaWalk:
             test=live, deletion=ENDINGS[ending], observe=self._choices.get("observe", dict),
             ignored=self._choices.get("ignore", ()), tracebacks=self._choices.get("tracebacks", True),
         )
-        final = scene.run(*self._paths, **self._options)
+        final = scene.run(*self._source.paths, **{"slack": CALM, **self._source.options})
         others = {name: obj for name, obj in final.objects.items() if name != self._object.label}
         return dataclasses.replace(final, objects=others)
 
@@ -73,7 +74,8 @@ class SchemaWalk:
         if not walks:
             raise ValueError(f"There is nothing to walk{f' called {only!r}' if only else ': no field has a schema'}.")
         budget = Budget(self._choices.get("runs"), self._choices.get("seconds"))
-        tried = [self._try(walk, baseline) for walk in budget.spend(walks)]
+        with collecting_rarely():
+            tried = [self._try(walk, baseline) for walk in budget.spend(walks)]
         trials = [trial for trial in tried if trial is not None]
         return Report(trials=trials, omitted=len(walks) - len(tried), seconds=time.monotonic() - began)
 

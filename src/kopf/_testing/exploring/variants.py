@@ -7,6 +7,7 @@ Each is one line of code on a simulation, which is executed, and printed to thos
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Literal, get_args
 
@@ -15,7 +16,10 @@ from kopf._testing.exploring.final_states import Story
 from kopf._testing.simulation import Simulation
 from kopf_cluster import FaultRule
 
-TroubleKind = Literal["deletion", "crash", "refusal", "lost answer", "downtime", "view", "watch", "order"]
+TroubleKind = Literal[
+    "deletion", "crash", "refusal", "lost answer", "downtime",
+    "view", "late event", "doubled event", "stale event", "watch", "order",
+]
 TROUBLES: tuple[TroubleKind, ...] = get_args(TroubleKind)
 """All kinds of trouble that there are."""
 
@@ -51,9 +55,13 @@ class Variant:
 
 
 def make_variants(story: Story) -> Iterator[Variant]:
-    """Make all variants of the story, those first which find most."""
-    for kind in TROUBLES:
-        yield from _MAKERS[kind](story)
+    """
+    Make all variants of the story, one of each kind in turn.
+
+    So, whatever the budget is, something of every kind is tried, and no long story spends all of it on one of them.
+    """
+    for turn in itertools.zip_longest(*(_MAKERS[kind](story) for kind in TROUBLES)):
+        yield from (variant for variant in turn if variant is not None)
 
 
 def _make_deletions(story: Story) -> Iterator[Variant]:
@@ -115,6 +123,28 @@ def _make_views(story: Story) -> Iterator[Variant]:
         )
 
 
+def _make_late_events(story: Story) -> Iterator[Variant]:
+    for n in range(1, len(story.events) + 1):
+        yield Variant(
+            name=f"event {n} late", kind="late event", code=f"simulation.faults.delay_event({n}, {_STALE})",
+        )
+
+
+def _make_doubled_events(story: Story) -> Iterator[Variant]:
+    for n in range(1, len(story.events) + 1):
+        yield Variant(name=f"event {n} doubled", kind="doubled event", code=f"simulation.faults.duplicate_event({n})")
+
+
+def _make_stale_events(story: Story) -> Iterator[Variant]:
+    seen = set()
+    for n, event in enumerate(story.events, 1):
+        if event.place in seen:  # otherwise, there is no past
+            yield Variant(
+                name=f"event {n} stale", kind="stale event", code=f"simulation.faults.stale_event({n}, {_STALE})",
+            )
+        seen.add(event.place)
+
+
 def _make_watches(story: Story) -> Iterator[Variant]:
     for n in range(1, story.changes + 1):
         for name, call in (("watches dropped", "drop_watch()"), ("history expired", "expire()")):
@@ -136,6 +166,9 @@ _MAKERS: dict[TroubleKind, Callable[[Story], Iterator[Variant]]] = {
     "lost answer": _make_lost_answers,
     "downtime": _make_downtimes,
     "view": _make_views,
+    "late event": _make_late_events,
+    "doubled event": _make_doubled_events,
+    "stale event": _make_stale_events,
     "watch": _make_watches,
     "order": _make_orders,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import pathlib
@@ -40,7 +41,8 @@ def replay(
         raise click.UsageError("Nothing to replay it with. Name the files with handlers, or modules with -m.")
     logging.getLogger("kopf").addHandler(logging.NullHandler())  # not to the terminal: see the option
     try:
-        result = perform(recording, *paths, modules=modules, registry=OperatorRegistry())
+        with contextlib.redirect_stdout(sys.stderr):  # what the handlers print is not a part of the answer
+            result = perform(recording, *paths, modules=modules, registry=OperatorRegistry())
     except LoadingError as e:
         e.show()
         raise SystemExit(_UNUSABLE) from e
@@ -65,7 +67,10 @@ def _encode(result: Replay) -> str:
         "cut": result.is_cut,
         "checkpoint": result.checkpoint,
         "divergences": [
-            {"time": item.time, "kind": item.kind, "place": item.place, "text": item.text, "details": item.details}
+            {
+                "time": round(item.time, 3), "kind": item.kind, "place": item.place, "text": item.text,
+                "details": item.details,
+            }
             for item in result.divergences
         ],
     }, indent=2)

@@ -7,12 +7,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 
-import aiohttp
-
 from kopf._client.auth.credentials import LoginError
 from kopf._client.auth.vault import Vault
 from kopf._client.errors import APINetworkError, make_error
 from kopf._client.http.api import APIClient
+from kopf._client.http.transport import Limits
 from kopf._recording.recorder import Entry
 from kopf._recording.recording_client import describe_request
 from kopf._settings.settings import OperatorSettings
@@ -44,7 +43,7 @@ class ReplayingClient(APIClient):
         target: str,
         body: bytes | None,
         headers: Mapping[str, str] | None,
-        limits: aiohttp.ClientTimeout,
+        limits: Limits,
     ) -> bytes:
         fields = describe_request(method, target, headers)
         request = self._book.take("req", fields, [] if body is None else [body])
