@@ -1,19 +1,25 @@
 """
-The backlog: what listeners have heard, but have not thought about yet.
+The backlog: what has happened, but was not thought about yet; one for all who remember what the operator does.
 
 When an operator has little to do, each fact comes to a processor that has done something else meanwhile: the code and
 the data of the listeners are not in its caches, and take several times more of its time than they would otherwise. So,
-the listeners only note what they need of the facts, and think about many of them together, or when somebody asks.
+the facts are only put aside, most of them by no code of ours at all, and are thought about later, many of them
+together, or when somebody asks. When they have happened, they say themselves.
+
+They do not wait for long: facts refer to objects, errors, and whatever else is alive in the operator.
 """
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+from kopf._facts.bus import Bus, Fact
 
 logger = logging.getLogger(__name__)
 
@@ -21,34 +27,108 @@ MAX_NOTES = 512
 """How many notes can wait."""
 MAX_WEIGHT = 2**18
 """How much memory they may hold beside themselves, in bytes."""
+MAX_AGE = 1.0
+"""For how long a fact can wait, in seconds."""
+WATCHED_AGE = 0.05
+"""For how long it can wait while somebody looks, in seconds."""
+_BLOCKED_AGE = 0.3
+"""After how long others do not wait for the event loop of the operator to process the notes, in seconds."""
 _MAX_COMPLAINTS = 100
 
 
-class Backlog:
-    """The notes, in their order. They are taken by any thread, and processed by one of them at a time."""
+F = TypeVar("F", bound=Fact)
+_Note = tuple[float, Callable[..., None], tuple[Any, ...]]
 
-    def __init__(self) -> None:
+
+class Backlog:
+    """
+    The notes, in their order. They are taken by any thread, and processed by one of them at a time.
+
+    Large because what waits, and for how long it may, are told by the same notes.
+
+    :param clock: tells the time in seconds since the epoch, in any thread.
+    :param measure: tells the time by the clock of the facts, in seconds since any moment.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = time.time, measure: Callable[[], float] = time.perf_counter
+    ) -> None:
         self.lock = threading.RLock()
         """It is held while the notes are processed."""
-        self._notes: collections.deque[tuple[float, Callable[..., None], tuple[Any, ...]]] = collections.deque()
+        self._clock = clock
+        self._measure = measure
+        self._notes: collections.deque[_Note | Any] = collections.deque()  # any fact with a time
         self._weight = 0
         self._now: float | None = None
+        self._takers: dict[type[Fact], tuple[Callable[[Any], None], ...]] = {}
+        self._is_expected = False
+        self.is_watched = False
+        """Whether somebody looks, and wants to know soon."""
         self._complaints: set[str] = set()
 
     @property
     def now(self) -> float:
         """When it was noted what is processed now; otherwise, the current time."""
-        return time.time() if self._now is None else self._now
+        return self._clock() if self._now is None else self._now
 
-    def note(self, process: Callable[..., None], *args: Any, weight: int = 0) -> None:
+    def follow(self, bus: Bus, kind: type[F], take: Callable[[F], None], *, is_passing: bool = False) -> None:
         """
-        Have it processed later.
+        Have each fact of exactly this type taken later, by all who follow them, in the order of their following.
 
-        The arguments are not to change, and are not to hold what is large or secret. The weight is what they hold.
+        It is for facts that have a time (``at``), are told in the event loop of the operator, and do not change after
+        that. If they are ``is_passing``, others that are not come soon and bring them along: no code of ours is called.
         """
-        self._notes.append((time.time(), process, args))
+        takers = self._takers.get(kind, ())
+        self._takers[kind] = (*takers, take)
+        if not takers:
+            bus.subscribe(kind, self._notes.append if is_passing else self._hear)
+
+    def note(self, process: Callable[..., None], *args: Any) -> None:
+        """Have it processed later. The arguments are not to change, and are not to hold what is large or secret."""
+        self._notes.append((self._measure(), process, args))
+        if len(self._notes) >= MAX_NOTES:
+            self.settle()
+
+    def note_fact(self, at: float, weight: int, process: Callable[..., None], *args: Any) -> None:
+        """
+        The same in the event loop of the operator: it does not wait for long.
+
+        The time is that of the fact. The weight is what the arguments hold, in bytes: they can be large.
+        """
+        self._notes.append((at, process, args))
         self._weight += weight
+        if not self._is_expected:
+            self._expect()
         if len(self._notes) >= MAX_NOTES or self._weight > MAX_WEIGHT:
+            self.settle()
+
+    def _hear(self, fact: Fact) -> None:
+        self._notes.append(fact)
+        if not self._is_expected:
+            self._expect()
+        if len(self._notes) >= MAX_NOTES:
+            self.settle()
+
+    def _expect(self) -> None:
+        self._is_expected = True
+        asyncio.get_running_loop().call_later(WATCHED_AGE if self.is_watched else MAX_AGE, self._expire)
+
+    def _expire(self) -> None:
+        self._is_expected = False
+        self.settle()
+
+    def settle_old(self) -> None:
+        """
+        Process all of them if the event loop of the operator does not, as it is blocked.
+
+        Otherwise, that one does it better: the objects are in the caches of its processor.
+        """
+        try:
+            note = self._notes[0]
+        except IndexError:
+            return
+        oldest = note[0] if isinstance(note, tuple) else note.at
+        if self._measure() - oldest > (_BLOCKED_AGE if self.is_watched else MAX_AGE):
             self.settle()
 
     def settle(self) -> None:
@@ -59,17 +139,29 @@ class Backlog:
             if self._now is not None:
                 return  # it is asked for by one of them
             self._weight = 0
+            epoch = self._clock() - self._measure()
             try:
                 while self._notes:
-                    self._now, process, args = self._notes.popleft()
-                    self._process(process, args)
+                    note = self._notes.popleft()
+                    if isinstance(note, tuple):
+                        at, process, args = note
+                        self._now = epoch + at
+                        self._do(process, *args)
+                    else:
+                        self._now = epoch + note.at
+                        for take in self._takers[type(note)]:
+                            self._do(take, note)
             finally:
                 self._now = None
 
-    def _process(self, process: Callable[..., None], args: tuple[Any, ...]) -> None:
+    def _do(self, process: Callable[..., None], *args: Any) -> None:
         try:
             process(*args)
-        except Exception as e:  # it is not the fault of those who tell of something else right now
-            if repr(e) not in self._complaints and len(self._complaints) < _MAX_COMPLAINTS:
-                self._complaints.add(repr(e))
-                logger.error("What has happened cannot be noted: %r", e, exc_info=e)
+        except Exception as e:
+            self._complain(e)
+
+    def _complain(self, error: Exception) -> None:
+        """It is not the fault of those who tell of something else right now."""
+        if repr(error) not in self._complaints and len(self._complaints) < _MAX_COMPLAINTS:
+            self._complaints.add(repr(error))
+            logger.error("What has happened cannot be noted: %r", error, exc_info=error)

@@ -72,13 +72,19 @@ def open_privately(path: pathlib.Path) -> io.FileIO:
 
 
 class Lines:
-    """The lines of a file, or of a part of it; after all of them are read, ``is_cut`` tells if the last one is cut."""
+    """
+    The lines of a file, or of a part of it.
+
+    After all of them are read, ``is_cut`` tells if the last one is cut, and ``is_damaged`` if there are more of them,
+    which cannot be read.
+    """
 
     def __init__(self, path: pathlib.Path, start: int = 0, end: int | None = None) -> None:
         self._path = path
         self._start = start
         self._end = end
         self.is_cut = False
+        self.is_damaged = False
 
     def __iter__(self) -> Iterator[bytes]:
         rest = b""
@@ -97,6 +103,7 @@ class Lines:
                 try:
                     text = member.decompress(data)
                 except zlib.error:
+                    self.is_damaged = True
                     return
                 if text:
                     yield text
@@ -131,6 +138,8 @@ def read_entries(path: pathlib.Path) -> tuple[list[Entry], bool]:
         raise RecordingError(f"It is not a recording, or it is damaged: {place}: {e}.") from e
     if not entries:
         raise RecordingError(f"{str(path)!r} is not a recording: there is nothing in it that can be read.")
+    if lines.is_damaged:
+        raise RecordingError(f"{str(path)!r} is damaged after line {len(entries)}: it cannot be decompressed.")
     return entries, lines.is_cut
 
 

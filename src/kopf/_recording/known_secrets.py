@@ -1,10 +1,10 @@
 """
 Known secrets: the values that were seen in Secrets, to be found wherever else they are.
 
-Thousands of values cannot be searched for in every document one by one. So each is known by its *anchor*, its longest
-run of letters and digits: a document is split into such runs at once, and only if one of them is an anchor, is there
-anything to look at. What the operator itself sends is rare, and is searched for every value: there, a value can be
-glued to other letters. Such a text is a known secret from then on, too.
+A few values are searched for in every document one by one; thousands cannot be. So each is known by its *anchor*, its
+longest run of letters and digits: a document is split into such runs at once, and only if one of them is an anchor, is
+there anything to look at. What the operator itself sends is rare, and is searched for every value: there, a value can
+be glued to other letters. Such a text is a known secret from then on, too.
 """
 
 from __future__ import annotations
@@ -20,9 +20,14 @@ from kopf._values import codec
 PREFIX = "redacted-"
 _SHORTEST = 4
 """Shorter values are hidden in the Secrets only: elsewhere, they are everywhere, and mean something else."""
+_FEW = 200
+"""As long as not more values are known (in all their forms), each is searched for in all documents, as it is."""
+_SHORTEST_GLUED = 8
+"""Shorter values are found there only as words of their own: parts of other words are everywhere, too."""
 _SHORTEST_PART = 16
 _find_runs = re.compile(rb"[A-Za-z0-9]{4,}").findall
 _find_text_runs = re.compile(r"[A-Za-z0-9]{4,}").findall
+_is_glue = re.compile(r"[A-Za-z0-9]").match
 _drop_escapes = re.compile(rb"\\+(?:u[0-9a-fA-F]{4}|[nrtbf])").sub
 _find_words = re.compile(r"[A-Za-z0-9+/=_.~:-]{16,}").findall
 _is_dense = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])").match
@@ -81,6 +86,9 @@ class KnownSecrets:
             runs.update(_find_runs(_drop_escapes(b" ", document)))
         if not runs.isdisjoint(self._anchored):
             found.update(*(self._anchored[run] for run in runs if run in self._anchored))
+        if len(self._replacements) <= _FEW:
+            text = document.decode(errors="replace")
+            found.update(form for form in self._replacements if len(form) >= _SHORTEST_GLUED and form in text)
         return sorted(found, key=len, reverse=True)
 
     def find_glued(self, document: bytes) -> list[str]:
@@ -88,9 +96,8 @@ class KnownSecrets:
         text = document.decode(errors="replace")
         found = [form for form in self._replacements if form in text]
         for form in found:
-            for run in _find_text_runs(text):
-                if form in run and form != run:
-                    self._add(run, run.replace(form, self._replacements[form]))
+            for word in set(_find_around(form, text)) - {form}:
+                self._add(word, word.replace(form, self._replacements[form]))
         return sorted({*found, *self.find(document)}, key=len, reverse=True)
 
     def replace(self, text: str, found: list[str]) -> str:
@@ -99,6 +106,19 @@ class KnownSecrets:
             if form in text:
                 text = text.replace(form, self._replacements[form])
         return text
+
+
+def _find_around(form: str, text: str) -> Iterator[str]:
+    """Find the value with all the letters and digits that it is glued to."""
+    begin = text.find(form)
+    while begin >= 0:
+        end = begin + len(form)
+        while end < len(text) and _is_glue(text, end):
+            end += 1
+        while begin > 0 and _is_glue(text, begin - 1):
+            begin -= 1
+        yield text[begin:end]
+        begin = text.find(form, end)
 
 
 def _split(text: str) -> Iterator[str]:

@@ -10,11 +10,10 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
-import aiohttp
-
 from kopf._client.auth.vault import Vault
 from kopf._client.errors import APIError, APINetworkError
 from kopf._client.http.api import APIClient
+from kopf._client.http.transport import Limits
 from kopf._facts.bus import Bus
 from kopf._recording.calls import in_background
 from kopf._recording.recorder import Recorder
@@ -38,7 +37,7 @@ class RecordingClient(APIClient):
         target: str,
         body: bytes | None,
         headers: Mapping[str, str] | None,
-        limits: aiohttp.ClientTimeout,
+        limits: Limits,
     ) -> bytes:
         recorder, path = self._recorder, target.partition("?")[0]
         fields = describe_request(method, target, headers)

@@ -175,7 +175,7 @@ def _map_texts(document: bytes, change: Callable[[str], str]) -> bytes:
 
 
 def _map(value: Any, change: Callable[[str], str], *, is_identified: bool) -> Any:
-    """Change all texts, the keys too, but for the names of objects."""
+    """Change all texts, the keys too, but for the names of objects, and those of fields: a value can be any word."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
@@ -183,7 +183,7 @@ def _map(value: Any, change: Callable[[str], str], *, is_identified: bool) -> An
     if not isinstance(value, dict):
         return value
     return {
-        change(key): item
+        (key if key.isalpha() else change(key)): item
         if isinstance(item, str) and (key in _VERSIONS or (is_identified and key in _IDENTITY))
         else _map(item, change, is_identified=key in _IDENTIFIED)
         for key, item in value.items()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from kopf._facts.bus import Bus
 from kopf._handlers.attempt_facts import AttemptBegun, AttemptEnded
 from kopf._handlers.causes import ActivityCause, ResourceCause
@@ -15,7 +13,6 @@ from kopf._insight.console.history import ERROR, INFO, WARNING, History
 from kopf._insight.console.object_records import ObjectRecord
 from kopf._insight.console.texts import WITHHELD, is_secret, show_error
 from kopf._values.reasons import Activity
-from kopf._values.resources import Resource
 
 
 class AttemptListener:
@@ -23,25 +20,20 @@ class AttemptListener:
 
     def __init__(self, bus: Bus, history: History, errors: GroupedErrors, background: BackgroundRuns) -> None:
         self._history = history
-        self._note = history.backlog.note
         self._errors = errors
         self._background = background
-        self._begun: dict[int, float] = {}
         self.secret_indices: set[str] = set()
         """Those that are made of secrets."""
-        bus.subscribe(AttemptBegun, self._begin)
-        bus.subscribe(AttemptEnded, self._end)
+        history.backlog.follow(bus, AttemptBegun, self._begin)
+        history.backlog.follow(bus, AttemptEnded, self._end)
 
     def _begin(self, fact: AttemptBegun) -> None:
-        self._begun[id(fact)] = time.monotonic()
         handler = fact.handler
-        if not isinstance(handler, IndexingHandler):
-            self._note(self._take_begun, handler, _identify(fact))
-        elif isinstance(fact.cause, ResourceCause) and is_secret(fact.cause.resource):
-            self.secret_indices.add(handler.id)
-
-    def _take_begun(self, handler: Handler, key: _Key) -> None:
-        record = self._find(key)
+        if isinstance(handler, IndexingHandler):
+            if isinstance(fact.cause, ResourceCause) and is_secret(fact.cause.resource):
+                self.secret_indices.add(handler.id)
+            return
+        record = self._find(fact)
         if record is None:
             return
         if isinstance(handler, SpawningHandler):
@@ -52,64 +44,30 @@ class AttemptListener:
             self._history.set_state(record, "handling", note=f"calling {handler.id}", next_at=record.next_at)
 
     def _end(self, fact: AttemptEnded) -> None:
-        begun, outcome, now = fact.begun, fact.outcome, time.monotonic()
-        took = now - self._begun.pop(id(begun), now)
-        is_failed = outcome is not None and (outcome.exception is not None or outcome.ignored is not None)
-        if not is_failed and (isinstance(begun.handler, IndexingHandler) or _is_of_probe(begun)):
-            return
-        if is_failed or isinstance(begun.handler, SpawningHandler):
-            self._note(self._take_ended, begun.handler, _identify(begun), outcome, took)
-            self._history.backlog.settle()  # errors hold whatever has led to them
-        elif outcome is None:
-            self._note(self._take_ended, begun.handler, _identify(begun), None, took)
-        else:  # nothing of the results is kept
-            self._note(self._take_success, begun.handler, _identify(begun), took)
-
-    def _take_success(self, handler: Handler, key: _Key, took: float) -> None:
-        if (record := self._find(key)) is not None:
-            text = f"{_name(handler)} has succeeded in {_show_duration(took)}"
-            self._history.add(record, "attempt", text)
-            self._return_to_handling(record)
-
-    def _take_ended(self, handler: Handler, key: _Key, outcome: Outcome | None, took: float) -> None:
-        record = self._find(key)
+        begun, outcome, took = fact.begun, fact.outcome, fact.at - fact.begun.at
+        handler, record = begun.handler, self._find(begun)
+        error = None if outcome is None else outcome.exception
         if record is None:
             return
-        error = None if outcome is None else outcome.exception
         if isinstance(handler, SpawningHandler):
             self._background.end(record, handler, outcome, took)
-        if error is not None and isinstance(error, Exception):
+        if isinstance(error, Exception):
             self._errors.add(handler.id, error, record)
-        elif isinstance(handler, IndexingHandler) or key[2]:
+        if isinstance(handler, IndexingHandler) or _is_of_probe(begun):
             return
         text, level = _describe(handler, outcome, took, is_withheld=record.kind.is_secret)
         self._history.add(record, "attempt", text, level=level)
         if level != INFO:
             record.problem = text
-        self._return_to_handling(record)
-
-    def _return_to_handling(self, record: ObjectRecord) -> None:
         if record.state == "handling":
             self._history.set_state(record, "handling", note=record.problem, next_at=record.next_at)
 
-    def _find(self, key: _Key) -> ObjectRecord | None:
-        resource, uid, _ = key
-        if resource is None:
-            return None if uid is None else self._history.operator
-        return self._history.find(resource, uid or "")
-
-
-_Key = tuple[Resource | None, str | None, bool]
-"""The resource and the object; or no resource and an empty text for the operator; and if it is of a probe."""
-
-
-def _identify(fact: AttemptBegun) -> _Key:
-    cause = fact.cause
-    if isinstance(cause, ActivityCause):
-        return None, "", _is_of_probe(fact)
-    if not isinstance(cause, ResourceCause):
-        return None, None, False
-    return cause.resource, cause.body.object.head.key, False
+    def _find(self, fact: AttemptBegun) -> ObjectRecord | None:
+        """Find which object it is about, or that it is about the operator itself."""
+        cause = fact.cause
+        if isinstance(cause, ResourceCause):
+            return self._history.find(cause.resource, cause.body.object.head.key)
+        return self._history.operator if isinstance(cause, ActivityCause) else None
 
 
 def _is_of_probe(fact: AttemptBegun) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import time
 
 from kopf._handlers.handlers import DaemonHandler, SpawningHandler, TimerHandler
 from kopf._handlers.outcomes import Outcome
@@ -59,7 +58,7 @@ class BackgroundRuns:
             is_secret = record.kind.is_secret
             run.error = type(outcome.exception).__name__ if is_secret else cut(show_error(outcome.exception), 200)
         if not outcome.final:
-            run.state, run.next_at = "retrying", time.time() + (outcome.delay or 0)
+            run.state, run.next_at = "retrying", run.at + took + (outcome.delay or 0)
         elif run.error:
             run.state = "failed"
         elif isinstance(handler, TimerHandler) and handler.interval is not None:
@@ -86,4 +85,4 @@ class BackgroundRuns:
 
 def _plan_next(handler: TimerHandler, run: _Run, took: float) -> float:
     interval = handler.interval or 0.0
-    return (run.at if handler.sharp and took < interval else time.time()) + interval
+    return (run.at if handler.sharp and took < interval else run.at + took) + interval

@@ -1,5 +1,5 @@
 """
-The editing of the local cluster in the page: objects and faults. It is only there under ``kopf dev``.
+The editing of the local cluster in the page: objects, faults, and the time. It is only there under ``kopf dev``.
 
 The requests are made in the event loop of the console, not by the operator: they work when it is blocked, too.
 """
@@ -7,6 +7,7 @@ The requests are made in the event loop of the console, not by the operator: the
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from kopf._client.auth.kubeconfig import make_connection_info, read_kubeconfigs
 from kopf._client.auth.vault import Vault
 from kopf._client.errors import APIError, APINetworkError
 from kopf._client.http.api import APIClient
+from kopf._insight.console.leaping import LeapingLoop, calendar
 from kopf._insight.console.texts import cut, is_secret
 from kopf._insight.endpoint.console_server import Routes
 from kopf._settings.settings import OperatorSettings
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 AGENT = "kopf-console"
 """How the console calls itself, so that the faults are for others only."""
 
+MAX_LEAP = 366 * 86400.0
+"""How far the time goes at once, in seconds."""
 _POST = frozenset({"POST"})
 _MAX_BODY = 3 * 2**20
 _READING_TIMEOUT = 10.0
@@ -43,15 +47,23 @@ class EditingError(Exception):
 
 
 class ClusterEditing:
-    """Reads, writes, and deletes objects as the administrator of the cluster; makes and ends faults."""
+    """Reads, writes, and deletes objects as the administrator of the cluster; makes and ends faults; moves the time."""
 
-    def __init__(self, kubeconfig: str) -> None:
+    def __init__(self, kubeconfig: str, loop: asyncio.AbstractEventLoop) -> None:
+        """The ``loop`` is the one of the operator."""
         self._kubeconfig = kubeconfig
+        self._loop = loop
+
+    @property
+    def ahead(self) -> float | None:
+        """How far the time of the operator has leapt, in seconds; ``None`` if it cannot."""
+        return self._loop.ahead if isinstance(self._loop, LeapingLoop) else None
 
     def add_to(self, routes: Routes) -> None:
         """Answer the requests of the page."""
         for name, action in {
             "get": self._get, "apply": self._apply, "delete": self._delete, "faults": self._set_faults,
+            "leap": self._leap,
         }.items():
             routes.add(f"/api/console/dev/{name}", _Action(action).answer, methods=_POST)
 
@@ -109,6 +121,20 @@ class ClusterEditing:
             await self._request("PUT", "/_kopf/faults", settings)
         return codec.decode(await self._request("GET", "/_kopf/faults"))
 
+    async def _leap(self, content: Mapping[str, Any]) -> object:
+        """Move the time forward, of the operator and of the cluster."""
+        seconds, loop = content.get("seconds"), self._loop
+        if not isinstance(seconds, int | float) or not 0 < seconds <= MAX_LEAP:
+            raise EditingError("The time goes forward only, by 366 days at most.")
+        if not isinstance(loop, LeapingLoop):
+            raise EditingError("The operator has another event loop, whose time cannot be moved.")
+        try:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_move(loop, seconds), loop))
+        except ImportError as e:
+            raise EditingError("It needs a library: pip install time-machine") from e
+        await self._request("POST", f"/_kopf/clock?seconds={seconds}")
+        return {"now": int(time.time() * 1000)}
+
     async def _find_resource(self, api_version: str, kind: str) -> Resource:
         group, _, version = api_version.rpartition("/")
         try:
@@ -130,6 +156,12 @@ class ClusterEditing:
             return await client.request(method, path, payload, headers={"User-Agent": AGENT}, backoffs=())
         finally:
             await vault.close()
+
+
+async def _move(loop: LeapingLoop, seconds: float) -> None:
+    """At once, so that nobody in the loop sees the one without the other."""
+    calendar.move(seconds)
+    loop.leap(seconds)
 
 
 class _Action:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import os
@@ -9,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from kopf._facts.bus import Bus
+from kopf._insight.backlog import Backlog
 from kopf._insight.console.attempt_listener import AttemptListener
 from kopf._insight.console.background_runs import BackgroundRuns
 from kopf._insight.console.grouped_errors import GroupedErrors
@@ -29,6 +31,8 @@ from kopf._values.version import __version__
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from kopf._insight.console.cluster_editing import ClusterEditing
+
 DEV_VARIABLE = "KOPF_DEV_KUBECONFIG"
 """The environment variable by which ``kopf dev`` tells its operator of the local cluster, to be edited in the page."""
 
@@ -41,22 +45,22 @@ T = TypeVar("T")
 class Console:
     """Listens to the operator since it is made. What it answers, it answers in the thread of its server."""
 
-    def __init__(self, bus: Bus, routes: Routes, explain: Explain, *, kubeconfig: str | None) -> None:
+    def __init__(self, bus: Bus, backlog: Backlog, routes: Routes, explain: Explain, *, kubeconfig: str | None) -> None:
         """With the ``kubeconfig`` of a local cluster, its objects can be edited in the page."""
-        self.history = History()
+        self.history = History(backlog)
         self._explain = explain
-        errors, background = GroupedErrors(), BackgroundRuns()
+        errors, background = GroupedErrors(backlog), BackgroundRuns()
         streams = Streams(bus, self.history)
         attempts = AttemptListener(bus, self.history, errors, background)
         ObjectListener(bus, self.history, errors, streams)
         self._company = Company(bus, self.history)
         indices = Indices(bus, attempts.secret_indices)
-        self._is_dev = kubeconfig is not None
+        self._editing: ClusterEditing | None = None
         self._panels: dict[str, Callable[[], object]] = {
             "errors": functools.partial(self._describe_settled, errors.describe),
             "queues": functools.partial(self._describe_settled, streams.describe),
             "background": functools.partial(self._describe_settled, background.describe),
-            "indices": indices.describe,
+            "indices": functools.partial(self._describe_settled, indices.describe),
             "peers": self._company.describe,
         }
         routes.add("/api/console/updates", Updates(self.history, self._describe_state).answer)
@@ -67,7 +71,8 @@ class Console:
         if kubeconfig is not None:
             from kopf._insight.console.cluster_editing import ClusterEditing  # nobody else writes anything
 
-            ClusterEditing(kubeconfig).add_to(routes)
+            self._editing = ClusterEditing(kubeconfig, asyncio.get_running_loop())
+            self._editing.add_to(routes)
 
     def _describe_settled(self, describe: Callable[[], object]) -> object:
         self.history.backlog.settle()
@@ -75,15 +80,12 @@ class Console:
 
     def _describe_state(self) -> dict[str, object]:
         history = self.history
-        kinds = [
-            [kind.number, repr(kind.resource), kind.resource.kind or kind.resource.plural, kind.is_secret]
-            for kind in [*history.kinds.values()]
-        ]
         return {
             "version": __version__,
-            "dev": self._is_dev,
+            "dev": self._editing is not None,
+            "ahead": None if self._editing is None else self._editing.ahead,
             "pid": os.getpid(),
-            "kinds": kinds,
+            "kinds": [kind.row for kind in [*history.kinds.values()]],
             "pause": self._company.pause,
             "forgotten": history.forgotten,
         }
@@ -130,8 +132,8 @@ def _read(describe: Callable[[], T]) -> T:
 
 
 @contextlib.contextmanager
-def showing(bus: Bus, routes: Routes, explain: Explain) -> Iterator[Console]:
+def showing(bus: Bus, backlog: Backlog, routes: Routes, explain: Explain) -> Iterator[Console]:
     """Have the console listen and answer as long as the block lasts."""
-    console = Console(bus, routes, explain, kubeconfig=os.environ.get(DEV_VARIABLE) or None)
+    console = Console(bus, backlog, routes, explain, kubeconfig=os.environ.get(DEV_VARIABLE) or None)
     with collecting_logs(console.history):
         yield console

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import collections
 import re
-import time
 import traceback
 
+from kopf._insight.backlog import Backlog
 from kopf._insight.console.object_records import ObjectRecord
 from kopf._insight.console.texts import WITHHELD, cut, show_error
 
@@ -49,7 +49,8 @@ class Group:
 class GroupedErrors:
     """All groups, of which the longest unseen ones are forgotten."""
 
-    def __init__(self) -> None:
+    def __init__(self, backlog: Backlog) -> None:
+        self._backlog = backlog
         self._groups: collections.OrderedDict[tuple[str, str, str], Group] = collections.OrderedDict()
 
     def add(self, who: str, error: BaseException, record: ObjectRecord) -> None:
@@ -58,7 +59,7 @@ class GroupedErrors:
         place = _locate(error)
         key = who, _VARYING.sub("#", text), place
         group = self._groups.get(key)
-        now = int(time.time() * 1000)
+        now = int(self._backlog.now * 1000)
         if group is None:
             group = self._groups[key] = Group(who, text, place)
             group.first = now

@@ -49,9 +49,9 @@ class History:
     Large because all of that changes together, under one lock.
     """
 
-    def __init__(self, *, limit: int = MAX_SIZE) -> None:
+    def __init__(self, backlog: Backlog, *, limit: int = MAX_SIZE) -> None:
         self._limit = limit
-        self.backlog = Backlog()
+        self.backlog = backlog
         """What is still to be written."""
         self._lock = self.backlog.lock
         self._ids = itertools.count(1)
@@ -59,6 +59,8 @@ class History:
         self.kinds: dict[Resource, Kind] = {}
         self._records: collections.OrderedDict[tuple[int, str], ObjectRecord] = collections.OrderedDict()
         self._storied: collections.OrderedDict[int, ObjectRecord] = collections.OrderedDict()
+        self._latest: ObjectRecord | None = None
+        """The last one of the storied, to which most of what happens next belongs."""
         self._gone: collections.deque[ObjectRecord] = collections.deque()
         self._changes: Rows | None = None
         self.forgotten = 0
@@ -115,10 +117,12 @@ class History:
             if record is not self.operator:
                 record.size += grown
                 self.size += grown
-                self._storied[record.id] = record
-                self._storied.move_to_end(record.id)
+                if record is not self._latest:
+                    self._storied[record.id] = self._latest = record
+                    self._storied.move_to_end(record.id)
                 self._mark(record)
-                self._shrink()
+                if self.size > self._limit:
+                    self._shrink()
 
     def set_state(self, record: ObjectRecord, state: str, *, note: str = "", next_at: int = 0) -> None:
         """Note what is going on with the object now."""
@@ -138,6 +142,7 @@ class History:
 
     def watch(self) -> list[ObjectRecord]:
         """Begin to note what changes; get all that there is by now."""
+        self.backlog.is_watched = True
         self.backlog.settle()
         with self._lock:
             self._changes = {} if self._changes is None else self._changes
@@ -145,11 +150,12 @@ class History:
 
     def unwatch(self) -> None:
         """Nobody looks anymore."""
+        self.backlog.is_watched = False
         self._changes = None
 
     def take_changes(self) -> Rows:
-        """Get what has changed since the last time."""
-        self.backlog.settle()
+        """Get what has changed since the last time, up to a moment ago."""
+        self.backlog.settle_old()
         with self._lock:
             changes, self._changes = self._changes, None if self._changes is None else {}
             return changes or {}
@@ -173,6 +179,7 @@ class History:
             self._changes[record.id] = record
 
     def _shrink(self) -> None:
+        self._latest = None
         while self.size > self._limit and self._storied:
             id, record = self._storied.popitem(last=False)
             if len(record.entries) > KEPT_ENTRIES:
@@ -193,6 +200,7 @@ class History:
         if self._records.get(key) is record:
             del self._records[key]
             self._storied.pop(record.id, None)
+            self._latest = None
             self.size -= record.size
             if self._changes is not None:
                 self._changes[record.id] = None

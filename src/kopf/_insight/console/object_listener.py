@@ -1,24 +1,20 @@
 """
 The listener for objects: turns the facts of their handling into their states and timelines.
 
-It is called for every step of every object, so it does as little as possible: the texts are made later,
-of what is small and does not change.
+The facts come late, by the backlog. Only what can change until then, is serialised at once: the users' own values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from kopf._client.resources.watch_facts import ObjectPatched
 from kopf._controller.changes.decision import Plan, Saving
-from kopf._controller.changes.look_facts import LookBegun, LookDecided, LookEnded
+from kopf._controller.changes.look_facts import LookDecided, LookEnded
 from kopf._controller.controller_facts import ObjectObserved, ObjectQueued, WorkBegun, WorkEnded
 from kopf._events.event_facts import EventPosted
 from kopf._facts.bus import Bus
-from kopf._handlers.handlers import Handler
 from kopf._insight.console.grouped_errors import GroupedErrors
 from kopf._insight.console.history import ERROR, INFO, WARNING, History
-from kopf._insight.console.patch_details import NOTHING, Making, prepare_diff, prepare_patch
+from kopf._insight.console.patch_details import Kept, keep_diff, keep_patch, restore_diff, restore_patch
 from kopf._insight.console.stream_vitals import Streams
 from kopf._insight.console.texts import WITHHELD, cut, is_secret, show_error
 from kopf._values.patches import FinalizerChange
@@ -34,42 +30,39 @@ class ObjectListener:
     """
     Follows the objects from their events to their patches.
 
-    Large because each of these facts is noted first, and taken into account later.
+    Large because each of these steps is a fact of its own.
     """
 
     def __init__(self, bus: Bus, history: History, errors: GroupedErrors, streams: Streams) -> None:
         self._history = history
-        self._note = history.backlog.note
+        self._note = history.backlog.note_fact
+        follow = history.backlog.follow
         self._errors = errors
         self._streams = streams
         self._plans: dict[tuple[Resource, str], Plan] = {}
         bus.subscribe(ObjectObserved, self._observe)
-        bus.subscribe(ObjectQueued, self._queue)
-        bus.subscribe(WorkBegun, self._begin_work)
-        bus.subscribe(WorkEnded, self._end_work)
         bus.subscribe(LookDecided, self._decide)
-        bus.subscribe(LookEnded, self._end_look)
         bus.subscribe(ObjectPatched, self._patch)
-        bus.subscribe(EventPosted, self._post)
+        follow(bus, ObjectQueued, self._queue, is_passing=True)
+        follow(bus, WorkBegun, self._begin_work, is_passing=True)
+        follow(bus, WorkEnded, self._end_work)
+        follow(bus, LookEnded, self._end_look, is_passing=True)
+        follow(bus, EventPosted, self._post)
 
     def _observe(self, fact: ObjectObserved) -> None:
-        head = fact.obj.head
-        is_leaving = head.deletionTimestamp is not None and fact.type != "DELETED"
-        seen = fact.type, head.resourceVersion, is_leaving
-        self._note(self._take_observed, fact.resource, fact.key, head.namespace, head.name, seen)
+        self._note(fact.at, fact.obj.size, self._take_observed, fact)
 
-    def _take_observed(
-        self, resource: Resource, key: str, namespace: str | None, name: str, seen: tuple[str | None, str, bool]
-    ) -> None:
-        type, version, is_leaving = seen
-        record = self._history.obtain(resource, key, namespace, name)
+    def _take_observed(self, fact: ObjectObserved) -> None:
+        resource, type, head = fact.resource, fact.type, fact.obj.head
+        version = head.resourceVersion
+        record = self._history.obtain(resource, fact.key, head.namespace, head.name)
         text = f"{type or 'listed'}, version {cut(version, 40)}"
         lag = None
         if record.own_write is not None and record.own_write[0] == version:
             lag = max(0.0, self._history.backlog.now - record.own_write[1])
             record.own_write = None
             text += f": our own write, back after {lag * 1000:.0f} ms"
-        elif is_leaving:
+        elif head.deletionTimestamp is not None and type != "DELETED":
             text += ", being deleted"
         self._streams.note_event(resource, lag)
         self._history.add(record, "seen", text)
@@ -79,77 +72,52 @@ class ObjectListener:
             self._history.set_state(record, "idle")
 
     def _queue(self, fact: ObjectQueued) -> None:
-        self._note(self._take_queued, fact.resource, fact.key)
-
-    def _take_queued(self, resource: Resource, key: str) -> None:
-        record = self._history.find(resource, key)
+        record = self._history.find(fact.resource, fact.key)
         if record is not None and record.state != "gone":
             self._history.set_state(record, "queued", note=record.note)
 
     def _begin_work(self, fact: WorkBegun) -> None:
-        self._note(self._take_begun, fact.resource, fact.key)
-
-    def _take_begun(self, resource: Resource, key: str) -> None:
-        record = self._history.find(resource, key)
+        record = self._history.find(fact.resource, fact.key)
         if record is None:
             return
         waited = self._history.backlog.now - record.since / 1000 if record.state == "queued" else 0
-        self._streams.note_wait(resource, waited)
+        self._streams.note_wait(fact.resource, waited)
         if record.state != "gone":
             self._history.set_state(record, "handling", note=record.problem, next_at=record.next_at)
 
     def _end_work(self, fact: WorkEnded) -> None:
-        self._note(self._take_done, fact.resource, fact.key)
-
-    def _take_done(self, resource: Resource, key: str) -> None:
-        record = self._history.find(resource, key)
-        self._streams.note_done(resource)
+        record = self._history.find(fact.resource, fact.key)
+        self._streams.note_done(fact.resource)
         if record is not None and record.state == "handling":
             state = "retrying" if record.next_at else "failed" if record.failed else "idle"
             note = record.problem if record.next_at or record.failed else ""
             self._history.set_state(record, state, note=note, next_at=record.next_at)
 
     def _decide(self, fact: LookDecided) -> None:
-        plan = fact.plan
-        self._plans[fact.resource, fact.key] = plan
-        failures: Sequence[str] = ()
-        if errors := plan.choice.relevant_failures:
-            withheld = is_secret(fact.resource)
-            failures = [WITHHELD if withheld else show_error(error) for error in errors[:_MAX_NAMES]]
         change = fact.detection.change
-        make, weight = NOTHING if change is None else prepare_diff(change.diff, is_secret=is_secret(fact.resource))
-        decided = plan.reason, plan.finalizer, plan.call, bool(plan.called), failures  # no errors: they hold objects
-        self._note(self._take_decided, fact.resource, fact.key, decided, make, weight=weight)
+        kept = () if change is None else keep_diff(change.diff, is_secret=is_secret(fact.resource))
+        self._note(fact.at, len(kept), self._take_decided, fact, kept)
 
-    def _take_decided(self, resource: Resource, key: str, decided: _Decided, make: Making) -> None:
-        if (record := self._history.find(resource, key)) is not None:
-            level = WARNING if decided[-1] else INFO
-            self._history.add(record, "look", _describe(decided), level=level, details=make())
+    def _take_decided(self, fact: LookDecided, kept: Kept) -> None:
+        plan = self._plans[fact.resource, fact.key] = fact.plan
+        if (record := self._history.find(fact.resource, fact.key)) is not None:
+            text = _describe(plan, withheld=record.kind.is_secret)
+            level = WARNING if plan.choice.relevant_failures else INFO
+            self._history.add(record, "look", text, level=level, details=restore_diff(kept))
 
     def _end_look(self, fact: LookEnded) -> None:
-        begun: LookBegun = fact.begun
+        begun, delay = fact.begun, fact.delay
         plan = self._plans.pop((begun.resource, begun.key), None)
-        failed = None
-        if fact.error is None and plan is not None and plan.saving is Saving.END and plan.progress.states:
-            failed = any(state.failure for state in plan.progress.states.values())
-        error = fact.error if isinstance(fact.error, Exception) else None
-        self._note(self._take_ended, begun.resource, begun.key, failed, error, fact.delay)
-        if error is not None:
-            self._history.backlog.settle()  # errors hold whatever has led to them
-
-    def _take_ended(
-        self, resource: Resource, key: str, failed: bool | None, error: Exception | None, delay: float | None
-    ) -> None:
-        record = self._history.find(resource, key)
+        record = self._history.find(begun.resource, begun.key)
         if record is None:
             return
-        if failed is not None:
-            record.failed = failed
-            record.problem = record.problem if failed else ""
+        if fact.error is None and plan is not None and plan.saving is Saving.END and plan.progress.states:
+            record.failed = any(state.failure for state in plan.progress.states.values())
+            record.problem = record.problem if record.failed else ""
         next_at = 0 if delay is None else int((self._history.backlog.now + delay) * 1000)
-        if error is not None:
-            self._errors.add("the framework", error, record)
-            text = f"{type(error).__name__}: {WITHHELD}" if record.kind.is_secret else show_error(error)
+        if isinstance(fact.error, Exception):
+            self._errors.add("the framework", fact.error, record)
+            text = f"{type(fact.error).__name__}: {WITHHELD}" if record.kind.is_secret else show_error(fact.error)
             again = "" if delay is None else f"; again in {delay:g} s"
             self._history.add(record, "error", f"{text}{again}", level=ERROR)
             record.problem = text
@@ -157,21 +125,21 @@ class ObjectListener:
             self._history.set_state(record, record.state, note=record.problem, next_at=next_at)
 
     def _patch(self, fact: ObjectPatched) -> None:
-        head = fact.after.head
-        make, weight = prepare_patch(fact.before, fact.changes, is_secret=is_secret(fact.resource))
-        patched = fact.is_noop, fact.subresource or "object", head.resourceVersion
-        self._note(self._take_patched, fact.resource, head.key, patched, make, weight=weight)
+        kept = keep_patch(fact.changes, is_secret=is_secret(fact.resource))
+        self._note(fact.at, fact.before.size + fact.after.size + len(kept), self._take_patched, fact, kept)
 
-    def _take_patched(self, resource: Resource, key: str, patched: tuple[bool, str, str], make: Making) -> None:
-        record = self._history.find(resource, key)
+    def _take_patched(self, fact: ObjectPatched, kept: Kept) -> None:
+        head = fact.after.head
+        record = self._history.find(fact.resource, head.key)
         if record is None:
             return
-        is_noop, what, version = patched
+        what = fact.subresource or "object"
         text = f"the patch of the {what} has changed nothing"
-        if not is_noop:
+        if not fact.is_noop:
+            version = head.resourceVersion
             record.own_write = version, self._history.backlog.now
             text = f"the {what} is patched, version {cut(version, 40)}"
-        self._history.add(record, "patch", text, details=make())
+        self._history.add(record, "patch", text, details=restore_patch(fact.before, kept))
 
     def _post(self, fact: EventPosted) -> None:
         report = fact.report
@@ -179,20 +147,14 @@ class ObjectListener:
         if resource is not None:
             message = WITHHELD if is_secret(resource) else cut(report.message)
             level = INFO if report.type == "Normal" else WARNING
-            text = f"{cut(report.reason, 130)}: {message}"
-            self._note(self._take_event, resource, report.ref.get("uid", ""), text, level)
-
-    def _take_event(self, resource: Resource, key: str, text: str, level: int) -> None:
-        if (record := self._history.find(resource, key)) is not None:
-            self._history.add(record, "event", text, level=level)
+            record = self._history.find(resource, report.ref.get("uid", ""))
+            if record is not None:
+                self._history.add(record, "event", f"{cut(report.reason, 130)}: {message}", level=level)
 
     def _find_resource(self, version: str, kind: str) -> Resource | None:
         found = (item for item in [*self._history.kinds] if item.kind == kind and item.api_version == version)
         return next(found, None)
 
-
-_Decided = tuple[Reason, FinalizerChange | None, Sequence[Handler], bool, Sequence[str]]
-"""The reason, what is done about the finalizer, who is called, whether it is for anybody at all, and failures."""
 
 _REASONS = {
     Reason.CREATE: "it is created",
@@ -204,15 +166,15 @@ _REASONS = {
 }
 
 
-def _describe(decided: _Decided) -> str:
-    reason, finalizer, call, is_called, failures = decided
+def _describe(plan: Plan, *, withheld: bool) -> str:
+    call, finalizer = plan.call, plan.finalizer
     actions = []
     if call:
         names = ", ".join(handler.id for handler in call[:_MAX_NAMES])
         actions.append(f"call {names}{' and more' if len(call) > _MAX_NAMES else ''}")
-    elif is_called and finalizer is not FinalizerChange.ADD:
+    elif plan.called and finalizer is not FinalizerChange.ADD:
         actions.append("nothing to call now")
     if finalizer is not None:
         actions.append(_FINALIZERS[finalizer])
-    actions += failures
-    return cut(f"{_REASONS.get(reason, str(reason))}: {'; '.join(actions) or 'nothing to do'}")
+    actions += [WITHHELD if withheld else show_error(error) for error in plan.choice.relevant_failures[:_MAX_NAMES]]
+    return cut(f"{_REASONS.get(plan.reason, str(plan.reason))}: {'; '.join(actions) or 'nothing to do'}")

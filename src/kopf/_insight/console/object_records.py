@@ -13,12 +13,14 @@ ENTRY_SIZE = 48
 class Kind:
     """The objects of one resource."""
 
-    __slots__ = ("is_secret", "number", "resource")
+    __slots__ = ("is_secret", "number", "resource", "row")
 
     def __init__(self, number: int, resource: Resource, *, is_secret: bool) -> None:
         self.number = number
         self.resource = resource
         self.is_secret = is_secret
+        self.row = [number, repr(resource), resource.kind or resource.plural, is_secret]
+        """As it goes to the page."""
 
 
 class ObjectRecord:

@@ -7,8 +7,7 @@ They are kept serialised until then: the values are of the users, who can modify
 from __future__ import annotations
 
 import contextlib
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kopf._insight.console.texts import MAX_VALUE, Details, show_diff, show_patch
@@ -21,48 +20,39 @@ _MAX_COMPARED = 16_384
 _SMALL = 600
 """What is smaller, is kept as it is, in bytes."""
 
-Making = Callable[[], Details]
-"""Makes the details later."""
-
-Prepared = tuple[Making, int]
-"""With how much memory is held until then."""
-
-NOTHING: Prepared = (tuple, 0)
+Kept = bytes | Sequence[str]
+"""The details as they wait: serialised, or as lines if they are secret, large, or too deep."""
 
 
-def prepare_diff(diff: Diff, *, is_secret: bool) -> Prepared:
+def keep_diff(diff: Diff, *, is_secret: bool) -> Kept:
     """Keep the difference."""
     encoded = None if is_secret else _encode(diff)
-    if encoded is None:
-        return _keep(show_diff(diff, secret=is_secret))
-    return functools.partial(_restore_diff, encoded), len(encoded)
+    return show_diff(diff, secret=is_secret) if encoded is None else encoded
 
 
-def prepare_patch(before: KubeObject, changes: Any, *, is_secret: bool) -> Prepared:
-    """Keep the changes, and the object before them if it is small."""
+def keep_patch(changes: Any, *, is_secret: bool) -> Kept:
+    """Keep the changes."""
     encoded = None if is_secret else _encode(changes)
-    if encoded is None:
-        return _keep(show_patch(changes, None, secret=is_secret))
-    is_compared = isinstance(changes, dict) and before.size <= _MAX_COMPARED and not before.pruned
-    obj = before if is_compared else None
-    return functools.partial(_restore_patch, obj, encoded), len(encoded) + (before.size if is_compared else 0)
+    return show_patch(changes, None, secret=is_secret) if encoded is None else encoded
 
 
-def _keep(lines: list[str]) -> Prepared:
-    return lambda: lines, 0
+def restore_diff(kept: Kept) -> Details:
+    """Get the details of a difference."""
+    if not isinstance(kept, bytes):
+        return kept
+    diff = codec.decode(kept)
+    return {"diff": diff if len(kept) <= _SMALL else _shorten(diff)}
 
 
-def _restore_diff(encoded: bytes) -> Details:
-    diff = codec.decode(encoded)
-    return {"diff": diff if len(encoded) <= _SMALL else _shorten(diff)}
-
-
-def _restore_patch(before: KubeObject | None, encoded: bytes) -> Details:
-    changes, known = codec.decode(encoded), {}
-    if before is not None:
+def restore_patch(before: KubeObject, kept: Kept) -> Details:
+    """Get the details of a patch; with what was there before it, if the object is small."""
+    if not isinstance(kept, bytes):
+        return kept
+    changes, known = codec.decode(kept), {}
+    if isinstance(changes, dict) and before.size <= _MAX_COMPARED and not before.pruned:
         with contextlib.suppress(ValueError, RecursionError):  # the values cannot be decoded, or are too deep
             known = _get_before(before.for_users(), changes)  # not to share its values between threads
-    if len(encoded) <= _SMALL:
+    if len(kept) <= _SMALL:
         return {"changes": changes, "before": known}
     return {"changes": _shorten(changes), "before": _shorten(known)}
 

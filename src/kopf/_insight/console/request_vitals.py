@@ -1,15 +1,17 @@
-"""The vitals of the requests: which streams are open, how many requests were made, failed, repeated."""
+"""
+The vitals of the requests: what is watched since when, what was repeated.
+
+The other requests are not followed: there are several for each change of an object, and what has become of them is on
+the timelines anyway.
+"""
 
 from __future__ import annotations
 
-import time
-
-from kopf._client.http.request_facts import RequestBegun, RequestEnded, RequestRetried
+from kopf._client.http.request_facts import RequestRetried
+from kopf._controller.controller_facts import StreamClosed, StreamOpened
 from kopf._facts.bus import Bus
 from kopf._insight.console.history import WARNING, History
 from kopf._insight.console.texts import cut, show_error
-
-_MAX_OPEN = 1000
 
 
 class Requests:
@@ -17,22 +19,17 @@ class Requests:
 
     def __init__(self, bus: Bus, history: History) -> None:
         self._history = history
-        self._open: dict[int, tuple[str, float]] = {}
-        self._made = self._failed = self._repeated = 0
-        bus.subscribe(RequestBegun, self._begin)
-        bus.subscribe(RequestEnded, self._end)
+        self._open: dict[StreamOpened, float] = {}
+        self._repeated = 0
+        bus.subscribe(StreamOpened, self._open_stream)
+        bus.subscribe(StreamClosed, self._close_stream)
         bus.subscribe(RequestRetried, self._retry)
 
-    def _begin(self, fact: RequestBegun) -> None:
-        self._made += 1
-        if fact.is_stream and len(self._open) < _MAX_OPEN:
-            self._open[id(fact)] = fact.path.partition("?")[0], time.time()
+    def _open_stream(self, fact: StreamOpened) -> None:
+        self._open[fact] = self._history.backlog.now
 
-    def _end(self, fact: RequestEnded) -> None:
-        if fact.request.is_stream:
-            self._open.pop(id(fact.request), None)
-        if fact.error is not None or (fact.status is not None and fact.status >= 400):
-            self._failed += 1
+    def _close_stream(self, fact: StreamClosed) -> None:
+        self._open.pop(fact.opened, None)
 
     def _retry(self, fact: RequestRetried) -> None:
         self._repeated += 1
@@ -41,7 +38,9 @@ class Requests:
 
     def describe(self) -> dict[str, object]:
         """As it goes to the page."""
-        return {
-            "streams": sorted(([path, int(since * 1000)] for path, since in [*self._open.values()]), key=str),
-            "requests": {"made": self._made, "failed": self._failed, "repeated": self._repeated},
-        }
+        now = self._history.backlog.now
+        streams = [
+            [fact.target.path, int(since * 1000), int((now - fact.heartbeat.silence) * 1000)]
+            for fact, since in [*self._open.items()]
+        ]
+        return {"streams": sorted(streams, key=str), "repeated": self._repeated}

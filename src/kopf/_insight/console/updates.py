@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -23,10 +22,8 @@ if TYPE_CHECKING:
 
 MAX_PAGES = 16
 """How many pages can be open."""
-_POLLING = 0.05
-"""How often to look if there is anything new, in seconds."""
-_INTERVAL = 0.2
-"""How often to tell of it at most, in seconds."""
+_INTERVAL = 0.1
+"""How often to look if there is anything new, and to tell of it, in seconds."""
 _KEEPALIVE = 10.0
 """How long it may be silent, in seconds."""
 _CHUNK = 1000
@@ -44,7 +41,7 @@ class Updates:
     def __init__(self, history: History, describe_state: Callable[[], object]) -> None:
         self._history = history
         self._describe_state = describe_state
-        self._state = b""
+        self._state: object = None
         self._pages: set[_Page] = set()
         self._pump: asyncio.Task[None] | None = None
 
@@ -74,9 +71,9 @@ class Updates:
 
     async def _greet(self, response: web.StreamResponse) -> None:
         records = self._history.watch()
-        self._state = _make_message("state", self._describe_state())
-        await response.write(b"retry: 1000\n" + _make_message("reset", int(time.time() * 1000)))
-        await response.write(self._state)
+        self._state = self._describe_state()
+        await response.write(b"retry: 1000\n" + _make_message("reset", int(self._history.backlog.now * 1000)))
+        await response.write(_make_message("state", self._state))
         for start in range(0, len(records), _CHUNK):
             await response.write(_make_message("rows", [item.make_row() for item in records[start : start + _CHUNK]]))
         await response.write(_make_message("ready", len(records)))
@@ -99,14 +96,13 @@ class Updates:
     async def _keep_telling(self) -> None:
         while True:
             changes = self._history.take_changes()
-            state = _make_message("state", self._describe_state())
-            messages = b"" if state == self._state else state
-            self._state = state
+            before, self._state = self._state, self._describe_state()
+            messages = b"" if self._state == before else _make_message("state", self._state)
             if changes:
                 messages += _make_message("rows", _make_rows(changes.items()))
             if messages:
                 self._tell(messages)
-            await asyncio.sleep(_INTERVAL if messages else _POLLING)
+            await asyncio.sleep(_INTERVAL)
 
     def _tell(self, message: bytes) -> None:
         for page in self._pages:

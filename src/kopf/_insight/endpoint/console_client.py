@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import urllib.parse
 from typing import cast
 
@@ -41,9 +42,18 @@ async def ask_operator(
             status = response.status
     except TimeoutError:
         raise ConsoleClientError(f"it has not answered in {_TIMEOUT:g} seconds") from None
+    except aiohttp.ClientConnectorError as e:
+        raise ConsoleClientError(f"it cannot be connected to: {_describe(e.os_error)}") from e
     except (aiohttp.ClientError, OSError, ValueError) as e:
         raise ConsoleClientError(str(e) or type(e).__name__) from e
     return _parse(status, content)
+
+
+def _describe(error: OSError) -> str:
+    """Say it in the words of the system: those of the libraries are about calls and protocols."""
+    if error.errno is not None and error.errno > 0:  # those of the resolution of names are negative
+        return os.strerror(error.errno)
+    return error.strerror or str(error)
 
 
 def _parse(status: int, content: bytes) -> Explanation:

@@ -11,7 +11,6 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kopf._handlers.callbacks import FilterError
 from kopf._handlers.causes import ChangingCause, ResourceCause
 from kopf._handlers.criteria import ABSENT, PRESENT, ValueFilter
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, WebhookHandler
@@ -24,6 +23,7 @@ from kopf._handlers.matching import (
 )
 from kopf._insight.explaining.explanation import Rejection
 from kopf._insight.explaining.showing import Showing, show_path
+from kopf._values.callbacks import FilterError
 from kopf._values.fields import FieldPath, resolve
 from kopf._values.reasons import Reason
 

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from kopf._handlers import criteria
-from kopf._handlers.callbacks import FilterError
 from kopf._handlers.criteria import ABSENT, PRESENT
-from kopf._handlers.declarations import describe_function
 from kopf._values import codec
+from kopf._values.callbacks import FilterError
 from kopf._values.fields import FieldPath
+from kopf._values.functions import describe_function
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
 

@@ -27,7 +27,9 @@ _SIGNS = {"add": "+", "change": "~", "remove": "-"}
 
 def render(explanation: Explanation) -> str:
     """Write it all down, in lines."""
-    lines = [line for block in _render_blocks(Times(explanation["at"]), explanation) for line in block]
+    operator = explanation["operator"]
+    times = Times(explanation["at"], is_paused=operator is not None and bool(operator["paused"]))
+    lines = [line for block in _render_blocks(times, explanation) for line in block]
     return "\n".join(escape(line) for line in lines) + "\n"
 
 
@@ -99,7 +101,9 @@ def _render_progress(times: Times, info: ProgressInfo) -> str:
             text = f"runs{_tell_since(times, info['started'])}, after {count} before{purpose}"
         case "retrying":
             when = f" {times.tell(info['next'])}" if info["next"] else " at once"
-            text = f"{'was to be' if times.is_past(info['next']) else 'is'} tried again{when}, after {count}{purpose}"
+            when = " when the operator goes on" if times.is_paused else when
+            is_late = times.is_past(info["next"]) and not times.is_paused
+            text = f"{'was to be' if is_late else 'is'} tried again{when}, after {count}{purpose}"
         case "pending":
             text = f"was not called yet{purpose}"
         case outcome:
@@ -152,8 +156,10 @@ def _tell_delay(since: str, until: str | None) -> str:
 class Times:
     """Tells the times relative to that of the answer: the clocks of the cluster and of whoever looks can differ."""
 
-    def __init__(self, at: str) -> None:
+    def __init__(self, at: str, *, is_paused: bool) -> None:
         self._now = _parse(at)
+        self.is_paused = is_paused
+        """Whether what is planned does not happen before the operator goes on."""
 
     def tell(self, text: str | None) -> str:
         """Say how long ago it was, or in how long it will be."""

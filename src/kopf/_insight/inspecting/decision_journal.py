@@ -27,9 +27,15 @@ class ObjectRecord:
     def __init__(self) -> None:
         self.namespace: str | None = None
         self.name = ""
-        self.decisions: collections.deque[Decision] = collections.deque(maxlen=MAX_DECISIONS)
+        self.decisions: list[Decision] = []  # the oldest ones first
         self.errors: dict[str, Attempt] = {}
         """The last attempts of those handlers which have failed in them."""
+
+    def add(self, decision: Decision) -> None:
+        """Remember one more decision, and forget the oldest one if there are too many."""
+        self.decisions.append(decision)
+        if len(self.decisions) > MAX_DECISIONS:
+            del self.decisions[0]
 
 
 class DecisionJournal:

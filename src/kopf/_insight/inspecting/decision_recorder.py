@@ -1,21 +1,20 @@
-"""The recorder of decisions: it listens to the bus, and writes the journal of what was decided and tried."""
+"""The recorder of decisions: it takes the facts late, and writes the journal of what was decided and tried."""
 
 from __future__ import annotations
 
-import datetime
 import functools
 import sys
 from collections.abc import Iterable
 
 from kopf._controller.changes.decision import Plan
 from kopf._controller.changes.look_facts import LookBegun, LookDecided, LookEnded
-from kopf._controller.clock import Clock
 from kopf._facts.bus import Bus
 from kopf._handlers.attempt_facts import AttemptBegun, AttemptEnded
 from kopf._handlers.causes import ResourceCause
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler, IndexingHandler, WebhookHandler
 from kopf._handlers.outcomes import Outcome
+from kopf._insight.backlog import Backlog
 from kopf._insight.explaining.handler_kinds import TITLES
 from kopf._insight.explaining.showing import Showing, shorten
 from kopf._insight.inspecting.decision_journal import MAX_OBJECTS, DecisionJournal, ObjectKey
@@ -33,32 +32,21 @@ _MAX_ERROR = 300
 
 
 class DecisionRecorder:
-    """Fills the journal, in the event loop of the operator."""
+    """Fills the journal with what happens since it is made."""
 
-    def __init__(self, journal: DecisionJournal, clock: Clock) -> None:
+    def __init__(self, journal: DecisionJournal, bus: Bus, backlog: Backlog) -> None:
         self._journal = journal
-        self._clock = clock
-
-    def subscribe(self, bus: Bus) -> None:
-        """Listen to what happens from now on."""
-        bus.subscribe(LookBegun, self._on_look)
-        bus.subscribe(LookDecided, self._on_decision)
-        bus.subscribe(LookEnded, self._on_end)
-        bus.subscribe(AttemptBegun, self._on_attempt)
-        bus.subscribe(AttemptEnded, self._on_outcome)
-
-    def unsubscribe(self, bus: Bus) -> None:
-        """Listen to nothing anymore."""
-        bus.unsubscribe(LookBegun, self._on_look)
-        bus.unsubscribe(LookDecided, self._on_decision)
-        bus.unsubscribe(LookEnded, self._on_end)
-        bus.unsubscribe(AttemptBegun, self._on_attempt)
-        bus.unsubscribe(AttemptEnded, self._on_outcome)
+        self._backlog = backlog
+        backlog.follow(bus, LookBegun, self._on_look, is_passing=True)
+        backlog.follow(bus, LookDecided, self._on_decision, is_passing=True)
+        backlog.follow(bus, LookEnded, self._on_end, is_passing=True)
+        backlog.follow(bus, AttemptBegun, self._on_attempt)
+        backlog.follow(bus, AttemptEnded, self._on_outcome)
 
     def _on_look(self, fact: LookBegun) -> None:
         record, head = self._journal.obtain(fact.resource, fact.key), fact.obj.head
         record.namespace, record.name = head.namespace, head.name
-        record.decisions.append(Decision(self._clock.now()))
+        record.add(Decision(self._backlog.now))
 
     def _on_decision(self, fact: LookDecided) -> None:
         record = self._journal.get(fact.resource, fact.key)
@@ -80,7 +68,7 @@ class DecisionRecorder:
 
     def _on_attempt(self, fact: AttemptBegun) -> None:
         if (key := _get_key(fact)) is not None:
-            self._journal.begin(key, Attempt(fact.handler.id, self._clock.now()))
+            self._journal.begin(key, Attempt(fact.handler.id, self._backlog.now))
 
     def _on_outcome(self, fact: AttemptEnded) -> None:
         if (key := _get_key(fact.begun)) is None:
@@ -105,8 +93,8 @@ class DecisionRecorder:
             attempt.error = _show_error(error, Showing(resource))
         attempt.next_at = None if outcome.final else self._find_time(outcome.delay or 0)
 
-    def _find_time(self, delay: float | None) -> datetime.datetime | None:
-        return None if delay is None else self._clock.now() + datetime.timedelta(seconds=delay)
+    def _find_time(self, delay: float | None) -> float | None:
+        return None if delay is None else self._backlog.now + delay
 
 
 def _get_key(fact: AttemptBegun) -> ObjectKey | None:

@@ -17,18 +17,18 @@ class Attempt:
 
     __slots__ = ("at", "error", "handler", "next_at", "outcome")
 
-    def __init__(self, handler: str, at: datetime.datetime) -> None:
+    def __init__(self, handler: str, at: float) -> None:
         self.handler = handler
         self.at = at
         self.outcome: Outcome = "running"
         self.error: str | None = None
-        self.next_at: datetime.datetime | None = None
+        self.next_at: float | None = None
 
     def describe(self) -> AttemptInfo:
         """Tell of it."""
         return AttemptInfo(
-            handler=self.handler, at=show_time(self.at) or "", outcome=self.outcome, error=self.error,
-            next=show_time(self.next_at),
+            handler=self.handler, at=_show(self.at) or "", outcome=self.outcome, error=self.error,
+            next=_show(self.next_at),
         )
 
 
@@ -37,18 +37,22 @@ class Decision:
 
     __slots__ = ("at", "attempts", "called", "error", "next_at", "reason", "text")
 
-    def __init__(self, at: datetime.datetime) -> None:
+    def __init__(self, at: float) -> None:
         self.at = at
         self.reason = "look"
         self.text = "looks at the object"
         self.called: tuple[str, ...] = ()
         self.attempts: tuple[Attempt, ...] = ()
         self.error: str | None = None
-        self.next_at: datetime.datetime | None = None
+        self.next_at: float | None = None
 
     def describe(self) -> DecisionInfo:
         """Tell of it."""
         return DecisionInfo(
-            at=show_time(self.at) or "", reason=self.reason, text=self.text, called=[*self.called],
-            attempts=[attempt.describe() for attempt in self.attempts], error=self.error, next=show_time(self.next_at),
+            at=_show(self.at) or "", reason=self.reason, text=self.text, called=[*self.called],
+            attempts=[attempt.describe() for attempt in self.attempts], error=self.error, next=_show(self.next_at),
         )
+
+
+def _show(timestamp: float | None) -> str | None:
+    return None if timestamp is None else show_time(datetime.datetime.fromtimestamp(timestamp, datetime.UTC))

@@ -8,15 +8,13 @@ what is in the journal of decisions.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from kopf._client.errors import APIError, APINetworkError
 from kopf._client.resources.listing import parse_list
-from kopf._controller.clock import Clock
 from kopf._controller.controller import Controller
 from kopf._controller.controller_facts import ControllerStarted, ControllerStopped
 from kopf._controller.runtime import Runtime
@@ -24,6 +22,7 @@ from kopf._facts.bus import Bus
 from kopf._handlers.handlers import ResourceHandler
 from kopf._handlers.registry import OperatorRegistry
 from kopf._health.watchdog import describe_culprit
+from kopf._insight.backlog import Backlog
 from kopf._insight.explaining.explaining import describe_object, explain, make_frame
 from kopf._insight.explaining.explanation import Explanation, OperatorInfo, StateInfo
 from kopf._insight.explaining.known import Known, Live
@@ -72,30 +71,18 @@ class Inspected(FrozenRecord, frozen=True, kw_only=True):
 
 
 class Inspector:
-    """Looks at one operator. It is made in its event loop, and asked from other ones."""
+    """Looks at one operator since it is made, in its event loop. It is asked from other ones."""
 
-    def __init__(self, operator: Inspected) -> None:
+    def __init__(self, operator: Inspected, backlog: Backlog) -> None:
         self._operator = operator
+        self._backlog = backlog
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self._clock = Clock()
         self._journal = DecisionJournal()
-        self._recorder = DecisionRecorder(self._journal, self._clock)
+        DecisionRecorder(self._journal, operator.bus, backlog)
         self._controllers: dict[Resource, Controller] = {}
-
-    @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
-        """Take notice of what happens inside of the block."""
-        bus = self._operator.bus
-        bus.subscribe(ControllerStarted, self._add)
-        bus.subscribe(ControllerStopped, self._remove)
-        self._recorder.subscribe(bus)
-        try:
-            yield
-        finally:
-            self._recorder.unsubscribe(bus)
-            bus.unsubscribe(ControllerStarted, self._add)
-            bus.unsubscribe(ControllerStopped, self._remove)
+        operator.bus.subscribe(ControllerStarted, self._add)
+        operator.bus.subscribe(ControllerStopped, self._remove)
 
     def _add(self, fact: ControllerStarted) -> None:
         self._controllers[fact.resource] = fact.controller
@@ -152,6 +139,7 @@ class Inspector:
         return self._explain(controller, obj)
 
     def _explain(self, controller: Controller, obj: KubeObject) -> Explanation:
+        self._backlog.settle()
         scope, key = controller.scope, obj.head.key
         runtime, resource = scope.runtime, scope.resource
         handlers, elsewhere = self._list_handlers(controller)
@@ -204,6 +192,7 @@ class Inspector:
 
     def _explain_partly(self, query: Query, note: str, culprit: str | None = None) -> Explanation:
         """Tell what can be told without the object."""
+        self._backlog.settle()
         resource = self._find_resource(query.resource)
         scope = self._controllers[resource].scope
         namespace = query.namespace if resource.namespaced else None
@@ -219,7 +208,7 @@ class Inspector:
         obj = KubeObject.from_dict({"metadata": {"name": query.name, "namespace": namespace}})
         live = Live(operator=self._describe_operator(scope.runtime, blocked=culprit), state=state, decisions=decisions)
         return make_frame(Known(
-            now=self._clock.now(), resource=resource, obj=obj, handlers=None, settings=scope.runtime.settings,
+            now=scope.runtime.clock.now(), resource=resource, obj=obj, handlers=None, settings=scope.runtime.settings,
             snapshots=scope.snapshots, live=live, notes=[note],
         ), describe_object(resource, obj))
 

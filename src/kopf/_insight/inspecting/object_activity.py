@@ -80,11 +80,12 @@ class ObjectActivity:
         name, text, since = self._choose_state(state)
         position = queue.get_position(self._key)
         handlers = self._list_handlers()
+        is_timed = state is not None and name != "paused" and not queue.is_active(self._key)
         return StateInfo(
             name=name,
             text=text,
             position=None if position is None else position + 1,
-            next=None if state is None or queue.is_active(self._key) else self._to_time(state.alarm),
+            next=self._to_time(state.alarm) if state is not None and is_timed else None,
             handler=", ".join(handlers) or None,
             since=since,
             errors=0 if state is None else state.memory.errors,
@@ -164,7 +165,7 @@ def _describe_waiting(state: ObjectState) -> str:
     if state.retry_at is None:
         return "waits for our own change of it to come back from the cluster"
     if state.memory.errors:
-        return f"is left alone after {state.memory.errors} errors in a row of the API or of the framework"
+        return f"is left alone after {state.memory.errors} errors in a row: of the API, callbacks, or the framework"
     return "waits for the next attempts of its handlers"
 
 

@@ -11,7 +11,6 @@ from kopf._handlers.attempt_facts import AttemptEnded
 from kopf._handlers.causes import ResourceCause, WatchingCause, WebhookCause
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import IndexingHandler
-from kopf._insight.metrics.batches import Batches
 from kopf._insight.metrics.families import Labels
 from kopf._insight.metrics.labels import HandlerNames
 from kopf._values.reasons import Reason
@@ -75,28 +74,25 @@ class Failures:
     Before the first failure, nobody listens to the decisions, so that they are not even made facts.
     """
 
-    def __init__(self, bus: Bus, batches: Batches, names: HandlerNames) -> None:
+    def __init__(self, bus: Bus, names: HandlerNames) -> None:
         self._bus = bus
-        self._batches = batches
         self._names = names
-        self._is_following = False
+        self.is_following = False
+        """Whether anything has failed yet."""
         self._failed = FailedHandlers()
         self._unindexed = FailedHandlers()  # apart from the others: these are of no change
-        bus.subscribe(AttemptEnded, self._look_for_failures)
-        batches.late.subscribe(AttemptEnded, self._on_attempt_end)
-        batches.late.subscribe(LookDecided, self._on_decision)
-        batches.late.subscribe(ObjectObserved, self._on_object)
-        batches.late.subscribe(ControllerStopped, self._on_stop)
 
-    def _look_for_failures(self, fact: AttemptEnded) -> None:
-        if fact.outcome is not None and fact.outcome.exception is not None:
-            self._bus.unsubscribe(AttemptEnded, self._look_for_failures)
-            self._is_following = True
-            self._batches.follow(self._bus, [LookDecided])
-
-    def _on_attempt_end(self, fact: AttemptEnded) -> None:
-        if not self._is_following:
+    def follow(self) -> None:
+        """Something has failed, so it matters from now on what becomes of the objects."""
+        if self.is_following:
             return
+        self.is_following = True
+        self._bus.subscribe(LookDecided, self._on_decision)
+        self._bus.subscribe(ObjectObserved, self._on_object)
+        self._bus.subscribe(ControllerStopped, self._on_stop)
+
+    def note(self, fact: AttemptEnded) -> None:
+        """Note how an attempt has ended, of any handler."""
         outcome = fact.outcome
         handler, cause = fact.begun.handler, fact.begun.cause
         if not isinstance(cause, ResourceCause) or isinstance(cause, WatchingCause | WebhookCause):

@@ -1,12 +1,13 @@
 """
 Families: the metrics of one operator, as plain numbers; the library is only needed to expose them.
 
-They are written and read by one thread at a time, see :mod:`kopf._insight.metrics.batches`.
+They are written by the thread of the event loop, and read by others meanwhile, with no locks: what belongs together is
+read in one step.
 """
 
 from __future__ import annotations
 
-import bisect
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
@@ -78,7 +79,7 @@ class Counter:
 
     def add(self, *labels: str) -> None:
         """Count one more."""
-        self.get(*labels).value += 1
+        (self._counts.get(labels) or self.get(*labels)).value += 1
 
     def get(self, *labels: str) -> Count:
         """
@@ -96,21 +97,24 @@ class Counter:
 class Cell:
     """A histogram with all labels known."""
 
-    __slots__ = ("_bounds", "_counts", "_total")
+    __slots__ = ("_bounds", "_numbers")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self._total = 0.0
+        self._numbers = [0.0] * (len(bounds) + 2)  # the counts, and then the sum
 
     def observe(self, value: float) -> None:
         """Count the value."""
-        self._counts[bisect.bisect_left(self._bounds, value)] += 1
-        self._total += value
+        numbers = self._numbers
+        index = bisect_left(self._bounds, value)
+        # Nothing is called in between, so CPython does not switch to another thread, which would read only the half.
+        numbers[index] += 1
+        numbers[-1] += value
 
     def read(self) -> Distribution:
         """Get what there is now."""
-        return Distribution(self._counts.copy(), self._total)
+        *counts, total = self._numbers.copy()
+        return Distribution([*map(int, counts)], total)
 
 
 class Histogram:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kopf._controller.controller_facts import ControllerStarted, ControllerStopped
 from kopf._facts.bus import Bus
 from kopf._handlers.attempt_facts import AttemptEnded
 from kopf._handlers.attempt_names import name_outcome, name_reason
 from kopf._handlers.handler_errors import HandlerChildrenRetry
-from kopf._handlers.handlers import Handler, TimerHandler
-from kopf._handlers.outcomes import Outcome
-from kopf._insight.metrics.batches import Batches
+from kopf._handlers.handlers import TimerHandler
 from kopf._insight.metrics.failures import Failures
 from kopf._insight.metrics.families import LONG, Counter, Family, Gauge, Histogram, Labels
 from kopf._insight.metrics.labels import HandlerNames
 
 
 class HandlingMetrics:
-    """Counts the attempts of all handlers."""
+    """Counts the attempts of all handlers; ``on_failure`` is called for those that have failed in any way."""
 
-    def __init__(self, bus: Bus, batches: Batches, names: HandlerNames) -> None:
-        self._batches = batches
+    def __init__(self, bus: Bus, names: HandlerNames, on_failure: Callable[[AttemptEnded], None]) -> None:
         self._names = names
+        self._on_failure = on_failure
         self._durations = Histogram(
             "kopf_handler_duration_seconds",
             "How long the attempts of handlers take.",
@@ -30,25 +28,27 @@ class HandlingMetrics:
             LONG,
         )
         self._retries = Counter("kopf_handler_retries", "Attempts that are to be repeated.", ("handler",))
-        self._failures = Failures(bus, batches, names)
+        self._failures = Failures(bus, names)
         self._controllers: list[ControllerStarted] = []
-        batches.late.subscribe(ControllerStarted, self._controllers.append)
-        batches.late.subscribe(ControllerStopped, self._on_stop)
-        batches.late.subscribe(AttemptEnded, self._on_end)
+        bus.subscribe(ControllerStarted, self._controllers.append)
+        bus.subscribe(ControllerStopped, self._on_stop)
+        bus.subscribe(AttemptEnded, self._on_end)
 
     def _on_stop(self, fact: ControllerStopped) -> None:
         self._controllers[:] = [item for item in self._controllers if item.controller is not fact.controller]
 
     def _on_end(self, fact: AttemptEnded) -> None:
         begun, outcome = fact.begun, fact.outcome
-        handler, batches = begun.handler, self._batches
-        self._count(handler, name_reason(handler, begun.cause), outcome, batches.get_time() - begun.at)
-
-    def _count(self, handler: Handler, reason: str, outcome: Outcome | None, duration: float) -> None:
-        name = self._names.get(handler)
-        self._durations.observe(duration, name, reason, name_outcome(outcome))
-        if outcome is not None and not outcome.final and not isinstance(outcome.exception, HandlerChildrenRetry):
-            self._retries.add(name)
+        handler = begun.handler
+        name, reason = self._names.get(handler), name_reason(handler, begun.cause)
+        self._durations.observe(fact.at - begun.at, name, reason, name_outcome(outcome))
+        if outcome is not None and outcome.exception is not None:
+            if not outcome.final and not isinstance(outcome.exception, HandlerChildrenRetry):
+                self._retries.add(name)
+            self._on_failure(fact)
+            self._failures.follow()
+        if self._failures.is_following:
+            self._failures.note(fact)
 
     def get_families(self) -> Sequence[Family]:
         """Get all that is known."""

@@ -12,10 +12,10 @@ from typing import Any
 from kopf._controller.changes.look_facts import LookEnded
 from kopf._controller.controller_facts import ControllerStarted, ControllerStopped, ObjectQueued, WorkBegun, WorkEnded
 from kopf._controller.workers import get_limit
+from kopf._facts.bus import Bus
 from kopf._handlers.attempt_facts import AttemptEnded
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.handler_errors import TemporaryError
-from kopf._insight.metrics.batches import Batches
 from kopf._insight.metrics.families import Counter, Family, Gauge, Histogram, Labels
 from kopf._values.resources import Resource
 
@@ -80,18 +80,8 @@ class _Flow:
         self.failed: dict[str, bool] = {}
         """In which objects handlers have failed while they are looked at, and whether for good."""
 
-    def count_work_end(self, key: str, now: float) -> None:
-        """The worker is done with it."""
-        since = self.working.pop(key, None)
-        if since is not None:
-            self.works.observe(now - since)
-
-    def count_look(self, key: str, duration: float, has_error: bool, delay: float | None) -> None:
-        """It was looked at."""
-        self.looks.observe(duration)
-        if not has_error and delay is None and not self.failed:
-            self.successes.value += 1
-            return
+    def count_trouble(self, key: str, has_error: bool, delay: float | None) -> None:
+        """It was looked at, but that was maybe no success."""
         name, totals = self.names[0], self._totals
         failed = self.failed.pop(key, None)
         if failed is not None or (has_error and delay is not None):
@@ -114,17 +104,16 @@ class _Flow:
 class ReconcilingMetrics:
     """Counts what is done about the objects of all resources."""
 
-    def __init__(self, batches: Batches) -> None:
-        self._batches = batches
+    def __init__(self, bus: Bus, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._totals = _Totals()
         self._flows: dict[int, _Flow] = {}
-        batches.late.subscribe(ControllerStarted, self._on_start)
-        batches.late.subscribe(ControllerStopped, self._on_stop)
-        batches.late.subscribe(AttemptEnded, self._on_attempt_end)
-        batches.late.subscribe(ObjectQueued, self._on_queued)
-        batches.late.subscribe(WorkBegun, self._on_work)
-        batches.late.subscribe(WorkEnded, self._on_work_end)
-        batches.late.subscribe(LookEnded, self._on_look_end)
+        bus.subscribe(ControllerStarted, self._on_start)
+        bus.subscribe(ControllerStopped, self._on_stop)
+        bus.subscribe(ObjectQueued, self._on_queued)
+        bus.subscribe(WorkBegun, self._on_work)
+        bus.subscribe(WorkEnded, self._on_work_end)
+        bus.subscribe(LookEnded, self._on_look_end)
 
     def _on_start(self, fact: ControllerStarted) -> None:
         self._flows[id(fact.resource)] = _Flow(fact.resource, fact.controller, self._totals)
@@ -151,18 +140,25 @@ class ReconcilingMetrics:
     def _on_work_end(self, fact: WorkEnded) -> None:
         flow = self._flows.get(id(fact.resource))
         if flow is not None:  # otherwise, it is stopped, and this is what was left
-            flow.count_work_end(fact.key, self._batches.get_time())
+            since = flow.working.pop(fact.key, None)
+            if since is not None:
+                flow.works.observe(fact.at - since)
 
     def _on_look_end(self, fact: LookEnded) -> None:
-        look, batches = fact.begun, self._batches
+        look = fact.begun
         flow = self._flows.get(id(look.resource))
         if flow is not None:
-            flow.count_look(look.key, batches.get_time() - look.at, fact.error is not None, fact.delay)
+            flow.looks.observe(fact.at - look.at)
+            if fact.error is None and fact.delay is None and not flow.failed:
+                flow.successes.value += 1
+            else:
+                flow.count_trouble(look.key, fact.error is not None, fact.delay)
 
-    def _on_attempt_end(self, fact: AttemptEnded) -> None:
+    def note_failure(self, fact: AttemptEnded) -> None:
+        """An attempt has ended with an exception."""
         outcome, cause = fact.outcome, fact.begun.cause
         # Those who ask to come later have not failed; only for those who give up on that, it is over.
-        if outcome is None or outcome.exception is None or not isinstance(cause, ChangingCause):
+        if outcome is None or not isinstance(cause, ChangingCause):
             return
         flow = self._flows.get(id(cause.resource))
         if flow is not None and (outcome.final or not isinstance(outcome.exception, TemporaryError)):
@@ -203,13 +199,13 @@ class ReconcilingMetrics:
                 "workqueue_unfinished_work_seconds",
                 "How long the objects are handled that are right now, in total.",
                 _QUEUE,
-                lambda: self._look(lambda flow: sum(flow.list_ages(self._batches.get_time())), times=2),
+                lambda: self._look(lambda flow: sum(flow.list_ages(self._clock())), times=2),
             ),
             Gauge(
                 "workqueue_longest_running_processor_seconds",
                 "How long the object is handled that is so for the longest time.",
                 _QUEUE,
-                lambda: self._look(lambda flow: max(flow.list_ages(self._batches.get_time()), default=0.0), times=2),
+                lambda: self._look(lambda flow: max(flow.list_ages(self._clock()), default=0.0), times=2),
                 kind="max",
             ),
         )

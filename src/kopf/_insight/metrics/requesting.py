@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from kopf._client.errors import APIError
 from kopf._client.http.request_facts import RequestEnded, RequestRetried, StreamAnswered
-from kopf._insight.metrics.batches import Batches
+from kopf._facts.bus import Bus
 from kopf._insight.metrics.families import Cell, Count, Counter, Family, Histogram
 
 _NO_RESPONSE = "<error>"
@@ -19,8 +19,7 @@ _NO_RESPONSE = "<error>"
 class RequestMetrics:
     """Counts all requests of one operator to the API."""
 
-    def __init__(self, batches: Batches) -> None:
-        self._batches = batches
+    def __init__(self, bus: Bus) -> None:
         self._hosts: dict[str, str] = {}
         self._usual: dict[tuple[str, str, int], tuple[Count, Cell]] = {}
         """By servers, methods and statuses: what to count for those that have got a response."""
@@ -32,33 +31,32 @@ class RequestMetrics:
         self._durations = Histogram(
             "rest_client_request_duration_seconds", "How long the requests take, without streams.", ("verb", "host")
         )
-        batches.late.subscribe(RequestEnded, self._on_end)
-        batches.late.subscribe(StreamAnswered, self._on_stream)
-        batches.late.subscribe(RequestRetried, self._on_retry)
+        bus.subscribe(RequestEnded, self._on_end)
+        bus.subscribe(StreamAnswered, self._on_stream)
+        bus.subscribe(RequestRetried, self._on_retry)
 
     def _on_stream(self, fact: StreamAnswered) -> None:
         """It is counted right now, as it can be a day until it ends."""
         self._requests.add(str(fact.status), fact.request.method, self._get_host(fact.request.server))
 
     def _on_end(self, fact: RequestEnded) -> None:
-        request, status, batches = fact.request, fact.status, self._batches
-        duration = None if request.is_stream else batches.get_time() - request.at
+        request, status = fact.request, fact.status
+        duration = None if request.is_stream else fact.at - request.at
         if status is None:
             if not isinstance(fact.error, asyncio.CancelledError | GeneratorExit):
                 self._count_failure(request.server, request.method, duration)
         elif duration is not None:
-            self._count(request.server, request.method, status, duration)
+            key = request.server, request.method, status
+            count, durations = self._usual.get(key) or self._make_usual(*key)
+            self._latest_host = self._hosts[request.server]
+            count.value += 1
+            durations.observe(duration)
 
-    def _count(self, server: str, method: str, status: int, duration: float) -> None:
-        usual = self._usual.get((server, method, status))
-        if usual is None:
-            host = self._get_host(server)
-            usual = self._requests.get(str(status), method, host), self._durations.get(method, host)
-            self._usual[server, method, status] = usual
-        count, durations = usual
-        self._latest_host = self._hosts[server]
-        count.value += 1
-        durations.observe(duration)
+    def _make_usual(self, server: str, method: str, status: int) -> tuple[Count, Cell]:
+        host = self._get_host(server)
+        usual = self._requests.get(str(status), method, host), self._durations.get(method, host)
+        self._usual[server, method, status] = usual
+        return usual
 
     def _count_failure(self, server: str, method: str, duration: float | None) -> None:
         host = self._get_host(server)

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from kopf._client.errors import APIError, APIForbiddenError, APIGoneError, APINetworkError, APIServerError
 from kopf._client.resources.watch_facts import ObjectPatched, WatchInterrupted
 from kopf._controller.controller_facts import ControllerStarted, ObjectObserved, StreamClosed, StreamOpened
-from kopf._insight.metrics.batches import Batches
+from kopf._facts.bus import Bus
 from kopf._insight.metrics.families import Counter, Family, Gauge, Histogram, Labels
-from kopf._values.resources import Resource
 
 _MAX_WRITES = 1000
 """Of how many own writes it is remembered that they are to come on the streams."""
@@ -25,8 +24,7 @@ _CAUSES = ("closed", "expired", "network", "server")
 class StreamingMetrics:
     """Counts what comes on the streams of one operator, and what it writes."""
 
-    def __init__(self, batches: Batches) -> None:
-        self._batches = batches
+    def __init__(self, bus: Bus) -> None:
         self._writes: dict[str, float] = {}
         self._streams: list[StreamOpened] = []
         self._restarts = Counter(
@@ -39,13 +37,12 @@ class StreamingMetrics:
         self._lags = Histogram(
             "kopf_watch_lag_seconds", "How long it takes until own writes come on the stream.", ("resource",)
         )
-        late = batches.late
-        late.subscribe(ControllerStarted, self._on_controller)
-        late.subscribe(StreamOpened, self._streams.append)
-        late.subscribe(StreamClosed, self._on_close)
-        late.subscribe(WatchInterrupted, self._on_interruption)
-        batches.late.subscribe(ObjectPatched, self._on_patch)
-        batches.late.subscribe(ObjectObserved, self._on_object)
+        bus.subscribe(ControllerStarted, self._on_controller)
+        bus.subscribe(StreamOpened, self._streams.append)
+        bus.subscribe(StreamClosed, self._on_close)
+        bus.subscribe(WatchInterrupted, self._on_interruption)
+        bus.subscribe(ObjectPatched, self._on_patch)
+        bus.subscribe(ObjectObserved, self._on_object)
 
     def _on_controller(self, fact: ControllerStarted) -> None:
         name = fact.resource.name
@@ -62,27 +59,19 @@ class StreamingMetrics:
         self._restarts.add(fact.target.resource.name, name_cause(fact.error))
 
     def _on_patch(self, fact: ObjectPatched) -> None:
-        batches = self._batches
         if fact.is_noop:
-            self._count_write(fact.resource, "no-op")
+            self._effects.add(fact.resource.name, "no-op")
             return
-        self._count_write(fact.resource, "changed")
+        self._effects.add(fact.resource.name, "changed")
         writes = self._writes
-        writes[fact.after.head.resourceVersion] = batches.get_time()
+        writes[fact.after.head.resourceVersion] = fact.at
         if len(writes) > _MAX_WRITES:
             del writes[next(iter(writes))]
-
-    def _count_write(self, resource: Resource, effect: str) -> None:
-        self._effects.add(resource.name, effect)
 
     def _on_object(self, fact: ObjectObserved) -> None:
         since = self._writes.pop(fact.obj.head.resourceVersion, None)
         if since is not None:
-            batches = self._batches
-            self._count_lag(fact.resource, batches.get_time() - since)
-
-    def _count_lag(self, resource: Resource, lag: float) -> None:
-        self._lags.observe(lag, resource.name)
+            self._lags.observe(fact.at - since, fact.resource.name)
 
     def get_families(self) -> Sequence[Family]:
         """Get all that is known."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Callable, Mapping, Sequence, Sized
 
 from kopf._admission.review_facts import ReviewBegun, ReviewEnded
@@ -18,29 +18,26 @@ _WEBHOOK = ("webhook",)
 class AdmissionMetrics:
     """Counts the reviews."""
 
-    def __init__(self, bus: Bus, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock = clock
-        self._begun: dict[ReviewBegun, float] = {}
+    def __init__(self, bus: Bus) -> None:
+        self._active: set[ReviewBegun] = set()
         self._latencies = Histogram(
             "controller_runtime_webhook_latency_seconds", "How long the reviews take.", _WEBHOOK
         )
         self._requests = Counter("controller_runtime_webhook_requests", "Reviews.", ("webhook", "code"))
-        bus.subscribe(ReviewBegun, self._on_begin)
+        bus.subscribe(ReviewBegun, self._active.add)
         bus.subscribe(ReviewEnded, self._on_end)
 
-    def _on_begin(self, fact: ReviewBegun) -> None:
-        self._begun[fact] = self._clock()
-
     def _on_end(self, fact: ReviewEnded) -> None:
-        since = self._begun.pop(fact.begun, None)
-        if since is not None:
-            path = _make_path(fact.begun)
-            self._latencies.observe(self._clock() - since, path)
+        begun = fact.begun
+        if begun in self._active:
+            self._active.discard(begun)
+            path = _make_path(begun)
+            self._latencies.observe(fact.at - begun.at, path)
             self._requests.add(path, "200" if fact.response is not None else "500")
 
     def _count_active(self) -> dict[Labels, float]:
         counts: dict[Labels, float] = {}
-        for begun in [*self._begun.copy()]:
+        for begun in self._active.copy():
             counts[_make_path(begun),] = counts.get((_make_path(begun),), 0) + 1
         return counts or {("/",): 0}
 
@@ -61,12 +58,17 @@ class PostingMetrics:
     """Counts the Kubernetes events."""
 
     def __init__(self, bus: Bus) -> None:
+        self._lock = threading.Lock()  # overflows are told by any thread
         self._posted = Counter("kopf_events_posted", "Requests to create or to continue Kubernetes events.")
         self._dropped = Counter("kopf_events_dropped", "Kubernetes events that are lost.", ("cause",))
         for cause in ("limit", "overflow", "error"):
             self._dropped.get(cause)
         bus.subscribe(EventPosted, lambda fact: self._posted.add())
-        bus.subscribe(EventDropped, lambda fact: self._dropped.add(fact.cause))
+        bus.subscribe(EventDropped, self._on_drop)
+
+    def _on_drop(self, fact: EventDropped) -> None:
+        with self._lock:
+            self._dropped.add(fact.cause)
 
     def get_families(self) -> Sequence[Family]:
         """Get all that is known."""

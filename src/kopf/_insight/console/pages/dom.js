@@ -22,6 +22,7 @@ export function setText(element, text) {
 // The clock of the operator is the one that counts: the page can be on another machine.
 let offset = 0;
 export const setClock = (now) => { offset = now - Date.now(); };
+export const moveClock = (milliseconds) => { offset += milliseconds; };
 export const getNow = () => Date.now() + offset;
 
 export function formatAge(milliseconds) {
@@ -44,7 +45,7 @@ export function formatDuration(seconds) {
 }
 
 export async function fetchContent(path, options = {}) {
-  const response = await fetch(path, options);
+  const response = await fetch(path, options).catch(() => { throw new Error("the operator does not answer"); });
   const isJSON = (response.headers.get("Content-Type") || "").startsWith("application/json");
   const content = isJSON ? await response.json() : await response.text();
   if (!response.ok) throw new Error((content && content.error) || (isJSON ? response.statusText : content.trim()));

@@ -73,7 +73,30 @@ const FAULTS = {
   compact: { title: "Forget the history of changes (410 Gone)", make: () => ({ action: "compact" }) },
 };
 
-export function makeClusterView() {
+const LEAPS = [[60, "1 minute"], [600, "10 minutes"], [3600, "1 hour"], [86400, "1 day"], [604800, "1 week"]];
+
+function makeLeaps() {
+  const result = make("p", { class: "result", role: "status" });
+  const form = make("form", { class: "form", onsubmit: async (event) => {
+    event.preventDefault();
+    result.className = "result";
+    try {
+      const { now } = await post("/api/console/dev/leap", { seconds: Number(new FormData(form).get("seconds")) });
+      result.textContent = `It is ${new Date(now).toLocaleString()} now for the operator and the cluster.`;
+    } catch (error) {
+      result.className = "result bad";
+      result.textContent = error.message;
+    }
+  } }, make("label", {}, "Forward by", make("select", { name: "seconds" }, ...LEAPS.map(([value, text]) => make("option", { value }, text)))),
+    make("button", { class: "button main", type: "submit" }, "Leap"));
+  return [
+    make("h2", {}, "Time"),
+    make("p", { class: "sub" }, "The operator and the cluster go on as after a long sleep: timers, retries, and sleeps that are due by then, come at once, each of them once."),
+    form, result,
+  ];
+}
+
+export function makeClusterView(canLeap) {
   const state = make("pre", { "aria-label": "The current faults", tabindex: "0" }, "…");
   const result = make("p", { class: "result", role: "status" });
   const send = async (content) => {
@@ -106,5 +129,6 @@ export function makeClusterView() {
     make("h2", {}, "Faults"),
     make("p", { class: "sub" }, "Trouble for the operator: what it asks the cluster for, fails in this way, until the faults are ended. The console itself is not affected."),
     form, result, state,
+    ...(canLeap ? makeLeaps() : []),
   ];
 }

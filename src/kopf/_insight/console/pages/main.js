@@ -1,7 +1,7 @@
 // The page: what comes from the operator goes to the store, and from there to what is visible.
 
 import { Detail } from "./detail.js";
-import { find, getNow, make, setClock, setText } from "./dom.js";
+import { find, getNow, make, moveClock, setClock, setText } from "./dom.js";
 import { makeClusterView } from "./editing.js";
 import { List } from "./list.js";
 import { isPanel, showPanel } from "./panels.js";
@@ -13,11 +13,12 @@ const REFRESHING = 2000;
 const store = new Store();
 const detail = new Detail(store);
 const list = new List(find("list"), store, (row) => select(row));
-let state = { dev: false, pause: [], forgotten: 0 };
+let state = { dev: false, ahead: null, pause: [], forgotten: 0 };
 let view = "objects";
 let operatorTimeline = null;
 let isPlanned = false;
 let wanted = parseHash();
+let awaited = null;  // what was chosen in a panel before its row has come
 
 function parseHash() {
   const [resource, namespace, name] = decodeURIComponent(location.hash.slice(1)).split("/");
@@ -25,6 +26,7 @@ function parseHash() {
 }
 
 function select(row) {
+  awaited = null;
   detail.show(row, state.dev);
   if (!row) return;
   wanted = { resource: store.getKind(row)[1], key: row.key };
@@ -37,22 +39,39 @@ function connect() {
   const source = new EventSource("/api/console/updates");
   source.addEventListener("reset", (event) => {
     setClock(JSON.parse(event.data));
+    state.ahead = null;
     store.reset();
+    awaited = null;
     list.selected = null;
   });
   source.addEventListener("state", (event) => acceptState(JSON.parse(event.data)));
   source.addEventListener("rows", (event) => acceptRows(JSON.parse(event.data)));
   source.addEventListener("ready", () => {
     setConnection("live", "live");
+    showNotice();
     const row = wanted && store.findLike(wanted);
     if (row) list.select(row.id);
     else detail.clear();
     plan();
   });
   source.addEventListener("error", () => {
-    setConnection("lost", "the operator does not answer; trying again…");
-    if (source.readyState === EventSource.CLOSED) setTimeout(connect, REFRESHING);
+    setConnection("lost", "lost");
+    showNotice("The operator does not answer. What is shown here, is old. Trying again…");
+    if (source.readyState === EventSource.CLOSED) reconnect();
   });
+}
+
+// The operator has answered, but with an error, which browsers do not tell.
+async function reconnect() {
+  setTimeout(connect, REFRESHING);
+  const { status } = await fetch("/api/console/panel?name=peers").catch(() => ({}));
+  if (status === 401) showNotice("The operator has another token now, so this page is not let in. Open the new address, as the operator or kopf dev has it.");
+}
+
+function showNotice(problem) {
+  const text = problem ?? (state.pause.length ? `The operator is paused: ${state.pause.join("; ")}` : "");
+  find("notice").hidden = !text;
+  setText(find("notice"), text);
 }
 
 function setConnection(name, text) {
@@ -61,11 +80,11 @@ function setConnection(name, text) {
 }
 
 function acceptState(content) {
+  if (state.ahead !== null) moveClock((content.ahead - state.ahead) * 1000);
   state = content;
   store.kinds = content.kinds;
   find("tab-cluster").hidden = !content.dev;
-  find("notice").hidden = content.pause.length === 0;
-  setText(find("notice"), content.pause.length ? `The operator is paused: ${content.pause.join("; ")}` : "");
+  showNotice();
   const chosen = find("kind").value;
   find("kind").replaceChildren(make("option", { value: "" }, "All kinds"), ...content.kinds.map(([number, resource]) => make("option", { value: number }, resource)));
   find("kind").value = [...find("kind").options].some((option) => option.value === chosen) ? chosen : "";
@@ -90,6 +109,7 @@ function plan() {
 
 function draw() {
   list.update();
+  selectAwaited();
   const row = detail.row && store.rows.get(detail.row.id);
   if (row) detail.update(row);
   for (const chip of find("states").children) setText(chip.lastChild, String(store.counts[chip.dataset.state] ?? 0));
@@ -159,19 +179,24 @@ function show(name) {
     operatorTimeline = new Timeline(0);
     panel.replaceChildren(make("h2", {}, "The operator"), make("p", { class: "sub" }, `Kopf ${state.version}, process ${state.pid}`), operatorTimeline.element);
   } else if (name === "cluster") {
-    panel.replaceChildren(...makeClusterView());
+    panel.replaceChildren(...makeClusterView(state.ahead !== null));
   }
   refresh();
 }
 
 function go(id) {
   show("objects");
-  if (store.rows.has(id)) {
-    list.select(id);
-    const index = list.rows.findIndex((row) => row.id === id);
-    if (index >= 0) list.reveal(index);
-  }
+  awaited = id;
+  selectAwaited();
   find("detail").focus();
+}
+
+function selectAwaited() {
+  const id = awaited;
+  if (id === null || !store.rows.has(id)) return;
+  list.select(id);
+  const index = list.rows.findIndex((row) => row.id === id);
+  if (index >= 0) list.reveal(index);
 }
 
 function refresh() {

@@ -14,7 +14,7 @@ const ago = (moment) => (moment ? `${formatAge(getNow() - moment)} ago` : "never
 const state = (name) => make("span", { class: `state ${name}` }, name);
 
 function showErrors(errors, go) {
-  return table("Errors by cause", [["What fails"], ["Error, latest"], ["Where"], ["Times", "number"], ["Last"], ["Objects, latest"]],
+  return table("Errors by cause", [["What fails"], ["Error, latest"], ["Where"], ["Times", "number"], ["Last", "short"], ["Objects, latest"]],
     errors.map((error) => [
       error.who, make("span", { class: "bad" }, error.text), error.place, error.count,
       make("time", { title: new Date(error.last).toISOString() }, ago(error.last)),
@@ -22,23 +22,24 @@ function showErrors(errors, go) {
     ]), "Nothing has failed.");
 }
 
-function showQueues({ queues, streams, requests }) {
+function showQueues({ queues, streams, repeated }) {
   return [
-    ...table("Resources", [["Resource"], ["Waiting", "number"], ["Unfinished", "number"], ["Events", "number"], ["Last event"], ["Lag", "number"], ["Handled", "number"], ["Wait, average", "number"], ["Wait, longest", "number"], ["Interruptions", "number"], ["Latest interruption"]],
+    ...table("Resources", [["Resource"], ["Waiting", "number"], ["Unfinished", "number"], ["Events", "number"], ["Last event", "short"], ["Lag", "number"], ["Handled", "number"], ["Wait, average", "number"], ["Wait, longest", "number"], ["Interruptions", "number"], ["Latest interruption"]],
       queues.sort((one, other) => (one.resource < other.resource ? -1 : 1)).map((queue) => [
         queue.served ? queue.resource : `${queue.resource} (not served anymore)`, queue.waiting, queue.unfinished, queue.events, ago(queue.lastEvent),
         formatDuration(queue.lag), queue.done, formatDuration(queue.wait), formatDuration(queue.worstWait), queue.interruptions, queue.interruption,
       ]), "Nothing is served yet."),
-    ...table("Open streams", [["Path"], ["Open for", "number"]], streams.map(([path, since]) => [path, formatAge(getNow() - since)]), "No streams are open."),
-    make("p", { class: "sub" }, `Lag: how late our own writes come back on the stream. Requests: ${requests.made} made, ${requests.failed} failed, ${requests.repeated} repeated.`),
+    ...table("Streams", [["Path"], ["Watched for", "number"], ["Last sign of life", "number"]],
+      streams.map(([path, since, seen]) => [path, formatAge(getNow() - since), ago(seen)]), "Nothing is watched."),
+    make("p", { class: "sub" }, `Lag: how late our own writes come back on the stream. Signs of life are events and bookmarks. ${repeated} requests were repeated after failures.`),
   ];
 }
 
 function showBackground({ counts, runs }, go) {
   return [
-    ...table("Daemons and timers", [["Handler"], ["Sort"], ["State"], ["Objects", "number"]],
+    ...table("Daemons and timers", [["Handler"], ["Sort", "short"], ["State", "short"], ["Objects", "number"]],
       counts.map(([handler, sort, name, count]) => [handler, sort, state(name), count]), "No daemons or timers run."),
-    ...(runs.length ? table("The latest ones", [["Object"], ["Handler"], ["State"], ["Latest run"], ["Next"], ["Runs", "number"], ["Error"]],
+    ...(runs.length ? table("The latest ones", [["Object"], ["Handler"], ["State", "short"], ["Latest run", "short"], ["Next", "short"], ["Runs", "number"], ["Error"]],
       runs.map(([handler, id, name, current, at, next, count, error]) => [
         make("button", { class: "link", type: "button", onclick: () => go(id) }, name), handler, state(current), ago(at),
         next ? (next > getNow() ? `in ${formatAge(next - getNow())}` : "now") : "—", count, error ? make("span", { class: "bad" }, error) : "",
@@ -57,7 +58,7 @@ function showPeers({ pause, peerings }) {
   const parts = [make("p", { class: "now" }, pause.length ? make("span", { class: "bad" }, `The operator is paused: ${pause.join("; ")}`) : "The operator is not paused.")];
   if (!peerings.length) parts.push(make("h2", {}, "Peers"), make("p", { class: "empty" }, "The operator looks at no peering objects: it is standalone."));
   for (const peering of peerings) {
-    parts.push(...table(`Peering ${peering.place}`, [["Operator"], ["Priority", "number"], ["Seen"], ["Alive"], ["Message"]],
+    parts.push(...table(`Peering ${peering.place}`, [["Operator"], ["Priority", "number"], ["Seen", "short"], ["Alive", "short"], ["Message"]],
       peering.peers.map((peer) => (peer.problem
         ? [peer.identity, "", "", "", make("span", { class: "bad" }, peer.problem)]
         : [peer.own ? `${peer.identity} (this one)` : peer.identity, peer.priority, ago(peer.seen), peer.alive ? "yes" : "no", peer.message])),
@@ -81,6 +82,7 @@ export async function showPanel(element, name, go) {
   const text = JSON.stringify(content);
   // What has not changed, is not made anew, but for the ages: whoever has the focus in there, keeps it.
   if (element.dataset.panel === name && element.dataset.content === text && element.contains(document.activeElement)) return;
+  if (element.querySelector(":active")) return;  // the click would be lost; it is refreshed again soon
   const { scrollTop } = element;
   const focused = element.contains(document.activeElement) ? document.activeElement.textContent : null;
   element.replaceChildren(...SHOWERS[name](content, go));
