@@ -10,6 +10,7 @@ A command is imported when it is asked for: the others have nothing to do in the
 
 from __future__ import annotations
 
+import collections
 import importlib
 from typing import TYPE_CHECKING
 
@@ -35,34 +36,50 @@ _COMMANDS = {
 }
 """The modules of the commands, and what the list of the commands says of them."""
 
+_UNLOADED = click.Command(None)
+"""What stands for a command that is not imported yet."""
+
+
+class LazyCommands(collections.UserDict[str, click.Command]):
+    """All commands by their names, for click and for plugins; each is imported when it is taken from here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.data.update(dict.fromkeys(_COMMANDS, _UNLOADED))
+
+    def __getitem__(self, name: str) -> click.Command:
+        if self.data.get(name) is _UNLOADED:
+            from kopf.cli.memory import spare_when_imported
+
+            spare_when_imported()
+            self.data[name] = getattr(importlib.import_module(_COMMANDS[name][0]), name)
+        return self.data[name]
+
+    def describe(self, name: str, width: int) -> str:
+        """Say in one line what the command is for; nothing is imported for that."""
+        command = self.data[name]
+        return _COMMANDS[name][1] if command is _UNLOADED else command.get_short_help_str(width)
+
+    def is_hidden(self, name: str) -> bool:
+        """Tell if the command is not to be shown; nothing is imported for that."""
+        return self.data[name].hidden
+
 
 class LazyGroup(click.Group):
-    """A group of commands that are imported when they are used. Those that somebody adds are there, too."""
+    """A group of commands, of which not all are imported. Those that somebody adds are there, too."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """List the names of all commands, sorted."""
-        return sorted({*_COMMANDS, *super().list_commands(ctx)})
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Get a command by its name; ``None`` if there is no such command."""
-        if cmd_name in _COMMANDS and cmd_name not in self.commands:
-            from kopf.cli.memory import sparing_authorities, sparing_cpp_library
-
-            with sparing_cpp_library(), sparing_authorities():
-                self.add_command(getattr(importlib.import_module(_COMMANDS[cmd_name][0]), cmd_name))
-        return super().get_command(ctx, cmd_name)
+    commands: LazyCommands
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of the commands to the help, without importing them."""
-        shown = {name: command for name, command in self.commands.items() if not command.hidden}
-        helps = {name: command.get_short_help_str(formatter.width) for name, command in shown.items()}
-        helps.update((name, text) for name, (_, text) in _COMMANDS.items())
+        """Write the list of the commands to the help."""
+        shown = [name for name in sorted(self.commands) if not self.commands.is_hidden(name)]
         with formatter.section("Commands"):
-            formatter.write_dl(sorted(helps.items()))
+            formatter.write_dl([(name, self.commands.describe(name, formatter.width)) for name in shown])
 
 
 @click.group(
-    name="kopf", cls=LazyGroup, context_settings={"auto_envvar_prefix": "KOPF", "help_option_names": ["-h", "--help"]}
+    name="kopf", cls=LazyGroup, commands=LazyCommands(),
+    context_settings={"auto_envvar_prefix": "KOPF", "help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="kopf")
 def main() -> None:

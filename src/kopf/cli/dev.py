@@ -13,16 +13,18 @@ import os
 import pathlib
 import sys
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from kopf._insight.console.leaping import OFFSET_VARIABLE, LeapingLoop
 from kopf._logging.terminal_format import TerminalFormatter, has_colours, is_for_people
 from kopf.cli.cluster import cluster_options, parse_user, start_cluster
 from kopf.cli.dev_console import DevConsole, is_to_be_opened
 from kopf.cli.interrupts import interruptible
 from kopf.cli.kubeconfigs import find_project_kubeconfig
+from kopf.cli.loading import suggest_files
 from kopf.cli.manifests import Manifests
 from kopf.cli.running import DEV_STOP_SIGNAL, run
 from kopf.cli.sources import SourceWatcher
@@ -71,7 +73,7 @@ def dev(
     Starts a local cluster, runs the operator of the files (PATHS), applies the manifests, and reloads the operator
     when the files change. Ctrl+C stops everything and leaves nothing behind.
 
-    All options of "kopf run" can be used too, e.g. --verbose, or --module instead of the files.
+    All options of "kopf run" can be used too, e.g. --verbose, --metrics, or --module instead of the files.
     """
     if not args:
         raise click.UsageError("Nothing to run. Name the files with handlers, or modules with -m.")
@@ -79,10 +81,12 @@ def dev(
     params = run.make_context("kopf dev", list(args)).params
     for path in params["paths"]:
         if not os.path.exists(path):
-            raise click.UsageError(f"There is no such file: {path!r}.")
+            raise click.UsageError(f"There is no such file: {path!r}. {suggest_files(path)}".rstrip())
     starting = start_cluster(kubeconfig=kubeconfig or find_project_kubeconfig(), **options)
     opening = is_to_be_opened(is_opened, os.environ, sys.stderr)
-    asyncio.run(_develop(starting, identity, manifests, Operating(args, params["console_endpoint"], opening)))
+    operating = Operating(args, params["console_endpoint"], params["metrics_endpoint"], opening)
+    with asyncio.Runner(loop_factory=LeapingLoop) as runner:
+        runner.run(_develop(starting, identity, manifests, operating))
 
 
 class Operating(NamedTuple):
@@ -90,6 +94,7 @@ class Operating(NamedTuple):
 
     args: Sequence[str]
     console_endpoint: str | None
+    metrics_endpoint: str | None
     is_opened: bool
     """Whether its console is to be opened in a browser."""
 
@@ -110,7 +115,11 @@ async def _develop(
             editor = cluster.as_user("kopf-console", ["system:masters"])
             console = DevConsole(editor.kubeconfig, operating.console_endpoint)
             _say(f"The console:             {console.url}")
-            process = OperatorProcess((*console.args, *operating.args), kubeconfig, console.env, pathlib.Path(folder))
+            if operating.metrics_endpoint is not None:
+                _say(f"The metrics:             {operating.metrics_endpoint}")
+            process = OperatorProcess(
+                (*console.args, *operating.args), kubeconfig, console.env, pathlib.Path(folder),
+                get_offset=lambda: cluster.faults.clock.offset)
             opening = asyncio.create_task(console.open()) if operating.is_opened else None
             try:
                 await _keep_reloading(cluster, process, manifests, paths, operating.args)
@@ -135,8 +144,10 @@ async def _keep_reloading(
     readiness = Readiness(cluster, process)
     await readiness.start()
     _say("The operator is started. Edit, save, and it is reloaded. Ctrl+C stops everything.")
+    leaps = Leaps(cluster)
     while True:
         await asyncio.sleep(POLLING_INTERVAL)
+        leaps.follow()
         if manifests.are_waiting and await readiness.check():
             await manifests.apply_waiting()
         if process.has_just_ended():
@@ -149,6 +160,21 @@ async def _keep_reloading(
             _say(f"Changed: {names}. The operator is reloaded.")
             await process.stop()
             await readiness.start()
+
+
+class Leaps:
+    """Keeps the timers of the cluster, which runs in this event loop, together with its clock, which the page moves."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._clock = cluster.faults.clock
+        self._offset = self._clock.offset
+
+    def follow(self) -> None:
+        """Leap as far as the clock was moved meanwhile."""
+        loop, offset = asyncio.get_running_loop(), self._clock.offset
+        if isinstance(loop, LeapingLoop) and offset > self._offset:
+            loop.leap(offset - self._offset)
+        self._offset = offset
 
 
 class Readiness:
@@ -200,8 +226,11 @@ class OperatorProcess:
 
     def __init__(
             self, args: Sequence[str], kubeconfig: pathlib.Path, env: Mapping[str, str], folder: pathlib.Path,
+            *, get_offset: Callable[[], float],
     ) -> None:
+        """``get_offset`` tells how far the time has leapt."""
         self._args = args
+        self._get_offset = get_offset
         self._env = {**env, "KUBECONFIG": str(kubeconfig)}
         self._sources, self._webhooks = folder / "sources", folder / "webhooks"
         self._process: asyncio.subprocess.Process | None = None
@@ -214,7 +243,7 @@ class OperatorProcess:
         self._process = await asyncio.create_subprocess_exec(
             # With -P, the current directory is not looked into for our own imports: it can have e.g. a click.py in it.
             sys.executable, "-P", "-m", "kopf", "run", *reports, "--developing", *self._args,
-            env={**os.environ, **self._env},
+            env={**os.environ, **self._env, OFFSET_VARIABLE: str(self._get_offset())},
         )
 
     @property

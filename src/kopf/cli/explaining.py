@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
+import sys
 import urllib.parse
 
 import click
@@ -61,7 +63,8 @@ def explain(
     Nothing is changed. A running operator knows more than there is on the object: see --endpoint.
     """
     registry = None
-    with _Warnings() as warnings:
+    # Whatever the files print, it is not a part of the answer.
+    with _Warnings() as warnings, contextlib.redirect_stdout(sys.stderr):
         if paths or modules:
             try:
                 load(paths, modules)

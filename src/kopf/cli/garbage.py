@@ -8,7 +8,9 @@ there is (modules, classes, functions) stays until the end. It took 8 % of the C
 
 from __future__ import annotations
 
+import contextlib
 import gc
+from collections.abc import Iterator
 
 _DEFAULTS = gc.get_threshold()
 """As they are before any code of users is loaded."""
@@ -23,3 +25,16 @@ def collect_rarely() -> None:
         gc.collect()
         gc.freeze()
         gc.set_threshold(_NEW_OBJECTS, *_DEFAULTS[1:])
+
+
+@contextlib.contextmanager
+def collecting_rarely() -> Iterator[None]:
+    """Do the same for as long as the context lasts, as in a test that begins operators by the hundred."""
+    before, frozen = gc.get_threshold(), gc.get_freeze_count()
+    collect_rarely()
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        if not frozen:
+            gc.unfreeze()

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from types import FrameType, ModuleType
 
 from kopf._logging.tracebacks import is_library
+from kopf.cli.memory import SparingFinder
 
 _IMPORTLIB = os.path.dirname(os.path.abspath(importlib.__file__)) + os.sep
 
@@ -30,7 +31,7 @@ class ImportGuard:
     def install(self) -> None:
         """Take effect, if not yet. It is for the whole process, as ``sys.path`` is."""
         if self not in sys.meta_path:
-            sys.meta_path.insert(0, self)
+            sys.meta_path.insert(_count_wrappers(), self)
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -41,7 +42,15 @@ class ImportGuard:
         if fullname in sys.builtin_module_names or not is_library(_get_importer(sys._getframe(1))):
             return None
         installed = [folder for folder in sys.path if folder not in self.folders]
-        return importlib.machinery.PathFinder.find_spec(fullname, installed, target)
+        spec = importlib.machinery.PathFinder.find_spec(fullname, installed, target)
+        if spec is None and fullname in sys.stdlib_module_names:  # of other systems: libraries try them
+            raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
+        return spec
+
+
+def _count_wrappers() -> int:
+    """Those that only look at what the others find stay before them, see ``memory.py``."""
+    return sum(isinstance(finder, SparingFinder) for finder in sys.meta_path[:1])
 
 
 def _get_importer(frame: FrameType) -> str:

@@ -84,7 +84,7 @@ def _load_file(path: str) -> None:
             f"Cannot load {path!r}: it is a directory. Name the files in it, or use -m for packages."
         ) from IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not os.path.exists(path):
-        text = f"Cannot load {path!r}: there is no such file. {_suggest_files(path)}".rstrip()
+        text = f"Cannot load {path!r}: there is no such file. {suggest_files(path)}".rstrip()
         raise LoadingError(text) from FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
     _forget(os.path.realpath(path))
@@ -150,14 +150,15 @@ def _put_first_in_sys_path(path: str) -> None:
     guard.install()
 
 
-def _suggest_files(path: str) -> str:
+def suggest_files(path: str) -> str:
+    """Say which file could have been meant by one that does not exist, or nothing if none of them is similar."""
     folder, name = os.path.split(path)
     try:
-        names = [entry for entry in os.listdir(folder or ".") if entry.endswith(".py")]
+        stems = [stem for stem, extension in map(os.path.splitext, os.listdir(folder or ".")) if extension == ".py"]
     except OSError:
         return f"There is no directory {folder!r} either." if folder else ""
-    guesses = [*find_similar_names(name, names), *find_similar_names(f"{name}.py", names)]
-    return f"Did you mean {os.path.join(folder, guesses[0])!r}?" if guesses else ""
+    guesses = find_similar_names(os.path.splitext(name)[0], stems)  # the extension would make all of them similar
+    return f"Did you mean {os.path.join(folder, guesses[0]) + '.py'!r}?" if guesses else ""
 
 
 def explain_declarations(exc: DeclarationError) -> str:

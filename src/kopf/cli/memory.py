@@ -12,13 +12,20 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
 
 _M_MMAP_THRESHOLD = -3
 """As in ``malloc.h``."""
 
 _THRESHOLD = 128 * 1024
 """Which blocks are big, in bytes: the initial value of glibc."""
+
+_LIBRARY = "aiohttp"
 
 _PURE_LISTS = "FROZENLIST_NO_EXTENSIONS"
 """The variable by which ``frozenlist`` is told to be in pure Python."""
@@ -41,8 +48,41 @@ def _has_glibc() -> bool:
         return False
 
 
+def spare_when_imported() -> None:
+    """
+    Let the HTTP library ``aiohttp`` be imported in a sparing way, whoever imports it, and whenever.
+
+    Operators import it late, if at all: when they serve something, or when they go through a proxy.
+    """
+    is_spared = any(isinstance(finder, SparingFinder) for finder in sys.meta_path)
+    if not is_spared and _LIBRARY not in sys.modules:
+        sys.meta_path.insert(0, SparingFinder())
+
+
+class SparingFinder:
+    """Finds the library where the others find it, once."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != _LIBRARY:
+            return None
+        sys.meta_path.remove(self)
+        found = (finder.find_spec(name, path, target) for finder in sys.meta_path)
+        spec = next((spec for spec in found if spec is not None), None)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def load_sparingly(module: ModuleType) -> None:
+                with _sparing_cpp_library(), _sparing_authorities():
+                    load(module)
+
+            spec.loader.exec_module = load_sparingly  # type: ignore[method-assign]  # of this one loader
+        return spec
+
+
 @contextlib.contextmanager
-def sparing_cpp_library() -> Iterator[None]:
+def _sparing_cpp_library() -> Iterator[None]:
     """
     Import the HTTP library without the run-time library of C++, which is 1 MiB.
 
@@ -61,7 +101,7 @@ def sparing_cpp_library() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def sparing_authorities() -> Iterator[None]:
+def _sparing_authorities() -> Iterator[None]:
     """
     Import the HTTP library with no certificate authorities for the connections that are not verified: 0.9 MiB.
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import importlib
 import logging
+import os
 import pathlib
 import signal
 import sys
@@ -145,7 +146,7 @@ def run(
     if clusterwide and namespaces:
         raise click.UsageError("Either --all-namespaces or --namespace can be used, not both.")
     # Before the users' files, which can be named as these: their folders are looked into first from then on.
-    loop_factory = find_loop_factory() if controls.loop is None else None
+    loop_factory = _make_leaping_loop if developing else find_loop_factory() if controls.loop is None else None
     settings = controls.settings if controls.settings is not None else OperatorSettings()
     if console_endpoint is not None:
         settings.console.endpoint = console_endpoint
@@ -212,6 +213,19 @@ def _prepare_for_development(settings: OperatorSettings) -> Flag:
     stop_flag = threading.Event()
     signal.signal(DEV_STOP_SIGNAL, lambda signum, frame: stop_flag.set())
     return stop_flag
+
+
+def _make_leaping_loop() -> asyncio.AbstractEventLoop:
+    """The page of the console can move the time; it goes on from where it was before a reload."""
+    from kopf._controller.background.stopping import new_event
+    from kopf._insight.console.leaping import OFFSET_VARIABLE, LeapingEvent, LeapingLoop, calendar
+
+    loop = LeapingLoop()
+    new_event.set(lambda: LeapingEvent(loop))
+    if offset := float(os.environ.get(OFFSET_VARIABLE, "0")):
+        calendar.move(offset)
+        loop.leap(offset)
+    return loop
 
 
 def _report(path: pathlib.Path, lines: Collection[str]) -> None:
