@@ -1,6 +1,7 @@
 """What the mutating handlers change."""
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -130,7 +131,9 @@ def _fail(body: Any) -> None:
 
 
 @pytest.mark.parametrize(("changes", "message"), [
-    (lambda patch: patch.fns.append(_fail), "The patch cannot be made: boom"),
+    (lambda patch: patch.fns.append(_fail),
+     rf"The patch cannot be made: The callback _fail \({re.escape(__file__)}:\d+\) in patch.fns of Webhook 'fn' has "
+     "failed: ValueError: boom"),
     (lambda patch: patch.spec.update(field=object()), "The patch cannot be made: .*object.*"),
     (lambda patch: patch.update({1: 2}), "The patch cannot be made: .*"),
 ], ids=["function", "value", "key"])

@@ -56,6 +56,58 @@ async def test_failing_callbacks_of_delays(operator: Operator, kex: Objects, log
     assert record.exc_info
 
 
+def _add_item(body: Any) -> None:
+    body["spec"]["items"].append("ours")
+
+
+_WHERE = re.escape(f"{__file__}:{_add_item.__code__.co_firstlineno}")
+
+
+@pytest.mark.parametrize(("kind", "prefix"), [
+    ("change", "The object could not be handled, so it is left alone for 1 seconds: "),
+    ("raw event", "The event could not be handled, and is skipped: "),
+    ("timer", "Timer 'fn' has made a patch that cannot be applied, it is lost: "),
+])
+async def test_failing_transformations(operator: Operator, kex: Objects, logs: Logs, kind: str, prefix: str) -> None:
+    def fn(patch: kopf.Patch, **_: Any) -> None:
+        patch.fns.append(_add_item)
+
+    match kind:
+        case "change":
+            kopf.on.create("kopfexamples", id="fn")(fn)
+        case "raw event":
+            kopf.on.event("kopfexamples", id="fn")(fn)
+        case "timer":
+            kopf.timer("kopfexamples", id="fn", interval=1000)(fn)
+    logs.expected.append("_add_item")
+    await operator.start()
+    await kex.create(spec={})
+    cause = rf"The callback _add_item \({_WHERE}\) in patch.fns of [A-Z][a-z]+ 'fn' has failed: KeyError: 'items'"
+    record = await logs.wait(prefix + cause)
+    assert record.levelname == "ERROR"
+    assert record.exc_info is not None
+    assert record.exc_info[0] is KeyError
+
+
+async def test_failing_transformations_of_parents_and_children(operator: Operator, kex: Objects, logs: Logs) -> None:
+    fails = {"parent": True}
+
+    @kopf.on.create("kopfexamples", id="parent")
+    async def parent(patch: kopf.Patch, **_: Any) -> None:
+        patch.fns.append(lambda body: body["metadata"]["no-parent"] if fails["parent"] else None)
+
+        @kopf.subhandler(id="child")
+        async def child(patch: kopf.Patch, **_: Any) -> None:
+            patch.fns.append(lambda body: body["metadata"]["no-child"])
+
+    logs.expected.append("patch.fns")
+    await operator.start()
+    await kex.create()
+    await logs.wait(".*in patch.fns of Handler 'parent' has failed: KeyError: 'no-parent'")
+    fails["parent"] = False
+    await logs.wait(".*in patch.fns of Handler 'parent/child' has failed: KeyError: 'no-child'")
+
+
 async def test_failing_lifecycles(operator: Operator, kex: Objects, logs: Logs) -> None:
     def choose(*_: Any, **__: Any) -> Any:
         raise KeyError("nosuch")
@@ -132,7 +184,8 @@ async def test_two_operators(
         assert re.search(
             r"e\.g\. default/obj: .*"
             r" This one is \S+@\S+ \(process \d+\); the other one writes as 'kopf' \(last time at "
-            r"20\S+Z\)\. .* peering.* selectors.*settings\.persistence\. See docs/peering\.md#two-operators-at-once$",
+            r"20\S+Z\)\. .* kopf explain \S+ obj -n default\. .* peering.* selectors.*settings\.persistence\. "
+            r"See docs/peering\.md#two-operators-at-once$",
             found[0].getMessage())
 
 

@@ -168,6 +168,8 @@ async def test_overlapping_specifications_call_the_function_once(
     await operator.start()
     await kex.create_and_wait()
     await calls.wait(lambda items: ("daemon", "obj") in items)
+    version = (await kex.get())["metadata"]["resourceVersion"]
+    await kex.wait_seen(lambda obj: obj["metadata"]["resourceVersion"] == version)
     events = len({obj["metadata"]["resourceVersion"] for obj in kex.get_history()})
     await calls.wait(lambda items: items.count(("event", "obj")) >= events)
     assert [calls.items.count((kind, "obj")) for kind in ("event", "create", "daemon")] == [events, 1, 1]

@@ -7,9 +7,8 @@ import pytest
 
 from kopf._handlers.registry import OperatorRegistry, get_default_registry, set_default_registry
 from kopf_cluster import LocalCluster
-from tests.cli.processes import Process
+from tests.cli.processes import ROOT, Forge, Process, run_forge
 
-ROOT = pathlib.Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "01-minimal"
 
 Starter = Callable[..., Process]
@@ -32,8 +31,15 @@ def cluster() -> Iterator[LocalCluster]:
         yield cluster
 
 
+@pytest.fixture(scope="session")
+def forge() -> Iterator[Forge | None]:
+    """What commands are forked from, so that they do not import everything anew; nothing if they shall do that."""
+    with run_forge() as forge:
+        yield forge
+
+
 @pytest.fixture
-def start(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Starter:
+def start(forge: Forge | None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Starter:
     """Start real processes in an empty directory, with no kubeconfig known to them unless specified."""
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nonexistent-kubeconfig"))
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -47,6 +53,6 @@ def start(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Starter:
     ) -> Process:
         if kubeconfig is not None:
             env["KUBECONFIG"] = str(kubeconfig)
-        return Process(*args, cwd=tmp_path, log=tmp_path / log, env=env, terminal=terminal)
+        return Process(*args, cwd=tmp_path, log=tmp_path / log, env=env, terminal=terminal, forge=forge)
 
     return start

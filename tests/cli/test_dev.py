@@ -4,8 +4,10 @@ import importlib.metadata
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import urllib.request
 
 import psutil
 import pytest
@@ -294,6 +296,22 @@ def test_missing_files(start: Starter) -> None:
         assert process.wait() == 2
         assert "There is no such file: 'nosuch.py'." in process.output
         assert "The local cluster is up" not in process.output
+
+
+def test_missing_files_with_similar_names(start: Starter, folder: pathlib.Path) -> None:
+    with start("dev", "handler.py") as process:
+        assert process.wait() == 2
+        assert "There is no such file: 'handler.py'. Did you mean 'handlers.py'?" in process.output
+
+
+def test_metrics(start: Starter, folder: pathlib.Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/metrics"
+    with start("dev", *ARGS, f"--metrics={url}") as process:
+        process.wait_for(f"The metrics: +{url}")
+        process.wait_for("Creation is processed")
+        with urllib.request.urlopen(url, timeout=10) as response:
+            assert b"kopf_handler_duration_seconds" in response.read()
 
 
 def test_wrong_options(start: Starter, folder: pathlib.Path) -> None:

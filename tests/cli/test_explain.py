@@ -132,6 +132,18 @@ def test_programs_get_all_of_it(cluster: LocalCluster, explain: Explain, handler
     )
 
 
+def test_programs_get_nothing_of_what_the_files_print(
+        cluster: LocalCluster, explain: Explain, tmp_path: pathlib.Path,
+) -> None:
+    put(cluster)
+    (tmp_path / "printing.py").write_text(
+        "import kopf\nprint('imported')\n"
+        "@kopf.on.create('kopfexamples', when=lambda **_: print('asked'))\ndef fn(**_): ...\n")
+    result = explain("kopfexamples.kopf.dev", "obj", str(tmp_path / "printing.py"), "--json")
+    assert json.loads(result.stdout)["handlers"][0]["verdict"] == "rejected"
+    assert {*result.stderr.split()} == {"imported", "asked"}
+
+
 def test_events_are_told_the_latest_first(cluster: LocalCluster, explain: Explain) -> None:
     put(cluster)
     uid = request(cluster, "GET", PATH)["metadata"]["uid"]
@@ -288,9 +300,9 @@ def endpoint(cluster: LocalCluster, start: Starter, handlers: str) -> Iterator[s
 def test_operators_are_asked(cluster: LocalCluster, explain: Explain, endpoint: str) -> None:
     put(cluster)
     command = ["kex", "obj", "--endpoint", endpoint, "--token", TOKEN]
-    while "  It is handled: there is nothing to do." not in (result := explain(*command)).output:
-        pass  # until it knows the resource, and has looked at the object
-    assert "  In short: nothing has changed" in result.output
+    while "  In short: nothing has changed" not in (result := explain(*command)).output:
+        pass  # until it knows the resource, and the object was handled before it was read
+    assert "  It is handled: there is nothing to do." in result.output
     result = explain("kex", "obj", "--json", KOPF_EXPLAIN_ENDPOINT=endpoint, KOPF_CONSOLE_TOKEN=TOKEN)
     answer = json.loads(result.stdout)
     assert (answer["source"], answer["operator"]["paused"]) == ("operator", [])
@@ -355,7 +367,8 @@ def test_redirects_are_not_followed(cluster: LocalCluster, explain: Explain) -> 
 
 def test_endpoints_that_nobody_serves(cluster: LocalCluster, explain: Explain) -> None:
     put(cluster)
-    assert "cannot be asked: " in explain("kex", "obj", "--endpoint", "http://127.0.0.1:1").output
+    output = explain("kex", "obj", "--endpoint", "http://127.0.0.1:1").output
+    assert "127.0.0.1:1 cannot be asked: it cannot be connected to: Connection refused." in output
     result = explain("kex", "obj", "--endpoint", "127.0.0.1:8090")
     assert result.exit_code == 2
     assert "is not a URL" in result.output

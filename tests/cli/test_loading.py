@@ -87,6 +87,12 @@ def test_missing_file(folder: pathlib.Path) -> None:
     assert e.value.message == "Cannot load 'nonexistent.py': there is no such file."
 
 
+def test_missing_file_with_nothing_similar_but_the_extension(folder: pathlib.Path) -> None:
+    (folder / "h.py").write_text("")
+    with pytest.raises(LoadingError, match=r"no such file.$"):
+        load(["nosuch.py"], [])
+
+
 @pytest.mark.parametrize("typo", ["handler.py", "handlers", "handlres.py"])
 def test_missing_file_with_a_similar_name(folder: pathlib.Path, typo: str) -> None:
     (folder / "handlers.py").write_text("")

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from kopf_cluster import LocalCluster
-from tests.cli.conftest import EXAMPLE, ROOT, Starter
+from tests.cli.conftest import EXAMPLE, Starter
+from tests.cli.processes import ROOT
 
 HANDLERS = str(EXAMPLE / "handlers.py")
 ME = f"{getpass.getuser()}@{socket.gethostname()}"

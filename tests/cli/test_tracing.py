@@ -115,6 +115,7 @@ def test_traces_reach_a_collector(
     assert not any("trace_id" in line for line in lines if "authentication" in line["message"])
 
 
+@pytest.mark.parametrize("forge", [None])  # nothing is imported before
 def test_nothing_is_traced_by_default(
         start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path,
 ) -> None:

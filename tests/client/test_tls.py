@@ -210,3 +210,8 @@ async def test_vanished_files_are_not_a_problem(
         await api.get("/x")
 
 
+async def test_schemes_of_servers_are_in_any_case(authority: Authority, vault: Vault, api: APIClient) -> None:
+    async with serving(authority.make_server_context("127.0.0.1")) as server:
+        server.on("GET /x", reply())
+        vault.populate([ConnectionInfo(server=server.url.replace("https", "HTTPS"), ca_data=authority.pem)])
+        await api.get("/x")

@@ -3,7 +3,9 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
+import os
 import pathlib
+import sys
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -11,7 +13,9 @@ import pytest
 
 from kopf._client.auth.credentials import AiohttpSession, ConnectionInfo, LoginError
 from kopf._client.auth.vault import Vault
+from kopf._client.http import aiohttp_session
 from kopf._client.http.connections import Connection
+from kopf._client.http.direct_session import DirectSession
 from kopf._settings.settings import OperatorSettings
 
 ERROR = Exception("HTTP 401")
@@ -261,7 +265,8 @@ async def test_ready_made_sessions(vault: Vault) -> None:
     session = aiohttp.ClientSession()
     vault.populate([AiohttpSession(server="http://host/", aiohttp_session=session)])
     connection = await peek(vault)
-    assert connection.session is session
+    assert isinstance(connection.session, aiohttp_session.AiohttpSession)
+    assert connection.session.raw is session
     vault.invalidate(connection, ERROR)
     await until_closed(connection)
 
@@ -280,17 +285,22 @@ async def test_same_ready_made_session_is_not_closed_when_it_comes_again(vault: 
     vault.populate([credentials])
     await asyncio.sleep(0.01)
     assert not session.closed
-    assert (await peek(vault)).session is session
+    connection = await peek(vault)
+    assert isinstance(connection.session, aiohttp_session.AiohttpSession)
+    assert connection.session.raw is session
 
 
-async def test_proxies_of_the_environment_are_opt_in() -> None:
+async def test_proxies_of_the_environment_are_opt_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     settings = OperatorSettings()
     vault = Vault(settings)
     vault.populate([info("a")])
-    assert not (await peek(vault)).session.trust_env
+    assert isinstance((await peek(vault)).session, DirectSession)
     settings.networking.trust_env = True
     vault.populate([info("b", priority=1)])
-    assert (await peek(vault)).session.trust_env
+    connection = await peek(vault)
+    assert isinstance(connection.session, aiohttp_session.AiohttpSession)
+    assert connection.session.raw.trust_env
     await vault.close()
 
 
@@ -317,3 +327,38 @@ async def test_those_who_wait_are_told_of_the_end() -> None:
     await vault.close()
     with pytest.raises(LoginError, match=r"the operator has ended"):
         await task
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_direct"),
+    [("NO_PROXY", "x", True), ("https_proxy", "", True), ("https_proxy", "http://p", False), ("ALL_PROXY", "x", False)],
+)
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have proxies in their settings, too")
+async def test_sessions_are_ours_unless_the_environment_has_proxies(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, name: str, value: str, is_direct: bool
+) -> None:
+    for other in [other for other in os.environ if other.lower().endswith(("_proxy", "netrc"))]:
+        monkeypatch.delenv(other)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv(name, value)
+    vault.populate([ConnectionInfo(server="https://host", trust_env=True)])
+    assert isinstance((await peek(vault)).session, DirectSession) == is_direct
+
+
+@pytest.mark.fastforward
+async def test_tokens_that_cannot_be_sent(vault: Vault, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("good")
+    vault.populate([ConnectionInfo(server="http://host", token_path=path)])
+    path.write_text("S3cr3t\nhalf")
+    await asyncio.sleep(61)
+    assert (await peek(vault)).token == "good"
+    with pytest.raises(LoginError, match="'Authorization' has characters that cannot be sent") as info:
+        Vault(OperatorSettings()).populate([ConnectionInfo(server="http://host", token="S3cr3t\nhalf")])
+    assert "S3cr3t" not in str(info.value)
+
+
+async def test_servers_that_are_no_urls(vault: Vault, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(LoginError, match=r"The server 'https://\*\*\*@host' is not a proper URL"):
+        vault.populate([ConnectionInfo(server="https://user:S3cr3t/x@host")])
+    assert "S3cr3t" not in caplog.text

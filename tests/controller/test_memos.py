@@ -9,6 +9,7 @@ import pytest
 
 import kopf
 from kopf._controller.memos import Memos
+from kopf._values.deferred import Deferred
 
 
 def test_values_are_keys_and_attributes() -> None:
@@ -215,3 +216,22 @@ def test_temporary_memos_belong_to_nobody() -> None:
     memo.y = 2
     assert memos.make() == {"x": 1}
     assert len(memos) == 0
+
+
+def test_deferred_memos_are_those_of_the_first_appearance_and_are_made_only_if_needed() -> None:
+    operator_memo = kopf.Memo(value="old")
+    memos = Memos(operator_memo)
+    deferred = memos.defer("uid1")
+    assert isinstance(deferred, Deferred)
+    operator_memo.value = "new"
+    assert len(memos) == 0
+    assert deferred.make() == {"value": "old"}
+    assert deferred.make() is memos.recall("uid1")
+
+
+def test_memos_of_custom_classes_are_never_deferred() -> None:
+    """They are copied by the code of users, who can expect it at the first appearance of the object."""
+    memos = Memos(Custom())
+    memo = memos.defer("uid1")
+    assert type(memo) is Custom
+    assert memos.defer("uid1") is memo

@@ -99,6 +99,9 @@ EXPLANATIONS = [
         rf"- {LOG} INFO Handler 'fn' succeeded\.",
         rf"\+ {LOG} (ERROR Handler 'fn' succeeded, but|INFO Handler 'other'|INFO Creation is processed).*",
     )),
+    Explanation("lifecycles-that-choose-nothing", ("lifecycle-choosing-nothing",), (
+        r"- life 1 notes \| asked again at once", r"\+ life 1 notes \| asked again later",
+    )),
     Explanation("retries-of-parents", ("sub-with-retries-of-the-parent",), ALL),
     Explanation("conflicts-are-retried", ("api-conflicts",), ALL),
     # In the background.

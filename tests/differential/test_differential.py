@@ -23,7 +23,7 @@ PAGE = pathlib.Path(__file__).parents[2] / "docs" / "migration.md"
 ROWS = re.findall(r"^\| `([\w-]+)` \|", PAGE.read_text(), re.MULTILINE)
 SOME = 2
 """How many cases of each section are run here."""
-RANDOM = int(os.environ.get("KOPF_TEST_LIVES", "40"))
+RANDOM = int(os.environ.get("KOPF_TEST_LIVES", "16"))
 """How many random operators and lives are run here."""
 
 

@@ -88,6 +88,7 @@ def test_handlers_are_called_in_tests(name: str) -> None:
     run_samples(ROOT / "docs" / "testing-reference.md")[name]()
 
 
+@pytest.mark.timeout(300)  # it explores twice
 def test_the_tutorial_of_testing_comes_out_as_told(tmp_path: pathlib.Path) -> None:
     path = ROOT / "docs" / "testing.md"
     handlers, *tests, remedy = get_blocks(path, "python")
@@ -106,7 +107,7 @@ def test_the_tutorial_of_testing_comes_out_as_told(tmp_path: pathlib.Path) -> No
 
 def run_pytest(folder: pathlib.Path) -> str:
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:asyncio", "."]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=140, check=False)
     return "\n".join(line.removeprefix("E ").strip() for line in done.stdout.splitlines())
 
 

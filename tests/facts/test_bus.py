@@ -61,6 +61,19 @@ def test_errors_of_listeners_are_logged_once_and_stop_nobody(bus: Bus, caplog: p
     assert messages == ["Who listens to Rain has failed: ValueError('too wet')"]
 
 
+def test_errors_of_a_single_listener_are_logged(bus: Bus, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(fact: Rain) -> None:
+        raise ValueError("too wet")
+
+    bus.subscribe(Rain, fail)
+    bus.subscribe(Rain, print)
+    bus.unsubscribe(Rain, print)
+    with caplog.at_level(logging.ERROR):
+        bus.tell(Rain(1))
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == ["Who listens to Rain has failed: ValueError('too wet')"]
+
+
 def test_endlessly_different_errors_are_not_remembered(bus: Bus, caplog: pytest.LogCaptureFixture) -> None:
     def fail(fact: Rain) -> None:
         raise ValueError(fact.depth)

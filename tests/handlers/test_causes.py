@@ -7,6 +7,7 @@ import pytest
 from kopf._handlers.causes import ActivityCause
 from kopf._settings.settings import OperatorSettings
 from kopf._values.bodies import Body
+from kopf._values.deferred import Deferred
 from kopf._values.patches import Patch
 from kopf._values.reasons import Activity, Reason
 from tests.handlers.builders import (
@@ -115,3 +116,17 @@ def test_live_views_are_passed_instead_of_copies() -> None:
     body._replace_with({"metadata": {"labels": {"l": "2"}}, "spec": {"field": "newer"}})
     assert kwargs["spec"] == {"field": "newer"}
     assert kwargs["labels"] == {"l": "2"}
+
+
+def test_deferred_memos_are_made_once_for_those_who_look_at_them() -> None:
+    made: list[object] = []
+
+    def make() -> object:
+        made.append(object())
+        return made[-1]
+
+    cause = make_resource_cause(Body(BODY), memo=Deferred(make))
+    handler = make_handler()
+    assert made == []
+    assert cause.kwargs_for(handler)["memo"] is cause.kwargs_for(handler)["memo"] is made[0]
+    assert len(made) == 1

@@ -67,6 +67,15 @@ def test_the_previous_recording_is_kept(tmp_path: pathlib.Path) -> None:
     assert list_kinds(tmp_path / "file.1") == ["head", "lines"]
 
 
+def test_a_damaged_file_is_not_taken_for_a_cut_one(tmp_path: pathlib.Path) -> None:
+    write(tmp_path / "file", HEAD, *(make_entry("lines", 1, n / 10, make_line("x", n)) for n in range(1000)))
+    content = bytearray((tmp_path / "file").read_bytes())
+    content[len(content) // 2:len(content) // 2 + 16] = b"\xff" * 16
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(RecordingError, match=r"is damaged after line \d+|or it is damaged: .*, line \d+"):
+        read_entries(tmp_path / "file")
+
+
 @pytest.mark.parametrize("share", [0.3, 0.5, 0.9, 0.99])
 def test_a_cut_file_is_read_as_far_as_it_goes(tmp_path: pathlib.Path, share: float) -> None:
     entries = [make_entry("lines", n, 0.1 * n, make_line("obj", n)) for n in range(200)]

@@ -82,6 +82,33 @@ def test_glued_copies_are_hidden_when_they_are_sent_and_when_they_come_back() ->
     assert "hunter2" not in json.dumps(redact(redactor, {"spec": "abchunter2hunter2xyz"}))
 
 
+@pytest.mark.parametrize("others", [0, 1000])
+def test_glued_copies_in_base64_are_hidden_when_they_are_sent_and_when_they_come_back(others: int) -> None:
+    redactor = Redactor()
+    redact(redactor, make_secret(x=PASSWORD, **{f"x{n}": f"the-other-value-{n}" for n in range(others)}), SECRETS)
+    copies = {"plain": f"x{PASSWORD}y", "encoded": encode(f"pre{PASSWORD}"), "long": encode(f"pre{PASSWORD}") * 1000}
+    sent = redact(redactor, {"status": copies}, is_sent=True)
+    assert PASSWORD not in str(sent)
+    assert encode(PASSWORD).rstrip("=") not in str(sent)
+    assert redact(redactor, {"status": copies}) == sent
+
+
+def test_glued_copies_by_others_are_hidden_if_there_are_few_secrets() -> None:
+    redactor = Redactor()
+    redact(redactor, make_secret(x=PASSWORD, short="test"), SECRETS)
+    shown = redact(redactor, {"spec": {"url": f"x{PASSWORD}y", "image": "app:latest"}})
+    assert PASSWORD not in str(shown)
+    assert shown["spec"]["image"] == "app:latest"
+
+
+def test_names_of_fields_stay_whatever_the_values_of_secrets_are() -> None:
+    redactor = Redactor()
+    redact(redactor, make_secret(one="spec", two="metadata", three="object"), SECRETS)
+    shown = redact(redactor, {"object": {"metadata": {"name": "obj"}, "spec": {"what": "metadata"}}})
+    assert shown["object"]["metadata"] == {"name": "obj"}
+    assert shown["object"]["spec"]["what"].startswith("redacted-")
+
+
 def test_parts_of_values_are_hidden() -> None:
     redactor = Redactor()
     config = {"auths": {"registry": {"username": "robot-account", "password": "s3cr3t-of-registry"}}}

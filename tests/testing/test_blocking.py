@@ -118,3 +118,21 @@ async def test_the_signal_handler_is_as_before() -> None:
         await Simulation().__aenter__()
     assert signal.getsignal(signal.SIGUSR2) == before
     assert time.sleep is sleep
+
+
+def test_threads_that_never_end(released: threading.Event) -> None:
+    """The watchdog wakes the loop up every second meanwhile; and nobody waits for the thread in the end."""
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    def create_fn(**_: Any) -> None:
+        released.wait()
+
+    def live() -> None:
+        with SyncSimulation(registry=registry, crds=CRD, patience=1.2) as simulation:
+            simulation.apply(make())
+            simulation.advance(hours=2)
+
+    with pytest.raises(SimulationError, match=r"(?s)running for 1.2 seconds.*released.wait\(\)"):
+        live()
+    released.set()

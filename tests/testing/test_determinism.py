@@ -5,13 +5,17 @@ import asyncio
 import os
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import time
 from typing import Any
 
+import pytest
+
 import kopf
 from kopf.testing import Simulation, simulate
+from kopf_cluster.http.memory import MemoryNetwork
 from tests.testing.kopfexamples import CRD, make
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -79,6 +83,16 @@ def test_one_seed_one_story() -> None:
 
 def test_other_seeds_other_stories() -> None:
     assert len({tell(seed) for seed in range(3)}) == 3
+
+
+def test_it_is_the_same_with_connections_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Usual requests go by a shortcut, and all that happens is the same; only timers of one moment change places."""
+    def tell_lines() -> list[str]:
+        return sorted(re.sub(r"127\.0\.0\.1:\d+", "", tell(1)).splitlines())
+
+    expected = tell_lines()
+    monkeypatch.setattr(MemoryNetwork, "find_shortcut", lambda network: None)
+    assert tell_lines() == expected
 
 
 def test_it_is_the_same_in_all_processes() -> None:

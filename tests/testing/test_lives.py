@@ -1,12 +1,13 @@
 """Lives of the operator: it starts, exits in order, starts again; and fails."""
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 import kopf
-from kopf.testing import Simulation, SyncSimulation
+from kopf.testing import Simulation, SimulationError, SyncSimulation
 from tests.behaviour.peerings import CRDS
 from tests.testing.kopfexamples import CRD, make
 
@@ -155,3 +156,27 @@ def test_namespaces_of_the_operator() -> None:
             simulation.apply({**make(), "metadata": {"name": "obj", "namespace": name}})
         simulation.settle()
         assert {call.namespace for call in simulation.journal.get_calls()} == {"one", "two-a"}
+
+
+@pytest.mark.parametrize("error", [Exception("boom"), None])
+async def test_the_operator_is_never_ready(simulation: Simulation, error: Exception | None) -> None:
+    @kopf.on.startup()
+    async def startup_fn(**_: Any) -> None:
+        if error is not None:
+            raise error
+        await asyncio.Event().wait()
+
+    with pytest.raises(SimulationError, match="(?s)not ready in 3600 seconds.*the operator starts|startup_fn"):
+        await simulation.restart()
+    assert not simulation.is_running
+
+
+def test_the_operator_never_exits() -> None:
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.cleanup(registry=registry)
+    async def cleanup_fn(**_: Any) -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(SimulationError, match="does not exit in 3600 seconds"), SyncSimulation(registry=registry):
+        pass

@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import kopf
-from kopf.testing import Simulation, SimulationError, SyncSimulation, simulate
+from kopf.testing import APIStatus, Simulation, SimulationError, SyncSimulation, simulate
 from tests.testing.kopfexamples import CRD, make
 
 with_simulation = pytest.mark.simulation(crds=CRD, operator=False)
@@ -134,3 +135,44 @@ async def test_other_tasks_of_the_test(simulation: Simulation) -> None:
     """Several coroutines can wait at the same time."""
     await asyncio.gather(simulation.advance(seconds=10), simulation.advance(seconds=20))
     assert simulation.now == pytest.approx(20, abs=1)
+
+
+@with_simulation
+@pytest.mark.parametrize(("misuse", "error", "message"), [
+    (lambda sim: sim.apply([make()]), TypeError, "not of the type 'list'"),
+    (lambda sim: sim.apply("obj.yaml"), ValueError, r"for a path, use pathlib.Path\(\)"),
+    (lambda sim: sim.advance(seconds=float("nan")), ValueError, "not by nan"),
+    (lambda sim: sim.advance(days=float("inf")), ValueError, "not by inf"),
+    (lambda sim: sim.until(True), TypeError, "must be a function"),
+    (lambda sim: sim.expect("kopfexamples", "obj", fields="x"), TypeError, "no option 'fields' here; there are: field"),
+    (lambda sim: sim.expect("kopfexamples", "obj", value="x"), TypeError, "name it by field="),
+    (lambda sim: sim.expect({"kind": "KopfExample"}), SimulationError, "must have apiVersion, kind, and metadata"),
+    (lambda sim: sim.faults.fail("ptach"), ValueError, "no verb 'ptach'; it is one of create"),
+    (lambda sim: sim.faults.fail("patch", time=1), TypeError, "no option 'time' here; there are: times"),
+    (lambda sim: sim.faults.fail("patch", "kopfexampels"), APIStatus, 'resource type "kopfexampels"'),
+    (lambda sim: sim.faults.fail(times=-1), ValueError, "can be negative"),
+    (lambda sim: sim.faults.latency(-1), ValueError, "can be negative"),
+    (lambda sim: sim.faults.partition(-1), ValueError, "not by -1"),
+    (lambda sim: sim.faults.stale_view(-1), ValueError, "not by -1"),
+])
+def test_what_cannot_be_meant(
+        simulation: SyncSimulation, misuse: Callable[[Any], Any], error: type[Exception], message: str,
+) -> None:
+    with pytest.raises(error, match=message):
+        misuse(simulation)
+
+
+@with_simulation
+def test_edits_in_place(simulation: SyncSimulation) -> None:
+    simulation.apply(make(size=1))
+    with pytest.raises(SimulationError, match="must change the one that it is given"):
+        simulation.edit("kopfexamples", "obj", lambda obj: {**obj, "spec": {"size": 2}})
+    simulation.edit("kopfexamples", "obj", lambda obj: obj["spec"].setdefault("size", 3))
+
+
+@with_simulation
+@pytest.mark.parametrize("name", ["kopfexample", "KopfExample", "kex/status", "kopfexamples.kopf.dev"])
+def test_kinds_in_faults_are_called_by_any_name(simulation: SyncSimulation, name: str) -> None:
+    rule = simulation.faults.fail("patch", name)
+    assert rule.resource is not None
+    assert rule.resource.removesuffix("/status") == "kopfexamples.kopf.dev"

@@ -1,10 +1,14 @@
 """Operators that never let the time pass are stopped with an explanation."""
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
 import kopf
 from kopf.testing import Simulation, SimulationError
+from tests.testing.kopfexamples import CRD, make
 
 registry = kopf.OperatorRegistry()
 
@@ -19,3 +23,16 @@ async def test_endless_reactions_are_noticed(simulation: Simulation) -> None:
     await simulation.apply("{apiVersion: v1, kind: Secret, metadata: {name: one}}")
     with pytest.raises(SimulationError, match="secrets default/one has been changed 300 times with no time passing"):
         await simulation.settle()
+
+
+@pytest.mark.simulation(operator=False, crds=CRD)
+async def test_coroutines_that_go_round(simulation: Simulation) -> None:
+    @kopf.daemon("kopfexamples")
+    async def daemon_fn(stopped: kopf.DaemonStopped, **_: Any) -> None:
+        while not stopped:
+            await asyncio.sleep(0)
+
+    await simulation.restart()
+    await simulation.apply(make())
+    with pytest.raises(SimulationError, match="(?s)The time stands still, .*daemon_fn.*sleep"):
+        await simulation.advance(minutes=5)

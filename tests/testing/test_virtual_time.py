@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import kopf
+from kopf._testing.virtual_time import VirtualTimeLoop
 from kopf.testing import Simulation
 from tests.testing.kopfexamples import CRD, make
 
@@ -140,3 +141,14 @@ async def test_retries_wait_virtually(simulation: Simulation) -> None:
     calls = simulation.journal.get_calls()
     assert [call.outcome for call in calls] == ["retried"] * 3 + ["succeeded"]
     assert [call.delay for call in calls] == [3600] * 3 + [None]
+
+
+def test_nothing_passes_while_a_thread_works_and_nobody_is_told() -> None:
+    loop = VirtualTimeLoop(patience=0.05)
+    loop.be_virtual(True)
+    timer = loop.call_later(3600, lambda: None)
+    try:
+        loop.run_until_complete(loop.run_in_executor(None, threading.Event().wait, 0.5))
+        assert loop.time() < timer.when()
+    finally:
+        loop.close()

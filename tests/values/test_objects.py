@@ -175,3 +175,32 @@ def test_memory_is_not_taken_by_idle_objects() -> None:
 @pytest.mark.parametrize("obj", [make(), Body(make()), KubeObject.from_dict(SOURCE)])
 def test_objects_and_bodies_can_be_copied_and_sent_to_other_processes(obj: Any, duplicate: Any) -> None:
     assert dict(duplicate(obj)) == SOURCE
+
+
+CONTENTS: list[dict[str, Any]] = [
+    {}, {"spec": {"a": 1}}, {"spec": None}, {"data": {"a": "b"}, "type": "Opaque"}, {"rules": [1]}, {"spec": {}, "x": 1}
+]
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+@pytest.mark.parametrize("status", [{}, {"status": {"a": 1}}, {"status": None}])
+def test_the_content_is_all_but_the_metadata_and_the_status(content: dict[str, Any], status: dict[str, Any]) -> None:
+    source = {"apiVersion": "v1", "kind": "Kind", "metadata": {"name": "a"}, **content, **status}
+    obj = make(source)
+    assert codec.encode(obj.get_content()) == codec.encode(content)
+    assert dict(obj) == source
+    assert list(obj) == list(source)
+    obj.forget_values()
+    assert codec.encode(obj.get_content()) == codec.encode(content)
+    obj.decode_content()
+    assert {key: obj.get(key, "nothing") for key in source} == source
+    assert obj.get("nothing") is None
+    assert obj.for_users() == source
+
+
+@pytest.mark.parametrize("one", CONTENTS)
+@pytest.mark.parametrize("two", CONTENTS)
+def test_the_content_is_compared_with_nothing_decoded(one: dict[str, Any], two: dict[str, Any]) -> None:
+    obj = make({"metadata": {"name": "a", "generation": 1}, **one, "status": {"a": 1}})
+    other = make({"metadata": {"name": "b", "generation": 2}, **two})
+    assert obj.has_same_content(other) is (one == two)

@@ -181,12 +181,20 @@ def test_selectors_are_shown_by_what_is_specified() -> None:
     assert repr(Selector(category="all")) == "Selector(category='all')"
 
 
+def is_pod(resource: Resource) -> bool:
+    return resource.plural == "pods"
+
+
 @pytest.mark.parametrize(("selector", "text"), [
     (Selector("pods"), "'pods'"),
     (Selector("kopf.dev", "kopfexamples"), "'kopfexamples' of kopf.dev"),
     (Selector("kopf.dev/v1", "kopfexamples"), "'kopfexamples' of kopf.dev/v1"),
-    (Selector(kind="Pod"), "Selector(kind='Pod')"),
-    (Selector(EVERYTHING), "Selector(any_name=<Marker.EVERYTHING: 'EVERYTHING'>)"),
+    (Selector(kind="Pod"), "kind='Pod'"),
+    (Selector(category="all"), "category='all'"),
+    (Selector(category="all", group="apps"), "category='all' of apps"),
+    (Selector(EVERYTHING), "kopf.EVERYTHING"),
+    (Selector("kopf.dev", EVERYTHING), "kopf.EVERYTHING of kopf.dev"),
+    (Selector(is_pod), f"is_pod ({__file__}:{is_pod.__code__.co_firstlineno})"),
 ])
 def test_selectors_are_shown_as_they_were_written(selector: Selector, text: str) -> None:
     assert str(selector) == text

@@ -169,6 +169,21 @@ async def test_deleted_namespaces_take_their_contents(client: Client, kexes: str
     assert (await client.get(mine))["items"] == []
 
 
+@pytest.mark.fastforward
+async def test_new_namespaces_are_not_emptied_as_the_old_ones_of_their_names(client: Client) -> None:
+    """Some time after a deletion, the namespace is looked through: it can be another one by then, of the same name."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns1"}}
+    maps = CONFIG_MAPS.replace("default", "ns1")
+    await client.create(NAMESPACES, namespace)
+    await client.create(maps, make_config_map())
+    await client.delete(f"{NAMESPACES}/ns1")
+    await client.wait_gone(f"{NAMESPACES}/ns1")
+    await client.create(NAMESPACES, namespace)
+    await client.create(maps, make_config_map())
+    await asyncio.sleep(10)
+    await client.get(f"{maps}/one")
+
+
 GOOD_CONDITIONS = [
     ("NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered", "All resources successfully discovered"),
     ("NamespaceDeletionGroupVersionParsingFailure", "False", "ParsedGroupVersions",

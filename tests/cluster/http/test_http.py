@@ -198,7 +198,7 @@ queries = st.dictionaries(
 
 
 @given(st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE"]), paths, queries, content_types, json_values)
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=75, deadline=None, suppress_health_check=list(HealthCheck))
 def test_whatever_is_sent_a_status_or_an_object_is_answered(
         method: str, path: list[str], query: dict[str, str], content_type: str, body: Any,
 ) -> None:
@@ -222,7 +222,7 @@ EXPECTED = {"resourceVersion should not be set on objects to be created"}
     ("Deployment", "apps/v1", "/apis/apps/v1/namespaces/default/deployments"),
     ("CustomResourceDefinition", "apiextensions.k8s.io/v1", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"),
 ]))
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=75, deadline=None, suppress_health_check=list(HealthCheck))
 def test_whatever_is_in_objects_they_are_accepted_or_refused(
         value: Any, field: str, kind: tuple[str, str, str],
 ) -> None:

@@ -1,10 +1,10 @@
 """
 Scripts of ``kubectl`` and ``helm``: ordered steps, each one command with what it must print and how it must end.
 
-A step is declared by what it is good for: `run` for success with some texts in the output, `same` for an exact
-output, `fail` for a refusal, `eventually` for what takes some time to be so, `start` and `see` for commands that
-go on in the background. Commands are written as in a shell, with optional variables before the arguments, but
-without the tool itself and with no shell involved. Their inputs are written in YAML, and passed in JSON.
+A step is declared by what it is good for: `run` for success with some texts in the output, `tell` for these in this
+order, `same` for an exact output, `fail` for a refusal, `eventually` for what takes some time to be so, `start` and
+`see` for commands that go on in the background. Commands are written as in a shell, with optional variables before the
+arguments, but without the tool itself and with no shell involved. Their inputs are written in YAML, and passed in JSON.
 
 A script goes on after a failed step, and reports all the failed ones in the end, with their commands.
 """
@@ -36,7 +36,7 @@ Expected: TypeAlias = str | re.Pattern[str]
 class Step:
     """One command; see the module for the meanings."""
 
-    action: Literal["run", "same", "fail", "eventually", "start", "see"]
+    action: Literal["run", "tell", "same", "fail", "eventually", "start", "see"]
     command: str
     expected: tuple[Expected, ...]
     stdin: str | None = None
@@ -47,6 +47,11 @@ class Step:
 def run(command: str, *expected: Expected, stdin: str | None = None, absent: Sequence[str] = ()) -> Step:
     """The command succeeds; all the texts are somewhere in its outputs, and the absent ones are not."""
     return Step("run", command, expected, stdin, tuple(absent))
+
+
+def tell(command: str, *expected: Expected) -> Step:
+    """The command succeeds; all the texts are in its output in this order."""
+    return Step("tell", command, expected)
 
 
 def same(command: str, output: str, stdin: str | None = None) -> Step:
@@ -118,6 +123,8 @@ class Console:
             case "run":
                 stdout, stderr = self._call(step)
                 _check_contents(stdout + stderr, step)
+            case "tell":
+                _check_order(self._call(step)[0], step)
             case "same":
                 _check_same(self._call(step)[0], step)
             case "fail":

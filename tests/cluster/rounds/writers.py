@@ -17,7 +17,7 @@ import msgspec
 from kopf.testing import LocalCluster
 from tests.cluster.rounds.pipelining import JSON_PATCH, MERGE, Pipeline, pipelined
 
-EVENTS = int(os.environ.get("KOPF_TEST_EVENTS", "20000"))  # at least some thousands, to be of any use
+EVENTS = int(os.environ.get("KOPF_TEST_EVENTS", "8000"))  # at least some thousands, to be of any use
 GROUP, PLURAL, KIND = "events.example.com", "counters", "Counter"
 API_VERSION = f"{GROUP}/v1"
 PATH = f"/apis/{API_VERSION}/namespaces/default/{PLURAL}"

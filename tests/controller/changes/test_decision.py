@@ -32,13 +32,13 @@ from kopf._controller.changes.progress import find_seen
 from kopf._controller.changes.saved_states import SavedStates
 from kopf._controller.changes.seen_states import SeenStates
 from kopf._controller.changes.selection import Candidates
-from kopf._handlers.callbacks import FilterError
 from kopf._handlers.handlers import ChangingHandler, DaemonHandler
 from kopf._handlers.outcomes import Outcome
 from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
 from kopf._settings.settings import PersistenceSettings
 from kopf._storage.snapshots import Snapshots
 from kopf._values.bodies import Body
+from kopf._values.callbacks import FilterError
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange, Patch
 from kopf._values.reasons import Reason

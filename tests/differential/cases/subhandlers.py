@@ -1,7 +1,7 @@
 """Sub-handlers, and the lifecycles."""
 from __future__ import annotations
 
-from tests.differential.lives import Case, create, delete, edit, saved, settle, start, stop
+from tests.differential.lives import Case, create, delete, edit, saved, settle, start, stop, until
 
 ONCE = (create(spec={"items": ["a", "b"], "field": 1}), settle())
 
@@ -41,6 +41,24 @@ CASES = [
     Case("lifecycle-randomized", living("randomized"), ONCE, parallel=True),
     Case("lifecycle-shuffled", living("shuffled"), ONCE, parallel=True),
     Case("lifecycle-custom", living("asap").replace("kopf.lifecycles.asap", "lambda handlers, **kw: handlers[-1:]"), ONCE),
+    Case("lifecycle-choosing-nothing", """
+        import time
+        asked = []
+        def choose_late(handlers, **kw):
+            asked.append(time.monotonic())
+            if len(asked) < 3:
+                return []
+            if len(asked) == 3:
+                note('asked again later' if asked[-1] - asked[0] > 1.5 else 'asked again at once')
+            return handlers
+        @kopf.on.create(*E)
+        def fn1(**kw):
+            see(kw)
+        @kopf.on.create(*E)
+        def fn2(**kw):
+            see(kw)
+        kopf.set_default_lifecycle(choose_late)
+        """, (ONCE[0], until("fn1"), settle())),
     Case("sub-execute", """
         @kopf.on.create(*E)
         async def parent(spec, **kw):

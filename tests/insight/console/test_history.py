@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kopf._insight.backlog import Backlog
 from kopf._insight.console.history import MAX_ENTRIES, MAX_GONE, History
 from kopf._insight.console.object_records import ObjectRecord
 from kopf._values.resources import Resource
@@ -26,7 +27,7 @@ def get_texts(history: History, id: int, after: int = 0) -> list[str]:
 
 
 def test_objects_are_told_apart_by_their_kinds() -> None:
-    history = History()
+    history = History(Backlog())
     one, other = history.obtain(KEX, "uid", "default", "obj"), history.obtain(OTHER, "uid", "default", "obj")
     assert one is not other
     assert history.obtain(KEX, "uid", "default", "obj") is one
@@ -36,7 +37,7 @@ def test_objects_are_told_apart_by_their_kinds() -> None:
 
 
 def test_timelines_are_read_from_where_they_were_left() -> None:
-    history = History()
+    history = History(Backlog())
     record = add(history, 1, "first")
     last = (history.get_timeline(record.id) or [])[-1][0]
     add(history, 2, "of another")
@@ -49,7 +50,7 @@ def test_timelines_are_read_from_where_they_were_left() -> None:
 
 
 def test_timelines_have_their_limit() -> None:
-    history = History()
+    history = History(Backlog())
     record = add(history, 1, times=MAX_ENTRIES + 50)
     assert len(history.get_timeline(record.id) or ()) == MAX_ENTRIES
     size = history.size
@@ -58,14 +59,14 @@ def test_timelines_have_their_limit() -> None:
 
 
 def test_hostile_texts_do_not_blow_it() -> None:
-    history = History(limit=2**20)
+    history = History(Backlog(), limit=2**20)
     for number in range(300):
         add(history, number, "\ud800<img src=x onerror=alert(1)>" * 100, times=20)
     assert history.size <= 2**20
 
 
 def test_details_are_made_to_texts_when_somebody_looks() -> None:
-    history = History()
+    history = History(Backlog())
     record = add(history, 1)
     history.add(record, "patch", "small", details={"changes": {"spec": {"a": 2}}, "before": {"spec": {"a": 1}}})
     history.add(record, "look", "small", details={"diff": [("change", ("spec", "a"), 1, 2)]})
@@ -73,7 +74,7 @@ def test_details_are_made_to_texts_when_somebody_looks() -> None:
 
 
 def test_large_details_are_cut_at_once() -> None:
-    history = History()
+    history = History(Backlog())
     record = add(history, 1)
     deep: Any = "bottom"
     for _ in range(100_000):
@@ -85,7 +86,7 @@ def test_large_details_are_cut_at_once() -> None:
 
 
 def test_those_without_news_are_cut_first() -> None:
-    history = History(limit=100_000)
+    history = History(Backlog(), limit=100_000)
     old, new = add(history, 1, "old", times=50), add(history, 2, "new", times=50)
     number = 3
     while len(history.get_timeline(old.id) or ()) == 50:
@@ -96,7 +97,7 @@ def test_those_without_news_are_cut_first() -> None:
 
 
 def test_more_objects_than_it_can_remember() -> None:
-    history = History(limit=100_000)
+    history = History(Backlog(), limit=100_000)
     for number in range(1000):
         add(history, number)
     assert history.size <= 100_000
@@ -108,7 +109,7 @@ def test_more_objects_than_it_can_remember() -> None:
 def test_ten_thousand_objects_take_two_kilobytes_each() -> None:
     tracemalloc.start()
     try:
-        history = History()
+        history = History(Backlog())
         before, _ = tracemalloc.get_traced_memory()
         for number in range(2000):
             record = history.obtain(KEX, f"{number:036d}", "default", f"obj-{number}")
@@ -124,7 +125,7 @@ def test_ten_thousand_objects_take_two_kilobytes_each() -> None:
 
 
 def test_changes_are_only_noted_for_those_who_look() -> None:
-    history = History()
+    history = History(Backlog())
     record = add(history, 1)
     assert history.take_changes() == {}
     assert history.watch() == [record]
@@ -140,7 +141,7 @@ def test_changes_are_only_noted_for_those_who_look() -> None:
 
 
 def test_those_who_come_later_take_nothing_from_the_others() -> None:
-    history = History()
+    history = History(Backlog())
     history.watch()
     record = add(history, 1)
     history.watch()
@@ -148,7 +149,7 @@ def test_those_who_come_later_take_nothing_from_the_others() -> None:
 
 
 def test_deleted_objects_are_forgotten_at_last() -> None:
-    history = History()
+    history = History(Backlog())
     first = add(history, 0)
     history.watch()
     history.set_state(first, "gone")
@@ -160,7 +161,7 @@ def test_deleted_objects_are_forgotten_at_last() -> None:
 
 
 def test_those_that_are_back_are_not_forgotten() -> None:
-    history = History()
+    history = History(Backlog())
     first = add(history, 0)
     history.set_state(first, "gone")
     history.set_state(first, "idle")

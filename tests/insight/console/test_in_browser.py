@@ -12,7 +12,7 @@ import pytest
 import kopf
 from kopf._insight.console.console import DEV_VARIABLE
 from kopf_cluster import LocalCluster
-from tests.insight.console.serving import TOKEN, Served, running
+from tests.insight.console.serving import TOKEN, Served, find_port, running
 from tests.testing.kopfexamples import CRD, make
 
 playwright_api = pytest.importorskip("playwright.sync_api")
@@ -59,8 +59,7 @@ def declare_handlers(registry: kopf.OperatorRegistry) -> None:
 @pytest.fixture(scope="module")
 def served(browser: Any) -> Iterator[Served]:
     """An operator with hundreds of objects, as under ``kopf dev``."""
-    registry = kopf.OperatorRegistry()
-    declare_handlers(registry)
+    registry = declare()
     with LocalCluster() as cluster, pytest.MonkeyPatch.context() as patch:
         cluster.apply(CRD)
         for number in range(OBJECTS):
@@ -280,6 +279,44 @@ def test_everything_has_an_accessible_name(page: Page) -> None:
         .filter((element) => !(element.getAttribute("aria-label") || element.textContent.trim()))
         .map((element) => element.outerHTML)""")
     assert unnamed == []
+
+
+def test_time_is_not_to_be_moved_in_other_event_loops(page: Page) -> None:
+    page.get_by_role("tab", name="Local cluster").click()
+    expect(page.get_by_role("heading", name="Faults")).to_be_visible()
+    expect(page.get_by_role("heading", name="Time")).to_have_count(0)
+
+
+def test_pages_survive_restarts(browser: Any, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The port is the same; the token is, or is not."""
+    port = find_port()
+    monkeypatch.setattr("tests.insight.console.serving.find_port", lambda: port)
+    context = browser.new_context(viewport={"width": 1280, "height": 760})
+    page = context.new_page()
+    notice = page.locator("#notice")
+    with running(served.cluster, declare(), token=TOKEN) as other:
+        page.goto(f"{other.url}/?token={TOKEN}")
+        choose(page, "obj-007")
+        header = page.locator("header").bounding_box()
+        expect(notice).to_be_hidden()
+    expect(notice).to_contain_text("The operator does not answer.")
+    assert page.locator("header").bounding_box() == header  # nothing jumps
+    page.get_by_role("button", name="Explain").click()
+    expect(page.get_by_role("dialog")).to_contain_text("the operator does not answer")
+    page.keyboard.press("Escape")
+    with running(served.cluster, declare(), token=TOKEN):
+        expect(page.locator("#connection")).to_have_text("live", timeout=20_000)
+        expect(notice).to_be_hidden()
+        expect(page.locator("#detail h2")).to_have_text("obj-007")
+    with running(served.cluster, declare(), token=f"another-{TOKEN}"):
+        expect(notice).to_contain_text("The operator has another token now", timeout=20_000)
+    context.close()
+
+
+def declare() -> kopf.OperatorRegistry:
+    registry = kopf.OperatorRegistry()
+    declare_handlers(registry)
+    return registry
 
 
 def test_strangers_see_nothing(browser: Any, served: Served) -> None:

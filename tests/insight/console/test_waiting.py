@@ -8,7 +8,7 @@ import pytest
 from kopf._client.resources.watch_facts import ObjectPatched
 from kopf._controller.controller_facts import ObjectObserved
 from kopf._facts.bus import Bus
-from kopf._insight.backlog import MAX_NOTES, MAX_WEIGHT
+from kopf._insight.backlog import MAX_NOTES, MAX_WEIGHT, Backlog
 from kopf._insight.console.console import Console
 from kopf._insight.endpoint.console_server import Routes
 from kopf._insight.explaining.explanation import Explanation
@@ -30,16 +30,16 @@ def make(number: int, size: int) -> KubeObject:
 
 
 @pytest.mark.parametrize("size", [100, 15_000, 300_000])
-def test_waiting_facts_hold_little(size: int) -> None:
+async def test_waiting_facts_hold_little(size: int) -> None:
     bus = Bus()
-    console = Console(bus, Routes(), explain_nothing, kubeconfig=None)
+    console = Console(bus, Backlog(), Routes(), explain_nothing, kubeconfig=None)
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
         for number in range(MAX_NOTES // 2 - 1):
             obj, fresh = make(number, size), make(number, size)
-            bus.tell(ObjectObserved(KEX, obj.head.key, "MODIFIED", obj))
-            bus.tell(ObjectPatched(KEX, obj, fresh, "status", {"status": {"text": "y" * size}}))
+            bus.tell(ObjectObserved(KEX, obj.head.key, "MODIFIED", obj, 0.0))
+            bus.tell(ObjectPatched(KEX, obj, fresh, "status", {"status": {"text": "y" * size}}, 0.0))
             del obj, fresh
         after, _ = tracemalloc.get_traced_memory()
     finally:

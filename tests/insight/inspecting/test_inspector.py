@@ -2,17 +2,20 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 
 import kopf
+from kopf._insight.backlog import Backlog
 from kopf._insight.explaining.explanation import Explanation, HandlerInfo
+from kopf._insight.explaining.wording import render
 from kopf._insight.inspecting.decision_journal import MAX_DECISIONS, MAX_OBJECTS, DecisionJournal
 from kopf._insight.inspecting.decision_recorder import MAX_ATTEMPTS
 from kopf._insight.inspecting.inspector import Inspected, InspectionError, Inspector, Query
 from kopf.testing import Simulation
+from tests.insight.console.test_following import PEERING_CRD
 from tests.insight.explaining.known_objects import RESOURCE
 from tests.testing.kopfexamples import CRD, make
 
@@ -30,16 +33,18 @@ def registry() -> Iterator[kopf.OperatorRegistry]:
 
 
 @pytest.fixture
-async def ask(simulation: Simulation, registry: kopf.OperatorRegistry) -> AsyncIterator[Ask]:
+async def ask(simulation: Simulation, registry: kopf.OperatorRegistry) -> Ask:
     """Ask about the object, in the event loop of the operator."""
     assert simulation._birth is not None
-    inspector = Inspector(Inspected(registry=registry, bus=simulation._birth.bus, serves=lambda _: True))
+    bus = simulation._birth.bus
+    bus.clock = lambda: simulation.wall_clock.timestamp()
+    operator = Inspected(registry=registry, bus=bus, serves=lambda _: True)
+    inspector = Inspector(operator, Backlog(bus.clock, bus.clock))
 
     async def ask() -> Explanation:
         return await simulation.wait(inspector.explain(Query("kex", "default", "obj")))
 
-    with inspector.listening():
-        yield ask
+    return ask
 
 
 def get_handler(answer: Explanation, name: str) -> HandlerInfo:
@@ -74,6 +79,31 @@ async def test_next_attempts(simulation: Simulation, ask: Ask, error: Exception)
         await simulation.until(lambda count=count: len(calls) > count)  # type: ignore[misc]
         assert abs(calls[-1] - now - get_delay(answer, progress["next"])) < 0.1
         assert abs(calls[-1] - now - get_delay(answer, answer["state"]["next"])) < 0.1
+
+
+async def test_nothing_is_next_while_the_operator_is_paused(simulation: Simulation, ask: Ask) -> None:
+    @kopf.on.startup()
+    async def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
+        settings.peering.clusterwide = True
+
+    @kopf.on.create("kopfexamples", id="create_fn")
+    async def create_fn(**_: Any) -> None:
+        raise kopf.TemporaryError("not yet", delay=100)
+
+    peering = {"apiVersion": "kopf.dev/v1", "kind": "ClusterKopfPeering", "metadata": {"name": "default"}}
+    await simulation.apply(PEERING_CRD)
+    await simulation.apply(peering)
+    await simulation.restart()
+    await simulation.apply(make("obj"))
+    await simulation.advance(seconds=5)
+    assert "is tried again in 1 min" in render(await ask())
+    record = {"priority": 100, "lifetime": 600, "lastseen": simulation.wall_clock.isoformat()}
+    await simulation.apply({**peering, "status": {"senior": record}})
+    await simulation.advance(seconds=5)
+    answer = await ask()
+    assert "senior" in str(answer["operator"])
+    assert (answer["state"]["name"], answer["state"]["next"]) == ("paused", None)
+    assert "is tried again when the operator goes on, after 1 attempt" in render(answer)
 
 
 async def test_next_attempts_when_the_object_is_left_alone(simulation: Simulation, ask: Ask) -> None:

@@ -1,6 +1,7 @@
 """Exploring finds the classic bugs that are planted, each with a script that repeats it; and none in what is right."""
 from __future__ import annotations
 
+import gc
 import pathlib
 import re
 import subprocess
@@ -82,12 +83,31 @@ def test_regular_functions_are_explored() -> None:
     assert not report.failures
 
 
+def test_garbage_is_looked_for_rarely_meanwhile() -> None:
+    seen = []
+
+    def observe() -> dict[str, Any]:
+        seen.append((gc.get_threshold()[0], gc.get_freeze_count()))
+        return {}
+
+    usual = gc.get_threshold()
+    gc.unfreeze()  # otherwise, it is decided already
+    try:
+        story_in_plain_python.exploration.explore(runs=1, observe=observe)
+        assert (gc.get_threshold(), gc.get_freeze_count()) == (usual, 0)
+    finally:
+        gc.freeze()
+    threshold, frozen = seen[-1]
+    assert threshold > usual[0]
+    assert frozen > 10_000
+
+
 def test_time_is_limited() -> None:
     report = stories.right.exploration.explore(seconds=0)
     assert len(report.trials) == 1
 
 
-@pytest.mark.simulation(registry=sites.make_operator("endless retry"), **stories.OPTIONS)
+@pytest.mark.simulation(registry=sites.make_operator("endless retry"), crds=sites.CRD)
 async def story_with_mark(simulation: Simulation) -> None:
     sites.dns.clear()
     await simulation.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one-page"}})
@@ -154,9 +174,15 @@ def test_stories_must_pass_without_trouble() -> None:
 def test_bad_use_is_refused() -> None:
     with pytest.raises(ValueError, match="There is no such trouble: earthquake"):
         explore(troubles=["earthquake"])(stories.tell)
-    greedy: Any = isinstance
-    with pytest.raises(TypeError, match="one argument, the simulation"):
-        explore()(greedy)
+    with pytest.raises(TypeError, match=r"a list of them, even if of one: troubles=\['crash'\]"):
+        explore(troubles="crash")(stories.tell)
+    with pytest.raises(SimulationError, match="nothing to explore: .* which crash could disturb"):
+        explore(troubles=["crash"], registry=kopf.OperatorRegistry(), crds=sites.CRD)(stories.tell)()
+    with pytest.raises(TypeError, match="needs an argument for the simulation"):
+        explore()(lambda: None)
+    for decorate in (explore, walk_schema):
+        with pytest.raises(TypeError, match="needs parentheses"):
+            decorate(stories.tell)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="There is no variant 'nosuch'. There are: crash after write 1"):
         story_in_plain_python.exploration.explore(only="nosuch")
     with pytest.raises(ValueError, match="nothing to walk called 'nosuch'"):

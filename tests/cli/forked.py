@@ -1,0 +1,28 @@
+"""The process that the commands are forked from: with all that they import, and in no environment of its own."""
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+
+from kopf.cli import _COMMANDS, main
+from kopf.cli.memory import spare_when_imported
+from tests.forking import Job, serve
+
+spare_when_imported()
+for name in (*(module for module, _ in _COMMANDS.values()), "kopf._operator.running", "uvloop"):
+    if importlib.util.find_spec(name) is not None:  # some are optional
+        importlib.import_module(name)
+
+
+def live(job: Job) -> None:
+    """Be the command, until it exits."""
+    os.environ.clear()
+    os.environ.update(job["env"])
+    main(job["args"], prog_name="kopf")
+
+
+if __name__ == "__main__":
+    sys.path.pop(0)  # the installed command has no current directory there
+    serve(live)

@@ -1,0 +1,363 @@
+"""Responses that are wrong, too large, too slow, or cut: each is an error, at once, and never a part of another one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pathlib
+import socket
+import ssl
+import time
+import zlib
+
+import pytest
+
+from kopf._client.http import decoding
+from kopf._client.http.transport import DisconnectedError, Limits, ProtocolError, TransportError
+from tests.client.certificates import Authority
+from tests.client.raw_server import (
+    OK,
+    PATIENCE,
+    Play,
+    RawServer,
+    Run,
+    answer,
+    answer_and_close,
+    echo,
+    fetch,
+    opened,
+    read_request,
+    run,
+)
+
+__all__ = ["run"]
+
+HEAD = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def pack(data: bytes) -> bytes:
+    packing = zlib.compressobj(wbits=31)
+    return packing.compress(data) + packing.flush()
+
+
+def gzipped(data: bytes) -> bytes:
+    return HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(data) + data
+
+
+# ------------------------------------------------------------------ good ones
+
+GOOD = {
+    "length": (HEAD + b"Content-Length: 5\r\n\r\nhello", b"hello"),
+    "nothing": (HEAD + b"Content-Length: 0\r\n\r\n", b""),
+    "empty header": (HEAD + b"X-Empty:\r\nContent-Length: 5\r\n\r\nhello", b"hello"),
+    "chunks": (CHUNKED + b"2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n", b"hello"),
+    "extensions": (CHUNKED + b"2;a=b\r\nhe\r\n3;c\r\nllo\r\n0;d\r\n\r\n", b"hello"),
+    "trailers": (CHUNKED + b"5\r\nhello\r\n0\r\nContent-Encoding: br\r\n\r\n", b"hello"),
+    "interim": (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + OK, b"{}"),
+    "no content": (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
+    "not modified": (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", b""),
+    "gzip": (gzipped(pack(b"hello" * 1000)), b"hello" * 1000),
+    "gzip twice": (gzipped(pack(b"hel") + pack(b"") + pack(b"lo")), b"hello"),
+    "gzip of nothing": (gzipped(b""), b""),
+    "identity": (HEAD + b"Content-Encoding: identity\r\nContent-Length: 2\r\n\r\n{}", b"{}"),
+}
+
+
+def drip(response: bytes) -> Play:
+    async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await read_request(reader)
+            for number in range(len(response)):
+                writer.write(response[number : number + 1])
+                await writer.drain()
+                await asyncio.sleep(0)
+
+    return play
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_good_ones_in_one_piece_and_byte_by_byte(run: Run, name: str) -> None:
+    response, expected = GOOD[name]
+
+    async def main() -> None:
+        for play in (answer(response), drip(response)):
+            server = RawServer(play, play)
+            async with server.serve(), opened(server) as session:
+                assert await fetch(session) == expected
+
+    run(main())
+
+
+@pytest.mark.parametrize("head", [HEAD, b"HTTP/1.0 200 OK\r\n"])
+def test_bodies_until_the_end_of_the_connection(run: Run, head: bytes) -> None:
+    async def main() -> None:
+        server = RawServer(answer_and_close(head + b"\r\n" + b"x" * 2**20), echo)
+        async with server.serve(), opened(server) as session:
+            assert await fetch(session) == b"x" * 2**20
+            assert await fetch(session, "/y") == b"/y"
+
+    run(main())
+
+
+# ------------------------------------------------------------------ bad ones
+
+BAD = {
+    "both lengths": CHUNKED.replace(b"\r\n\r\n", b"\r\nContent-Length: 5\r\n\r\n") + b"5\r\nhello\r\n0\r\n\r\n",
+    "both lengths, the other way": HEAD + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "two lengths": HEAD + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{} ",
+    "a negative length": HEAD + b"Content-Length: -2\r\n\r\n{}",
+    "a signed length": HEAD + b"Content-Length: +2\r\n\r\n{}",
+    "a huge length": HEAD + b"Content-Length: 99999999999999999999999\r\n\r\n{}",
+    "bare line breaks": OK.replace(b"\r\n", b"\n"),
+    "one bare line break": HEAD + b"A: b\nContent-Length: 2\r\n\r\n{}",
+    "a bare return": HEAD + b"A: b\rContent-Length: 2\r\n\r\n{}",
+    "a folded header": HEAD + b"A: b\r\n c\r\nContent-Length: 2\r\n\r\n{}",
+    "a space before the colon": HEAD + b"Content-Length : 2\r\n\r\n{}",
+    "no colon": HEAD + b"Content-Length 2\r\n\r\n{}",
+    "a zero byte": HEAD + b"A: \x00\r\nContent-Length: 2\r\n\r\n{}",
+    "another version": OK.replace(b"1.1", b"3.7"),
+    "no HTTP": b"220 mail.example.com ESMTP\r\n",
+    "TLS": b"\x15\x03\x01\x00\x02\x02\x50",
+    "another protocol": b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n",
+    "another protocol, unnamed": b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + OK,
+    "an unknown transfer encoding": HEAD + b"Transfer-Encoding: gzip\r\n\r\n{}",
+    "an encoding in chunks": HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    "chunks twice": HEAD + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    "a size of a chunk": CHUNKED + b"x\r\n{}\r\n0\r\n\r\n",
+    "a huge chunk": CHUNKED + b"f" * 20 + b"\r\n{}\r\n0\r\n\r\n",
+    "a chunk with no end": CHUNKED + b"2\r\n{}0\r\n\r\n",
+    "an interim response with a body": b"HTTP/1.1 103 Hints\r\nContent-Length: 2\r\n\r\n{}" + OK,
+    "an unknown encoding": HEAD + b"Content-Encoding: br\r\nContent-Length: 2\r\n\r\n{}",
+    "no gzip": gzipped(b"hello"),
+    "half a gzip": gzipped(pack(b"hello" * 1000)[:-9]),
+    "a broken gzip": gzipped(pack(b"hello" * 1000)[:-5] + b"xxxxx"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_ones(run: Run, name: str) -> None:
+    async def main() -> None:
+        server = RawServer(answer(BAD[name]), echo)
+        async with server.serve(), opened(server) as session:
+            with pytest.raises(ProtocolError, match=r"talk HTTP|protocol|encoding|decompressed|no end|body where"):
+                await fetch(session, method="PATCH", body=b"{}")
+            assert await fetch(session, "/y") == b"/y"
+        assert server.accepted == 2
+
+    run(main())
+
+
+FLOODS = {
+    "headers": (HEAD, b"X-Header: x\r\n"),
+    "a header": (HEAD + b"X-Header: ", b"x" * 1000),
+    "a name": (HEAD, b"x" * 1000),
+    "a status": (b"HTTP/1.1 200 ", b"x" * 1000),
+    "interim responses": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "interim responses with headers": (b"", b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"),
+    "an extension": (CHUNKED + b"2;", b"x" * 1000),
+    "trailers": (CHUNKED + b"2\r\n{}\r\n0\r\n", b"X-Trailer: x\r\n"),
+    "line breaks": (b"", b"\r\n"),
+}
+
+
+@pytest.mark.parametrize("name", FLOODS)
+def test_floods(run: Run, name: str) -> None:
+    beginning, more = FLOODS[name]
+    sent = 0
+
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await read_request(reader)
+        writer.write(beginning)
+        while True:
+            writer.write(more * 20)
+            sent += len(more) * 20
+            await writer.drain()
+
+    async def main() -> None:
+        server = RawServer(flood, echo)
+        async with server.serve(), opened(server) as session:
+            with pytest.raises(ProtocolError, match="headers of the response are too large"):
+                await fetch(session)
+            assert await fetch(session, "/y") == b"/y"
+        assert sent < 2**25  # as much as the buffers of the system take
+
+    run(main())
+
+
+def test_bombs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "MAX_DECODED", 10 * 2**20)
+
+    async def main() -> None:
+        server = RawServer(answer(gzipped(pack(bytes(2**26)))), answer(gzipped(pack(b"x" * 9 * 2**20))))
+        async with server.serve(), opened(server) as session:
+            with pytest.raises(ProtocolError, match="is larger than"):
+                await fetch(session)
+            assert await fetch(session) == b"x" * 9 * 2**20
+
+    run(main())
+
+
+# ------------------------------------------------------------------ cut ones
+
+CUT = {name: GOOD[name][0] for name in ("length", "chunks", "trailers", "interim", "gzip")}
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+@pytest.mark.parametrize(("name", "is_secure"), [*((name, False) for name in CUT), ("chunks", True), ("length", True)])
+def test_cut_at_every_byte(run: Run, tmp_path: pathlib.Path, name: str, is_secure: bool, is_reset: bool) -> None:
+    authority, response = Authority(tmp_path), CUT[name]
+    sizes = iter(range(len(response)))
+
+    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(response[: next(sizes)])
+        await writer.drain()
+        if is_reset:
+            await asyncio.sleep(0.001)  # so that some of it is read
+            writer.transport.abort()
+
+    async def main() -> None:
+        server = RawServer(cut)
+        context = ssl.create_default_context(cadata=authority.pem.decode()) if is_secure else None
+        serving = server.serve(authority.make_server_context("127.0.0.1") if is_secure else None)
+        async with serving, opened(server, context) as session:
+            for _ in response:
+                with pytest.raises(DisconnectedError, match=r"disconnected|not complete|reset"):
+                    await fetch(session, method="PATCH", body=b"{}")
+        assert server.accepted == len(response)
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_proper", [True, False])
+def test_tls_cut_without_a_goodbye(run: Run, tmp_path: pathlib.Path, is_proper: bool) -> None:
+    """Otherwise, whoever is on the way could make any body shorter if it has no length."""
+    authority = Authority(tmp_path)
+
+    async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(HEAD + b"\r\n{}")
+        await writer.drain()
+        if not is_proper:
+            with socket.socket(fileno=os.dup(writer.get_extra_info("socket").fileno())) as sock:
+                sock.shutdown(socket.SHUT_WR)
+            await reader.read()
+
+    async def main() -> None:
+        server = RawServer(cut)
+        context = ssl.create_default_context(cadata=authority.pem.decode())
+        async with server.serve(authority.make_server_context("127.0.0.1")), opened(server, context) as session:
+            if is_proper:
+                assert await fetch(session) == b"{}"
+            else:
+                with pytest.raises(DisconnectedError, match="The response is not complete"):
+                    await fetch(session)
+
+    run(main())
+
+
+# ------------------------------------------------------------------ slow ones
+
+
+@pytest.mark.parametrize("beginning", [b"", HEAD, CHUNKED, CHUNKED + b"2\r\n{}"], ids=["0", "head", "headers", "body"])
+def test_slow_drips_are_limited_by_the_deadline(run: Run, beginning: bytes) -> None:
+    async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(beginning)
+        piece = b"1\r\nx\r\n" if CHUNKED in beginning else b"X: y\r\n" if beginning else b"\r\n"
+        piece = b"\r\n" + piece if beginning.endswith(b"}") else piece
+        while True:
+            writer.write(piece)
+            piece = piece.lstrip(b"\r\n") or piece
+            await writer.drain()
+            await asyncio.sleep(0.02)
+
+    async def main() -> None:
+        server = RawServer(play, echo)
+        async with server.serve(), opened(server) as session:
+            started = time.monotonic()
+            with pytest.raises(TimeoutError) as info:
+                await fetch(session, limits=Limits(total=0.3))
+            assert time.monotonic() - started < 10
+            assert not isinstance(info.value, TransportError)
+            assert await fetch(session, "/y") == b"/y"
+
+    run(main())
+
+
+# ------------------------------------------------------------------ surplus
+
+
+@pytest.mark.parametrize("surplus", [OK, OK[:5], b"garbage", b"\x00", b"HTTP/1.1 500 Oops\r\n\r\n"])
+@pytest.mark.parametrize("name", ["length", "chunks", "no content", "interim"])
+def test_surplus_never_answers_the_next_request(run: Run, name: str, surplus: bytes) -> None:
+    response, expected = GOOD[name]
+
+    async def main() -> None:
+        server = RawServer(answer(response + surplus), echo)
+        async with server.serve(), opened(server) as session:
+            assert await fetch(session) == expected
+            assert await fetch(session, "/y", "PATCH", b"{}") == b"/y"
+        assert server.accepted == 2
+
+    run(main())
+
+
+def test_surplus_that_comes_later(run: Run) -> None:
+    is_answered = asyncio.Event()
+
+    async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(OK)
+        await is_answered.wait()
+        writer.write(OK)
+        await reader.read()
+        is_dropped.set()
+
+    is_dropped = asyncio.Event()
+
+    async def main() -> None:
+        server = RawServer(play, echo)
+        async with server.serve(), opened(server) as session:
+            assert await fetch(session) == b"{}"
+            is_answered.set()
+            await asyncio.wait_for(is_dropped.wait(), PATIENCE.total)
+            assert await fetch(session, "/y", "PATCH", b"{}") == b"/y"
+
+    run(main())
+
+
+# ------------------------------------------------------------------ early ones
+
+
+@pytest.mark.parametrize(("is_closed", "is_secure"), [(False, False), (True, False), (False, True)])
+def test_responses_before_the_request_is_sent_completely(
+    run: Run, tmp_path: pathlib.Path, is_closed: bool, is_secure: bool
+) -> None:
+    """E.g. of a server to which the body is too large."""
+    authority = Authority(tmp_path)
+    refusal = b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\n{}"
+
+    async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.pause_reading()  # type: ignore[attr-defined]  # transports of streams can do it
+        writer.write(refusal)
+        await writer.drain()
+        if is_closed:
+            writer.write_eof()
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        server = RawServer(play, echo)
+        context = ssl.create_default_context(cadata=authority.pem.decode()) if is_secure else None
+        serving = server.serve(authority.make_server_context("127.0.0.1") if is_secure else None)
+        async with serving, opened(server, context) as session:
+            async with session.request("PATCH", "/x", bytes(2**26), None, PATIENCE) as response:
+                assert response.status == 413
+                assert await response.read() == b"{}"
+            assert await fetch(session, "/y") == b"/y"
+        assert server.accepted == 2
+
+    run(main())
