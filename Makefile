@@ -15,8 +15,9 @@ BIN := $(VENV)/bin
 # The stamp names the interpreter, so that a newer python3 makes the environment anew.
 STAMP := $(VENV)/.installed-$(PYTHON_VERSION)
 
-# The tests run in that many processes; `make pytest ARGS="-k something -x"` passes more to pytest.
-WORKERS ?= 2
+# The tests run in that many processes: for two processors, as many of the tests wait for processes that they start.
+# `make pytest ARGS="-k something -x"` passes more to pytest.
+WORKERS ?= 3
 ARGS ?=
 # The tests start hundreds of processes, each of which would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE

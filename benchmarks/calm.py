@@ -40,9 +40,9 @@ _LAST_WORDS = 0.5
 
 @contextlib.asynccontextmanager
 async def running(
-    python: pathlib.Path | None, arguments: Sequence[str] = ()
+    python: pathlib.Path | None, arguments: Sequence[str] = (), *, file: str = "create_one.py"
 ) -> AsyncIterator[tuple[Client, Meter]]:
-    """Run an operator by this Python with these arguments, or the bare one, on a cluster of its own."""
+    """Run this operator by this Python with these arguments, or the bare one, on a cluster of its own."""
     async with contextlib.AsyncExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kopf-benchmark-")))
         place = await stack.enter_async_context(local_place(folder))
@@ -54,7 +54,7 @@ async def running(
             await stack.enter_async_context(pipe.reader())
             meter = await stack.enter_async_context(
                 running_operator(
-                    Framework("kopf", python, arguments), OPERATORS / "create_one.py",
+                    Framework("kopf", python, arguments), OPERATORS / file,
                     kubeconfig=place.kubeconfig, pipe=pipe, log=log,
                 )
             )  # fmt: skip

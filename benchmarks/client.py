@@ -33,6 +33,7 @@ import aiohttp
 import msgspec
 import yaml
 
+from benchmarks.bare_client import Pool
 from benchmarks.loading import PATH, make_widget
 from benchmarks.processes import running_cluster
 from kopf._client.auth.credentials import ConnectionInfo
@@ -107,6 +108,14 @@ async def use_bare(place: Place, path: str) -> AsyncIterator[Send]:
 
 
 @contextlib.asynccontextmanager
+async def use_httptools(place: Place, path: str) -> AsyncIterator[Send]:
+    """Use nothing but a parser, see ``bare_client.py``."""
+    headers = {**place.headers, "Content-Type": CONTENT_TYPE}
+    async with Pool.opened(place.url, headers, place.make_context()) as pool:
+        yield lambda: pool.request("PATCH", path, BODY)
+
+
+@contextlib.asynccontextmanager
 async def use_httpx(place: Place, path: str) -> AsyncIterator[Send]:
     """Use ``httpx`` on ``httpcore``."""
     httpx = importlib.import_module("httpx")
@@ -158,6 +167,7 @@ async def use_curl(place: Place, path: str) -> AsyncIterator[Send]:
 CLIENTS: Mapping[str, tuple[str, Callable[[Place, str], contextlib.AbstractAsyncContextManager[Send]]]] = {
     "ours": ("kopf", use_ours),
     "bare": ("aiohttp", use_bare),
+    "httptools": ("httptools", use_httptools),
     "httpx": ("httpx", use_httpx),
     "niquests": ("niquests", use_niquests),
     "curl": ("curl_cffi", use_curl),

@@ -2,14 +2,15 @@
 Measure what it costs that an operator can be observed: with nobody who listens, and with the metrics.
 
     .venv/bin/python -m benchmarks.observed
-    .venv/bin/python -m benchmarks.observed --size 1000 --rounds 40
+    .venv/bin/python -m benchmarks.observed --size 200 --rounds 100
+    .venv/bin/python -m benchmarks.observed --instructions   # counted by valgrind: the same on any busy machine
 
 First, in µs: what the question is if anybody listens, which is asked for every decision; and what the metrics add to
 a creation with prepared answers, see `benchmarks.cycle`, and to a request.
 
-Then, two whole operators, one of them with `--metrics`, each on its own local cluster: they get their objects in turn,
-so the noise of the machine is the same for both. It is in ms of CPU for an object, and without the scrapes, which take
-as much as the library needs for the text: that is measured apart.
+Then, a whole operator with `--metrics` on a local cluster. Its metrics are switched off and on: each round is done both
+ways, so the noise of the machine and the layout of the memory are the same for both. It is in ms of CPU for an object,
+and without the scrapes, which take as much as the library needs for the text: that is measured apart.
 """
 
 from __future__ import annotations
@@ -18,20 +19,25 @@ import argparse
 import asyncio
 import gc
 import logging
+import os
 import pathlib
+import re
+import signal
 import socket
 import statistics
 import sys
 import time
+import urllib.request
 
 from prometheus_client import REGISTRY
 from prometheus_client.openmetrics.exposition import generate_latest
 
 from benchmarks.calm import read_cpu, running
 from benchmarks.cycle import Bench, declare_creation
+from benchmarks.instructions import count_instructions
 from benchmarks.loading import Client
 from benchmarks.processes import Meter
-from kopf._client.http.request_facts import RequestBegun, Telling
+from kopf._client.http.request_facts import begin_telling
 from kopf._facts.bus import Bus
 from kopf._handlers.registry import OperatorRegistry
 from kopf._insight.metrics.collector import get_collector
@@ -42,9 +48,11 @@ from kopf.cli.garbage import collect_rarely
 ROUNDS = 60
 REPEATS = 100_000
 _IN_FLIGHT = 50
-_SETTLING = 0.5
-_NOTHING = 10.0
+_SETTLING = 0.2
+_NOTHING = 2.0
 """What an operator with nothing to do takes in that time at most, in ms of CPU."""
+
+_START = 3.0
 
 
 def measure_silence() -> float:
@@ -68,7 +76,7 @@ async def measure_cycle() -> tuple[float, float]:
     """Get what a creation takes with nobody listening, and with the metrics; in seconds."""
     logging.getLogger("kopf").setLevel(logging.WARNING)
     silent, heard = Bench(declare_creation, handled=False), Bench(declare_creation, handled=False)
-    metrics = Metrics(heard.bus, OperatorRegistry(), OperatorSettings())
+    metrics = make_metrics(heard.bus)
     collect_rarely()
     best = [float("inf"), float("inf")]
     for bench in (silent, heard):
@@ -81,16 +89,25 @@ async def measure_cycle() -> tuple[float, float]:
     return best[0], best[1]
 
 
+def make_metrics(bus: Bus) -> Metrics:
+    """Begin to count what is told there."""
+    registry = OperatorRegistry()
+    declare_creation(registry)
+    return Metrics(bus, registry, OperatorSettings())
+
+
 def measure_request() -> float:
     """Get what the metrics add to a request, in seconds."""
     bus = Bus()
-    metrics = Metrics(bus, OperatorRegistry(), OperatorSettings())
+    metrics = make_metrics(bus)
     best = float("inf")
     for _ in range(20):
         gc.collect()
         started = time.process_time()
         for _ in range(1000):
-            telling = Telling(bus, RequestBegun("PATCH", "/api/v1/x", "https://localhost:6443", {}))
+            telling = begin_telling(bus, "PATCH", "/api/v1/x", "https://localhost:6443", None)
+            if telling is None:
+                raise RuntimeError("Nobody listens.")
             telling.open(200)
             telling.end()
         best = min(best, time.process_time() - started)
@@ -112,21 +129,36 @@ def measure_scrape() -> tuple[float, int]:
     return best, text.count(b"\n")
 
 
-async def measure_operators(size: int, rounds: int) -> list[tuple[float, float]]:
-    """Run both operators; get the pairs of the CPU per object, in ms: without metrics, and with them."""
+async def measure_operator(size: int, rounds: int) -> list[tuple[float, float]]:
+    """Run the operator; get the pairs of the CPU per object, in ms: without metrics, and with them."""
     pairs = []
-    python = pathlib.Path(sys.executable)
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}/metrics"
-    async with running(python) as silent, running(python, ["--metrics", url]) as heard:
-        await asyncio.sleep(_SETTLING)
+    async with running(pathlib.Path(sys.executable), ["--metrics", url], file="create_observed.py") as operator:
+        await asyncio.sleep(_START)
+        is_heard = True
         for number in range(-1, rounds):  # the first one is for warming up
-            order = (silent, heard) if number % 2 == 0 else (heard, silent)
-            costs = {operator: await load(operator, f"round-{number + 1}", size) for operator in order}
+            costs: dict[bool, float] = {}
+            for _ in range(2):  # first as it was: whatever becomes slower by and by, is as often before as behind
+                costs[is_heard] = await load(operator, f"round-{number + 1}-{is_heard:d}", size)
+                if len(costs) == 1:
+                    os.kill(operator[1].pid, signal.SIGUSR1)
+                    is_heard = not is_heard
             if number >= 0:
-                pairs.append((costs[silent], costs[heard]))
+                pairs.append((costs[False], costs[True]))
                 print(f"{pairs[-1][0]:.3f} ms, with metrics {pairs[-1][1]:.3f} ms", flush=True)
+        counted = await asyncio.to_thread(read_count, url)
+        if counted != size * (rounds + 1):
+            raise RuntimeError(f"{counted} objects are counted by the metrics: they were not on and off as supposed.")
     return pairs
+
+
+def read_count(url: str) -> int:
+    """Get from the metrics how many objects were created while they were on."""
+    with urllib.request.urlopen(url) as response:
+        text = response.read().decode()
+    counts = re.findall(r'^kopf_handler_duration_seconds_count{.*reason="create".*} (.+)$', text, re.MULTILINE)
+    return sum(int(float(count)) for count in counts)
 
 
 async def load(operator: tuple[Client, Meter], prefix: str, size: int) -> float:
@@ -148,18 +180,33 @@ async def load(operator: tuple[Client, Meter], prefix: str, size: int) -> float:
             return (spent - before) / size
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.observed", description=__doc__)
-    parser.add_argument("--size", type=int, default=500, help="objects in a round (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=20, help="(default: %(default)s)")
-    options = parser.parse_args()
+def report_micros() -> None:
+    """Print what the parts take."""
     print(f"a decision of which nobody is told: {measure_silence() * 1e6:.3f} µs", flush=True)
     silent, heard = asyncio.run(measure_cycle())
     print(f"a creation: {silent * 1e6:.1f} µs, with metrics: {heard * 1e6:.1f} µs; plus a request: "
           f"{measure_request() * 1e6:.1f} µs", flush=True)  # fmt: skip
     scrape, lines = measure_scrape()
     print(f"a scrape of {lines} lines: {scrape * 1e3:.1f} ms", flush=True)
-    pairs = asyncio.run(measure_operators(options.size, options.rounds))
+
+
+def report_instructions() -> None:
+    """Print how many instructions of the processor a creation and its echo take."""
+    silent, heard = count_instructions(is_heard=False), count_instructions(is_heard=True)
+    print(f"a creation: {silent:,.0f} instructions, with metrics {heard:,.0f} ({heard - silent:+,.0f})")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.observed", description=__doc__)
+    parser.add_argument("--size", type=int, default=200, help="objects in a round (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=60, help="(default: %(default)s)")
+    parser.add_argument("--instructions", action="store_true", help="only count the instructions of a creation")
+    options = parser.parse_args()
+    if options.instructions:
+        report_instructions()
+        return
+    report_micros()
+    pairs = asyncio.run(measure_operator(options.size, options.rounds))
     one, two = (min(pair[index] for pair in pairs) for index in (0, 1))
     ratio = statistics.median(pair[1] / pair[0] for pair in pairs)
     print(f"best: {one:.3f} ms, with metrics {two:.3f} ({two / one - 1:+.1%}); median of the ratios {ratio - 1:+.1%}")
