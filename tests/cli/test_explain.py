@@ -300,9 +300,9 @@ def endpoint(cluster: LocalCluster, start: Starter, handlers: str) -> Iterator[s
 def test_operators_are_asked(cluster: LocalCluster, explain: Explain, endpoint: str) -> None:
     put(cluster)
     command = ["kex", "obj", "--endpoint", endpoint, "--token", TOKEN]
-    while "  In short: nothing has changed" not in (result := explain(*command)).output:
-        pass  # until it knows the resource, and the object was handled before it was read
-    assert "  It is handled: there is nothing to do." in result.output
+    while "  It is handled: there is nothing to do." not in (result := explain(*command)).output:
+        pass  # until it watches the resource, and the object was handled before it was read
+    assert "  In short: nothing has changed" in result.output
     result = explain("kex", "obj", "--json", KOPF_EXPLAIN_ENDPOINT=endpoint, KOPF_CONSOLE_TOKEN=TOKEN)
     answer = json.loads(result.stdout)
     assert (answer["source"], answer["operator"]["paused"]) == ("operator", [])
