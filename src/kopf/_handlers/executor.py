@@ -99,10 +99,9 @@ class HandlerExecutor:
             _report_cancellation(handler, e, logger)
             raise
         except Exception as e:
-            judgement = judge(handler, attempt, e, default_backoff=self._settings.default_backoff)
-            exc_info = e if judgement.has_traceback else None
-            logger.log(judgement.level, judgement.message, handler, *judgement.details, exc_info=exc_info)
-            return judgement.outcome
+            # The error holds this frame by its traceback. If the frame holds the error, too, they hold each other, with
+            # all kwargs of the handler, until the garbage is collected; which is rare.
+            return self._fail(handler, attempt, e, logger)
         finally:
             self.running.leave(running)
         content = None
@@ -116,6 +115,12 @@ class HandlerExecutor:
         if not around.is_quiet and logger.isEnabledFor(handler.success_level):
             logger.log(handler.success_level, "%s succeeded.", handler)
         return Outcome(True, None, result, content=content)
+
+    def _fail(self, handler: Handler, attempt: Attempt, error: Exception, logger: Logger) -> Outcome:
+        judgement = judge(handler, attempt, error, default_backoff=self._settings.default_backoff)
+        exc_info = error if judgement.has_traceback else None
+        logger.log(judgement.level, judgement.message, handler, *judgement.details, exc_info=exc_info)
+        return judgement.outcome
 
     async def _call(self, handler: Handler, cause: Cause, kwargs: Kwargs, around: Surroundings) -> Any:
         if not isinstance(cause, ResourceCause):

@@ -72,6 +72,7 @@ class ThreadJob:
         except BaseException as e:
             self._error = e
         self._threads.send(self)
+        del self  # the error holds this frame by its traceback: they must not hold each other
 
     def cancel(self) -> None:
         """There will be no thread for it."""

@@ -18,13 +18,22 @@ _DEFAULTS = gc.get_threshold()
 _NEW_OBJECTS = 10_000
 """How many new containers there are until it is looked if any of them are garbage: 1-2 MiB of them."""
 
+_LOOKS = 2
+"""
+After how many of such looks those are looked at, too, that have outlived one, and so on; by default, it is 10.
+
+What lives for minutes and is in cycles only then (a daemon in the code of users, a connection) is freed only by a look
+at everything. With the defaults it would come after a million new containers: hours, or hundreds of MiB. It does not
+come too often: Python waits until a quarter of all is new.
+"""
+
 
 def collect_rarely() -> None:
     """Look only at what is new from now on, and less often; unless the user has decided on how to do it."""
     if gc.isenabled() and gc.get_threshold() == _DEFAULTS and not gc.get_freeze_count():
         gc.collect()
         gc.freeze()
-        gc.set_threshold(_NEW_OBJECTS, *_DEFAULTS[1:])
+        gc.set_threshold(_NEW_OBJECTS, _LOOKS, _LOOKS)
 
 
 @contextlib.contextmanager

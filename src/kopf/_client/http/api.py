@@ -165,6 +165,7 @@ class APIClient:
             token = connection.token
             server = connection.credentials.server
             telling = begin_telling(self.bus, "GET", target, server, headers, is_stream=True)
+            error: APIError | None = None
             is_open = False
             try:
                 sent_headers = headers if telling is None else telling.begun.headers
@@ -181,7 +182,8 @@ class APIClient:
                                 yield lines
                         return
                     error = _make_error("GET", target, response, await response.read())
-                self._accept_refusal(connection, token, error)
+                if not self._can_renew(connection, token, error):
+                    raise error
             except OSError as exc:
                 if tls.find_error(exc) is not None and self._vault.renew(connection):
                     continue
@@ -190,6 +192,7 @@ class APIClient:
                     return
                 raise self._make_network_error("GET", server, target, exc, is_open) from exc
             finally:
+                error = None  # what is raised holds this frame by its traceback: they must not hold each other
                 if telling is not None:
                     telling.end()
                 self._vault.release(connection)
@@ -224,6 +227,7 @@ class APIClient:
         while True:
             connection = await self._vault.acquire()
             token = connection.token
+            error: APIError | None = None
             telling = begin_telling(self.bus, method, target, connection.credentials.server, headers)
             sent_headers = headers if telling is None else telling.begun.headers
             try:
@@ -235,23 +239,26 @@ class APIClient:
                     if response.status < 300:
                         return content
                     error = _make_error(method, target, response, content)
-                self._accept_refusal(connection, token, error)
+                if not self._can_renew(connection, token, error):
+                    raise error
             except OSError as exc:
                 if tls.find_error(exc) is not None and self._vault.renew(connection):
                     continue
                 raise self._make_network_error(method, connection.credentials.server, target, exc) from exc
             finally:
+                error = None  # what is raised holds this frame by its traceback: they must not hold each other
                 if telling is not None:
                     telling.end()
                 self._vault.release(connection)
 
-    def _accept_refusal(self, connection: Connection, token: str | None, error: APIError) -> None:
-        """Raise the error, unless it is worth trying with other credentials, or with a renewed token."""
+    def _can_renew(self, connection: Connection, token: str | None, error: APIError) -> bool:
+        """Tell if it is worth trying with other credentials, or with a renewed token."""
         if not isinstance(error, APIUnauthorizedError):
-            raise error
+            return False
         # The token can be renewed while the request is underway: then it is not this one that was refused.
         if connection.token == token and not self._vault.renew(connection):
             self._vault.invalidate(connection, error)
+        return True
 
     def _make_network_error(
         self, method: str, server: str, target: str, exc: Exception, is_open: bool = False

@@ -159,8 +159,7 @@ class Wire(asyncio.Protocol):
         self._is_half_sent = False
 
     def _write(self, data: bytes | memoryview) -> None:
-        if self._error is not None:
-            raise self._error
+        self._check()
         if self._transport is not None:
             self._transport.write(data)
 
@@ -180,13 +179,17 @@ class Wire(asyncio.Protocol):
 
     async def _wait(self) -> None:
         """Wait until anything happens. Raises :class:`OSError` if nothing more can."""
-        if self._error is not None:
-            raise self._error
+        self._check()
         self._waiter = self._loop.create_future()
         try:
             await self._waiter
         finally:
             self._waiter = None
+
+    def _check(self) -> None:
+        """Raise what is wrong, if anything is; a copy, as the traceback of what is raised holds this wire."""
+        if (error := self._error) is not None:
+            raise type(error)(*error.args) from error.__cause__
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -102,6 +102,17 @@ class Companion:
         """Whether any of the runs has not exited yet."""
         return any(run.is_running for run in self.runs.values())
 
+    def let_go(self) -> bool:
+        """
+        Drop the runs if all of them have exited, as the object is gone; tell if they have.
+
+        They refer to us. Let everything be freed now: the garbage is collected rarely, if ever.
+        """
+        if self.is_running:
+            return False
+        self.runs.clear()
+        return True
+
 
 class BackgroundRun(abc.ABC, Generic[H]):
     """One daemon or timer of one object. The descendants know when to call the function."""

@@ -119,16 +119,16 @@ class Background:
         companion = self.companions.pop(uid, None)
         if companion is not None:
             companion.is_gone = True
-            _stop(companion.runs.values(), DaemonStoppingReason.RESOURCE_DELETED)
-            if companion.is_running:
+            _stop([*companion.runs.values()], DaemonStoppingReason.RESOURCE_DELETED)
+            if not companion.let_go():
                 self._leaving.add(companion)
 
     def _handle_exit(self, companion: Companion) -> None:
         self._exits.set()
-        if self._leaving and not companion.is_running:
-            self._leaving.discard(companion)
         if not companion.is_gone:
             self._on_exit(companion.body.object.for_users())
+        elif companion.let_go():
+            self._leaving.discard(companion)
 
     async def stop(self, timeout: float) -> None:
         """The operator exits: stop everything, and wait for it; after the timeout (in seconds), cancel what is left."""
