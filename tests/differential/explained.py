@@ -51,6 +51,10 @@ EXPLANATIONS = [
         rf"\+ {CALL} quick reason=resume param=null retry=0",
         rf"\+ {LOG} INFO Handler 'quick' succeeded.",
     )),
+    Explanation("selected-by-the-server", ("random-*",), (
+        rf'- {EVENTS} event\d reason=None param=null retry=0 \| (event: {{)?"?type"?: "MODIFIED"}}?',
+        rf'\+ {EVENTS} event\d reason=None param=null retry=0 \| (event: {{)?"?type"?: "ADDED"}}?',
+    ), is_luck=True),
     Explanation("edits-in-between", ("edited-while-held",), (
         rf"\+ {CALL} \w+ reason=update param=null retry=0",
         rf"\+ {LOG} INFO Handler '\w+' succeeded.",
