@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import pathlib
 import resource
 import socket
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from kopf._client.http.direct_session import KEEPALIVE_TIMEOUT, DirectSession
+from kopf._client.http.response_parser import ResponseParser
 from kopf._client.http.server_address import parse_server
 from kopf._client.http.transport import (
     ConnectTimeoutError,
@@ -418,6 +420,38 @@ def test_no_files_are_left(run: Run) -> None:
 
 
 # ------------------------------------------------------------------ what is sent
+
+
+def test_connections_are_freed_at_once(run: Run) -> None:
+    """Whether they are closed, refused, or broken: the collector of garbage comes rarely."""
+
+    def count() -> int:
+        return sum(isinstance(item, ResponseParser) for item in gc.get_objects())
+
+    async def main() -> None:
+        half = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + b"x" * 500
+        server = RawServer(answer_and_close(half), answer(b"no HTTP"), answer_and_close(OK))
+        async with server.serve(), opened(server) as session:
+            await until_idle(session, 0)
+            before = count()
+            for _ in range(2):
+                with contextlib.suppress(TransportError):
+                    await fetch(session)
+            await fetch(session)
+            await until_idle(session, 0)
+            nowhere = DirectSession(parse_server("http://127.0.0.1:1"), {}, None)
+            with contextlib.suppress(UnreachableError):
+                await fetch(nowhere)
+            await nowhere.close()
+            await asyncio.sleep(0.01)  # the event loop holds what it has just called
+            assert count() == before
+
+    gc.collect()
+    gc.disable()
+    try:
+        run(main())
+    finally:
+        gc.enable()
 
 
 def test_requests_as_they_are(run: Run) -> None:

@@ -99,6 +99,7 @@ class DirectSession:
             await self._connector.connect(wire, timeout, deadline)
         except BaseException:
             wire.abort()  # event loops do not tell of its end if it was open just now
+            wire.response.close()
             self.forget(wire)
             raise
         return wire

@@ -7,6 +7,8 @@ does not limit, is limited here: headers, interim responses, and whatever else c
 
 from __future__ import annotations
 
+import contextlib
+
 import httptools
 
 from kopf._client.http.transport import ProtocolError
@@ -75,7 +77,7 @@ class ResponseParser:
                 return
             if isinstance(exc.__context__, ProtocolError):
                 raise exc.__context__ from None
-            raise ProtocolError(f"The server does not talk HTTP properly: {exc}") from exc
+            raise ProtocolError(f"The server does not talk HTTP properly: {exc}") from None
         self._overhead = 0 if self._has_body else self._overhead + len(data)
         if self._overhead > MAX_HEAD and not self.is_complete:
             raise ProtocolError("The headers of the response are too large")
@@ -84,6 +86,11 @@ class ResponseParser:
         """Take the end of the connection for the end of the body, if there is no other."""
         if self.status and not self._is_framed:
             self.is_complete = True
+
+    def close(self) -> None:
+        """Parse nothing more. What has come of the body, can still be taken."""
+        with contextlib.suppress(AttributeError):
+            del self._parser  # it refers to us, and nobody looks for cycles soon
 
     def take(self) -> bytes:
         """Take everything of the body that has come."""

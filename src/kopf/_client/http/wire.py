@@ -107,6 +107,7 @@ class Wire(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Be closed, whoever did it."""
         self._lose(exc)
+        self.response.close()
         self._owner.forget(self)
 
     def _lose(self, exc: Exception | None) -> None:
@@ -115,7 +116,7 @@ class Wire(asyncio.Protocol):
             if self.response.is_begun:
                 text = f"The response is not complete: {text}"
             error = DisconnectedError(text)
-            error.__cause__ = exc
+            error.__cause__ = None if exc is None else exc.with_traceback(None)
             self.fail(error)
 
     def pause_writing(self) -> None:
@@ -187,9 +188,9 @@ class Wire(asyncio.Protocol):
             self._waiter = None
 
     def _check(self) -> None:
-        """Raise what is wrong, if anything is; a copy, as the traceback of what is raised holds this wire."""
-        if (error := self._error) is not None:
-            raise type(error)(*error.args) from error.__cause__
+        """Raise what is wrong, if anything is."""
+        if self._error is not None:
+            raise _copy(self._error)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -211,7 +212,7 @@ class Wire(asyncio.Protocol):
     def fail(self, error: OSError) -> None:
         """Close the connection; whoever waits for the response, gets the error."""
         if self._error is None:
-            self._error = error
+            self._error = _copy(error)
             self._loop.call_soon(self._close)  # event loops do not expect it while they give us the data
             self._wake()
 
@@ -229,3 +230,10 @@ class Wire(asyncio.Protocol):
         """Break the connection with no farewells."""
         if self._transport is not None:
             self._transport.abort()
+
+
+def _copy(error: OSError) -> OSError:
+    """Make the same error with no traceback: that of an error which was raised holds the wire, by its frames."""
+    copy = type(error)(*error.args)
+    copy.__cause__ = error.__cause__
+    return copy
