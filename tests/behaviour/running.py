@@ -4,7 +4,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import kopf
@@ -70,6 +70,34 @@ class Journal(Generic[T]):
     async def wait_length(self, length: int) -> None:
         """Wait until at least that many things have happened."""
         await self.wait(lambda items: len(items) >= length)
+
+    def noting(
+            self, what: Any, *, result: Any = None, error: Exception | None = None, times: int | None = None,
+    ) -> Callable[..., Awaitable[Any]]:
+        """
+        Make a handler that notes this whenever it is called; or what this function makes of the arguments.
+
+        Afterwards, it fails if there is an error: always, or in so many attempts.
+        """
+        async def fn(**kwargs: Any) -> Any:
+            self.append(_make_note(what, kwargs))
+            if error is not None and (times is None or kwargs["retry"] < times):
+                raise error
+            return result
+        return fn
+
+    def accompanying(self, beginning: Any, end: Any = None) -> Callable[..., Awaitable[None]]:
+        """Make a daemon that notes its beginning, waits until it is asked to exit, and notes its end if it has to."""
+        async def fn(stopped: kopf.AsyncDaemonStopperChecker, **kwargs: Any) -> None:
+            self.append(_make_note(beginning, {"stopped": stopped, **kwargs}))
+            await stopped.wait()
+            if end is not None:
+                self.append(_make_note(end, {"stopped": stopped, **kwargs}))
+        return fn
+
+
+def _make_note(what: Any, kwargs: dict[str, Any]) -> Any:
+    return what(**kwargs) if callable(what) else what
 
 
 Calls: TypeAlias = Journal[Any]

@@ -20,10 +20,7 @@ def registry(calls: Calls) -> kopf.OperatorRegistry:
     """With no login handlers, so with the default login."""
     registry = kopf.OperatorRegistry()
 
-    @kopf.on.create("kopfexamples", registry=registry)
-    async def fn(name: str, **_: Any) -> None:
-        calls.append(name)
-
+    kopf.on.create("kopfexamples", registry=registry)(calls.noting(lambda name, **_: name))
     return registry
 
 

@@ -13,10 +13,9 @@ from tests.behaviour.running import Calls, Journal, Logs, Operator
 
 @pytest.fixture(autouse=True)
 def _handlers(calls: Calls) -> None:
-    @kopf.on.create("kopfexamples")
-    @kopf.on.delete("kopfexamples", optional=True)
-    async def fn(name: str, reason: kopf.Reason, **_: Any) -> None:
-        calls.append((name, reason.value))
+    fn = calls.noting(lambda name, reason, **_: (name, reason.value))
+    kopf.on.delete("kopfexamples", optional=True)(fn)
+    kopf.on.create("kopfexamples")(fn)
 
     @kopf.on.event("kopfexamples")
     async def event_fn(name: str, type: str, **_: Any) -> None:
@@ -123,10 +122,7 @@ async def test_hanging_extensions_hold_nobody_else(operator: Operator, kex: Obje
     kopf.on.login(registry=registry)(kopf.login_with_kubeconfig)
     kopf.on.create("kopf.dev", "kopfexamples", registry=registry)(lambda **_: None)
 
-    @kopf.on.event("roles.rbac.authorization.k8s.io", registry=registry)
-    async def role_fn(name: str, **_: Any) -> None:
-        calls.append((name, "role"))
-
+    kopf.on.event("roles.rbac.authorization.k8s.io", registry=registry)(calls.noting(lambda name, **_: (name, "role")))
     operator.cluster.apply({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
         "metadata": {"namespace": "default", "name": "obj"}, "rules": [],

@@ -15,31 +15,17 @@ from tests.behaviour.running import Calls, Logs, Operator
 async def test_the_order_of_everything(operator: Operator, kex: Objects, calls: Calls) -> None:
     registry = operator.registry = kopf.OperatorRegistry()
 
-    @kopf.on.startup(registry=registry)
-    def startup_1(**_: Any) -> None:
-        calls.append("startup 1")
-
-    @kopf.on.startup(registry=registry)
-    async def startup_2(**_: Any) -> None:
-        calls.append("startup 2")
+    kopf.on.startup(registry=registry, id="startup_1")(lambda **_: calls.append("startup 1"))
+    kopf.on.startup(registry=registry, id="startup_2")(calls.noting("startup 2"))
 
     @kopf.on.login(registry=registry, id="login")
     def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
         calls.append("login")
         return kopf.login_with_kubeconfig(**kwargs)
 
-    @kopf.on.create("kopfexamples", registry=registry)
-    async def create_fn(**_: Any) -> None:
-        calls.append("create")
-
-    @kopf.on.cleanup(registry=registry)
-    async def cleanup_1(**_: Any) -> None:
-        calls.append("cleanup 1")
-
-    @kopf.on.cleanup(registry=registry)
-    def cleanup_2(**_: Any) -> None:
-        calls.append("cleanup 2")
-
+    kopf.on.create("kopfexamples", registry=registry, id="create_fn")(calls.noting("create"))
+    kopf.on.cleanup(registry=registry, id="cleanup_1")(calls.noting("cleanup 1"))
+    kopf.on.cleanup(registry=registry, id="cleanup_2")(lambda **_: calls.append("cleanup 2"))
     await kex.create()
     await operator.start()
     await kex.wait_handled()
@@ -48,10 +34,7 @@ async def test_the_order_of_everything(operator: Operator, kex: Objects, calls: 
 
 
 async def test_nothing_is_requested_before_the_startup_is_over(operator: Operator, calls: Calls) -> None:
-    @kopf.on.startup()
-    async def startup_fn(**_: Any) -> None:
-        calls.append(dict(operator.cluster.counters))
-
+    kopf.on.startup()(calls.noting(lambda **_: dict(operator.cluster.counters)))
     kopf.on.event("kopfexamples")(lambda **_: None)
     operator.cluster.reset_counters()
     await operator.start()
@@ -60,18 +43,13 @@ async def test_nothing_is_requested_before_the_startup_is_over(operator: Operato
 
 
 async def test_a_failed_startup_is_the_error_of_the_operator(operator: Operator, logs: Logs, calls: Calls) -> None:
-    @kopf.on.startup(id="good")
-    async def good(**_: Any) -> None:
-        calls.append("good")
+    kopf.on.startup(id="good")(calls.noting("good"))
 
     @kopf.on.startup(id="bad")
     async def bad(**_: Any) -> None:
         raise kopf.PermanentError("it is broken")
 
-    @kopf.on.cleanup(id="cleanup")
-    async def cleanup(**_: Any) -> None:
-        calls.append("cleanup")
-
+    kopf.on.cleanup(id="cleanup")(calls.noting("cleanup"))
     kopf.on.event("kopfexamples")(lambda **_: None)
     operator.cluster.reset_counters()
     await operator.launch()
@@ -92,12 +70,8 @@ async def test_startup_handlers_are_retried(operator: Operator, calls: Calls) ->
         if retry < 2:
             raise ValueError("boom")
 
-    @kopf.on.startup(id="temporary")
-    async def temporary(retry: int, **_: Any) -> None:
-        calls.append(("temporary", retry))
-        if retry < 2:
-            raise kopf.TemporaryError("not yet", delay=10)
-
+    kopf.on.startup(id="temporary")(
+        calls.noting(lambda retry, **_: ("temporary", retry), error=kopf.TemporaryError("not yet", delay=10), times=2))
     started = loop.time()
     await operator.launch()
     assert [call for call in calls if call[0] == "arbitrary"] == [
@@ -112,11 +86,7 @@ async def test_startup_handlers_are_retried(operator: Operator, calls: Calls) ->
 async def test_limits_of_startup_handlers(
         operator: Operator, calls: Calls, options: dict[str, Any], attempts: int,
 ) -> None:
-    @kopf.on.startup(**options, id="bad")
-    async def bad(**_: Any) -> None:
-        calls.append("called")
-        raise ValueError("boom")
-
+    kopf.on.startup(**options, id="bad")(calls.noting("called", error=ValueError("boom")))
     await operator.launch()
     with pytest.raises(Exception, match="'bad'.*boom"):
         await operator.wait()
@@ -175,10 +145,7 @@ async def test_cleanup_happens_after_a_fatal_failure(operator: Operator, calls: 
     async def login(**_: Any) -> None:
         raise kopf.PermanentError("no way in")
 
-    @kopf.on.cleanup(registry=registry)
-    async def cleanup_fn(**_: Any) -> None:
-        calls.append("cleaned")
-
+    kopf.on.cleanup(registry=registry)(calls.noting("cleaned"))
     logs.expected.append("no way in")
     await operator.launch()
     with pytest.raises(kopf.LoginError, match="no way in"):
@@ -188,20 +155,14 @@ async def test_cleanup_happens_after_a_fatal_failure(operator: Operator, calls: 
 
 @pytest.mark.fastforward
 async def test_failures_of_cleanup_are_retried_and_reported(operator: Operator, logs: Logs, calls: Calls) -> None:
-    @kopf.on.cleanup(id="retried")
-    async def retried(retry: int, **_: Any) -> None:
-        calls.append(("retried", retry))
-        if retry < 2:
-            raise kopf.TemporaryError("not yet", delay=5)
+    kopf.on.cleanup(id="retried")(
+        calls.noting(lambda retry, **_: ("retried", retry), error=kopf.TemporaryError("not yet", delay=5), times=2))
 
     @kopf.on.cleanup(id="bad")
     async def bad(**_: Any) -> None:
         raise kopf.PermanentError("never")
 
-    @kopf.on.cleanup(id="good")
-    async def good(**_: Any) -> None:
-        calls.append("good")
-
+    kopf.on.cleanup(id="good")(calls.noting("good"))
     await operator.launch()
     with pytest.raises(Exception, match="'bad'.*never"):
         await operator.stop()

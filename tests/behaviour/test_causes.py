@@ -14,9 +14,8 @@ from tests.behaviour.running import Calls, Operator
 def _handlers(calls: Calls) -> None:
     """One handler of each kind, named by its kind."""
     for decorator in (kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume):
-        @decorator("kopfexamples", id=decorator.__name__, param=decorator.__name__)
-        def fn(param: str, reason: kopf.Reason, **_: Any) -> None:
-            calls.append((param, str(reason.value)))
+        decorator("kopfexamples", id=decorator.__name__, param=decorator.__name__)(
+            lambda param, reason, **_: calls.append((param, str(reason.value))))
 
 
 async def test_new_objects_are_created(operator: Operator, kex: Objects, calls: Calls) -> None:
@@ -101,10 +100,8 @@ async def test_objects_deleted_before_the_start_are_deleted_and_not_resumed(
 async def test_resuming_is_possible_for_deleted_objects_on_demand(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.resume("kopfexamples", deleted=True)
-    def fn(reason: kopf.Reason, **_: Any) -> None:
-        calls.append(("resume deleted", str(reason.value)))
-
+    kopf.on.resume("kopfexamples", deleted=True)(
+        lambda reason, **_: calls.append(("resume deleted", str(reason.value))))
     await kex.create()
     await operator.start()
     await kex.wait_handled()

@@ -28,10 +28,7 @@ async def test_a_change_that_is_undone_is_undone_for_those_who_have_seen_it(
         calls.append(("first", spec["field"]))
         await change_once(kex, {"spec": {"field": "value"}}, done)
 
-    @kopf.on.update("kopfexamples", id="second")
-    async def second(spec: kopf.Spec, **_: Any) -> None:
-        calls.append(("second", spec["field"]))
-
+    kopf.on.update("kopfexamples", id="second")(calls.noting(lambda spec, **_: ("second", spec["field"])))
     await operator.start()
     await kex.create_and_wait()
     await kex.merge({"spec": {"field": "new"}})
@@ -51,10 +48,8 @@ async def test_a_change_on_top_of_a_change_is_seen_by_all(operator: Operator, ke
         calls.append(("first", old["spec"]["field"], spec["field"]))
         await change_once(kex, {"spec": {"field": "newest"}}, done)
 
-    @kopf.on.update("kopfexamples", id="second")
-    async def second(spec: kopf.Spec, old: Any, **_: Any) -> None:
-        calls.append(("second", old["spec"]["field"], spec["field"]))
-
+    kopf.on.update("kopfexamples", id="second")(
+        calls.noting(lambda spec, old, **_: ("second", old["spec"]["field"], spec["field"])))
     await operator.start()
     await kex.create_and_wait()
     await kex.merge({"spec": {"field": "new"}})
@@ -73,10 +68,7 @@ async def test_changes_of_other_fields_do_not_repeat_the_handlers_of_fields(
         calls.append(("first", new))
         await change_once(kex, {"spec": {"other": "thing"}}, done)
 
-    @kopf.on.update("kopfexamples", field="spec.field", id="second")
-    async def second(new: Any, **_: Any) -> None:
-        calls.append(("second", new))
-
+    kopf.on.update("kopfexamples", field="spec.field", id="second")(calls.noting(lambda new, **_: ("second", new)))
     await operator.start()
     await kex.create_and_wait()
     await kex.merge({"spec": {"field": "new"}})
@@ -90,14 +82,9 @@ async def test_changes_during_the_creation_are_updates_after_it(operator: Operat
         calls.append(("first", spec["field"]))
         await kex.merge({"spec": {"field": "new"}})
 
-    @kopf.on.create("kopfexamples", id="second")
-    async def second(**_: Any) -> None:
-        calls.append(("second",))
-
-    @kopf.on.update("kopfexamples")
-    async def update_fn(old: Any, new: Any, **_: Any) -> None:
-        calls.append(("updated", old["spec"]["field"], new["spec"]["field"]))
-
+    kopf.on.create("kopfexamples", id="second")(calls.noting(("second",)))
+    kopf.on.update("kopfexamples")(
+        calls.noting(lambda old, new, **_: ("updated", old["spec"]["field"], new["spec"]["field"])))
     await operator.start()
     await kex.create()
     await kex.wait_handled(field="new")
@@ -110,10 +97,7 @@ async def test_own_patches_do_not_repeat_the_handler(operator: Operator, kex: Ob
         calls.append("first")
         patch.metadata.labels["seen"] = "yes"
 
-    @kopf.on.update("kopfexamples", id="second")
-    async def second(**_: Any) -> None:
-        calls.append("second")
-
+    kopf.on.update("kopfexamples", id="second")(calls.noting("second"))
     await operator.start()
     await kex.create_and_wait()
     await kex.change_and_wait(field="new")

@@ -48,10 +48,7 @@ async def test_daemons_and_handlers_of_the_object(operator: Operator, kex: Objec
     async def event_fn(**_: Any) -> None:
         variable.set("of the event")
 
-    @kopf.daemon("kopfexamples")
-    async def daemon_fn(**_: Any) -> None:
-        calls.append(variable.get())
-
+    kopf.daemon("kopfexamples")(calls.noting(lambda **_: variable.get()))
     await operator.start()
     await kex.create()
     await calls.wait_length(1)
@@ -59,10 +56,7 @@ async def test_daemons_and_handlers_of_the_object(operator: Operator, kex: Objec
 
 
 async def test_those_of_whoever_runs_the_operator_are_seen(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.create("kopfexamples")
-    async def create_fn(**_: Any) -> None:
-        calls.append(variable.get())
-
+    kopf.on.create("kopfexamples")(calls.noting(lambda **_: variable.get()))
     token = variable.set("of the embedding application")
     await operator.start()
     variable.reset(token)

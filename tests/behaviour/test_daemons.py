@@ -16,11 +16,7 @@ Decorator = Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]
 
 
 async def test_they_are_started_for_every_created_object(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.daemon("kopfexamples")
-    async def fn(name: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append(name)
-        await stopped.wait()
-
+    kopf.daemon("kopfexamples")(calls.accompanying(lambda name, **_: name))
     await operator.start()
     for name in ("a", "b", "c"):
         await kex.create(name)
@@ -34,11 +30,7 @@ async def test_they_are_started_for_every_created_object(operator: Operator, kex
 async def test_they_are_started_for_existing_objects_when_the_operator_starts_and_restarts(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.daemon("kopfexamples")
-    async def fn(name: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append(name)
-        await stopped.wait()
-
+    kopf.daemon("kopfexamples")(calls.accompanying(lambda name, **_: name))
     await kex.create()
     await operator.start()
     await calls.wait_length(1)
@@ -50,17 +42,14 @@ async def test_they_are_started_for_existing_objects_when_the_operator_starts_an
 async def test_async_daemons_run_in_the_loop_and_sync_ones_in_threads(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.daemon("kopfexamples")
-    async def async_fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append(("async", threading.current_thread() is main))
-        await stopped.wait()
+    main = threading.current_thread()
+    kopf.daemon("kopfexamples")(calls.accompanying(lambda **_: ("async", threading.current_thread() is main)))
 
     @kopf.daemon("kopfexamples")
     def sync_fn(stopped: kopf.SyncDaemonStopperChecker, **_: Any) -> None:
         calls.append(("sync", threading.current_thread() is main))
         stopped.wait()
 
-    main = threading.current_thread()
     await operator.start()
     await kex.create()
     await calls.wait_length(2)
@@ -86,11 +75,8 @@ async def test_several_daemons_of_one_object_run_together_with_its_handlers(
 ) -> None:
     """They do not hold the handlers of changes, and the object is handled as usual."""
     for id in ("a", "b"):
-        @kopf.daemon("kopfexamples", id=id, param=id)
-        async def daemon_fn(param: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-            calls.append(param)
-            await stopped.wait()
-            calls.append(f"-{param}")
+        kopf.daemon("kopfexamples", id=id, param=id)(
+            calls.accompanying(lambda param, **_: param, lambda param, **_: f"-{param}"))
 
     @kopf.on.create("kopfexamples")
     @kopf.on.update("kopfexamples")
@@ -111,11 +97,7 @@ async def test_several_daemons_of_one_object_run_together_with_its_handlers(
 async def test_the_initial_delay_postpones_the_start(
         operator: Operator, kex: Objects, calls: Calls, delay: Any,
 ) -> None:
-    @kopf.daemon("kopfexamples", initial_delay=delay)
-    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append(asyncio.get_running_loop().time())
-        await stopped.wait()
-
+    kopf.daemon("kopfexamples", initial_delay=delay)(calls.accompanying(lambda **_: asyncio.get_running_loop().time()))
     await operator.start()
     created = asyncio.get_running_loop().time()
     await kex.create(spec={"delay": 45})
@@ -131,10 +113,7 @@ async def test_the_initial_delay_postpones_the_start(
 @pytest.mark.fastforward
 async def test_deletion_during_the_initial_delay(operator: Operator, kex: Objects, calls: Calls) -> None:
     """The daemon is never called, and the object does not wait for it."""
-    @kopf.daemon("kopfexamples", initial_delay=3600)
-    async def fn(**_: Any) -> None:
-        calls.append("called")
-
+    kopf.daemon("kopfexamples", initial_delay=3600)(calls.noting("called"))
     await operator.start()
     await kex.create()
     await kex.wait(lambda obj: get_finalizers(obj) == [FINALIZER])
@@ -155,11 +134,7 @@ async def test_a_failing_callable_of_the_initial_delay_does_not_lose_the_daemon(
             raise Exception("something is wrong for once")
         return 0
 
-    @kopf.daemon("kopfexamples", initial_delay=get_delay)
-    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append("called")
-        await stopped.wait()
-
+    kopf.daemon("kopfexamples", initial_delay=get_delay)(calls.accompanying("called"))
     logs.expected.append("something is wrong for once")
     operator.set("queueing.error_delays", 0.01)
     await operator.start()
@@ -218,10 +193,7 @@ async def test_live_views_from_threads(operator: Operator, kex: Objects, calls: 
 
 @pytest.mark.parametrize("decorator", [kopf.daemon, kopf.timer], ids=["daemon", "timer"])
 async def test_kwargs(operator: Operator, kex: Objects, calls: Calls, decorator: Decorator) -> None:
-    @decorator("kopfexamples", param="some param")
-    async def fn(**kwargs: Any) -> None:
-        calls.append(kwargs)
-
+    decorator("kopfexamples", param="some param")(calls.noting(lambda **kwargs: kwargs))
     await operator.start()
     obj = await kex.create(labels={"label": "x"}, annotations={"annotation": "y"})
     await calls.wait_length(1)

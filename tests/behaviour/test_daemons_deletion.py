@@ -29,11 +29,7 @@ def count_leftovers() -> dict[str, int]:
 
 
 async def test_the_finalizer_is_put_before_the_daemon_starts(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.daemon("kopfexamples")
-    async def fn(meta: kopf.Meta, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append([*meta["finalizers"]])
-        await stopped.wait()
-
+    kopf.daemon("kopfexamples")(calls.accompanying(lambda meta, **_: [*meta["finalizers"]]))
     await operator.start()
     await kex.create()
     await calls.wait_length(1)
@@ -41,11 +37,7 @@ async def test_the_finalizer_is_put_before_the_daemon_starts(operator: Operator,
 
 
 async def test_nothing_but_the_finalizer_is_put_on_the_object(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.daemon("kopfexamples")
-    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append("called")
-        await stopped.wait()
-
+    kopf.daemon("kopfexamples")(calls.accompanying("called"))
     await operator.start()
     await kex.create()
     await calls.wait_length(1)
@@ -93,11 +85,7 @@ async def test_results_of_deletion_and_of_daemons_on_blocked_objects(
         await stopped.wait()
         return "exited"
 
-    @kopf.on.delete("kopfexamples", id="delete_fn")
-    async def delete_fn(**_: Any) -> str:
-        calls.append("deleted")
-        return "done"
-
+    kopf.on.delete("kopfexamples", id="delete_fn")(calls.noting("deleted", result="done"))
     await operator.start()
     await kex.create(finalizers=["example.com/theirs"])
     await calls.wait_length(1)

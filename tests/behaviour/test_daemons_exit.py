@@ -19,12 +19,8 @@ async def test_daemons_exit_with_the_operator_and_the_objects_remain_blocked(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """They will be started again by the next operator, so the finalizers stay."""
-    @kopf.daemon("kopfexamples", id="fn")
-    async def fn(name: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append(name)
-        await stopped.wait()
-        calls.append(stopped.reason)
-
+    kopf.daemon("kopfexamples", id="fn")(
+        calls.accompanying(lambda name, **_: name, lambda stopped, **_: stopped.reason))
     await operator.start()
     for i in range(20):
         await kex.create(f"obj{i}")

@@ -21,10 +21,7 @@ def get_pauses(times: list[float]) -> list[float]:
 async def test_daemons_that_exit_are_not_started_again_in_this_operator(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.daemon("kopfexamples", id="fn")
-    async def fn(**_: Any) -> None:
-        calls.append("called")
-
+    kopf.daemon("kopfexamples", id="fn")(calls.noting("called"))
     await operator.start()
     await kex.create()
     await calls.wait_length(1)
@@ -41,11 +38,7 @@ async def test_daemons_that_exit_are_not_started_again_in_this_operator(
 async def test_permanent_errors_end_the_daemon_until_the_operator_restarts(
         operator: Operator, kex: Objects, calls: Calls, logs: Logs, error: Exception,
 ) -> None:
-    @kopf.daemon("kopfexamples", id="fn")
-    async def fn(**_: Any) -> None:
-        calls.append("called")
-        raise error
-
+    kopf.daemon("kopfexamples", id="fn")(calls.noting("called", error=error))
     await operator.start()
     await kex.create()
     await logs.wait(".*'fn' failed permanently: bye")
@@ -103,11 +96,8 @@ async def test_arbitrary_errors_are_retried_after_the_backoff(
         operator: Operator, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     for id, own in {"default": None, "own": 7}.items():
-        @kopf.daemon("kopfexamples", id=id, param=id, backoff=own)
-        async def fn(param: str, retry: int, **_: Any) -> None:
-            calls.append((param, now()))
-            if retry < 3:
-                raise Exception("boo")
+        kopf.daemon("kopfexamples", id=id, param=id, backoff=own)(
+            calls.noting(lambda param, **_: (param, now()), error=Exception("boo"), times=3))
 
     await operator.start()
     await kex.create()
@@ -144,11 +134,7 @@ async def test_the_mixed_example_of_errors(operator: Operator, kex: Objects, cal
 async def test_limits_and_modes(
         operator: Operator, kex: Objects, calls: Calls, logs: Logs, options: dict[str, Any], expected: int,
 ) -> None:
-    @kopf.daemon("kopfexamples", **options, id="fn")
-    async def fn(**_: Any) -> None:
-        calls.append("called")
-        raise Exception("boo")
-
+    kopf.daemon("kopfexamples", **options, id="fn")(calls.noting("called", error=Exception("boo")))
     await operator.start()
     await kex.create()
     await calls.wait_length(expected)
@@ -160,11 +146,7 @@ async def test_limits_and_modes(
 async def test_daemons_waiting_for_a_retry_exit_at_once_when_the_object_is_deleted(
         operator: Operator, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
-    @kopf.daemon("kopfexamples", id="fn")
-    async def fn(**_: Any) -> None:
-        calls.append("called")
-        raise kopf.TemporaryError("later", delay=100000)
-
+    kopf.daemon("kopfexamples", id="fn")(calls.noting("called", error=kopf.TemporaryError("later", delay=100000)))
     await operator.start()
     await kex.create()
     await logs.wait(".*'fn' failed temporarily: later")

@@ -31,14 +31,8 @@ async def test_it_is_false_until_the_daemon_is_to_exit(operator: Operator, kex: 
 
 
 async def test_checkers_are_of_the_kind_of_the_function(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.daemon("kopfexamples")
-    async def async_fn(stopped: kopf.DaemonStopped, **_: Any) -> None:
-        calls.append(("async", type(stopped)))
-
-    @kopf.daemon("kopfexamples")
-    def sync_fn(stopped: kopf.DaemonStopped, **_: Any) -> None:
-        calls.append(("sync", type(stopped)))
-
+    kopf.daemon("kopfexamples", id="async_fn")(calls.noting(lambda stopped, **_: ("async", type(stopped))))
+    kopf.daemon("kopfexamples", id="sync_fn")(lambda stopped, **_: calls.append(("sync", type(stopped))))
     await operator.start()
     await kex.create()
     await calls.wait_length(2)

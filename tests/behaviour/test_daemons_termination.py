@@ -224,12 +224,8 @@ async def test_daemons_of_objects_gone_unnoticed_exit_and_are_not_spawned_again(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """The object is deleted and released while the stream is broken: the operator never sees it being deleted."""
-    @kopf.daemon("kopfexamples", id="fn")
-    async def fn(name: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append(name)
-        await stopped.wait()
-        calls.append((name, stopped.reason))
-
+    kopf.daemon("kopfexamples", id="fn")(
+        calls.accompanying(lambda name, **_: name, lambda name, stopped, **_: (name, stopped.reason)))
     await operator.start()
     await kex.create()
     await calls.wait_length(1)
@@ -252,12 +248,7 @@ async def test_daemons_exit_when_the_object_is_deleted_even_if_our_finalizer_was
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """Another finalizer holds the object, so it is marked for deletion for long."""
-    @kopf.daemon("kopfexamples", id="fn")
-    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append("started")
-        await stopped.wait()
-        calls.append(stopped.reason)
-
+    kopf.daemon("kopfexamples", id="fn")(calls.accompanying("started", lambda stopped, **_: stopped.reason))
     await operator.start()
     await kex.create(finalizers=["example.com/theirs"])
     await calls.wait_length(1)

@@ -190,10 +190,7 @@ async def test_different_resources_by_one_function(
 async def test_resources_can_be_named_in_different_ways(
         operator: Operator, kex: Objects, calls: Calls, args: tuple[Any, ...], options: dict[str, Any],
 ) -> None:
-    @kopf.on.create(*args, **options)
-    def fn(resource: kopf.Resource, **_: Any) -> None:
-        calls.append(resource.plural)
-
+    kopf.on.create(*args, **options)(lambda resource, **_: calls.append(resource.plural))
     await operator.start()
     await kex.create_and_wait()
     assert calls == ["kopfexamples"]
@@ -211,10 +208,7 @@ async def test_functions_remain_themselves() -> None:
 
 
 async def test_declarations_go_to_the_default_registry(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.create("kopfexamples")
-    def fn(**_: Any) -> None:
-        calls.append("called")
-
+    kopf.on.create("kopfexamples")(lambda **_: calls.append("called"))
     await operator.start(registry=None)
     await kex.create_and_wait()
     assert calls == ["called"]

@@ -34,10 +34,8 @@ async def test_deletion_handlers_beside_daemons_and_timers(
             calls.append(f"{name} runs")
 
     for number in range(handlers):
-        @kopf.on.delete(resource, id=f"delete{number}", param=number)
-        async def delete_fn(name: str, param: int, **_: Any) -> str:
-            calls.append((name, param))
-            return "deleted"
+        kopf.on.delete(resource, id=f"delete{number}", param=number)(
+            calls.noting(lambda name, param, **_: (name, param), result="deleted"))
 
     if "daemon" in companion:
         @kopf.daemon(resource, id="daemon_fn")
@@ -70,11 +68,9 @@ async def test_deletion_handlers_beside_daemons_and_timers(
 async def test_states_from_before_the_release_are_not_handled_again(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.delete("kopfexamples", id="one")
-    @kopf.on.delete("kopfexamples", id="two")
-    async def delete_fn(**_: Any) -> None:
-        calls.append("deleted")
-
+    delete_fn = calls.noting("deleted")
+    kopf.on.delete("kopfexamples", id="two")(delete_fn)
+    kopf.on.delete("kopfexamples", id="one")(delete_fn)
     await operator.start()
     await kex.create_and_wait(finalizers=["example.com/other"])
     operator.cluster.faults.lag_watches(3)

@@ -17,15 +17,8 @@ pytestmark = pytest.mark.lagging
 async def test_it_overtakes_pending_retries(operator: Operator, kex: Objects, calls: Calls, reason: str) -> None:
     decorator = {"create": kopf.on.create, "update": kopf.on.update, "resume": kopf.on.resume}[reason]
 
-    @decorator("kopfexamples", id="pending")
-    async def pending(**_: Any) -> None:
-        calls.append(reason)
-        raise kopf.TemporaryError("not yet", delay=3600)
-
-    @kopf.on.delete("kopfexamples", id="delete_fn")
-    async def delete_fn(**_: Any) -> None:
-        calls.append("delete")
-
+    decorator("kopfexamples", id="pending")(calls.noting(reason, error=kopf.TemporaryError("not yet", delay=3600)))
+    kopf.on.delete("kopfexamples", id="delete_fn")(calls.noting("delete"))
     if reason == "resume":
         await kex.create(annotations={"kopf.zalando.org/last-handled-configuration": '{"spec":{"field":"value"}}'},
                          finalizers=[FINALIZER])
@@ -50,10 +43,7 @@ async def test_a_handler_that_is_running_is_not_interrupted(operator: Operator, 
         await kex.delete()
         calls.append("created")
 
-    @kopf.on.delete("kopfexamples", id="delete_fn")
-    async def delete_fn(**_: Any) -> None:
-        calls.append("deleted")
-
+    kopf.on.delete("kopfexamples", id="delete_fn")(calls.noting("deleted"))
     await operator.start()
     await kex.create()
     await kex.wait_gone()
@@ -64,11 +54,9 @@ async def test_a_handler_that_is_running_is_not_interrupted(operator: Operator, 
 async def test_objects_deleted_before_they_are_noticed_are_not_handled(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", id="fn")
-    @kopf.on.delete("kopfexamples", id="fn")
-    async def fn(name: str, reason: kopf.Reason, **_: Any) -> None:
-        calls.append((name, reason.value))
-
+    fn = calls.noting(lambda name, reason, **_: (name, reason.value))
+    kopf.on.delete("kopfexamples", id="fn")(fn)
+    kopf.on.create("kopfexamples", id="fn")(fn)
     await kex.create(finalizers=["example.com/theirs"])
     await kex.delete()
     await operator.start()
@@ -100,20 +88,10 @@ async def test_the_deletion_is_retried_and_its_progress_is_its_own(
 async def test_changes_while_being_deleted_do_not_repeat_the_handlers(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.update("kopfexamples", id="update_fn")
-    async def update_fn(**_: Any) -> None:
-        calls.append("updated")
-
-    @kopf.on.delete("kopfexamples", id="first")
-    async def first(**_: Any) -> None:
-        calls.append("first")
-
-    @kopf.on.delete("kopfexamples", id="second")
-    async def second(retry: int, **_: Any) -> None:
-        calls.append(f"second-{retry}")
-        if retry < 2:
-            raise kopf.TemporaryError("not yet", delay=100)
-
+    kopf.on.update("kopfexamples", id="update_fn")(calls.noting("updated"))
+    kopf.on.delete("kopfexamples", id="first")(calls.noting("first"))
+    kopf.on.delete("kopfexamples", id="second")(
+        calls.noting(lambda retry, **_: f"second-{retry}", error=kopf.TemporaryError("not yet", delay=100), times=2))
     await operator.start()
     await kex.create_and_wait()
     await kex.delete()
@@ -126,10 +104,7 @@ async def test_changes_while_being_deleted_do_not_repeat_the_handlers(
 async def test_others_finalizers_hold_the_object_but_not_the_handling(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.delete("kopfexamples", id="fn")
-    async def fn(**_: Any) -> None:
-        calls.append("deleted")
-
+    kopf.on.delete("kopfexamples", id="fn")(calls.noting("deleted"))
     await operator.start()
     await kex.create_and_wait(finalizers=["example.com/theirs"])
     await kex.delete()
@@ -145,11 +120,7 @@ async def test_others_finalizers_hold_the_object_but_not_the_handling(
 
 async def test_objects_released_by_others_by_force(operator: Operator, kex: Objects, logs: Logs, calls: Calls) -> None:
     """The finalizer is removed by hand while the handlers are being retried."""
-    @kopf.on.delete("kopfexamples", id="fn")
-    async def fn(**_: Any) -> None:
-        calls.append("called")
-        raise kopf.TemporaryError("not yet", delay=0.1)
-
+    kopf.on.delete("kopfexamples", id="fn")(calls.noting("called", error=kopf.TemporaryError("not yet", delay=0.1)))
     await operator.start()
     await kex.create_and_wait()
     await kex.delete()
@@ -167,10 +138,7 @@ async def test_objects_deleted_while_there_is_no_operator(
         operator: Operator, kex: Objects, calls: Calls, way: str,
 ) -> None:
     """They are held by the finalizer, until it is removed as documented: with the next operator, or without it."""
-    @kopf.on.delete("kopfexamples", id="fn")
-    async def fn(**_: Any) -> None:
-        calls.append("called")
-
+    kopf.on.delete("kopfexamples", id="fn")(calls.noting("called"))
     await operator.start()
     await kex.create_and_wait()
     await operator.stop()
@@ -185,12 +153,10 @@ async def test_objects_deleted_while_there_is_no_operator(
 
 
 async def test_recreated_objects_are_new_objects(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.create("kopfexamples", id="fn")
-    @kopf.on.update("kopfexamples", id="fn")
-    @kopf.on.delete("kopfexamples", id="fn")
-    async def fn(uid: str, reason: kopf.Reason, **_: Any) -> None:
-        calls.append((uid, reason.value))
-
+    fn = calls.noting(lambda uid, reason, **_: (uid, reason.value))
+    kopf.on.delete("kopfexamples", id="fn")(fn)
+    kopf.on.update("kopfexamples", id="fn")(fn)
+    kopf.on.create("kopfexamples", id="fn")(fn)
     await operator.start()
     uids = []
     for _ in range(5):

@@ -14,10 +14,7 @@ pytestmark = pytest.mark.lagging
 
 
 async def test_changes_are_handled_together(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.update("kopfexamples", id="fn")
-    async def fn(diff: kopf.Diff, **_: Any) -> None:
-        calls.append(sorted(map(tuple, diff)))
-
+    kopf.on.update("kopfexamples", id="fn")(calls.noting(lambda diff, **_: sorted(map(tuple, diff))))
     await operator.start()
     await kex.create_and_wait(spec={"a": 1, "b": 1})
     await operator.stop()
@@ -31,10 +28,7 @@ async def test_changes_are_handled_together(operator: Operator, kex: Objects, ca
 
 
 async def test_deletions_are_handled(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.delete("kopfexamples", id="fn")
-    async def fn(name: str, **_: Any) -> None:
-        calls.append(name)
-
+    kopf.on.delete("kopfexamples", id="fn")(calls.noting(lambda name, **_: name))
     await operator.start()
     for name in ("a", "b", "c"):
         await kex.create_and_wait(name)
@@ -48,10 +42,7 @@ async def test_deletions_are_handled(operator: Operator, kex: Objects, calls: Ca
 
 
 async def test_creations_are_handled(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.create("kopfexamples", id="fn")
-    async def fn(name: str, **_: Any) -> None:
-        calls.append(name)
-
+    kopf.on.create("kopfexamples", id="fn")(calls.noting(lambda name, **_: name))
     await operator.start()
     await operator.stop()
     names = [f"obj{i}" for i in range(30)]
@@ -150,10 +141,7 @@ async def test_handlers_that_are_about_to_finish_are_awaited_on_exit(
         await asyncio.sleep(0.1)
         return "done"
 
-    @kopf.on.create("kopfexamples", id="second")
-    async def second(**_: Any) -> None:
-        calls.append("second")
-
+    kopf.on.create("kopfexamples", id="second")(calls.noting("second"))
     await operator.start()
     await kex.create()
     await leaving.wait()
@@ -169,19 +157,14 @@ async def test_handlers_that_are_about_to_finish_are_awaited_on_exit(
 async def test_handlers_of_the_new_version_of_the_operator_do_not_touch_handled_objects(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", id="old")
-    async def old(name: str, **_: Any) -> None:
-        calls.append(("old", name))
-
+    kopf.on.create("kopfexamples", id="old")(calls.noting(lambda name, **_: ("old", name)))
     await operator.start()
     handled = await kex.create_and_wait()
     await operator.stop()
 
-    @kopf.on.create("kopfexamples", id="new")
-    @kopf.on.update("kopfexamples", id="new")
-    async def new(name: str, **_: Any) -> None:
-        calls.append(("new", name))
-
+    new = calls.noting(lambda name, **_: ("new", name))
+    kopf.on.update("kopfexamples", id="new")(new)
+    kopf.on.create("kopfexamples", id="new")(new)
     await operator.start()
     await kex.create_and_wait("another")
     assert calls == [("old", "obj"), ("old", "another"), ("new", "another")]
@@ -193,9 +176,7 @@ async def test_changes_during_the_downtime_in_the_middle_of_the_handling(
         operator: Operator, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     """The creation goes on with the newest state; the finished handlers are not repeated for it."""
-    @kopf.on.create("kopfexamples", id="first")
-    async def first(spec: kopf.Spec, **_: Any) -> None:
-        calls.append(("first", spec["field"]))
+    kopf.on.create("kopfexamples", id="first")(calls.noting(lambda spec, **_: ("first", spec["field"])))
 
     @kopf.on.create("kopfexamples", id="second")
     async def second(spec: kopf.Spec, retry: int, **_: Any) -> None:
@@ -227,10 +208,7 @@ async def test_changes_in_the_middle_of_the_creation_are_not_lost_if_the_operato
             if param == "second" and not retry:
                 raise kopf.TemporaryError("not yet", delay=1000)
 
-    @kopf.on.update("kopfexamples")
-    async def update_fn(old: Any, new: Any, **_: Any) -> None:
-        calls.append((old, new))
-
+    kopf.on.update("kopfexamples")(calls.noting(lambda old, new, **_: (old, new)))
     await operator.start()
     await kex.create()
     await kex.wait_seen(has_progress("first", "second"))

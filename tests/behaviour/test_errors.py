@@ -27,13 +27,8 @@ def get_intervals(calls: Calls) -> list[float]:
 async def test_temporary_errors_are_retried_after_their_delay(
         operator: Operator, kex: Objects, logs: Logs, calls: Calls, options: dict[str, Any], delay: float,
 ) -> None:
-    @kopf.on.create("kopfexamples", id="create_fn")
-    async def create_fn(retry: int, **_: Any) -> str:
-        calls.append(now())
-        if retry < 3:
-            raise kopf.TemporaryError("not yet", **options)
-        return "done"
-
+    kopf.on.create("kopfexamples", id="create_fn")(
+        calls.noting(lambda **_: now(), error=kopf.TemporaryError("not yet", **options), times=3, result="done"))
     await operator.start()
     obj = await kex.create_and_wait()
     assert obj["status"] == {"create_fn": "done"}
@@ -59,12 +54,8 @@ async def test_temporary_errors_of_sync_handlers(operator: Operator, kex: Object
 async def test_resuming_is_retried_after_errors_and_happens_once_otherwise(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.resume("kopfexamples")
-    async def resume_fn(retry: int, **_: Any) -> None:
-        calls.append(retry)
-        if retry < 2:
-            raise kopf.TemporaryError("not yet", delay=100)
-
+    kopf.on.resume("kopfexamples")(
+        calls.noting(lambda retry, **_: retry, error=kopf.TemporaryError("not yet", delay=100), times=2))
     kopf.on.update("kopfexamples", id="update_fn")(lambda **_: None)
     await kex.create()
     await operator.start()
@@ -98,12 +89,8 @@ async def test_permanent_errors_are_not_retried(operator: Operator, kex: Objects
 async def test_arbitrary_errors_are_retried_after_a_minute_by_default(
         operator: Operator, kex: Objects, logs: Logs, calls: Calls, options: dict[str, Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", **options, id="arb")
-    async def arb(retry: int, **_: Any) -> None:
-        calls.append(now())
-        if retry < 10:
-            raise ValueError("boom")
-
+    kopf.on.create("kopfexamples", **options, id="arb")(
+        calls.noting(lambda **_: now(), error=ValueError("boom"), times=10))
     await operator.start()
     await kex.create_and_wait()
     assert get_intervals(calls) == pytest.approx([60] * 10, abs=1)
@@ -119,11 +106,7 @@ async def test_arbitrary_errors_are_retried_after_a_minute_by_default(
 async def test_arbitrary_errors_are_not_retried_in_other_modes(
         operator: Operator, kex: Objects, logs: Logs, calls: Calls, mode: kopf.ErrorsMode, verdict: str, outcome: str,
 ) -> None:
-    @kopf.on.create("kopfexamples", errors=mode, id="arb")
-    async def arb(**_: Any) -> None:
-        calls.append(now())
-        raise ValueError("boom")
-
+    kopf.on.create("kopfexamples", errors=mode, id="arb")(calls.noting(lambda **_: now(), error=ValueError("boom")))
     await operator.start()
     await kex.create_and_wait()
     assert len(calls) == 1
@@ -226,16 +209,10 @@ async def test_the_last_error_is_kept_in_the_progress(operator: Operator, kex: O
 async def test_errors_of_raw_events_are_logged_and_ignored(
         operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
-    @kopf.on.event("kopfexamples", id="bad")
-    async def bad(event: kopf.RawEvent, **_: Any) -> None:
-        calls.append(("bad", event["type"]))
-        raise ValueError("boom")
-
-    @kopf.on.event("kopfexamples", id="temporary")
-    async def temporary(event: kopf.RawEvent, **_: Any) -> None:
-        calls.append(("temporary", event["type"]))
-        raise kopf.TemporaryError("not yet")
-
+    kopf.on.event("kopfexamples", id="bad")(
+        calls.noting(lambda event, **_: ("bad", event["type"]), error=ValueError("boom")))
+    kopf.on.event("kopfexamples", id="temporary")(
+        calls.noting(lambda event, **_: ("temporary", event["type"]), error=kopf.TemporaryError("not yet")))
     await operator.start()
     await kex.create()
     await kex.delete()
@@ -248,11 +225,8 @@ async def test_errors_of_raw_events_are_logged_and_ignored(
 async def test_permanent_errors_exclude_the_handler_from_one_change_only(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.update("kopfexamples", id="fn")
-    async def fn(spec: kopf.Spec, **_: Any) -> None:
-        calls.append(spec["field"])
-        raise kopf.PermanentError("never")
-
+    kopf.on.update("kopfexamples", id="fn")(
+        calls.noting(lambda spec, **_: spec["field"], error=kopf.PermanentError("never")))
     await operator.start()
     await kex.create_and_wait()
     for value in ("one", "two"):
@@ -269,10 +243,8 @@ async def test_handlers_exclude_themselves_forever_by_annotations(
         patch.metadata.annotations["never-again"] = "yes"
         raise kopf.PermanentError("never again")
 
-    @kopf.on.update("kopfexamples", field="spec.field", id="regular")
-    async def regular(spec: kopf.Spec, **_: Any) -> None:
-        calls.append(("regular", spec["field"]))
-
+    kopf.on.update("kopfexamples", field="spec.field", id="regular")(
+        calls.noting(lambda spec, **_: ("regular", spec["field"])))
     await operator.start()
     await kex.create_and_wait()
     await kex.change_and_wait(field="one")

@@ -129,14 +129,8 @@ async def test_filters_flip_in_the_middle_of_the_handling(operator: Operator, ke
         calls.append("first")
         await kex.merge({"metadata": {"labels": {"match": None}}})
 
-    @kopf.on.create("kopfexamples", labels={"match": "yes"}, id="second")
-    async def second(**_: Any) -> None:
-        calls.append("second")
-
-    @kopf.on.create("kopfexamples", id="third")
-    async def third(**_: Any) -> None:
-        calls.append("third")
-
+    kopf.on.create("kopfexamples", labels={"match": "yes"}, id="second")(calls.noting("second"))
+    kopf.on.create("kopfexamples", id="third")(calls.noting("third"))
     await operator.start()
     await kex.create_and_wait(labels={"match": "yes"})
     assert calls == ["first", "third"]
@@ -153,9 +147,8 @@ async def test_fields_and_values(operator: Operator, kex: Objects, calls: Calls)
         "callback": {"new": lambda value, **_: value == "c"},
     }
     for id, options in filters.items():
-        @kopf.on.update("kopfexamples", id=id, param=id, field="spec.f", **options)
-        def fn(param: str, **_: Any) -> None:
-            calls.append(param)
+        kopf.on.update("kopfexamples", id=id, param=id, field="spec.f", **options)(
+            lambda param, **_: calls.append(param))
 
     @kopf.on.create("kopfexamples")
     def create_fn(**_: Any) -> None: ...
@@ -182,9 +175,8 @@ async def test_filters_of_creation_by_fields(operator: Operator, kex: Objects, c
         "callback": {"value": lambda value, **_: value in ("a", "b")},
     }
     for id, options in filters.items():
-        @kopf.on.create("kopfexamples", id=id, param=id, field="spec.f", **options)
-        def fn(name: str, param: str, **_: Any) -> None:
-            calls.append((name, param))
+        kopf.on.create("kopfexamples", id=id, param=id, field="spec.f", **options)(
+            lambda name, param, **_: calls.append((name, param)))
 
     await operator.start()
     for name, spec in {"a": {"f": "a"}, "b": {"f": "b"}, "none": {"g": "g"}}.items():

@@ -20,10 +20,8 @@ async def test_callbacks_see_the_whole_change_after_the_field_is_checked(
         calls.append(("when", old and old["spec"], new["spec"], [field for _, field, _, _ in diff]))
         return True
 
-    @kopf.on.field("kopfexamples", id="fn", field="spec.field", when=when)
-    async def fn(old: Any, new: Any, diff: kopf.Diff, **_: Any) -> None:
-        calls.append((old, new, diff))
-
+    kopf.on.field("kopfexamples", id="fn", field="spec.field", when=when)(
+        calls.noting(lambda old, new, diff, **_: (old, new, diff)))
     await operator.start()
     await kex.create("other", spec={"unrelated": 1})
     await kex.create_and_wait()
@@ -45,15 +43,10 @@ async def test_a_failing_callback_is_named_and_does_not_affect_other_handlers(
     elif option != "when":
         filters["field"] = "spec.field"
 
-    @kopf.on.update("kopfexamples", id="broken", **filters)
-    async def broken(**_: Any) -> None:
-        calls.append("broken")
-
-    @kopf.on.create("kopfexamples", id="create")
-    @kopf.on.update("kopfexamples", id="update")
-    async def fn(reason: str, **_: Any) -> None:
-        calls.append(str(reason))
-
+    kopf.on.update("kopfexamples", id="broken", **filters)(calls.noting("broken"))
+    fn = calls.noting(lambda reason, **_: str(reason))
+    kopf.on.update("kopfexamples", id="update")(fn)
+    kopf.on.create("kopfexamples", id="create")(fn)
     logs.expected.append("broken_check")
     await operator.start()
     await kex.create()
@@ -82,14 +75,8 @@ async def test_a_passing_failure_of_a_callback_skips_nothing(
             raise ConnectionError("the registry is down")
         return True
 
-    @kopf.on.create("kopfexamples", id="flaky", when=flaky)
-    async def fn(**_: Any) -> None:
-        calls.append("flaky")
-
-    @kopf.on.create("kopfexamples", id="other")
-    async def other(**_: Any) -> None:
-        calls.append("other")
-
+    kopf.on.create("kopfexamples", id="flaky", when=flaky)(calls.noting("flaky"))
+    kopf.on.create("kopfexamples", id="other")(calls.noting("other"))
     logs.expected.append("the registry is down")
     await operator.start()
     await kex.create_and_wait()
@@ -106,10 +93,7 @@ async def test_nothing_is_deleted_while_the_filter_of_its_deletion_handler_fails
             raise ConnectionError("the registry is down")
         return True
 
-    @kopf.on.delete("kopfexamples", when=check)
-    async def fn(**_: Any) -> None:
-        calls.append("deleted")
-
+    kopf.on.delete("kopfexamples", when=check)(calls.noting("deleted"))
     logs.expected.append("the registry is down")
     await kex.create(finalizers=[FINALIZER])
     await kex.delete()
@@ -127,20 +111,11 @@ async def test_raw_events_and_daemons_with_failing_filters(
     def broken_check(**_: Any) -> bool:
         raise ConnectionError("the registry is down")
 
-    @kopf.on.event("kopfexamples", when=broken_check)
-    @kopf.daemon("kopfexamples", when=broken_check)
-    async def broken(**_: Any) -> None:
-        calls.append("broken")
-
-    @kopf.on.event("kopfexamples")
-    async def fine(**_: Any) -> None:
-        calls.append("event")
-
-    @kopf.daemon("kopfexamples")
-    async def daemon(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append("daemon")
-        await stopped.wait()
-
+    broken = calls.noting("broken")
+    kopf.daemon("kopfexamples", when=broken_check, id="broken")(broken)
+    kopf.on.event("kopfexamples", when=broken_check, id="broken")(broken)
+    kopf.on.event("kopfexamples", id="fine")(calls.noting("event"))
+    kopf.daemon("kopfexamples", id="daemon")(calls.accompanying("daemon"))
     logs.expected.append("the registry is down")
     await operator.start()
     await kex.create()

@@ -41,12 +41,7 @@ async def flip(kex: Objects, match: bool) -> None:
 async def test_daemons_run_only_while_the_object_matches(
         operator: Operator, kex: Objects, calls: Calls, options: dict[str, Any],
 ) -> None:
-    @kopf.daemon("kopfexamples", **options)
-    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append("started")
-        await stopped.wait()
-        calls.append("stopped")
-
+    kopf.daemon("kopfexamples", **options)(calls.accompanying("started", "stopped"))
     await operator.start()
     await kex.create(labels={"skip": "yes"}, annotations={"skip": "yes"}, spec={"skip": "yes"}, status={"skip": "yes"})
     for n in range(1, 4):
@@ -61,10 +56,7 @@ async def test_daemons_run_only_while_the_object_matches(
 
 @pytest.mark.fastforward
 async def test_timers_run_only_while_the_object_matches(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.timer("kopfexamples", interval=10, labels={"match": "yes"})
-    async def fn(**_: Any) -> None:
-        calls.append("called")
-
+    kopf.timer("kopfexamples", interval=10, labels={"match": "yes"})(calls.noting("called"))
     await operator.start()
     await kex.create()
     await asyncio.sleep(1000)
@@ -83,12 +75,7 @@ async def test_timers_run_only_while_the_object_matches(operator: Operator, kex:
 async def test_criteria_are_evaluated_only_when_something_changes(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.daemon("kopfexamples", when=lambda **_: matching)
-    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append("started")
-        await stopped.wait()
-        calls.append("stopped")
-
+    kopf.daemon("kopfexamples", when=lambda **_: matching)(calls.accompanying("started", "stopped"))
     matching = True
     await operator.start()
     await kex.create()
@@ -137,11 +124,8 @@ async def test_a_daemon_that_is_still_terminating_is_not_doubled(
 
 async def test_only_those_daemons_that_do_not_match_are_stopped(operator: Operator, kex: Objects, calls: Calls) -> None:
     for id in ("a", "b"):
-        @kopf.daemon("kopfexamples", id=id, param=id, labels={id: "yes"})
-        async def fn(param: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-            calls.append(param)
-            await stopped.wait()
-            calls.append(f"-{param}")
+        kopf.daemon("kopfexamples", id=id, param=id, labels={id: "yes"})(
+            calls.accompanying(lambda param, **_: param, lambda param, **_: f"-{param}"))
 
     await operator.start()
     await kex.create(labels={"a": "yes", "b": "yes"})
@@ -159,9 +143,7 @@ async def test_only_those_daemons_that_do_not_match_are_stopped(operator: Operat
 
 async def test_objects_that_never_match_are_not_touched(operator: Operator, kex: Objects, calls: Calls) -> None:
     for decorator in (kopf.daemon, kopf.timer):
-        @decorator("kopfexamples", id=decorator.__name__, labels={"match": "yes"})
-        async def fn(name: str, **_: Any) -> None:
-            calls.append(name)
+        decorator("kopfexamples", id=decorator.__name__, labels={"match": "yes"})(calls.noting(lambda name, **_: name))
 
     await operator.start()
     await kex.create("skipped")
@@ -175,12 +157,8 @@ async def test_objects_that_never_match_are_not_touched(operator: Operator, kex:
 
 async def test_losing_the_label_and_the_finalizer_at_once(operator: Operator, kex: Objects, calls: Calls) -> None:
     """There is nothing of ours on the object anymore, but the daemon still runs, and must be stopped."""
-    @kopf.daemon("kopfexamples", labels={"match": "yes"})
-    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append("started")
-        await stopped.wait()
-        calls.append(stopped.reason)
-
+    kopf.daemon("kopfexamples", labels={"match": "yes"})(
+        calls.accompanying("started", lambda stopped, **_: stopped.reason))
     await operator.start()
     await kex.create(labels={"match": "yes"})
     await calls.wait_length(1)
@@ -204,10 +182,7 @@ async def test_the_finalizer_stays_as_long_as_any_handler_needs_it(
             if "stopped" in kwargs:
                 await kwargs["stopped"].wait()
 
-    @kopf.on.update("kopfexamples")
-    async def update_fn(**_: Any) -> None:
-        calls.append("updated")
-
+    kopf.on.update("kopfexamples")(calls.noting("updated"))
     await operator.start()
     await kex.create_and_wait(labels={"kept": "yes", "match": "yes"})
     await kex.merge({"metadata": {"labels": {"match": None}}, "spec": {"field": "new"}})

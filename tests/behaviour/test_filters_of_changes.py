@@ -120,11 +120,9 @@ async def test_callbacks_get_the_kwargs_of_the_handler_and_the_value_as_the_only
         seen["when"] = (*args, None, kwargs)
         return True
 
-    @decorator("kopfexamples", id="fn", param="param", when=check_when, field="spec.field",
-               labels={"label": check_label}, annotations={"no-such": check_absent}, value=check_field)
-    async def fn(**kwargs: Any) -> None:
-        calls.append(kwargs)
-
+    decorator("kopfexamples", id="fn", param="param", when=check_when, field="spec.field",
+               labels={"label": check_label}, annotations={"no-such": check_absent}, value=check_field)(
+        calls.noting(lambda **kwargs: kwargs))
     await operator.start()
     await kex.create(labels={"label": "x"})
     if kind == "update":
@@ -148,11 +146,9 @@ async def test_callbacks_get_the_kwargs_of_the_handler_and_the_value_as_the_only
 async def test_resuming_and_creation_with_one_field_are_called_once(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.resume("kopfexamples", field="spec.field", id="fn")
-    @kopf.on.create("kopfexamples", field="spec.field", id="fn")
-    async def fn(name: str, **_: Any) -> None:
-        calls.append(name)
-
+    fn = calls.noting(lambda name, **_: name)
+    kopf.on.create("kopfexamples", field="spec.field", id="fn")(fn)
+    kopf.on.resume("kopfexamples", field="spec.field", id="fn")(fn)
     await kex.create("before")
     await operator.start()
     await kex.wait_handled("before")
@@ -165,9 +161,8 @@ async def test_empty_strings_are_values(operator: Operator, kex: Objects, calls:
         for id, criterion in {"present": PRESENT, "absent": ABSENT, "equal": ""}.items():
             options: dict[str, Any] = {stanza: {"empty": criterion}}
 
-            @kopf.on.create("kopfexamples", id=f"{stanza}-{id}", param=f"{stanza}-{id}", **options)
-            async def fn(param: str, **_: Any) -> None:
-                calls.append(param)
+            kopf.on.create("kopfexamples", id=f"{stanza}-{id}", param=f"{stanza}-{id}", **options)(
+                calls.noting(lambda param, **_: param))
 
     await operator.start()
     await kex.create_and_wait(labels={"empty": ""}, annotations={"empty": ""})
@@ -180,14 +175,11 @@ async def test_a_dummy_handler_brings_all_objects_into_scope(
 ) -> None:
     """So the objects that match later are updated; without it, they are created."""
     for reason, decorator in {"create": kopf.on.create, "update": kopf.on.update}.items():
-        @decorator("kopfexamples", id=reason, param=reason, labels={"match": "yes"})
-        async def fn(param: str, **_: Any) -> None:
-            calls.append(param)
+        decorator("kopfexamples", id=reason, param=reason, labels={"match": "yes"})(
+            calls.noting(lambda param, **_: param))
 
     if with_dummy:
-        @kopf.on.update("kopfexamples")
-        async def dummy_fn(**_: Any) -> None:
-            calls.append("dummy")
+        kopf.on.update("kopfexamples")(calls.noting("dummy"))
 
     await operator.start()
     await kex.create()
@@ -220,9 +212,7 @@ async def test_helpers_combine_callbacks(
     for id, options in {"when": {"when": helper([whole_fn1, whole_fn2])},
                         "label": {"labels": {"label": helper([value_fn1, value_fn2])}},
                         "not": {"when": kopf.not_(kopf.not_(helper([whole_fn1, whole_fn2])))}}.items():
-        @kopf.on.create("kopfexamples", id=id, param=id, **options)
-        async def fn(name: str, param: str, **_: Any) -> None:
-            calls.append((param, name))
+        kopf.on.create("kopfexamples", id=id, param=id, **options)(calls.noting(lambda name, param, **_: (param, name)))
 
     kopf.on.create("kopfexamples")(do_nothing)
     await operator.start()

@@ -16,14 +16,8 @@ THEIRS = "example.com/theirs"
 
 
 async def test_it_is_put_before_the_first_handler(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.create("kopfexamples")
-    def create_fn(meta: kopf.Meta, **_: Any) -> None:
-        calls.append(meta.get("finalizers"))
-
-    @kopf.on.delete("kopfexamples")
-    def delete_fn(meta: kopf.Meta, **_: Any) -> None:
-        calls.append(meta.get("finalizers"))
-
+    kopf.on.create("kopfexamples", id="create_fn")(lambda meta, **_: calls.append(meta.get("finalizers")))
+    kopf.on.delete("kopfexamples", id="delete_fn")(lambda meta, **_: calls.append(meta.get("finalizers")))
     await operator.start()
     await kex.create_and_wait()
     assert calls == [[FINALIZER]]
@@ -89,10 +83,7 @@ async def test_without_deletion_handlers_there_is_no_finalizer(operator: Operato
 
 
 async def test_optional_deletion_handlers_need_no_finalizer(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.delete("kopfexamples", optional=True)
-    def delete_fn(**_: Any) -> None:
-        calls.append("called")
-
+    kopf.on.delete("kopfexamples", optional=True)(lambda **_: calls.append("called"))
     await operator.start()
     await kex.create_and_wait()
     await kex.delete_and_wait()
@@ -102,14 +93,8 @@ async def test_optional_deletion_handlers_need_no_finalizer(operator: Operator, 
 async def test_optional_deletion_handlers_are_called_if_the_object_is_blocked_by_mandatory_ones(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.delete("kopfexamples", optional=True)
-    def optional_fn(**_: Any) -> None:
-        calls.append("optional")
-
-    @kopf.on.delete("kopfexamples")
-    def mandatory_fn(**_: Any) -> None:
-        calls.append("mandatory")
-
+    kopf.on.delete("kopfexamples", optional=True, id="optional_fn")(lambda **_: calls.append("optional"))
+    kopf.on.delete("kopfexamples", id="mandatory_fn")(lambda **_: calls.append("mandatory"))
     await operator.start()
     await kex.create_and_wait()
     await kex.delete_and_wait()
@@ -148,10 +133,7 @@ async def test_it_is_put_to_existing_objects_when_deletion_handlers_appear(
     await kex.create_and_wait()
     await operator.stop()
 
-    @kopf.on.delete("kopfexamples")
-    def delete_fn(**_: Any) -> None:
-        calls.append("called")
-
+    kopf.on.delete("kopfexamples", id="delete_fn")(lambda **_: calls.append("called"))
     await operator.start()
     await kex.wait(lambda obj: get_finalizers(obj) == [FINALIZER])
     await kex.delete_and_wait()
@@ -159,10 +141,7 @@ async def test_it_is_put_to_existing_objects_when_deletion_handlers_appear(
 
 
 async def test_the_name_of_it_is_in_the_settings(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.delete("kopfexamples")
-    def delete_fn(**_: Any) -> None:
-        calls.append("called")
-
+    kopf.on.delete("kopfexamples")(lambda **_: calls.append("called"))
     operator.set("persistence.finalizer", "example.com/mine")
     await operator.start()
     await kex.create(finalizers=[FINALIZER])  # of another operator
@@ -272,9 +251,7 @@ async def test_handlers_that_delete_their_own_object_end_quietly(
         return "a result for nobody"
 
     if is_blocked:
-        @kopf.on.delete("kopfexamples")
-        async def delete_fn(**_: Any) -> None:
-            calls.append("deleted")
+        kopf.on.delete("kopfexamples")(calls.noting("deleted"))
 
     await operator.start()
     await kex.create()

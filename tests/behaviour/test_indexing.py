@@ -46,9 +46,8 @@ async def sync(kex: Objects, calls: Calls) -> None:
 
 @pytest.fixture(autouse=True)
 def _follow(calls: Calls) -> None:
-    @kopf.on.event("kopfexamples", id="follow", when=lambda name, **_: name.startswith("sync"))
-    async def event_fn(name: str, type: str | None, **_: Any) -> None:
-        calls.append(f"-{name}" if type == "DELETED" else name)
+    kopf.on.event("kopfexamples", id="follow", when=lambda name, **_: name.startswith("sync"))(
+        calls.noting(lambda name, type, **_: f"-{name}" if type == "DELETED" else name))
 
 
 def declare(fn: Callable[..., Any], **options: Any) -> None:

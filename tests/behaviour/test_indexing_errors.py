@@ -181,10 +181,7 @@ async def test_failing_filters_do_not_hold_anything(operator: Operator, kex: Obj
     def idx(name: str, **_: Any) -> str:
         return name
 
-    @kopf.on.create("kopfexamples")
-    async def create_fn(name: str, idx: kopf.Index[Any, Any], **_: Any) -> None:
-        calls.append((name, [*idx.get(None, [])]))
-
+    kopf.on.create("kopfexamples")(calls.noting(lambda name, idx, **_: (name, [*idx.get(None, [])])))
     await operator.start()
     await kex.create("bad")
     await kex.create("good")
@@ -201,10 +198,7 @@ async def test_indexing_errors_do_not_prevent_the_handling(operator: Operator, k
             raise param
         calls.append(error)
 
-    @kopf.on.create("kopfexamples")
-    async def create_fn(**_: Any) -> None:
-        calls.append("created")
-
+    kopf.on.create("kopfexamples")(calls.noting("created"))
     await kex.create("before")
     await operator.start()
     await kex.create("after")

@@ -33,10 +33,7 @@ async def test_they_are_full_before_any_handler_of_any_resource(
 ) -> None:
     make()
 
-    @decorator(plural, id="fn")
-    async def fn(idx: kopf.Index[Any, Any], **_: Any) -> None:
-        calls.append(read(idx))
-
+    decorator(plural, id="fn")(calls.noting(lambda idx, **_: read(idx)))
     operator.set("watching.chunk_size", 3)
     operator.cluster.faults.inject(action="delay", latency=0.05, verb="list", resource="kopfexamples", times=2)
     for i in range(10):
@@ -54,10 +51,7 @@ async def test_denied_resources_do_not_hold_the_others_forever(
     make("kopfstatusexamples")
     make("absent-resource", id="absent")
 
-    @kopf.on.create("kopfexamples", id="fn")
-    async def fn(idx: kopf.Index[Any, Any], absent: kopf.Index[Any, Any], **_: Any) -> None:
-        calls.append((read(idx), read(absent)))
-
+    kopf.on.create("kopfexamples", id="fn")(calls.noting(lambda idx, absent, **_: (read(idx), read(absent))))
     operator.cluster.faults.inject(403, resource="kopfstatusexamples")
     await operator.start()
     await kex.create_and_wait()
@@ -128,14 +122,10 @@ async def test_they_override_the_kwargs_of_the_framework(
     for decorator in (kopf.on.event, kopf.on.update, kopf.daemon, kopf.timer, kopf.on.startup):
         args = () if decorator is kopf.on.startup else ("kopfexamples",)
 
-        @decorator(*args, id=decorator.__name__)
-        async def fn(kind: str = decorator.__name__, **kwargs: Any) -> None:
-            calls.append((kind, isinstance(kwargs[name], kopf.Index)))
-
-    @kopf.on.update("kopfexamples", field="spec.field")
-    async def field_fn(**kwargs: Any) -> None:
-        calls.append(("field", isinstance(kwargs[name], kopf.Index)))
-
+        decorator(*args, id=decorator.__name__)(
+            calls.noting(lambda kind=decorator.__name__, **kwargs: (kind, isinstance(kwargs[name], kopf.Index))))
+    kopf.on.update("kopfexamples", field="spec.field")(
+        calls.noting(lambda **kwargs: ("field", isinstance(kwargs[name], kopf.Index))))
     await kex.create()
     await operator.start()
     await kex.wait_handled()
@@ -147,10 +137,8 @@ async def test_they_override_the_kwargs_of_the_framework(
 async def test_filters_by_fields_do_not_affect_the_name(operator: Operator, kex: Objects, calls: Calls) -> None:
     make(field="spec.field", value="value")
 
-    @kopf.on.create("kopfexamples", id="fn")
-    async def fn(**kwargs: Any) -> None:
-        calls.append(read(kwargs["idx"]) if "idx" in kwargs else sorted(kwargs))
-
+    kopf.on.create("kopfexamples", id="fn")(
+        calls.noting(lambda **kwargs: read(kwargs["idx"]) if "idx" in kwargs else sorted(kwargs)))
     await operator.start()
     await kex.create_and_wait("other", spec={"field": "other"})
     await kex.create_and_wait()
@@ -275,11 +263,9 @@ async def test_reading_from_threads_while_it_changes(operator: Operator, kex: Ob
 async def test_restarted_operators_begin_with_empty_indices(operator: Operator, kex: Objects, calls: Calls) -> None:
     make()
 
-    @kopf.on.startup(id="fn")
-    @kopf.on.cleanup(id="fn")
-    async def fn(idx: kopf.Index[Any, Any], activity: Any, **_: Any) -> None:
-        calls.append((activity.value, read(idx)))
-
+    fn = calls.noting(lambda idx, activity, **_: (activity.value, read(idx)))
+    kopf.on.cleanup(id="fn")(fn)
+    kopf.on.startup(id="fn")(fn)
     kopf.on.create("kopfexamples")(do_nothing)
     await operator.start()
     await kex.create_and_wait()

@@ -134,11 +134,8 @@ async def test_daemons_and_timers(operator: Operator, kex: Objects, ask: Ask, ca
     async def daemon_fn(stopped: Any, **_: Any) -> None:
         await stopped.wait()
 
-    @kopf.timer("kopfexamples", id="timer_fn", interval=2)
-    async def timer_fn(**_: Any) -> None:
-        calls.append(datetime.datetime.now(datetime.UTC))
-        raise kopf.TemporaryError("not yet", delay=1)
-
+    kopf.timer("kopfexamples", id="timer_fn", interval=2)(
+        calls.noting(lambda **_: datetime.datetime.now(datetime.UTC), error=kopf.TemporaryError("not yet", delay=1)))
     kopf.timer("kopfexamples", id="other_fn", interval=2, labels={"app": "web"})(do_nothing)
     await operator.start()
     await kex.create()

@@ -15,11 +15,9 @@ from tests.behaviour.running import Calls, Logs, Operator
 
 
 async def test_async_handlers_run_in_the_loop_of_the_operator(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.create("kopfexamples", id="fn")
-    @kopf.on.event("kopfexamples", id="fn")
-    async def fn(**_: Any) -> None:
-        calls.append((threading.get_ident(), asyncio.get_running_loop()))
-
+    fn = calls.noting(lambda **_: (threading.get_ident(), asyncio.get_running_loop()))
+    kopf.on.event("kopfexamples", id="fn")(fn)
+    kopf.on.create("kopfexamples", id="fn")(fn)
     await operator.start()
     await kex.create_and_wait()
     assert set(calls) == {(threading.get_ident(), asyncio.get_running_loop())}
@@ -183,10 +181,7 @@ async def test_the_executor_of_the_settings_is_used_and_left_alive(
 ) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    @kopf.on.create("kopfexamples", id="fn")
-    def fn(**_: Any) -> None:
-        calls.append(threading.current_thread().name)
-
+    kopf.on.create("kopfexamples", id="fn")(lambda **_: calls.append(threading.current_thread().name))
     with ThreadPoolExecutor(1, thread_name_prefix="my-own") as executor:
         def configure(settings: kopf.OperatorSettings) -> None:
             settings.execution.executor = executor

@@ -32,10 +32,8 @@ async def test_handlers_of_changes(
 ) -> None:
     options = {"field": "spec.field"} if decorator is kopf.on.field else {}
 
-    @decorator("kopfexamples", registry=registry, param={"any": "thing"}, **options)
-    def fn(**kwargs: Any) -> None:
-        calls.append(kwargs)
-
+    decorator("kopfexamples", registry=registry, param={"any": "thing"}, **options)(
+        lambda **kwargs: calls.append(kwargs))
     if is_async:
         registry = _replace_last(registry, decorator, calls, options)
         operator.registry = registry
@@ -75,9 +73,8 @@ def _replace_last(
     replaced = copy.copy(registry)
     replaced.resources = []
 
-    @decorator("kopfexamples", registry=replaced, param={"any": "thing"}, **options)
-    async def fn(**kwargs: Any) -> None:
-        calls.append(kwargs)
+    decorator("kopfexamples", registry=replaced, param={"any": "thing"}, **options)(
+        calls.noting(lambda **kwargs: kwargs))
     return replaced
 
 
@@ -143,10 +140,7 @@ async def test_diffs_of_a_field_are_relative_to_it(operator: Operator, kex: Obje
 
 
 async def test_raw_events(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.event("kopfexamples", param=123)
-    def fn(**kwargs: Any) -> None:
-        calls.append(kwargs)
-
+    kopf.on.event("kopfexamples", param=123)(lambda **kwargs: calls.append(kwargs))
     await kex.create("existing", labels={"l": "v"}, annotations={"a": "w"}, status={"s": "t"})
     await operator.start()
     await calls.wait_length(1)

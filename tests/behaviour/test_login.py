@@ -220,11 +220,9 @@ async def test_refused_credentials_are_renewed_and_nothing_is_lost(
         # Every login brings others: those that were refused once are not used again.
         return None if info is None else dataclasses.replace(info, priority=len(calls))
 
-    @kopf.on.create("kopfexamples", id="a")
-    @kopf.on.create("kopfexamples", id="b")
-    async def fn(name: str, **_: Any) -> None:
-        calls.append(name)
-
+    fn = calls.noting(lambda name, **_: name)
+    kopf.on.create("kopfexamples", id="b")(fn)
+    kopf.on.create("kopfexamples", id="a")(fn)
     await operator.start()
     operator.cluster.faults.inject(401, verb="patch", resource="kopfexamples", times=2)
     await kex.create_and_wait()
@@ -261,10 +259,7 @@ async def test_refused_credentials_in_the_middle_end_the_operator(
         operator.cluster.faults.inject(401, resource="kopfexamples", verb="patch")
         operator.cluster.faults.inject(401, resource="kopfexamples", verb="watch")
 
-    @kopf.on.cleanup()
-    async def cleanup(**_: Any) -> None:
-        calls.append("cleaned")
-
+    kopf.on.cleanup()(calls.noting("cleaned"))
     logs.expected.append(".")
     await operator.start()
     await kex.create()

@@ -17,11 +17,10 @@ def is_restored(kex: Objects, expected: int, obj: Obj) -> bool:
 
 
 def declare(calls: Calls) -> None:
-    @kopf.on.create("kopfexamples")
-    @kopf.on.update("kopfexamples")
-    @kopf.on.delete("kopfexamples")
-    async def fn(reason: kopf.Reason, spec: kopf.Spec, **_: Any) -> None:
-        calls.append((reason.value, spec["field"]))
+    fn = calls.noting(lambda reason, spec, **_: (reason.value, spec["field"]))
+    kopf.on.delete("kopfexamples")(fn)
+    kopf.on.update("kopfexamples")(fn)
+    kopf.on.create("kopfexamples")(fn)
 
 
 async def test_handled_objects_are_not_taken_for_new_ones(

@@ -37,10 +37,7 @@ async def test_values_are_both_attributes_and_items(operator: Operator, kex: Obj
         memo.attribute = 1
         memo["item"] = 2
 
-    @kopf.on.update("kopfexamples")
-    def update_fn(memo: kopf.Memo, **_: Any) -> None:
-        calls.append((memo["attribute"], memo.item, memo.get("absent")))
-
+    kopf.on.update("kopfexamples")(lambda memo, **_: calls.append((memo["attribute"], memo.item, memo.get("absent"))))
     await operator.start()
     await kex.create_and_wait()
     await kex.change_and_wait(field="new")
@@ -69,9 +66,7 @@ async def test_the_memo_of_the_operator_is_copied_to_objects(operator: Operator,
         memo.shared = []
         memo.value = "of the operator"
 
-    @kopf.on.cleanup()
-    def cleanup_fn(memo: kopf.Memo, **_: Any) -> None:
-        calls.append((memo.given, memo.shared, memo.value))
+    kopf.on.cleanup()(lambda memo, **_: calls.append((memo.given, memo.shared, memo.value)))
 
     @kopf.on.create("kopfexamples")
     def create_fn(memo: kopf.Memo, name: str, **_: Any) -> None:
@@ -173,10 +168,7 @@ class CustomContext:
 
 
 async def test_custom_classes(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.create("kopfexamples")
-    def create_fn(memo: CustomContext, **kwargs: Any) -> None:
-        calls.append((memo, memo.template.format(**kwargs)))
-
+    kopf.on.create("kopfexamples")(lambda memo, **kwargs: calls.append((memo, memo.template.format(**kwargs))))
     context = CustomContext(template="Hello, {name}!")
     await operator.start(memo=context)
     await kex.create_and_wait("a")

@@ -69,10 +69,8 @@ async def test_the_filters_and_the_indexing_functions_share_it_too(
     async def idx(memo: kopf.Memo, **_: Any) -> None:
         memo.indexed = memo.get("indexed", 0) + 1
 
-    @kopf.on.create("kopfexamples", when=lambda memo, **_: memo.indexed > 0)
-    async def create_fn(memo: kopf.Memo, **_: Any) -> None:
-        calls.append(memo.indexed)
-
+    kopf.on.create("kopfexamples", when=lambda memo, **_: memo.indexed > 0)(
+        calls.noting(lambda memo, **_: memo.indexed))
     await operator.start()
     await kex.create_and_wait()
     assert len(calls) == 1

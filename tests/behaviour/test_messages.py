@@ -193,11 +193,9 @@ async def test_two_operators(
 async def test_what_is_handled_by_others_before_it_is_noticed_here(
         operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples")
-    @kopf.on.update("kopfexamples")
-    async def fn(spec: kopf.Spec, **_: Any) -> None:
-        calls.append(spec["field"])
-
+    fn = calls.noting(lambda spec, **_: spec["field"])
+    kopf.on.update("kopfexamples")(fn)
+    kopf.on.create("kopfexamples")(fn)
     await operator.start()
     await kex.create_and_wait(spec={"field": 0})
     for number in range(1, 4):
@@ -306,10 +304,7 @@ async def test_results_with_no_json_form(
 async def test_successes_of_timers_are_not_posted(
         operator: Operator, kex: Objects, logs: Logs, calls: Calls, cluster: LocalCluster,
 ) -> None:
-    @kopf.timer("kopfexamples", id="tick", interval=0.01)
-    async def tick(**_: Any) -> None:
-        calls.append("called")
-
+    kopf.timer("kopfexamples", id="tick", interval=0.01)(calls.noting("called"))
     await operator.start()
     await kex.create()
     await calls.wait_length(5)

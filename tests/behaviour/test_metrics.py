@@ -165,10 +165,7 @@ async def test_operators_come_and_go(
     """Counters never decrease; what is there at the moment, is only of those who are there."""
     operator.set("metrics.enabled", True)
 
-    @kopf.on.create("kopfexamples", id="create_fn")
-    async def create_fn(name: str, **_: Any) -> None:
-        calls.append(name)
-
+    kopf.on.create("kopfexamples", id="create_fn")(calls.noting(lambda name, **_: name))
     for number in range(1, 4):
         await operator.start()
         await kex.create(f"obj{number}")

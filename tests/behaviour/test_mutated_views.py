@@ -72,11 +72,9 @@ async def test_nothing_leaks_from_other_handlers(operator: Operator, kex: Object
     async def timer(**kwargs: Any) -> None:
         spoil(**kwargs)
 
-    @kopf.on.create("kopfexamples", when=check)
-    @kopf.on.update("kopfexamples", when=check)
-    async def fn(reason: kopf.Reason, spec: kopf.Spec, **_: Any) -> None:
-        calls.append((str(reason), spec["field"]))
-
+    fn = calls.noting(lambda reason, spec, **_: (str(reason), spec["field"]))
+    kopf.on.update("kopfexamples", when=check)(fn)
+    kopf.on.create("kopfexamples", when=check)(fn)
     await operator.start()
     await kex.create(spec=SPEC)
     for value in ("a", "b", "c"):
@@ -108,10 +106,7 @@ async def test_nothing_leaks_from_the_values_patched_by_other_handlers(
         if not retry:
             raise kopf.TemporaryError("Not yet.", delay=1)
 
-    @kopf.on.update("kopfexamples")
-    async def update(diff: kopf.Diff, **_: Any) -> None:
-        calls.append(diff)
-
+    kopf.on.update("kopfexamples")(calls.noting(lambda diff, **_: diff))
     await operator.start()
     obj = await kex.create_and_wait()
     assert get_essence(obj)["spec"]["added"] == {"list": [1]}

@@ -50,9 +50,7 @@ def namespaces(api: API) -> Namespaces:
 
 
 def note_created(calls: Calls) -> None:
-    @kopf.on.create("kopfexamples")
-    async def fn(namespace: str, **_: Any) -> None:
-        calls.append(namespace)
+    kopf.on.create("kopfexamples")(calls.noting(lambda namespace, **_: namespace))
 
 
 NAMES = ["myapp-live", "myapp-pr-123", "myapp-pr-456", "otherapp-live", "otherapp-pr-123"]
@@ -148,10 +146,7 @@ async def test_terminating_namespaces_are_served_until_they_are_gone(
 async def test_operators_that_start_in_terminating_namespaces_serve_them(
         operator: Operator, namespaces: Namespaces, calls: Calls,
 ) -> None:
-    @kopf.on.delete("kopfexamples")
-    async def fn(name: str, **_: Any) -> None:
-        calls.append(name)
-
+    kopf.on.delete("kopfexamples")(calls.noting(lambda name, **_: name))
     await namespaces.create("ns1")
     await namespaces.create_object("ns1", finalizers=[FINALIZER])
     await namespaces.delete("ns1")
@@ -204,12 +199,7 @@ async def test_vanishing_that_nobody_has_seen(
         operator: Operator, cluster: LocalCluster, namespaces: Namespaces, calls: Calls,
 ) -> None:
     """If the streams of the objects are mute, what has happened is concluded from the namespace that is gone."""
-    @kopf.daemon("kopfexamples")
-    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append("started")
-        await stopped.wait()
-        calls.append(stopped.reason)
-
+    kopf.daemon("kopfexamples")(calls.accompanying("started", lambda stopped, **_: stopped.reason))
     await namespaces.create("ns1")
     await operator.start(clusterwide=False, namespaces=["ns1"])
     await namespaces.create_object("ns1")

@@ -20,12 +20,11 @@ IDS = ["c", "a", "d", "b", "e"]
 def _handlers(calls: Calls) -> None:
     """Several handlers of every change; their ids are not in the alphabetic order."""
     for id in IDS:
-        @kopf.on.create("kopfexamples", id=id, param=id)
-        @kopf.on.update("kopfexamples", id=id, param=id)
-        @kopf.on.delete("kopfexamples", id=id, param=id)
-        @kopf.on.resume("kopfexamples", id=f"resume-{id}", param=f"resume-{id}")
-        async def fn(param: str, **_: Any) -> None:
-            calls.append(param)
+        fn = calls.noting(lambda param, **_: param)
+        kopf.on.resume("kopfexamples", id=f"resume-{id}", param=f"resume-{id}")(fn)
+        kopf.on.delete("kopfexamples", id=id, param=id)(fn)
+        kopf.on.update("kopfexamples", id=id, param=id)(fn)
+        kopf.on.create("kopfexamples", id=id, param=id)(fn)
 
 
 async def test_handlers_run_in_the_order_of_their_declaration(operator: Operator, kex: Objects, calls: Calls) -> None:
@@ -90,12 +89,8 @@ async def test_random_orders(operator: Operator, kex: Objects, calls: Calls, lif
 async def test_the_least_retried_handlers_go_first(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id="retried", labels={"retry": "yes"})
-    async def retried_fn(retry: int, **_: Any) -> None:
-        calls.append(f"retried-{retry}")
-        if retry < 2:
-            raise kopf.TemporaryError("again", delay=0)
-
+    kopf.on.create("kopfexamples", registry=registry, id="retried", labels={"retry": "yes"})(
+        calls.noting(lambda retry, **_: f"retried-{retry}", error=kopf.TemporaryError("again", delay=0), times=2))
     registry.resources.insert(0, registry.resources.pop())  # declared the first
     await operator.start()
     await kex.create_and_wait(labels={"retry": "yes"})

@@ -41,10 +41,7 @@ async def test_own_patches_in_a_creation_are_not_an_update(
         if restart and retry < 1:
             raise kopf.TemporaryError("not yet", delay=30)
 
-    @kopf.on.update("kopfexamples", id="update")
-    async def update(diff: kopf.Diff, **_: Any) -> None:
-        calls.append(diff)
-
+    kopf.on.update("kopfexamples", id="update")(calls.noting(lambda diff, **_: diff))
     await operator.start()
     await kex.create()
     if restart:
@@ -65,14 +62,8 @@ async def test_foreign_edits_in_a_creation_are_an_update_afterwards(
         patch.spec["own"] = "mine"
         await kex.merge({"spec": {"foreign": "theirs"}})
 
-    @kopf.on.create("kopfexamples", id="two")
-    async def two(**_: Any) -> None:
-        calls.append("two")
-
-    @kopf.on.update("kopfexamples", id="update")
-    async def update(diff: kopf.Diff, **_: Any) -> None:
-        calls.append(diff)
-
+    kopf.on.create("kopfexamples", id="two")(calls.noting("two"))
+    kopf.on.update("kopfexamples", id="update")(calls.noting(lambda diff, **_: diff))
     await operator.start()
     await kex.create()
     await kex.wait_handled(foreign="theirs", own="mine")
@@ -84,19 +75,14 @@ async def test_own_patches_in_an_update_do_not_repeat_the_others(
 ) -> None:
     kopf.on.create("kopfexamples", id="create")(do_nothing)
 
-    @kopf.on.update("kopfexamples", id="one")
-    async def one(**_: Any) -> None:
-        calls.append("one")
+    kopf.on.update("kopfexamples", id="one")(calls.noting("one"))
 
     @kopf.on.update("kopfexamples", id="two")
     async def two(patch: kopf.Patch, **_: Any) -> None:
         calls.append("two")
         patch.spec["own"] = "mine"
 
-    @kopf.on.update("kopfexamples", id="three")
-    async def three(diff: kopf.Diff, **_: Any) -> None:
-        calls.append(sorted(field for _, field, _, _ in diff))
-
+    kopf.on.update("kopfexamples", id="three")(calls.noting(lambda diff, **_: sorted(field for _, field, _, _ in diff)))
     await operator.start()
     await kex.create_and_wait()
     await kex.merge({"spec": {"field": "new"}})
@@ -106,9 +92,7 @@ async def test_own_patches_in_an_update_do_not_repeat_the_others(
 
 async def test_overlapping_fields_miss_no_changes(operator: Operator, kex: Objects, calls: Calls) -> None:
     for field in ("status.deep.one", "status", "status.deep", "metadata.finalizers", "status.deep.one.deepest"):
-        @kopf.on.field("kopfexamples", id="fn", field=field, param=field)
-        async def fn(param: str, **_: Any) -> None:
-            calls.append(param)
+        kopf.on.field("kopfexamples", id="fn", field=field, param=field)(calls.noting(lambda param, **_: param))
 
     await operator.start()
     await kex.create(status={"other": 1, "deep": {"one": {"deepest": 1}, "two": 2}})

@@ -22,11 +22,10 @@ def _versions(request: pytest.FixtureRequest, operator: Operator) -> None:
 
 def declare_handlers(registry: kopf.OperatorRegistry, calls: Calls) -> None:
     for id in ("a", "b", "c"):
-        @kopf.on.create("kopfexamples", registry=registry, id=f"create-{id}", param=f"create-{id}")
-        @kopf.on.update("kopfexamples", registry=registry, id=f"update-{id}", param=f"update-{id}")
-        @kopf.on.delete("kopfexamples", registry=registry, id=f"delete-{id}", param=f"delete-{id}")
-        async def fn(param: str, spec: kopf.Spec, **_: Any) -> None:
-            calls.append((param, spec["field"]))
+        fn = calls.noting(lambda param, spec, **_: (param, spec["field"]))
+        kopf.on.delete("kopfexamples", registry=registry, id=f"delete-{id}", param=f"delete-{id}")(fn)
+        kopf.on.update("kopfexamples", registry=registry, id=f"update-{id}", param=f"update-{id}")(fn)
+        kopf.on.create("kopfexamples", registry=registry, id=f"create-{id}", param=f"create-{id}")(fn)
 
 
 async def read(kex: Objects, name: str = "obj") -> dict[str, Any]:
@@ -108,10 +107,8 @@ async def test_foreign_changes_between_our_patch_and_its_echo_are_not_lost(
         calls.append(("create", spec["field"]))
         operator.cluster.faults.silence_watches()
 
-    @kopf.on.update("kopfexamples")
-    async def update_fn(spec: kopf.Spec, old: Any, new: Any, **_: Any) -> None:
-        calls.append(("update", old["spec"]["field"], new["spec"]["field"]))
-
+    kopf.on.update("kopfexamples")(
+        calls.noting(lambda old, new, **_: ("update", old["spec"]["field"], new["spec"]["field"])))
     await operator.start()
     await kex.create()
     await read(kex)
@@ -128,10 +125,8 @@ async def test_foreign_changes_before_our_patch_are_not_lost(operator: Operator,
         calls.append(("create", spec["field"]))
         await kex.merge({"spec": {"field": "theirs"}})
 
-    @kopf.on.update("kopfexamples")
-    async def update_fn(old: Any, new: Any, **_: Any) -> None:
-        calls.append(("update", old["spec"]["field"], new["spec"]["field"]))
-
+    kopf.on.update("kopfexamples")(
+        calls.noting(lambda old, new, **_: ("update", old["spec"]["field"], new["spec"]["field"])))
     await operator.start()
     await kex.create()
     await kex.wait_handled(field="theirs")
@@ -170,10 +165,7 @@ async def test_the_stream_is_trusted_again_if_our_patch_never_comes_back(
         faults.compact()
         faults.cut_watches()
 
-    @kopf.on.update("kopfexamples")
-    async def update_fn(old: Any, new: Any, **_: Any) -> None:
-        calls.append((old["spec"]["field"], new["spec"]["field"]))
-
+    kopf.on.update("kopfexamples")(calls.noting(lambda old, new, **_: (old["spec"]["field"], new["spec"]["field"])))
     await operator.start()
     await kex.create()
     await read(kex)
@@ -201,10 +193,7 @@ async def test_how_long_our_patch_is_waited_for(
         faults.compact()
         faults.cut_watches()
 
-    @kopf.on.update("kopfexamples")
-    async def update_fn(**_: Any) -> None:
-        calls.append(asyncio.get_running_loop().time())
-
+    kopf.on.update("kopfexamples")(calls.noting(lambda **_: asyncio.get_running_loop().time()))
     operator.set("persistence.consistency_timeout", timeout)
     await operator.start()
     await kex.create()
@@ -222,9 +211,8 @@ async def test_raw_events_are_never_held_back(operator: Operator, kex: Objects, 
     """Not even the stale ones, and not while the object is being handled."""
     logs.expected.append("could not be handled")  # it is changed by others as fast as the operator can patch it
 
-    @kopf.on.event("kopfexamples")
-    async def event_fn(body: kopf.Body, event: kopf.RawEvent, **_: Any) -> None:
-        calls.append((event["type"], body.metadata["resourceVersion"]))
+    kopf.on.event("kopfexamples")(
+        calls.noting(lambda body, event, **_: (event["type"], body.metadata["resourceVersion"])))
 
     @kopf.on.create("kopfexamples")
     @kopf.on.update("kopfexamples")

@@ -91,10 +91,7 @@ async def test_changes_by_handlers_themselves_are_changes_of_the_object(
     def create_fn(patch: kopf.Patch, **_: Any) -> None:
         patch.spec["field"] = "patched"
 
-    @kopf.on.update("kopfexamples")
-    def update_fn(diff: kopf.Diff, **_: Any) -> None:
-        calls.append(diff)
-
+    kopf.on.update("kopfexamples")(lambda diff, **_: calls.append(diff))
     await operator.start()
     await kex.create()
     await kex.wait_handled(field="patched")

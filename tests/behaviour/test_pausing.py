@@ -50,12 +50,8 @@ async def switch(cluster: LocalCluster, api: API, logs: Logs) -> Switch:
 async def test_daemons_are_stopped_and_started_anew(
         operator: Operator, switch: Switch, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.daemon("kopfexamples", id="fn")
-    async def fn(name: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append((name, "started"))
-        await stopped.wait()
-        calls.append((name, stopped.reason))
-
+    kopf.daemon("kopfexamples", id="fn")(
+        calls.accompanying(lambda name, **_: (name, "started"), lambda name, stopped, **_: (name, stopped.reason)))
     await operator.start()
     await kex.create("same")
     await kex.create("changed")
@@ -123,15 +119,8 @@ async def test_daemons_that_exit_slowly_are_started_anew_only_when_they_have_exi
 async def test_daemons_that_have_exited_before_are_not_started_anew(
         operator: Operator, switch: Switch, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
-    @kopf.daemon("kopfexamples", id="done")
-    async def done(**_: Any) -> None:
-        calls.append("done")
-
-    @kopf.daemon("kopfexamples", id="failed")
-    async def failed(**_: Any) -> None:
-        calls.append("failed")
-        raise kopf.PermanentError("never")
-
+    kopf.daemon("kopfexamples", id="done")(calls.noting("done"))
+    kopf.daemon("kopfexamples", id="failed")(calls.noting("failed", error=kopf.PermanentError("never")))
     await operator.start()
     await kex.create()
     await logs.wait(".*Daemon 'done' succeeded.*")
@@ -146,11 +135,7 @@ async def test_daemons_that_have_exited_before_are_not_started_anew(
 async def test_objects_deleted_during_the_pause_release_their_daemons(
         operator: Operator, switch: Switch, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.daemon("kopfexamples", id="fn")
-    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append("started")
-        await stopped.wait()
-
+    kopf.daemon("kopfexamples", id="fn")(calls.accompanying("started"))
     await operator.start()
     await kex.create()
     await calls.wait_length(1)
@@ -165,10 +150,7 @@ async def test_objects_deleted_during_the_pause_release_their_daemons(
 async def test_timers_do_not_tick_while_paused(operator: Operator, switch: Switch, kex: Objects, calls: Calls) -> None:
     loop = asyncio.get_running_loop()
 
-    @kopf.timer("kopfexamples", interval=10, id="fn")
-    async def fn(**_: Any) -> None:
-        calls.append(loop.time())
-
+    kopf.timer("kopfexamples", interval=10, id="fn")(calls.noting(lambda **_: loop.time()))
     await operator.start()
     await kex.create()
     await calls.wait_length(3)
@@ -200,10 +182,7 @@ async def test_running_handlers_finish_and_the_next_ones_wait(
         await release.wait()
         calls.append("first ends")
 
-    @kopf.on.create("kopfexamples", id="second")
-    async def second(**_: Any) -> None:
-        calls.append("second")
-
+    kopf.on.create("kopfexamples", id="second")(calls.noting("second"))
     await operator.start(lifecycle=lifecycle)
     await kex.create()
     await calls.wait_length(1)
@@ -244,11 +223,7 @@ async def test_retries_continue(operator: Operator, switch: Switch, kex: Objects
 async def test_what_others_have_done_meanwhile_is_not_done_again(
         operator: Operator, switch: Switch, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", id="fn")
-    async def fn(**_: Any) -> None:
-        calls.append("called")
-        raise kopf.TemporaryError("not yet", delay=0.2)
-
+    kopf.on.create("kopfexamples", id="fn")(calls.noting("called", error=kopf.TemporaryError("not yet", delay=0.2)))
     await operator.start()
     await kex.create()
     await kex.wait(lambda obj: "not yet" in str(obj))
@@ -266,10 +241,7 @@ async def test_what_others_have_done_meanwhile_is_not_done_again(
 async def test_raw_events_bring_the_latest_states(
         operator: Operator, switch: Switch, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.event("kopfexamples", id="fn")
-    async def fn(type: str | None, name: str, spec: kopf.Spec, **_: Any) -> None:
-        calls.append((type, name, spec.get("field")))
-
+    kopf.on.event("kopfexamples", id="fn")(calls.noting(lambda type, name, spec, **_: (type, name, spec.get("field"))))
     await operator.start()
     for name in ("same", "changed", "gone"):
         await kex.create(name)
@@ -315,10 +287,8 @@ async def test_indices_are_refreshed_before_anything_is_handled(
     async def idx(name: str, spec: kopf.Spec, **_: Any) -> Any:
         return {name: spec.get("field")}
 
-    @kopf.on.create("kopfexamples", id="fn")
-    async def fn(idx: kopf.Index[str, str], name: str, **_: Any) -> None:
-        calls.append((name, {key: list(values) for key, values in idx.items()}))
-
+    kopf.on.create("kopfexamples", id="fn")(
+        calls.noting(lambda idx, name, **_: (name, {key: list(values) for key, values in idx.items()})))
     await sub.create("same")
     await sub.create("changed")
     await sub.create("gone")
@@ -344,9 +314,7 @@ async def test_indices_are_refreshed_before_anything_is_handled(
 async def test_nothing_is_kept_of_the_interrupted_streams(
         operator: Operator, switch: Switch, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.event("kopfexamples")
-    def fn(name: str, **_: Any) -> None:
-        calls.append(name)
+    kopf.on.event("kopfexamples")(lambda name, **_: calls.append(name))
 
     def count_ended_tasks() -> int:
         gc.collect()
@@ -373,11 +341,9 @@ async def test_the_pause_can_come_at_any_moment_of_the_start(
     release = asyncio.Event()
     started = asyncio.Event()
 
-    @kopf.on.resume("kopfexamples", id="fn")
-    @kopf.on.create("kopfexamples", id="fn")
-    async def fn(name: str, **_: Any) -> None:
-        calls.append(name)
-
+    fn = calls.noting(lambda name, **_: name)
+    kopf.on.create("kopfexamples", id="fn")(fn)
+    kopf.on.resume("kopfexamples", id="fn")(fn)
     if moment == "indexing":
         @kopf.index("kopfexamples")
         async def idx(name: str, **_: Any) -> str:
@@ -414,9 +380,7 @@ async def _wait_for_requests(cluster: LocalCluster, key: tuple[str, str, int], c
 
 async def test_flapping(operator: Operator, switch: Switch, kex: Objects, calls: Calls) -> None:
     """Many short pauses while the objects change: every object is handled up to the end, and created once."""
-    @kopf.on.create("kopfexamples", id="created")
-    async def created(name: str, **_: Any) -> None:
-        calls.append(name)
+    kopf.on.create("kopfexamples", id="created")(calls.noting(lambda name, **_: name))
 
     @kopf.on.update("kopfexamples")
     async def updated(**_: Any) -> None:
@@ -445,11 +409,7 @@ async def test_flapping(operator: Operator, switch: Switch, kex: Objects, calls:
 async def test_the_operator_can_exit_while_paused(
         operator: Operator, switch: Switch, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.daemon("kopfexamples", id="fn")
-    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append("started")
-        await stopped.wait()
-
+    kopf.daemon("kopfexamples", id="fn")(calls.accompanying("started"))
     await operator.start()
     await kex.create()
     await calls.wait_length(1)
@@ -465,10 +425,7 @@ async def test_nothing_is_started_if_the_operator_exits_while_it_waits_for_the_i
     def idx(name: str, **_: Any) -> str:
         return name
 
-    @kopf.on.event("kopfexamples", id="fn")
-    async def fn(name: str, **_: Any) -> None:
-        calls.append(name)
-
+    kopf.on.event("kopfexamples", id="fn")(calls.noting(lambda name, **_: name))
     await kex.create()
     cluster.faults.inject(action="delay", latency=1000, verb="list", resource="kopfstatusexamples")
     await operator.start()

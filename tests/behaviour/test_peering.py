@@ -38,12 +38,11 @@ def registries(registry: kopf.OperatorRegistry, calls: Calls) -> list[kopf.Opera
         for activity in registry.activities:
             other.append(activity)
     for number, each in enumerate([registry, *others]):
-        @kopf.on.resume("kopfexamples", registry=each, param=number)
-        @kopf.on.create("kopfexamples", registry=each, param=number)
-        @kopf.on.update("kopfexamples", registry=each, param=number)
-        @kopf.on.delete("kopfexamples", registry=each, param=number)
-        async def fn(param: int, name: str, reason: kopf.Reason, **_: Any) -> None:
-            calls.append((param, name, reason.value))
+        fn = calls.noting(lambda param, name, reason, **_: (param, name, reason.value))
+        kopf.on.delete("kopfexamples", registry=each, param=number)(fn)
+        kopf.on.update("kopfexamples", registry=each, param=number)(fn)
+        kopf.on.create("kopfexamples", registry=each, param=number)(fn)
+        kopf.on.resume("kopfexamples", registry=each, param=number)(fn)
     return [registry, *others]
 
 

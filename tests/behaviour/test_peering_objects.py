@@ -20,9 +20,7 @@ RESUMING = "Resuming operations after the pause.*"
 
 @pytest.fixture(autouse=True)
 def _handlers(calls: Calls) -> None:
-    @kopf.on.create("kopfexamples")
-    async def fn(namespace: str, name: str, **_: Any) -> None:
-        calls.append((namespace, name))
+    kopf.on.create("kopfexamples")(calls.noting(lambda namespace, name, **_: (namespace, name)))
 
 
 # ------------------------------------------------------------------ automatic peering

@@ -82,9 +82,7 @@ def roles(cluster: LocalCluster) -> Roles:
 
 
 def note_created(calls: Calls, resource: str = "kopfexamples") -> None:
-    @kopf.on.create(resource, id="fn")
-    async def fn(namespace: str, **_: Any) -> None:
-        calls.append(namespace)
+    kopf.on.create(resource, id="fn")(calls.noting(lambda namespace, **_: namespace))
 
 
 async def create_in(api: API, namespace: str, name: str = "obj") -> None:
@@ -128,10 +126,7 @@ async def test_resources_that_are_only_read_need_no_more(
     def idx(name: str, **_: Any) -> str:
         return name
 
-    @kopf.on.event("kopfexamples", id="fn")
-    async def fn(name: str, idx: kopf.Index[Any, Any], **_: Any) -> None:
-        calls.append(sorted(idx[None]))
-
+    kopf.on.event("kopfexamples", id="fn")(calls.noting(lambda idx, **_: sorted(idx[None])))
     await operator.launch()
     message = (await logs.wait("Cannot watch kopfexamples.*")).getMessage()
     assert message.endswith("- {apiGroups: [kopf.dev], resources: [kopfexamples], verbs: [list, watch]}")

@@ -82,12 +82,8 @@ async def test_progress_of_retried_handlers(operator: Operator, kex: Objects) ->
 @pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume],
                          ids=lambda decorator: decorator.__name__)
 async def test_the_purpose_is_the_reason(operator: Operator, kex: Objects, calls: Calls, decorator: Decorator) -> None:
-    @decorator("kopfexamples", id="fn")
-    async def fn(retry: int, **_: Any) -> None:
-        calls.append(retry)
-        if not retry:
-            raise kopf.TemporaryError("not yet", delay=0)
-
+    decorator("kopfexamples", id="fn")(
+        calls.noting(lambda retry, **_: retry, error=kopf.TemporaryError("not yet", delay=0), times=1))
     reason = decorator.__name__
     essence = json.dumps({"spec": {"field": "old" if reason == "update" else "value"}}, separators=(",", ":")) + "\n"
     annotations = {} if reason == "create" else {LAST_HANDLED: essence}
@@ -132,14 +128,8 @@ async def test_the_keys_of_handlers(
 async def test_ids_that_annotations_refuse_are_made_safe(
         operator: Operator, kex: Objects, calls: Calls, id: str,
 ) -> None:
-    @kopf.on.create("kopfexamples", id=id)
-    def fn(**_: Any) -> None:
-        calls.append(id)
-
-    @kopf.on.create("kopfexamples", id="another")
-    def another_fn(**_: Any) -> None:
-        calls.append("another")
-
+    kopf.on.create("kopfexamples", id=id)(lambda **_: calls.append(id))
+    kopf.on.create("kopfexamples", id="another")(lambda **_: calls.append("another"))
     await operator.start()
     await kex.create_and_wait()
     assert calls == [id, "another"]
@@ -168,10 +158,7 @@ async def test_the_last_handled_configuration_is_written_in_the_end_only(operato
 
 async def test_unhandled_changes_are_remembered_too(operator: Operator, kex: Objects, calls: Calls) -> None:
     """The next change is compared to the latest state, not to the state when a handler was called the last time."""
-    @kopf.on.update("kopfexamples", field="spec.field", id="fn")
-    def fn(diff: kopf.Diff, old: Any, new: Any, **_: Any) -> None:
-        calls.append((old, new))
-
+    kopf.on.update("kopfexamples", field="spec.field", id="fn")(lambda old, new, **_: calls.append((old, new)))
     await operator.start()
     await kex.create_and_wait()
     await kex.change_and_wait(other="thing")
@@ -202,23 +189,15 @@ async def test_progress_of_other_frameworks_and_versions_is_continued(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """What was begun by the original framework, is finished here."""
-    @kopf.on.create("kopfexamples", id="done")
-    async def done(**_: Any) -> None:
-        calls.append("done")
-
-    @kopf.on.create("kopfexamples", id="failed")
-    async def failed(**_: Any) -> None:
-        calls.append("failed")
+    kopf.on.create("kopfexamples", id="done")(calls.noting("done"))
+    kopf.on.create("kopfexamples", id="failed")(calls.noting("failed"))
 
     @kopf.on.create("kopfexamples", id="retried")
     async def retried(retry: int, runtime: datetime.timedelta, **_: Any) -> None:
         assert runtime.total_seconds() == pytest.approx(300 + 200, abs=5)
         calls.append(("retried", retry, round(asyncio.get_running_loop().time() - started)))
 
-    @kopf.on.create("kopfexamples", id="fresh")
-    async def fresh(retry: int, **_: Any) -> None:
-        calls.append(("fresh", retry))
-
+    kopf.on.create("kopfexamples", id="fresh")(calls.noting(lambda retry, **_: ("fresh", retry)))
     now = datetime.datetime.now(datetime.UTC)
     before = (now - datetime.timedelta(seconds=300)).isoformat()
     after = (now + datetime.timedelta(seconds=200)).isoformat()
@@ -238,10 +217,7 @@ async def test_progress_of_other_frameworks_and_versions_is_continued(
 
 @pytest.mark.parametrize("garbage", ["", "{", "[]", "null", "123", '{"retries":"x"}', '{"started":"x"}'])
 async def test_broken_progress_is_as_good_as_none(operator: Operator, kex: Objects, calls: Calls, garbage: str) -> None:
-    @kopf.on.create("kopfexamples", id="fn")
-    async def fn(retry: int, **_: Any) -> None:
-        calls.append(retry)
-
+    kopf.on.create("kopfexamples", id="fn")(calls.noting(lambda retry, **_: retry))
     await operator.start()
     await kex.create(annotations={f"{PREFIX}/fn": garbage})
     await kex.wait(lambda obj: get_annotations(obj) == {LAST_HANDLED: '{"spec":{"field":"value"}}\n'})
@@ -252,10 +228,7 @@ async def test_broken_progress_is_as_good_as_none(operator: Operator, kex: Objec
 async def test_broken_last_handled_configuration_is_as_good_as_none(
         operator: Operator, kex: Objects, calls: Calls, garbage: str,
 ) -> None:
-    @kopf.on.create("kopfexamples", id="fn")
-    async def fn(**_: Any) -> None:
-        calls.append("called")
-
+    kopf.on.create("kopfexamples", id="fn")(calls.noting("called"))
     await operator.start()
     await kex.create(annotations={LAST_HANDLED: garbage})
     await calls.wait_length(1)

@@ -37,11 +37,9 @@ def count_lists(operator: Operator) -> int:
 async def test_only_what_matches_is_requested(
         operator: Operator, kex: Objects, calls: Calls, logs: Logs, pushing: bool,
 ) -> None:
-    @kopf.on.event("kopfexamples", labels=MATCHING)
-    @kopf.on.create("kopfexamples", labels=MATCHING)
-    async def fn(name: str, reason: str | None = None, **_: Any) -> None:
-        calls.append((name, str(reason)))
-
+    fn = calls.noting(lambda name, reason=None, **_: (name, str(reason)))
+    kopf.on.create("kopfexamples", labels=MATCHING)(fn)
+    kopf.on.event("kopfexamples", labels=MATCHING)(fn)
     await kex.create("old", labels=MATCHING)
     await kex.create("other")
     await operator.start()
@@ -97,12 +95,8 @@ async def test_leaving_and_coming_back(operator: Operator, kex: Objects, calls: 
 
 
 async def test_leaving_while_it_is_retried(operator: Operator, kex: Objects, calls: Calls, pushing: bool) -> None:
-    @kopf.on.create("kopfexamples", labels=MATCHING)
-    async def fn(retry: int, **_: Any) -> None:
-        calls.append(retry)
-        if retry < 3:
-            raise kopf.TemporaryError("not yet", delay=30)
-
+    kopf.on.create("kopfexamples", labels=MATCHING)(
+        calls.noting(lambda retry, **_: retry, error=kopf.TemporaryError("not yet", delay=30), times=3))
     await operator.start()
     await kex.create(labels=MATCHING)
     await calls.wait_length(2)
@@ -124,10 +118,7 @@ async def test_handlers_that_remove_the_label(
         calls.append(retry)
         patch.meta.labels["match"] = None
 
-    @kopf.on.update("kopfexamples", labels=MATCHING)
-    async def update_fn(**_: Any) -> None:
-        calls.append("update")
-
+    kopf.on.update("kopfexamples", labels=MATCHING)(calls.noting("update"))
     await operator.start()
     await kex.create(labels=MATCHING)
     await kex.wait(lambda obj: "match" not in obj["metadata"].get("labels", {}))
@@ -141,9 +132,7 @@ async def test_handlers_that_remove_the_label(
 async def test_what_vanished_while_nobody_watched(
         operator: Operator, kex: Objects, calls: Calls, pushing: bool,
 ) -> None:
-    @kopf.on.event("kopfexamples", labels=MATCHING)
-    async def fn(name: str, type: str | None, **_: Any) -> None:
-        calls.append((name, type))
+    kopf.on.event("kopfexamples", labels=MATCHING)(calls.noting(lambda name, type, **_: (name, type)))
 
     @kopf.index("kopfexamples", labels=MATCHING)
     async def index_fn(name: str, **_: Any) -> dict[str, str]:
@@ -200,10 +189,7 @@ async def test_finalizers_of_what_has_lost_the_label_while_the_operator_was_down
 async def test_finalizers_that_others_put_on_what_has_left(
         operator: Operator, kex: Objects, calls: Calls, pushing: bool,
 ) -> None:
-    @kopf.on.event("kopfexamples", labels=MATCHING)
-    async def fn(**_: Any) -> None:
-        calls.append("event")
-
+    kopf.on.event("kopfexamples", labels=MATCHING)(calls.noting("event"))
     await operator.start()
     await kex.create(labels=MATCHING)
     await calls.wait_length(1)
@@ -243,10 +229,7 @@ async def test_nothing_is_kept_of_those_that_have_left_and_are_deleted_then(
 
 
 async def test_the_api_is_not_available_when_it_is_needed(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.event("kopfexamples", labels=MATCHING)
-    async def fn(name: str, type: str | None, **_: Any) -> None:
-        calls.append((name, type))
-
+    kopf.on.event("kopfexamples", labels=MATCHING)(calls.noting(lambda name, type, **_: (name, type)))
     await operator.start()
     for name in ("one", "two", "three"):
         await kex.create(name, labels=MATCHING)
@@ -264,10 +247,7 @@ async def test_the_api_is_not_available_when_it_is_needed(operator: Operator, ke
 async def test_the_permission_is_lost_when_it_is_needed(
         operator: Operator, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
-    @kopf.on.event("kopfexamples", labels=MATCHING)
-    async def fn(name: str, type: str | None, **_: Any) -> None:
-        calls.append((name, type))
-
+    kopf.on.event("kopfexamples", labels=MATCHING)(calls.noting(lambda name, type, **_: (name, type)))
     logs.expected.append("Cannot watch")
     await operator.start()
     await kex.create("one", labels=MATCHING)
@@ -285,10 +265,7 @@ async def test_the_permission_is_lost_when_it_is_needed(
 async def test_many_that_vanish_together_are_not_looked_for_one_by_one(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.event("kopfexamples", labels=MATCHING)
-    async def fn(name: str, type: str | None, **_: Any) -> None:
-        calls.append((name, type))
-
+    kopf.on.event("kopfexamples", labels=MATCHING)(calls.noting(lambda name, type, **_: (name, type)))
     names = [f"obj{number}" for number in range(600)]
     for name in names:
         await kex.create(name, labels=MATCHING)
@@ -337,11 +314,9 @@ async def test_vanished_namespaces(operator: Operator, api: API, calls: Calls, p
 async def test_names_are_selected_by_the_server(
         operator: Operator, kex: Objects, calls: Calls, logs: Logs, pushing: bool,
 ) -> None:
-    @kopf.on.event("kopfexamples", field="metadata.name", value="one")
-    @kopf.on.create("kopfexamples", field="metadata.name", value="one")
-    async def fn(name: str, type: str | None = None, **_: Any) -> None:
-        calls.append((name, type))
-
+    fn = calls.noting(lambda name, type=None, **_: (name, type))
+    kopf.on.create("kopfexamples", field="metadata.name", value="one")(fn)
+    kopf.on.event("kopfexamples", field="metadata.name", value="one")(fn)
     await operator.start()
     for name in ("one", "two"):
         await kex.create(name)
@@ -357,10 +332,7 @@ async def test_selectors_of_the_settings_are_respected(
         operator: Operator, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     """What they exclude, does not exist for the operator."""
-    @kopf.on.event("kopfexamples", labels=MATCHING)
-    async def fn(name: str, type: str | None, **_: Any) -> None:
-        calls.append((name, type))
-
+    kopf.on.event("kopfexamples", labels=MATCHING)(calls.noting(lambda name, type, **_: (name, type)))
     operator.set("watching.label_selectors", {"kopfexamples.kopf.dev": "own"})
     await operator.start()
     await kex.create("other", labels=MATCHING)
@@ -376,10 +348,7 @@ async def test_selectors_of_the_settings_are_respected(
 
 
 async def test_blocking_handlers_push_nothing(operator: Operator, kex: Objects, calls: Calls, logs: Logs) -> None:
-    @kopf.on.delete("kopfexamples", labels=MATCHING)
-    async def fn(**_: Any) -> None:
-        calls.append("deleted")
-
+    kopf.on.delete("kopfexamples", labels=MATCHING)(calls.noting("deleted"))
     await operator.start()
     await kex.create(labels=MATCHING)
     await kex.wait(lambda obj: get_finalizers(obj) == [FINALIZER])

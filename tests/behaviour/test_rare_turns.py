@@ -41,10 +41,7 @@ async def test_a_deletion_is_not_held_by_a_failing_filter(
             raise ValueError("a bad spec")
         return False
 
-    @kopf.daemon("kopfexamples", id="daemon", when=is_wanted, labels={"x": "y"})
-    async def daemon(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append("runs")
-        await stopped.wait()
+    kopf.daemon("kopfexamples", id="daemon", when=is_wanted, labels={"x": "y"})(calls.accompanying("runs"))
 
     @kopf.on.update("kopfexamples", id="update", when=is_edited)
     async def update(**_: Any) -> None:
@@ -71,9 +68,7 @@ async def test_a_deletion_goes_on_when_a_daemon_exits_in_the_middle_of_an_event_
         if meta.get("deletionTimestamp"):
             await asyncio.sleep(20)
 
-    @kopf.on.delete("kopfexamples", id="delete")
-    async def delete(**_: Any) -> None:
-        calls.append("deleted")
+    kopf.on.delete("kopfexamples", id="delete")(calls.noting("deleted"))
 
     @kopf.daemon("kopfexamples", id="daemon")
     async def daemon(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
@@ -99,10 +94,8 @@ async def test_a_timer_starts_by_a_status_that_was_changed_during_the_creation(
         await kex.merge({"status": {"ready": True}})
         await asyncio.sleep(2)
 
-    @kopf.timer("kopfexamples", id="timer", interval=1000, when=lambda status, **_: status["ready"])
-    async def timer(**_: Any) -> None:
-        calls.append("runs")
-
+    kopf.timer("kopfexamples", id="timer", interval=1000, when=lambda status, **_: status["ready"])(
+        calls.noting("runs"))
     await operator.start()
     started = now()
     await kex.create(status={"ready": False})
@@ -116,16 +109,9 @@ async def test_resuming_is_not_repeated_by_an_edit_in_the_middle_of_an_update(
 ) -> None:
     kopf.on.create("kopfexamples", id="create")(do_nothing)
 
-    @kopf.on.resume("kopfexamples", id="resume")
-    async def resume(**_: Any) -> None:
-        calls.append("resumes")
-
-    @kopf.on.update("kopfexamples", id="update")
-    async def update(retry: int, **_: Any) -> None:
-        calls.append("updates")
-        if retry < 1:
-            raise kopf.TemporaryError("not yet", delay=30)
-
+    kopf.on.resume("kopfexamples", id="resume")(calls.noting("resumes"))
+    kopf.on.update("kopfexamples", id="update")(
+        calls.noting("updates", error=kopf.TemporaryError("not yet", delay=30), times=1))
     await operator.start()
     await kex.create_and_wait()
     await operator.stop()
@@ -146,9 +132,7 @@ async def test_subhandlers_run_again_after_an_update_in_which_they_were_absent(
     @kopf.on.update("kopfexamples", id="parent")
     async def parent(spec: kopf.Spec, **_: Any) -> None:
         for item in spec["items"]:
-            @kopf.subhandler(id=item, param=item)
-            async def sub(param: str, **_: Any) -> None:
-                calls.append(param)
+            kopf.subhandler(id=item, param=item)(calls.noting(lambda param, **_: param))
 
     @kopf.on.update("kopfexamples", id="other")
     async def other(spec: kopf.Spec, **_: Any) -> None:
@@ -182,12 +166,7 @@ async def test_updates_are_not_repeated_when_the_api_drops_what_they_want(
         calls.append("one")
         patch.spec["unknown"] = 1
 
-    @kopf.on.update("prunes", id="two")
-    async def two(retry: int, **_: Any) -> None:
-        calls.append("two")
-        if retry < 1:
-            raise kopf.TemporaryError("not yet", delay=30)
-
+    kopf.on.update("prunes", id="two")(calls.noting("two", error=kopf.TemporaryError("not yet", delay=30), times=1))
     await operator.start(watching=("prunes",))
     await prunes.create(spec={"field": 1})
     await prunes.wait_handled()
@@ -205,10 +184,7 @@ async def test_a_creation_is_not_followed_by_an_update_when_the_api_drops_what_i
 
     kopf.on.create("prunes", id="two")(do_nothing)
 
-    @kopf.on.update("prunes", id="update")
-    async def update(diff: kopf.Diff, **_: Any) -> None:
-        calls.append(diff)
-
+    kopf.on.update("prunes", id="update")(calls.noting(lambda diff, **_: diff))
     await operator.start(watching=("prunes",))
     await prunes.create(spec={"field": 1})
     await prunes.wait_handled()
@@ -219,17 +195,10 @@ async def test_a_creation_is_not_followed_by_an_update_when_the_api_drops_what_i
 async def test_a_deletion_is_not_held_by_progress_too_big_to_be_saved(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", id="create")
-    async def create(**_: Any) -> None:
-        calls.append("creates")
-        raise kopf.TemporaryError("x" * 300_000, delay=5)
-
-    @kopf.on.delete("kopfexamples", id="delete")
-    async def delete(retry: int, **_: Any) -> None:
-        calls.append(f"deletes {retry}")
-        if retry < 1:
-            raise kopf.TemporaryError("not yet", delay=5)
-
+    kopf.on.create("kopfexamples", id="create")(
+        calls.noting("creates", error=kopf.TemporaryError("x" * 300_000, delay=5)))
+    kopf.on.delete("kopfexamples", id="delete")(
+        calls.noting(lambda retry, **_: f"deletes {retry}", error=kopf.TemporaryError("not yet", delay=5), times=1))
     await operator.start()
     await kex.create()
     await calls.wait_length(1)
@@ -272,10 +241,7 @@ async def test_a_patch_too_deep_to_be_sent_is_blamed_itself_and_not_its_object(
             deep = {"x": deep}
         patch.spec["deep"] = deep
 
-    @kopf.on.create("kopfexamples", id="b")
-    async def b(**_: Any) -> None:
-        calls.append("b")
-
+    kopf.on.create("kopfexamples", id="b")(calls.noting("b"))
     logs.expected.append("could not be handled.*NestingError")
     await operator.start()
     await kex.create()

@@ -18,11 +18,7 @@ pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 async def test_a_refused_state_is_reported_once_and_retried_with_growing_delays(
         operator: Operator, kex: Objects, logs: Logs, calls: Calls, status: int,
 ) -> None:
-    @kopf.on.create("kopfexamples", id="fn")
-    async def fn(**_: Any) -> str:
-        calls.append("called")
-        return "result"
-
+    kopf.on.create("kopfexamples", id="fn")(calls.noting("called", result="result"))
     operator.cluster.faults.inject(status, verb="patch", resource="kopfexamples", message="it is refused")
     logs.expected.append("it is refused")
     await operator.start()
@@ -42,10 +38,7 @@ async def test_a_refused_state_is_reported_once_and_retried_with_growing_delays(
 
 @pytest.mark.lagging(False)
 async def test_a_refused_state_does_not_go_hot(operator: Operator, kex: Objects, logs: Logs, calls: Calls) -> None:
-    @kopf.on.create("kopfexamples", id="fn")
-    async def fn(**_: Any) -> None:
-        calls.append("called")
-
+    kopf.on.create("kopfexamples", id="fn")(calls.noting("called"))
     operator.cluster.faults.inject(422, verb="patch", resource="kopfexamples", message="it is refused")
     logs.expected.append("it is refused")
     await operator.start()
@@ -58,11 +51,9 @@ async def test_a_refused_state_does_not_go_hot(operator: Operator, kex: Objects,
 
 async def test_oversized_states(operator: Operator, kex: Objects, logs: Logs, calls: Calls) -> None:
     """Annotations are limited to 256 KB in total by Kubernetes; the last handled configuration is among them."""
-    @kopf.on.create("kopfexamples", id="fn")
-    @kopf.on.update("kopfexamples", id="fn")
-    async def fn(spec: kopf.Spec, **_: Any) -> None:
-        calls.append(len(spec["field"]))
-
+    fn = calls.noting(lambda spec, **_: len(spec["field"]))
+    kopf.on.update("kopfexamples", id="fn")(fn)
+    kopf.on.create("kopfexamples", id="fn")(fn)
     logs.expected.append("[Tt]oo long")
     await operator.start()
     await kex.create(spec={"field": "x" * 300_000})
@@ -75,10 +66,7 @@ async def test_oversized_states(operator: Operator, kex: Objects, logs: Logs, ca
 
 
 async def test_other_objects_are_not_affected(operator: Operator, kex: Objects, logs: Logs, calls: Calls) -> None:
-    @kopf.on.create("kopfexamples", id="fn")
-    async def fn(name: str, **_: Any) -> None:
-        calls.append(name)
-
+    kopf.on.create("kopfexamples", id="fn")(calls.noting(lambda name, **_: name))
     operator.cluster.faults.inject(422, verb="patch", path="/bad$", message="it is refused")
     logs.expected.append("it is refused")
     await operator.start()
@@ -91,14 +79,8 @@ async def test_other_objects_are_not_affected(operator: Operator, kex: Objects, 
 
 
 async def test_a_deletion_overtakes_the_delays(operator: Operator, kex: Objects, logs: Logs, calls: Calls) -> None:
-    @kopf.on.create("kopfexamples")
-    async def create_fn(**_: Any) -> None:
-        calls.append("created")
-
-    @kopf.on.delete("kopfexamples")
-    async def delete_fn(**_: Any) -> None:
-        calls.append("deleted")
-
+    kopf.on.create("kopfexamples", id="create_fn")(calls.noting("created"))
+    kopf.on.delete("kopfexamples", id="delete_fn")(calls.noting("deleted"))
     logs.expected.append("it is refused")
     rule = operator.cluster.faults.inject(422, verb="patch", resource="kopfexamples", message="it is refused")
     await operator.start()
@@ -117,12 +99,9 @@ async def test_a_deletion_overtakes_the_delays(operator: Operator, kex: Objects,
 async def test_temporary_failures_of_the_api_are_got_over(
         operator: Operator, kex: Objects, calls: Calls, fault: dict[str, Any],
 ) -> None:
-    @kopf.on.create("kopfexamples", id="a")
-    @kopf.on.create("kopfexamples", id="b")
-    async def fn(**_: Any) -> str:
-        calls.append("called")
-        return "result"
-
+    fn = calls.noting("called", result="result")
+    kopf.on.create("kopfexamples", id="b")(fn)
+    kopf.on.create("kopfexamples", id="a")(fn)
     await operator.start()
     operator.cluster.faults.inject(**fault, verb="patch", resource="kopfexamples", times=5)
     obj = await kex.create_and_wait()
@@ -153,10 +132,7 @@ async def test_lost_answers_of_successful_patches(
 async def test_exhausted_retries_of_requests_are_continued_as_errors_of_the_object(
         operator: Operator, kex: Objects, logs: Logs, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", id="fn")
-    async def fn(**_: Any) -> None:
-        calls.append("called")
-
+    kopf.on.create("kopfexamples", id="fn")(calls.noting("called"))
     operator.set("networking.error_backoffs", [1, 1])
     operator.set("queueing.error_delays", [100])
     logs.expected.append("left alone for 100 seconds")
@@ -200,10 +176,7 @@ async def test_objects_that_can_never_be_noted_say_so_with_the_cure(
         operator: Operator, kex: Objects, api: API, logs: Logs, calls: Calls,
 ) -> None:
     """The handlers are called once a process; what it means, is said by the log and by an event after each start."""
-    @kopf.on.create("kopfexamples", id="fn")
-    async def fn(**_: Any) -> None:
-        calls.append("called")
-
+    kopf.on.create("kopfexamples", id="fn")(calls.noting("called"))
     operator.set("posting.enabled", True)
     operator.set("posting.level", logging.ERROR)
     logs.expected.append("[Tt]oo long")
@@ -232,9 +205,7 @@ async def test_objects_that_can_never_be_noted_say_so_with_the_cure(
 async def test_the_cures_of_full_annotations(
         operator: Operator, kex: Objects, logs: Logs, calls: Calls, ignored: list[str], storages: bool,
 ) -> None:
-    @kopf.on.create("kopfexamples", id="fn")
-    async def fn(**_: Any) -> None:
-        calls.append("called")
+    kopf.on.create("kopfexamples", id="fn")(calls.noting("called"))
 
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(ignored_fields=ignored)

@@ -47,11 +47,7 @@ async def test_handlers_with_statuses_are_not_repeated_while_their_progress_is_r
         patch.status["own"] = len(calls)
         return "result"
 
-    @kopf.on.create("kopfstatusexamples", id="two")
-    async def two(**_: Any) -> str:
-        calls.append("two")
-        return "result"
-
+    kopf.on.create("kopfstatusexamples", id="two")(calls.noting("two", result="result"))
     await operator.start(watching=("kopfstatusexamples",))
     rule = refuse()
     await sub.create()
@@ -105,10 +101,8 @@ async def test_an_edit_that_cures_the_refusal_goes_on_where_it_was(
         patch.spec["wanted"] = "yes"
         return "result"
 
-    @decorator("kopfstatusexamples", id="two")
-    async def two(spec: kopf.Spec, **_: Any) -> None:
-        calls.append(("two", spec.get("cure"), spec.get("wanted")))
-
+    decorator("kopfstatusexamples", id="two")(
+        calls.noting(lambda spec, **_: ("two", spec.get("cure"), spec.get("wanted"))))
     await operator.start(watching=("kopfstatusexamples",))
     if during == "update":
         await sub.create_and_wait()
@@ -138,10 +132,8 @@ async def test_edits_that_do_not_help_do_not_repeat_the_handlers(
         calls.append("create")
         patch.spec["wanted"] = "yes"
 
-    @kopf.on.update("kopfstatusexamples", id="update")
-    async def update(diff: kopf.Diff, **_: Any) -> None:
-        calls.append(sorted(field for _, field, _, _ in diff))
-
+    kopf.on.update("kopfstatusexamples", id="update")(
+        calls.noting(lambda diff, **_: sorted(field for _, field, _, _ in diff)))
     await operator.start(watching=("kopfstatusexamples",))
     rule = refuse()
     await sub.create()
@@ -167,10 +159,7 @@ async def test_a_deletion_is_not_held_by_what_was_refused_before(
         calls.append("create")
         patch.metadata["labels"] = {"not a label": "!"}
 
-    @kopf.on.delete("kopfstatusexamples", id="delete")
-    async def delete(**_: Any) -> None:
-        calls.append("delete")
-
+    kopf.on.delete("kopfstatusexamples", id="delete")(calls.noting("delete"))
     logs.expected.append("not a label")
     await operator.start(watching=("kopfstatusexamples",))
     await sub.create()

@@ -180,11 +180,9 @@ async def test_the_server_can_be_asked_for_some_objects_only(
         operator: Operator, api: API, calls: Calls, kind: str,
 ) -> None:
     """It is by the settings, for each resource separately."""
-    @kopf.on.event("kexes")
-    @kopf.on.event("rivals")
-    async def fn(name: str, resource: kopf.Resource, **_: Any) -> None:
-        calls.append((resource.plural, name))
-
+    fn = calls.noting(lambda name, resource, **_: (resource.plural, name))
+    kopf.on.event("rivals")(fn)
+    kopf.on.event("kexes")(fn)
     selector = "match=yes" if kind == "label_selectors" else "metadata.name=good"
     operator.set(f"watching.{kind}", {"kexes.kopf.dev": selector})
     await create(api, "kexes", "before")
@@ -198,12 +196,10 @@ async def test_the_server_can_be_asked_for_some_objects_only(
 
 async def test_resources_that_cannot_be_watched(operator: Operator, kex: Objects, calls: Calls, logs: Logs) -> None:
     """Some resources are rather functions of the API; it is said if they are named explicitly."""
-    @kopf.on.event("authentication.k8s.io", "v1", "tokenreviews")
-    @kopf.on.event("authentication.k8s.io", kopf.EVERYTHING)
-    @kopf.on.event("kopfexamples")
-    async def fn(name: str, **_: Any) -> None:
-        calls.append(name)
-
+    fn = calls.noting(lambda name, **_: name)
+    kopf.on.event("kopfexamples")(fn)
+    kopf.on.event("authentication.k8s.io", kopf.EVERYTHING)(fn)
+    kopf.on.event("authentication.k8s.io", "v1", "tokenreviews")(fn)
     await operator.start()
     await kex.create()
     await calls.wait_length(1)

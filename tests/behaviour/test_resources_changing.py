@@ -110,9 +110,7 @@ async def test_new_names_of_served_resources_are_noticed(operator: Operator, api
     for id in ("by-category", "by-shortcut"):
         options: dict[str, Any] = {"category": "newcat"} if id == "by-category" else {"shortcut": "newshort"}
 
-        @kopf.on.create(id=id, param=id, **options)
-        async def fn(param: str, name: str, **_: Any) -> None:
-            calls.append((param, name))
+        kopf.on.create(id=id, param=id, **options)(calls.noting(lambda param, name, **_: (param, name)))
 
     await operator.start(watching=("temps",))
     await create(api, "temps", "before")

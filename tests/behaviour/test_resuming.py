@@ -25,16 +25,9 @@ def interrupt_creation(calls: Calls) -> None:
 async def test_what_was_resumed_before_the_restart_is_resumed_again(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.resume("kopfexamples", id="quick")
-    async def quick(**_: Any) -> None:
-        calls.append("quick")
-
-    @kopf.on.resume("kopfexamples", id="slow")
-    async def slow(retry: int, **_: Any) -> None:
-        calls.append(f"slow {retry}")
-        if retry < 2:
-            raise kopf.TemporaryError("Not yet.", delay=100)
-
+    kopf.on.resume("kopfexamples", id="quick")(calls.noting("quick"))
+    kopf.on.resume("kopfexamples", id="slow")(
+        calls.noting(lambda retry, **_: f"slow {retry}", error=kopf.TemporaryError("Not yet.", delay=100), times=2))
     await kex.create()
     await operator.start()
     await kex.wait(lambda obj: {"quick", "slow"} <= get_progress(obj).keys())
@@ -48,14 +41,8 @@ async def test_what_was_resumed_before_the_restart_is_resumed_again(
 async def test_creation_that_was_interrupted_is_continued_but_resuming_is_not(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", id="create")
-    async def create(**_: Any) -> None:
-        calls.append("create")
-
-    @kopf.on.resume("kopfexamples", id="resume")
-    async def resume(**_: Any) -> None:
-        calls.append("resume")
-
+    kopf.on.create("kopfexamples", id="create")(calls.noting("create"))
+    kopf.on.resume("kopfexamples", id="resume")(calls.noting("resume"))
     interrupt_creation(calls)
     await kex.create()
     await operator.start()
@@ -70,11 +57,9 @@ async def test_creation_that_was_interrupted_is_continued_but_resuming_is_not(
 async def test_a_function_for_both_creation_and_resuming_is_called_once(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.resume("kopfexamples", id="both")
-    @kopf.on.create("kopfexamples", id="both")
-    async def both(**_: Any) -> None:
-        calls.append("both")
-
+    both = calls.noting("both")
+    kopf.on.create("kopfexamples", id="both")(both)
+    kopf.on.resume("kopfexamples", id="both")(both)
     interrupt_creation(calls)
     await kex.create()
     await operator.start()
@@ -88,15 +73,9 @@ async def test_a_function_for_both_creation_and_resuming_is_called_once(
 async def test_sub_handlers_of_resuming_are_called_again_too(operator: Operator, kex: Objects, calls: Calls) -> None:
     @kopf.on.resume("kopfexamples", id="parent")
     async def parent(**_: Any) -> None:
-        @kopf.subhandler(id="quick")
-        async def quick(**_: Any) -> None:
-            calls.append("quick")
-
-        @kopf.subhandler(id="slow")
-        async def slow(retry: int, **_: Any) -> None:
-            calls.append(f"slow {retry}")
-            if retry < 2:
-                raise kopf.TemporaryError("Not yet.", delay=100)
+        kopf.subhandler(id="quick")(calls.noting("quick"))
+        kopf.subhandler(id="slow")(
+            calls.noting(lambda retry, **_: f"slow {retry}", error=kopf.TemporaryError("Not yet.", delay=100), times=2))
 
     await kex.create()
     await operator.start()

@@ -22,12 +22,9 @@ EXITS = int(os.environ.get("KOPF_TEST_EXITS") or 12)
 async def test_the_second_of_two_requests_is_not_cut_by_the_exit(
         operator: Operator, sub: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfstatusexamples", id="one", param="one")
-    @kopf.on.create("kopfstatusexamples", id="two", param="two")
-    async def fn(param: str, **_: Any) -> str:
-        calls.append(param)
-        return "result"
-
+    fn = calls.noting(lambda param, **_: param, result="result")
+    kopf.on.create("kopfstatusexamples", id="two", param="two")(fn)
+    kopf.on.create("kopfstatusexamples", id="one", param="one")(fn)
     await operator.start(watching=("kopfstatusexamples",))
     operator.cluster.faults.inject(action="delay", verb="patch", latency=2.2)
     await sub.create()
@@ -43,9 +40,7 @@ async def test_the_second_of_two_requests_is_not_cut_by_the_exit(
 async def test_what_has_succeeded_is_saved_when_the_next_handler_is_cancelled(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("kopfexamples", id="one")
-    async def one(**_: Any) -> None:
-        calls.append("one")
+    kopf.on.create("kopfexamples", id="one")(calls.noting("one"))
 
     @kopf.on.create("kopfexamples", id="two")
     async def two(**_: Any) -> None:

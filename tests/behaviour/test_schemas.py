@@ -55,12 +55,8 @@ async def test_progress_in_a_status_that_is_dropped_is_not_needed(
         operator: Operator, strict: Objects, calls: Calls,
 ) -> None:
     """By default, the progress is in the annotations, which are not subject to schemas."""
-    @kopf.on.create("strictexamples")
-    async def fn(retry: int, **_: Any) -> None:
-        calls.append(retry)
-        if retry < 3:
-            raise kopf.TemporaryError("not yet", delay=100)
-
+    kopf.on.create("strictexamples")(
+        calls.noting(lambda retry, **_: retry, error=kopf.TemporaryError("not yet", delay=100), times=3))
     await operator.start(watching=("strictexamples",))
     await strict.create(spec={"field": 1})
     await strict.wait_handled()

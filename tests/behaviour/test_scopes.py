@@ -22,10 +22,9 @@ def _namespaces(operator: Operator) -> None:
 
 @pytest.fixture(autouse=True)
 def _handlers(calls: Calls) -> None:
-    @kopf.on.create("kopfexamples")
-    @kopf.on.delete("kopfexamples")
-    async def fn(namespace: str, reason: kopf.Reason, **_: Any) -> None:
-        calls.append((namespace, reason.value))
+    fn = calls.noting(lambda namespace, reason, **_: (namespace, reason.value))
+    kopf.on.delete("kopfexamples")(fn)
+    kopf.on.create("kopfexamples")(fn)
 
 
 def get_path(namespace: str, name: str = "") -> str:

@@ -121,10 +121,7 @@ async def test_replaced_executors(operator: Operator, kex: Objects, calls: Calls
             settings.execution.executor = executor
             calls.append(threading.current_thread().name.partition("_")[0])
 
-        @kopf.on.create("kopfexamples")
-        def create_fn(**_: Any) -> None:
-            calls.append(threading.current_thread().name.partition("_")[0])
-
+        kopf.on.create("kopfexamples")(lambda **_: calls.append(threading.current_thread().name.partition("_")[0]))
         await handle(operator, kex)
     assert len(calls) == 2
     assert calls[0] != "my-own"

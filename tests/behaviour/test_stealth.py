@@ -32,14 +32,8 @@ Declare = Callable[..., Callable[..., Any]]
 async def test_objects_without_the_field_or_the_value_are_not_touched(
         operator: Operator, kex: Objects, logs: Logs, calls: Calls, declare: Declare, filters: dict[str, Any],
 ) -> None:
-    @declare("kopfexamples", **filters)
-    def fn(**_: Any) -> None:
-        calls.append("called")
-
-    @kopf.on.event("kopfexamples")
-    def spy(name: str, **_: Any) -> None:
-        calls.append(name)
-
+    declare("kopfexamples", **filters, id="fn")(lambda **_: calls.append("called"))
+    kopf.on.event("kopfexamples", id="spy")(lambda name, **_: calls.append(name))
     await operator.start()
     await kex.create("one")
     await kex.create("two")
@@ -52,10 +46,7 @@ async def test_objects_without_the_field_or_the_value_are_not_touched(
 
 
 async def test_secrets_are_not_copied_to_their_annotations(operator: Operator, api: API, calls: Calls) -> None:
-    @kopf.on.field("secrets", field="data.x")
-    def fn(**_: Any) -> None:
-        calls.append("called")
-
+    kopf.on.field("secrets", field="data.x")(lambda **_: calls.append("called"))
     operator.cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"y": "eA=="}})
     await operator.start(watching=("secrets",))
     operator.cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "t"}, "data": {"x": "eA=="}})
@@ -65,14 +56,10 @@ async def test_secrets_are_not_copied_to_their_annotations(operator: Operator, a
 
 
 async def test_a_field_that_appears_later_is_a_creation(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.create("kopfexamples", field="spec.late", id="create_fn")
-    def create_fn(old: Any, new: Any, **_: Any) -> None:
-        calls.append(("create", old, new))
-
-    @kopf.on.update("kopfexamples", field="spec.late", id="update_fn")
-    def update_fn(old: Any, new: Any, **_: Any) -> None:
-        calls.append(("update", old, new))
-
+    kopf.on.create("kopfexamples", field="spec.late", id="create_fn")(
+        lambda old, new, **_: calls.append(("create", old, new)))
+    kopf.on.update("kopfexamples", field="spec.late", id="update_fn")(
+        lambda old, new, **_: calls.append(("update", old, new)))
     await operator.start()
     await kex.create()
     await kex.merge({"spec": {"late": 1}})
@@ -86,10 +73,7 @@ async def test_a_field_that_appears_later_is_a_creation(operator: Operator, kex:
 async def test_the_loss_of_the_field_is_handled_and_then_the_object_is_let_alone(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.delete("kopfexamples", field="spec.guarded")
-    def delete_fn(**_: Any) -> None:
-        calls.append("deleted")
-
+    kopf.on.delete("kopfexamples", field="spec.guarded")(lambda **_: calls.append("deleted"))
     await operator.start()
     await kex.create(spec={"guarded": True})
     await kex.wait(lambda obj: get_finalizers(obj) == [FINALIZER] and get_essence(obj))

@@ -84,9 +84,7 @@ async def test_all_ways_for_all_reasons(
 async def test_they_get_the_kwargs_of_their_cause(operator: Operator, kex: Objects, calls: Calls) -> None:
     @kopf.on.update("kopfexamples", id="parent")
     def parent(**_: Any) -> None:
-        @kopf.subhandler(id="sub", param=123)
-        def sub(**kwargs: Any) -> None:
-            calls.append(kwargs)
+        kopf.subhandler(id="sub", param=123)(lambda **kwargs: calls.append(kwargs))
 
     await operator.start()
     await kex.create_and_wait()
@@ -128,9 +126,7 @@ async def test_nested_subhandlers(operator: Operator, kex: Objects, calls: Calls
                     return f"of {id}"
             return "of mid"
 
-        @kopf.subhandler(id="last")
-        def last(**_: Any) -> None:
-            calls.append("last")
+        kopf.subhandler(id="last")(lambda **_: calls.append("last"))
 
     await operator.start()
     obj = await kex.create_and_wait()
@@ -183,9 +179,7 @@ async def test_filters_of_subhandlers(operator: Operator, kex: Objects, calls: C
     @kopf.on.create("kopfexamples", id="parent")
     def parent(**_: Any) -> None:
         for value in ("v", "w"):
-            @kopf.subhandler(id=value, labels={"l": value})
-            def sub(value: str = value, **_: Any) -> None:
-                calls.append(value)
+            kopf.subhandler(id=value, labels={"l": value})(lambda value=value, **_: calls.append(value))
 
     await operator.start()
     await kex.create_and_wait(labels={"l": "v"})
@@ -281,9 +275,7 @@ async def test_all_filters_are_available(
 ) -> None:
     @kopf.on.update("kopfexamples", id="parent")
     async def parent(**_: Any) -> None:
-        @kopf.subhandler(id="sub", **options)
-        async def sub(**_: Any) -> None:
-            calls.append("sub")
+        kopf.subhandler(id="sub", **options)(calls.noting("sub"))
 
     await operator.start()
     await kex.create_and_wait(labels={"l": "v"}, annotations={"a": "w"}, spec={"field": "value", "other": "same"})

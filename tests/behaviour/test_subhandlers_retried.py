@@ -171,10 +171,7 @@ async def test_the_deletion_overtakes_them(operator: Operator, kex: Objects, cal
     async def sub(**_: Any) -> None:
         raise kopf.TemporaryError("not yet", delay=10 * 24 * 3600)
 
-    @kopf.on.delete("kopfexamples")
-    async def delete_fn(**_: Any) -> None:
-        calls.append("deleted")
-
+    kopf.on.delete("kopfexamples")(calls.noting("deleted"))
     await operator.start()
     await kex.create()
     await kex.wait_seen(lambda obj: "parent.sub" in get_progress(obj))
@@ -196,10 +193,7 @@ async def test_other_handlers_go_before_a_parent_that_is_called_again(
     async def sub(**_: Any) -> None:
         calls.append("sub")
 
-    @kopf.on.create("kopfexamples", id="other")
-    async def other(**_: Any) -> None:
-        calls.append("other")
-
+    kopf.on.create("kopfexamples", id="other")(calls.noting("other"))
     await operator.start()
     await kex.create_and_wait()
     assert calls == ["parent 0", "sub", "other", "parent 1", "sub"]

@@ -32,10 +32,7 @@ async def test_sync_daemons_do_not_take_the_threads_of_handlers(operator: Operat
         calls.append(threading.current_thread().name.rpartition("_")[0])
         stopped.wait()
 
-    @kopf.on.update("kopfexamples")
-    def update_fn(**_: Any) -> None:
-        calls.append("updated")
-
+    kopf.on.update("kopfexamples")(lambda **_: calls.append("updated"))
     operator.set("execution.max_workers", 1)
     await operator.start()
     names = [f"obj{i}" for i in range(5)]

@@ -83,10 +83,7 @@ async def test_sharp_timers_that_are_late_skip_what_is_missed_and_never_overlap(
 
 @pytest.mark.lagging(False)
 async def test_hours_of_an_ordinary_timer(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.timer("kopfexamples", interval=60, id="fn")
-    async def fn(name: str, **_: Any) -> None:
-        calls.append((name, now()))
-
+    kopf.timer("kopfexamples", interval=60, id="fn")(calls.noting(lambda name, **_: (name, now())))
     await operator.start()
     for name in ("a", "b"):
         await kex.create(name)
@@ -98,11 +95,9 @@ async def test_hours_of_an_ordinary_timer(operator: Operator, kex: Objects, call
 
 
 async def test_sync_timers(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.timer("kopfexamples", interval=3600, id="fn")
-    def fn(**_: Any) -> None:
-        calls.append((loop.time(), threading.current_thread() is threading.main_thread()))
-
     loop = asyncio.get_running_loop()
+    kopf.timer("kopfexamples", interval=3600, id="fn")(
+        lambda **_: calls.append((loop.time(), threading.current_thread() is threading.main_thread())))
     await operator.start()
     await kex.create()
     await calls.wait_length(4)
@@ -113,18 +108,14 @@ async def test_sync_timers(operator: Operator, kex: Objects, calls: Calls) -> No
 async def test_several_timers_of_one_object_are_independent(operator: Operator, kex: Objects, calls: Calls) -> None:
     """They can overlap with each other and with the handlers of changes."""
     for interval in (7, 10):
-        @kopf.timer("kopfexamples", id=f"every{interval}", param=interval, interval=interval)
-        async def fn(param: int, **_: Any) -> None:
-            calls.append((param, now()))
+        kopf.timer("kopfexamples", id=f"every{interval}", param=interval, interval=interval)(
+            calls.noting(lambda param, **_: (param, now())))
 
     @kopf.timer("kopfexamples", interval=1)
     async def hung_fn(**_: Any) -> None:
         await allowed.wait()
 
-    @kopf.on.update("kopfexamples")
-    async def update_fn(**_: Any) -> None:
-        calls.append(("updated", now()))
-
+    kopf.on.update("kopfexamples")(calls.noting(lambda **_: ("updated", now())))
     allowed = asyncio.Event()
     await operator.start()
     await kex.create()
@@ -142,10 +133,7 @@ async def test_several_timers_of_one_object_are_independent(operator: Operator, 
 async def test_the_initial_delay_postpones_only_the_first_call(
         operator: Operator, kex: Objects, calls: Calls, delay: Any,
 ) -> None:
-    @kopf.timer("kopfexamples", interval=100, initial_delay=delay, id="fn")
-    async def fn(**_: Any) -> None:
-        calls.append(now())
-
+    kopf.timer("kopfexamples", interval=100, initial_delay=delay, id="fn")(calls.noting(lambda **_: now()))
     await operator.start()
     created = now()
     await kex.create(spec={"delay": 5})
@@ -160,10 +148,7 @@ async def test_the_initial_delay_postpones_only_the_first_call(
 
 
 async def test_without_an_interval_it_is_called_once(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.timer("kopfexamples", initial_delay=10, id="fn")
-    async def fn(**_: Any) -> None:
-        calls.append("called")
-
+    kopf.timer("kopfexamples", initial_delay=10, id="fn")(calls.noting("called"))
     await operator.start()
     await kex.create()
     await asyncio.sleep(100)
@@ -173,10 +158,7 @@ async def test_without_an_interval_it_is_called_once(operator: Operator, kex: Ob
 
 
 async def test_they_run_as_long_as_the_object_exists(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.timer("kopfexamples", interval=10, id="fn")
-    async def fn(name: str, **_: Any) -> None:
-        calls.append(name)
-
+    kopf.timer("kopfexamples", interval=10, id="fn")(calls.noting(lambda name, **_: name))
     await operator.start()
     await kex.create()
     await calls.wait_length(3)
@@ -190,10 +172,7 @@ async def test_they_run_as_long_as_the_object_exists(operator: Operator, kex: Ob
 
 
 async def test_timers_see_the_current_state(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.timer("kopfexamples", interval=10, id="fn")
-    async def fn(spec: kopf.Spec, **_: Any) -> None:
-        calls.append(spec["field"])
-
+    kopf.timer("kopfexamples", interval=10, id="fn")(calls.noting(lambda spec, **_: spec["field"]))
     await operator.start()
     await kex.create()
     await calls.wait_length(1)
@@ -205,10 +184,7 @@ async def test_timers_see_the_current_state(operator: Operator, kex: Objects, ca
 async def test_timers_of_many_objects_begin_at_once_after_a_restart(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.timer("kopfexamples", interval=60)
-    async def fn(name: str, **_: Any) -> None:
-        calls.append((name, now()))
-
+    kopf.timer("kopfexamples", interval=60)(calls.noting(lambda name, **_: (name, now())))
     for i in range(200):
         await kex.create(f"obj{i}", finalizers=[FINALIZER])
     started = now()
@@ -233,10 +209,7 @@ async def test_timers_of_many_objects_do_not_hold_the_others(operator: Operator,
         if len(ticks) == 1:
             tasks.append(asyncio.create_task(sub.merge({"spec": {"field": "new"}})))
 
-    @kopf.on.update("kopfstatusexamples")
-    async def update_fn(**_: Any) -> None:
-        calls.append(len(ticks))
-
+    kopf.on.update("kopfstatusexamples")(calls.noting(lambda **_: len(ticks)))
     await operator.start(watching=("kopfstatusexamples",))
     await sub.create_and_wait()
     await operator.stop()
@@ -253,10 +226,8 @@ async def test_timers_of_many_objects_do_not_hold_the_others(operator: Operator,
 async def test_timers_of_many_objects_can_be_spread_by_a_function(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.timer("kopfexamples", interval=60, initial_delay=lambda name, **_: int(name[3:]))
-    async def fn(name: str, **_: Any) -> None:
-        calls.append((int(name[3:]), now()))
-
+    kopf.timer("kopfexamples", interval=60, initial_delay=lambda name, **_: int(name[3:]))(
+        calls.noting(lambda name, **_: (int(name[3:]), now())))
     for i in range(50):
         await kex.create(f"obj{i}", finalizers=[FINALIZER])
     started = now()
@@ -272,10 +243,7 @@ async def test_timers_can_ask_if_they_are_to_stop(operator: Operator, kex: Objec
         calls.append(("async", bool(stopped)))
         calls.append(("async", await stopped.wait(1000)))
 
-    @kopf.timer("kopfexamples", interval=10)
-    def sync_fn(stopped: kopf.SyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append(("sync", stopped.wait(0)))
-
+    kopf.timer("kopfexamples", interval=10)(lambda stopped, **_: calls.append(("sync", stopped.wait(0))))
     await operator.start()
     await kex.create()
     await calls.wait_length(2)
@@ -317,9 +285,7 @@ async def test_jumps_of_the_clock_affect_nothing(
     loop = asyncio.get_running_loop()
     runtimes: list[int] = []
 
-    @kopf.timer("kopfexamples", interval=60)
-    async def timer_fn(**_: Any) -> None:
-        calls.append(loop.time())
+    kopf.timer("kopfexamples", interval=60)(calls.noting(lambda **_: loop.time()))
 
     @kopf.on.create("kopfexamples")
     async def create_fn(retry: int, runtime: datetime.timedelta, **_: Any) -> None:

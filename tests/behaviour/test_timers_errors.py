@@ -39,11 +39,7 @@ async def test_the_documented_schedule(operator: Operator, kex: Objects, calls: 
 async def test_arbitrary_errors_are_retried_after_a_minute_by_default(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.timer("kopfexamples", interval=10, id="fn")
-    async def fn(**_: Any) -> None:
-        calls.append(now())
-        raise Exception("boo")
-
+    kopf.timer("kopfexamples", interval=10, id="fn")(calls.noting(lambda **_: now(), error=Exception("boo")))
     await operator.start()
     await kex.create()
     await calls.wait_length(4)
@@ -96,11 +92,8 @@ async def test_permanent_errors_stop_the_timer_until_the_operator_restarts(
 
 
 async def test_ignored_errors_are_as_good_as_successes(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.timer("kopfexamples", interval=10, errors=kopf.ErrorsMode.IGNORED, id="fn")
-    async def fn(retry: int, **_: Any) -> None:
-        calls.append((retry, now()))
-        raise Exception("boo")
-
+    kopf.timer("kopfexamples", interval=10, errors=kopf.ErrorsMode.IGNORED, id="fn")(
+        calls.noting(lambda retry, **_: (retry, now()), error=Exception("boo")))
     await operator.start()
     await kex.create()
     await calls.wait_length(5)
@@ -110,12 +103,8 @@ async def test_ignored_errors_are_as_good_as_successes(operator: Operator, kex: 
 
 async def test_a_success_begins_a_new_cycle_of_retries(operator: Operator, kex: Objects, calls: Calls) -> None:
     """The limits are for one cycle: occasional errors do not accumulate."""
-    @kopf.timer("kopfexamples", interval=10, backoff=1, retries=3, timeout=100, id="fn")
-    async def fn(retry: int, **_: Any) -> None:
-        calls.append(retry)
-        if retry < 2:
-            raise Exception("boo")
-
+    kopf.timer("kopfexamples", interval=10, backoff=1, retries=3, timeout=100, id="fn")(
+        calls.noting(lambda retry, **_: retry, error=Exception("boo"), times=2))
     await operator.start()
     await kex.create()
     await calls.wait_length(100)
@@ -136,11 +125,7 @@ async def test_results_go_to_the_status(operator: Operator, kex: Objects, sub: O
 
 
 async def test_the_same_results_make_no_changes(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.timer("kopfexamples", interval=10, id="fn")
-    async def fn(**_: Any) -> str:
-        calls.append("called")
-        return "the same"
-
+    kopf.timer("kopfexamples", interval=10, id="fn")(calls.noting("called", result="the same"))
     await operator.start()
     await kex.create()
     await calls.wait_length(20)

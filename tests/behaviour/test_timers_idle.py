@@ -21,10 +21,7 @@ async def change(kex: Objects, **spec: Any) -> float:
 
 
 async def test_the_creation_is_a_change(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.timer("kopfexamples", idle=10)
-    async def fn(**_: Any) -> None:
-        calls.append(now())
-
+    kopf.timer("kopfexamples", idle=10)(calls.noting(lambda **_: now()))
     await operator.start()
     created = now()
     await kex.create()
@@ -33,10 +30,7 @@ async def test_the_creation_is_a_change(operator: Operator, kex: Objects, calls:
 
 
 async def test_each_change_begins_the_idle_time_anew(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.timer("kopfexamples", idle=10)
-    async def fn(spec: kopf.Spec, **_: Any) -> None:
-        calls.append((spec["n"], now()))
-
+    kopf.timer("kopfexamples", idle=10)(calls.noting(lambda spec, **_: (spec["n"], now())))
     await operator.start()
     await kex.create(spec={"n": 0})
     for n in range(1, 11):
@@ -49,10 +43,7 @@ async def test_each_change_begins_the_idle_time_anew(operator: Operator, kex: Ob
 async def test_without_an_interval_it_is_called_once_after_each_time_of_changes(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.timer("kopfexamples", idle=10)
-    async def fn(spec: kopf.Spec, **_: Any) -> None:
-        calls.append((spec["n"], now()))
-
+    kopf.timer("kopfexamples", idle=10)(calls.noting(lambda spec, **_: (spec["n"], now())))
     await operator.start()
     await kex.create(spec={"n": 0})
     await asyncio.sleep(1000)
@@ -65,10 +56,7 @@ async def test_without_an_interval_it_is_called_once_after_each_time_of_changes(
 async def test_with_an_interval_it_repeats_until_the_next_change(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.timer("kopfexamples", idle=100, interval=10)
-    async def fn(**_: Any) -> None:
-        calls.append(now())
-
+    kopf.timer("kopfexamples", idle=100, interval=10)(calls.noting(lambda **_: now()))
     await operator.start()
     created = now()
     await kex.create()
@@ -83,14 +71,10 @@ async def test_combined_with_the_initial_delay_the_longest_one_wins(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """A minute of warming up, then every ten seconds if unmodified for ten minutes."""
-    @kopf.timer("kopfexamples", initial_delay=60, interval=10, idle=600)
-    async def fn(**_: Any) -> None:
-        calls.append(("usual", now()))
-
-    @kopf.timer("kopfexamples", initial_delay=600, interval=10, idle=60)
-    async def long_fn(**_: Any) -> None:
-        calls.append(("long", now()))
-
+    kopf.timer("kopfexamples", initial_delay=60, interval=10, idle=600, id="fn")(
+        calls.noting(lambda **_: ("usual", now())))
+    kopf.timer("kopfexamples", initial_delay=600, interval=10, idle=60, id="long_fn")(
+        calls.noting(lambda **_: ("long", now())))
     await operator.start()
     created = now()
     await kex.create()
@@ -147,12 +131,8 @@ async def test_changes_during_the_call_are_not_lost(operator: Operator, kex: Obj
 
 
 async def test_errors_of_idle_timers_are_retried_by_their_delay(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.timer("kopfexamples", idle=100)
-    async def fn(retry: int, **_: Any) -> None:
-        calls.append((retry, now()))
-        if retry < 2:
-            raise kopf.TemporaryError("again", delay=5)
-
+    kopf.timer("kopfexamples", idle=100)(
+        calls.noting(lambda retry, **_: (retry, now()), error=kopf.TemporaryError("again", delay=5), times=2))
     await operator.start()
     created = now()
     await kex.create()

@@ -154,10 +154,7 @@ async def test_lost_answers_do_not_look_like_others(
     """Our own write is recognised, even if it is not known that it has succeeded."""
     logs.expected.append("A request has failed.*")
 
-    @kopf.on.resume(PLURAL)
-    async def resume(spec: kopf.Spec, **_: Any) -> None:
-        calls.append(("resume", spec["field"]))
-
+    kopf.on.resume(PLURAL)(calls.noting(lambda spec, **_: ("resume", spec["field"])))
     await sub.create(spec={"field": "initial"})
     cluster.faults.inject(action="lose-answer", times=1, verb="patch", resource=resource)
     await operator.start(watching=(PLURAL,))
