@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import kopf
 from kopf_cluster import LocalCluster
-from tests.behaviour.objects import get_patience
+from tests.behaviour.objects import Obj, Objects, get_patience
 from tests.fastforward import fast_forwarding
 
 T = TypeVar("T")
@@ -179,6 +179,16 @@ class Operator:
                 await self.wait()
                 raise AssertionError("the operator has exited with no errors")
             await asyncio.sleep(0.001)
+
+    async def start_and_create(self, objects: Objects, name: str = "obj", **fields: Any) -> Obj:
+        """Start, and create an object; get it as it is created."""
+        await self.start(watching=(objects.plural,))
+        return await objects.create(name, **fields)
+
+    async def start_and_handle(self, objects: Objects, name: str = "obj", **fields: Any) -> Obj:
+        """Start, create an object, and wait until it is handled; get it as it is then."""
+        await self.start(watching=(objects.plural,))
+        return await objects.create_and_wait(name, **fields)
 
     async def launch(self, **kwargs: Any) -> None:
         """Start, and wait until it is ready, or until it fails to."""

@@ -44,8 +44,7 @@ async def test_silent_servers_do_not_hold_the_exit(operator: Operator, kex: Obje
         operator.cluster.faults.pause()
         calls.append("called")
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await asyncio.wait_for(operator.stop(), 10)
     operator.cluster.faults.resume()
@@ -82,8 +81,7 @@ async def test_credentials_are_renewed_until_the_very_end(
 
     operator.set("queueing.exit_timeout", 30)
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     operator.cluster.faults.expire_token()
     kex.api.session.headers["Authorization"] = f"Bearer {operator.cluster.token}"

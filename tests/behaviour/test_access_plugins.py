@@ -50,8 +50,7 @@ def in_seconds(seconds: float) -> str:
 
 
 async def test_it_works_with_nothing_configured(operator: Operator, plugin: Plugin, kex: Objects) -> None:
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert len(plugin.calls) == 1
 
 
@@ -150,6 +149,5 @@ async def test_login_handlers_can_use_it_too(operator: Operator, plugin: Plugin,
     def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
         return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert not [message for message in logs.get_messages() if "in the event loop" in message]

@@ -90,8 +90,7 @@ def registry(calls: Calls) -> kopf.OperatorRegistry:
 
 
 async def test_it_works_with_nothing_configured(operator: Operator, pod: Pod, kex: Objects) -> None:
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
 
 
 @pytest.mark.fastforward

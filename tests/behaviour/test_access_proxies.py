@@ -48,8 +48,7 @@ async def test_proxies_of_the_kubeconfig(operator: Operator, kex: Objects, kubec
     proxy = cls()
     async with proxy.serve():
         kubeconfig(proxy_url=proxy.url)
-        await operator.start()
-        await kex.create_and_wait()
+        await operator.start_and_handle(kex)
         await operator.stop()
     address = yarl.URL(operator.cluster.url).authority
     assert set(proxy.requests) == {address}
@@ -87,8 +86,7 @@ async def test_proxies_of_the_environment_are_used_only_on_demand(
             settings.networking.trust_env = is_trusted
 
         operator.configure = configure
-        await operator.start()
-        await kex.create_and_wait()
+        await operator.start_and_handle(kex)
         await operator.stop()
     assert bool(proxy.requests) is is_trusted
 
@@ -110,8 +108,7 @@ async def test_sloppy_certificates_are_accepted_on_demand(
             with pytest.raises(ConnectionError, match=r"RFC 5280 .*settings.networking.strict_x509 = False"):
                 await operator.wait()
         else:
-            await operator.start()
-            await kex.create_and_wait()
+            await operator.start_and_handle(kex)
             await operator.stop()
 
 
@@ -126,12 +123,10 @@ async def test_other_names_of_servers(
             server=relay.url, certificate_authority="ca.crt", certificate_authority_data=None,
             tls_server_name="kubernetes.internal",
         )
-        await operator.start()
-        await kex.create_and_wait()
+        await operator.start_and_handle(kex)
         await operator.stop()
 
 
 async def test_unverified_servers(operator: Operator, kex: Objects, kubeconfig: Any) -> None:
     kubeconfig(certificate_authority_data=None, insecure_skip_tls_verify=True)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)

@@ -37,8 +37,7 @@ async def test_silent_streams_are_replaced(operator: Operator, kex: Objects, log
 @pytest.mark.fastforward
 async def test_lost_history_is_overcome(operator: Operator, kex: Objects, calls: Calls) -> None:
     """What has vanished while nobody was watching, is noticed too."""
-    await operator.start()
-    await kex.create_and_wait("old")
+    await operator.start_and_handle(kex, "old")
     operator.cluster.faults.inject(503, path=r"/v1/kopfexamples$", times=3)
     operator.cluster.faults.cut_watches()
     await kex.delete("old")
@@ -48,8 +47,7 @@ async def test_lost_history_is_overcome(operator: Operator, kex: Objects, calls:
 
 
 async def test_objects_of_megabytes(operator: Operator, kex: Objects) -> None:
-    await operator.start()
-    await kex.create_and_wait(status={"x": ["y" * 1000] * 1000})
+    await operator.start_and_handle(kex, status={"x": ["y" * 1000] * 1000})
 
 
 @pytest.mark.fastforward

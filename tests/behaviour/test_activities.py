@@ -114,8 +114,7 @@ async def test_settings_of_startup_handlers_are_in_effect(operator: Operator, ke
     async def fn(**_: Any) -> None:
         pass
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     obj = await kex.wait(lambda obj: "example.com/last" in obj["metadata"].get("annotations", {}))
     assert obj["metadata"]["finalizers"] == ["example.com/mine"]
     assert obj["metadata"]["annotations"] == {
@@ -194,8 +193,7 @@ async def test_background_threads_from_startup_to_cleanup(operator: Operator, ke
             memo.jobs.put(f"{namespace}/{name}")
             memo.is_seen = True
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await kex.merge({"spec": {"field": "new"}})
     await kex.create("another")
     await calls.wait_length(2)

@@ -19,8 +19,7 @@ def _handlers(calls: Calls) -> None:
 
 
 async def test_new_objects_are_created(operator: Operator, kex: Objects, calls: Calls) -> None:
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert calls == [("create", "create")]
 
 
@@ -34,8 +33,7 @@ async def test_existing_objects_never_handled_before_are_created_and_resumed(
 
 
 async def test_existing_objects_handled_before_are_resumed(operator: Operator, kex: Objects, calls: Calls) -> None:
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     calls.items.clear()
     await operator.restart()
     await calls.wait_length(1)
@@ -43,8 +41,7 @@ async def test_existing_objects_handled_before_are_resumed(operator: Operator, k
 
 
 async def test_changed_objects_are_updated(operator: Operator, kex: Objects, calls: Calls) -> None:
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.change_and_wait(field="new")
     assert calls == [("create", "create"), ("update", "update")]
 
@@ -53,8 +50,7 @@ async def test_changed_objects_are_updated(operator: Operator, kex: Objects, cal
 async def test_labels_and_annotations_are_essential(
         operator: Operator, kex: Objects, calls: Calls, stanza: str,
 ) -> None:
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.merge({"metadata": {stanza: {"some": "value"}}})
     await kex.wait(lambda obj: (get_essence(obj) or {}).get("metadata") == {stanza: {"some": "value"}})
     assert calls == [("create", "create"), ("update", "update")]
@@ -68,8 +64,7 @@ async def test_labels_and_annotations_are_essential(
 async def test_other_changes_are_not_updates(
         operator: Operator, kex: Objects, calls: Calls, patch: dict[str, Any],
 ) -> None:
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.merge(patch)
     await kex.change_and_wait(field="new")
     assert calls == [("create", "create"), ("update", "update")]
@@ -78,8 +73,7 @@ async def test_other_changes_are_not_updates(
 async def test_deleted_objects_are_handled_before_they_disappear(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.delete_and_wait()
     assert calls == [("create", "create"), ("delete", "delete")]
 
@@ -87,8 +81,7 @@ async def test_deleted_objects_are_handled_before_they_disappear(
 async def test_objects_deleted_before_the_start_are_deleted_and_not_resumed(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await operator.stop()
     await kex.delete()
     calls.items.clear()
@@ -116,8 +109,7 @@ async def test_resuming_is_possible_for_deleted_objects_on_demand(
 async def test_objects_created_and_deleted_while_the_operator_runs_are_never_resumed(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     operator.cluster.faults.cut_watches()
     await kex.change_and_wait(field="new")
     await kex.delete_and_wait()
@@ -138,8 +130,7 @@ async def test_resuming_happens_once_in_the_life_of_an_operator(operator: Operat
 async def test_changes_back_and_forth_before_the_handling_are_no_change(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await operator.stop()
     calls.items.clear()
     await kex.merge({"spec": {"field": "new"}})

@@ -29,8 +29,7 @@ async def test_a_change_that_is_undone_is_undone_for_those_who_have_seen_it(
         await change_once(kex, {"spec": {"field": "value"}}, done)
 
     kopf.on.update("kopfexamples", id="second")(calls.noting(lambda spec, **_: ("second", spec["field"])))
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.merge({"spec": {"field": "new"}})
     await calls.wait_length(2)
     await kex.create_and_wait("another")
@@ -50,8 +49,7 @@ async def test_a_change_on_top_of_a_change_is_seen_by_all(operator: Operator, ke
 
     kopf.on.update("kopfexamples", id="second")(
         calls.noting(lambda spec, old, **_: ("second", old["spec"]["field"], spec["field"])))
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="newest")
     assert [call[2] for call in calls if call[0] == "first"] == ["new", "newest"]
@@ -69,8 +67,7 @@ async def test_changes_of_other_fields_do_not_repeat_the_handlers_of_fields(
         await change_once(kex, {"spec": {"other": "thing"}}, done)
 
     kopf.on.update("kopfexamples", field="spec.field", id="second")(calls.noting(lambda new, **_: ("second", new)))
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="new", other="thing")
     assert calls == [("first", "new"), ("second", "new")]
@@ -85,8 +82,7 @@ async def test_changes_during_the_creation_are_updates_after_it(operator: Operat
     kopf.on.create("kopfexamples", id="second")(calls.noting(("second",)))
     kopf.on.update("kopfexamples")(
         calls.noting(lambda old, new, **_: ("updated", old["spec"]["field"], new["spec"]["field"])))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await kex.wait_handled(field="new")
     assert calls == [("first", "value"), ("second",), ("updated", "value", "new")]
 
@@ -98,8 +94,7 @@ async def test_own_patches_do_not_repeat_the_handler(operator: Operator, kex: Ob
         patch.metadata.labels["seen"] = "yes"
 
     kopf.on.update("kopfexamples", id="second")(calls.noting("second"))
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.change_and_wait(field="new")
     assert calls == ["first", "second"]
 

@@ -50,8 +50,7 @@ async def test_async_daemons_run_in_the_loop_and_sync_ones_in_threads(
         calls.append(("sync", threading.current_thread() is main))
         stopped.wait()
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(2)
     assert sorted(calls) == [("async", True), ("sync", False)]
 
@@ -83,8 +82,7 @@ async def test_several_daemons_of_one_object_run_together_with_its_handlers(
     def fn(reason: kopf.Reason, **_: Any) -> None:
         calls.append(reason.value)
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.change_and_wait(field="new")
     assert sorted(calls) == ["a", "b", "create", "update"]
     await kex.delete_and_wait()
@@ -114,8 +112,7 @@ async def test_the_initial_delay_postpones_the_start(
 async def test_deletion_during_the_initial_delay(operator: Operator, kex: Objects, calls: Calls) -> None:
     """The daemon is never called, and the object does not wait for it."""
     kopf.daemon("kopfexamples", initial_delay=3600)(calls.noting("called"))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await kex.wait(lambda obj: get_finalizers(obj) == [FINALIZER])
     await asyncio.sleep(10)
     started = asyncio.get_running_loop().time()
@@ -137,8 +134,7 @@ async def test_a_failing_callable_of_the_initial_delay_does_not_lose_the_daemon(
     kopf.daemon("kopfexamples", initial_delay=get_delay)(calls.accompanying("called"))
     logs.expected.append("something is wrong for once")
     operator.set("queueing.error_delays", 0.01)
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait(lambda items: "called" in items)
     await kex.delete_and_wait()
     assert calls == ["asked", "asked", "called"]
@@ -165,8 +161,7 @@ async def test_kwargs_are_live_views(operator: Operator, kex: Objects, calls: Ca
                 previous = value
             await stopped.wait(0.001)
 
-    await operator.start()
-    await kex.create(spec={})
+    await operator.start_and_create(kex, spec={})
     await calls.wait_length(1)
     for n, value in enumerate(["1", "2", None], start=2):
         patch = {"live": value}
@@ -183,8 +178,7 @@ async def test_live_views_from_threads(operator: Operator, kex: Objects, calls: 
                 calls.append(spec["field"])
             stopped.wait(0.001)
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await kex.merge({"spec": {"field": "new"}})
     await calls.wait_length(2)
@@ -194,8 +188,7 @@ async def test_live_views_from_threads(operator: Operator, kex: Objects, calls: 
 @pytest.mark.parametrize("decorator", [kopf.daemon, kopf.timer], ids=["daemon", "timer"])
 async def test_kwargs(operator: Operator, kex: Objects, calls: Calls, decorator: Decorator) -> None:
     decorator("kopfexamples", param="some param")(calls.noting(lambda **kwargs: kwargs))
-    await operator.start()
-    obj = await kex.create(labels={"label": "x"}, annotations={"annotation": "y"})
+    obj = await operator.start_and_create(kex, labels={"label": "x"}, annotations={"annotation": "y"})
     await calls.wait_length(1)
     kwargs = calls[0]
     assert kwargs["param"] == "some param"

@@ -30,16 +30,14 @@ def count_leftovers() -> dict[str, int]:
 
 async def test_the_finalizer_is_put_before_the_daemon_starts(operator: Operator, kex: Objects, calls: Calls) -> None:
     kopf.daemon("kopfexamples")(calls.accompanying(lambda meta, **_: [*meta["finalizers"]]))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     assert calls == [[FINALIZER]]
 
 
 async def test_nothing_but_the_finalizer_is_put_on_the_object(operator: Operator, kex: Objects, calls: Calls) -> None:
     kopf.daemon("kopfexamples")(calls.accompanying("called"))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     obj = await kex.delete_and_wait()
     assert get_annotations(obj) == {}
@@ -67,8 +65,7 @@ async def test_deletion_handlers_and_daemons_are_both_awaited_and_happen_once(
             if retry == 0:
                 raise kopf.TemporaryError("once more", delay=30)
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await kex.delete_and_wait()
     expected = ["daemon exited", "daemon started", "first 0", "first 1", "second 0", "second 1"]
@@ -86,8 +83,7 @@ async def test_results_of_deletion_and_of_daemons_on_blocked_objects(
         return "exited"
 
     kopf.on.delete("kopfexamples", id="delete_fn")(calls.noting("deleted", result="done"))
-    await operator.start()
-    await kex.create(finalizers=["example.com/theirs"])
+    await operator.start_and_create(kex, finalizers=["example.com/theirs"])
     await calls.wait_length(1)
     await kex.delete()
     obj = await kex.wait(lambda obj: get_finalizers(obj) == ["example.com/theirs"]
@@ -106,8 +102,7 @@ async def test_timers_in_the_middle_of_a_run_are_awaited(operator: Operator, kex
         calls.append("ended")
 
     allowed = asyncio.Event()
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await kex.delete()
     await kex.create("other", finalizers=["example.com/theirs"])

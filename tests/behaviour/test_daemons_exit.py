@@ -50,8 +50,7 @@ async def test_daemons_that_need_some_time_have_it(
     async def cleanup_fn(**_: Any) -> None:
         calls.append((await kex.get())["status"])
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     started = now()
     await operator.stop()
@@ -81,8 +80,7 @@ async def test_those_who_hang_are_cancelled(
                 raise
 
     count = len(all_options)
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(count)
     started = now()
     await operator.stop()
@@ -132,8 +130,7 @@ async def test_orphaned_daemons_are_cancelled_too(operator: Operator, kex: Objec
             calls.append("cancelled again")
             raise
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     with pytest.warns(ResourceWarning):
         await kex.delete_and_wait()
@@ -148,8 +145,7 @@ async def test_sync_daemons_exit_with_the_operator(operator: Operator, kex: Obje
         stopped.wait()
         calls.append("exited")
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await operator.stop()
     assert calls == ["started", "exited"]
@@ -167,8 +163,7 @@ async def test_hung_sync_daemons_do_not_hold_the_exit_of_embedded_operators(
 
     allowed = threading.Event()
     try:
-        await operator.start()
-        await kex.create()
+        await operator.start_and_create(kex)
         await calls.wait_length(1)
         started = now()
         await operator.stop()
@@ -179,9 +174,7 @@ async def test_hung_sync_daemons_do_not_hold_the_exit_of_embedded_operators(
 
 @pytest.mark.fastforward
 @pytest.mark.parametrize("options", [{"initial_delay": 10000}, {"when": lambda name, **_: True}])
-async def test_what_only_waits_exits_at_once(
-        operator: Operator, kex: Objects, calls: Calls, options: dict[str, Any],
-) -> None:
+async def test_what_only_waits_exits_at_once(operator: Operator, kex: Objects, options: dict[str, Any]) -> None:
     @kopf.daemon("kopfexamples", **options)
     async def daemon_fn(**_: Any) -> None:
         raise kopf.TemporaryError("later", delay=10000)
@@ -192,8 +185,7 @@ async def test_what_only_waits_exits_at_once(
     async def create_fn(**_: Any) -> None:
         pass
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await asyncio.sleep(100)
     started = now()
     await operator.stop()
@@ -212,8 +204,7 @@ async def test_whatever_is_cancelled_at_the_exit_is_logged_so(
     kopf.timer("kopfexamples", id="timer_fn", interval=1)(fn)
     kopf.daemon("kopfexamples", id="daemon_fn")(fn)
     kopf.daemon("kopfexamples", id="staged_fn", cancellation_timeout=1)(fn)
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(4)
     await operator.stop()
     assert sorted(record.getMessage() for record in logs.find(".* is cancelled.*")) == [

@@ -22,8 +22,7 @@ async def test_daemons_that_exit_are_not_started_again_in_this_operator(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     kopf.daemon("kopfexamples", id="fn")(calls.noting("called"))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await kex.merge({"spec": {"field": "new"}})
     await asyncio.sleep(10000)
@@ -39,8 +38,7 @@ async def test_permanent_errors_end_the_daemon_until_the_operator_restarts(
         operator: Operator, kex: Objects, calls: Calls, logs: Logs, error: Exception,
 ) -> None:
     kopf.daemon("kopfexamples", id="fn")(calls.noting("called", error=error))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await logs.wait(".*'fn' failed permanently: bye")
     await kex.merge({"spec": {"field": "new"}})
     await asyncio.sleep(10000)
@@ -60,8 +58,7 @@ async def test_temporary_errors_restart_the_daemon_after_their_delay(
         await asyncio.sleep(5)
         raise kopf.TemporaryError("Need to restart.", delay=delay)
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(4)
     assert [retry for retry, _ in calls][:4] == [0, 1, 2, 3]
     assert get_pauses([time for _, time in calls])[:3] == pytest.approx([5 + delay] * 3, abs=1)
@@ -85,22 +82,18 @@ async def test_no_delay_is_an_instant_restart_which_does_not_block_the_operator(
         finished.set()
 
     finished = asyncio.Event()
-    await operator.start()
-    await kex.create("obj")
+    await operator.start_and_create(kex, "obj")
     await kex.create("other")
     await calls.wait_length(1)
     assert calls[0][0] == "finished"
 
 
-async def test_arbitrary_errors_are_retried_after_the_backoff(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
-) -> None:
+async def test_arbitrary_errors_are_retried_after_the_backoff(operator: Operator, kex: Objects, calls: Calls) -> None:
     for id, own in {"default": None, "own": 7}.items():
         kopf.daemon("kopfexamples", id=id, param=id, backoff=own)(
             calls.noting(lambda param, **_: (param, now()), error=Exception("boo"), times=3))
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(8)
     for id, backoff in {"default": 60, "own": 7}.items():
         times = [time for param, time in calls if param == id]
@@ -117,8 +110,7 @@ async def test_the_mixed_example_of_errors(operator: Operator, kex: Objects, cal
             raise OSError("Something happened!")
         raise kopf.PermanentError("Bye-bye!")
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await logs.wait(".*'fn' failed permanently: Bye-bye!")
     await asyncio.sleep(10000)
     assert [retry for retry, _ in calls] == [0, 1, 2, 3, 4, 5]
@@ -132,11 +124,10 @@ async def test_the_mixed_example_of_errors(operator: Operator, kex: Objects, cal
     ({"errors": kopf.ErrorsMode.IGNORED}, 1),
 ])
 async def test_limits_and_modes(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs, options: dict[str, Any], expected: int,
+        operator: Operator, kex: Objects, calls: Calls, options: dict[str, Any], expected: int,
 ) -> None:
     kopf.daemon("kopfexamples", **options, id="fn")(calls.noting("called", error=Exception("boo")))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(expected)
     await asyncio.sleep(10000)
     assert len(calls) == expected
@@ -147,8 +138,7 @@ async def test_daemons_waiting_for_a_retry_exit_at_once_when_the_object_is_delet
         operator: Operator, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     kopf.daemon("kopfexamples", id="fn")(calls.noting("called", error=kopf.TemporaryError("later", delay=100000)))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await logs.wait(".*'fn' failed temporarily: later")
     started = now()
     await kex.delete_and_wait()
@@ -157,7 +147,7 @@ async def test_daemons_waiting_for_a_retry_exit_at_once_when_the_object_is_delet
 
 
 async def test_daemons_that_fail_while_being_stopped_are_not_retried(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     @kopf.daemon("kopfexamples", id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
@@ -165,8 +155,7 @@ async def test_daemons_that_fail_while_being_stopped_are_not_retried(
         await stopped.wait()
         raise Exception("cannot exit properly")
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     started = now()
     await kex.delete_and_wait()
@@ -198,8 +187,7 @@ async def test_results_that_are_not_json_are_reported_and_do_not_hold_the_object
         calls.append("called")
         return object()
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await logs.wait(".*'fn'.*JSON.*")
     await asyncio.sleep(10000)
     assert len([message for message in logs.get_messages("obj", level=40) if "'fn'" in message]) == 1
@@ -219,8 +207,7 @@ async def test_patches_go_to_the_object_after_each_attempt(operator: Operator, k
             raise kopf.TemporaryError("again", delay=10)
         return "done"
 
-    await operator.start()
-    await kex.create(spec={"items": []})
+    await operator.start_and_create(kex, spec={"items": []})
     obj = await kex.wait(lambda obj: "fn" in obj.get("status", {}))
     assert obj["status"] == {"fn": "done", **{f"attempt{n}": "was here" for n in range(3)}}
     assert obj["metadata"]["labels"] == {f"attempt{n}": "yes" for n in range(3)}
@@ -235,8 +222,7 @@ async def test_patches_refused_forever_do_not_hold_the_object(
         calls.append("called")
         patch.metadata.labels["label"] = "such values are not accepted!"
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await logs.wait(".*such values are not accepted.*|.*[Ii]nvalid.*")
     await asyncio.sleep(1000)
     started = now()
@@ -252,8 +238,7 @@ async def test_exclusion_forever_by_annotations(operator: Operator, kex: Objects
         calls.append("called")
         patch.metadata.annotations["never-again"] = "yes"
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     obj = await kex.wait(lambda obj: "never-again" in get_annotations(obj) and not get_finalizers(obj))
     assert FINALIZER not in get_finalizers(obj)
     await operator.restart()

@@ -21,8 +21,7 @@ async def test_it_is_false_until_the_daemon_is_to_exit(operator: Operator, kex: 
         await stopped.wait()
         calls.append((bool(stopped), stopped.is_set(), stopped.reason))
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await kex.delete_and_wait()
     assert calls[0] == (False, False, None)
@@ -33,8 +32,7 @@ async def test_it_is_false_until_the_daemon_is_to_exit(operator: Operator, kex: 
 async def test_checkers_are_of_the_kind_of_the_function(operator: Operator, kex: Objects, calls: Calls) -> None:
     kopf.daemon("kopfexamples", id="async_fn")(calls.noting(lambda stopped, **_: ("async", type(stopped))))
     kopf.daemon("kopfexamples", id="sync_fn")(lambda stopped, **_: calls.append(("sync", type(stopped))))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(2)
     assert dict(calls.items) == {"async": kopf.AsyncDaemonStopperChecker, "sync": kopf.SyncDaemonStopperChecker}
     assert all(issubclass(cls, kopf.DaemonStopped) for _, cls in calls)
@@ -49,8 +47,7 @@ async def test_async_wait_takes_as_long_as_requested(operator: Operator, kex: Ob
             assert await stopped.wait(timeout) is False
             calls.append(asyncio.get_running_loop().time() - started)
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(3)
     assert calls.items == pytest.approx([0, 10, 3600.5], abs=0.5)
 
@@ -64,8 +61,7 @@ async def test_async_wait_ends_at_once_when_it_is_time_to_exit(operator: Operato
         calls.append(await stopped.wait(1000000))
         calls.append(await stopped.wait())
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await asyncio.sleep(100)
     started = asyncio.get_running_loop().time()
@@ -84,8 +80,7 @@ async def test_sync_wait(operator: Operator, kex: Objects, calls: Calls) -> None
         calls.append(stopped.wait())
         calls.append(bool(stopped))
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(2)
     await kex.delete_and_wait()
     assert calls == [False, True, True, True, True]
@@ -108,8 +103,7 @@ async def test_reasons(
 
     kopf.daemon("kopfexamples", labels={"match": "yes"})(
         async_fn if kind == "async" else sync_fn)
-    await operator.start()
-    await kex.create(labels={"match": "yes"})
+    await operator.start_and_create(kex, labels={"match": "yes"})
     await calls.wait_length(1)
     match reason:
         case R.RESOURCE_DELETED:
@@ -137,8 +131,7 @@ async def test_several_reasons_are_combined(operator: Operator, kex: Objects, ca
         finally:
             calls.append(stopped.reason)
 
-    await operator.start()
-    await kex.create(labels={"match": "yes"})
+    await operator.start_and_create(kex, labels={"match": "yes"})
     await calls.wait_length(1)
     await kex.merge({"metadata": {"labels": {"match": "no"}}})
     await calls.wait_length(2)
@@ -170,8 +163,7 @@ async def test_only_the_stages_that_exist_are_added_to_the_reason(
         else:
             calls.append(stopped.reason)
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await kex.delete_and_wait()
     assert calls == ["started", R.RESOURCE_DELETED | flags]

@@ -23,8 +23,7 @@ async def test_the_object_waits_until_its_daemon_exits(operator: Operator, kex: 
         await asyncio.sleep(50)
         calls.append("exited")
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     assert get_finalizers(await kex.get()) == [FINALIZER]
     started = now()
@@ -56,8 +55,7 @@ async def test_async_daemons_are_cancelled_after_the_backoff_if_they_may_be(
             calls.append((now(), stopped.reason))
             raise
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     started = now()
     await kex.delete_and_wait()
@@ -79,8 +77,7 @@ async def test_daemons_may_swallow_the_cancellation_and_exit_normally(
             await asyncio.sleep(20)
             calls.append("cleaned up")
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     started = now()
     await kex.delete_and_wait()
@@ -90,7 +87,7 @@ async def test_daemons_may_swallow_the_cancellation_and_exit_normally(
 
 @pytest.mark.fastforward
 async def test_the_timeout_is_measured_from_the_cancellation_and_then_the_daemon_is_abandoned(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     @kopf.daemon("kopfexamples", cancellation_backoff=100, cancellation_timeout=50, id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
@@ -103,8 +100,7 @@ async def test_the_timeout_is_measured_from_the_cancellation_and_then_the_daemon
         calls.append(stopped.reason)
 
     allowed = asyncio.Event()
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     started = now()
     with pytest.warns(ResourceWarning, match="'fn' did not exit in time. Leaving it orphaned"):
@@ -117,7 +113,7 @@ async def test_the_timeout_is_measured_from_the_cancellation_and_then_the_daemon
 
 
 async def test_sync_daemons_cannot_be_cancelled_but_can_be_abandoned(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     @kopf.daemon("kopfexamples", cancellation_backoff=0.02, cancellation_timeout=0.02, id="fn")
     def fn(stopped: kopf.SyncDaemonStopperChecker, **_: Any) -> None:
@@ -127,8 +123,7 @@ async def test_sync_daemons_cannot_be_cancelled_but_can_be_abandoned(
 
     allowed = threading.Event()
     try:
-        await operator.start()
-        await kex.create()
+        await operator.start_and_create(kex)
         await calls.wait_length(1)
         with pytest.warns(ResourceWarning, match="Leaving it orphaned"):
             await kex.delete_and_wait()
@@ -160,8 +155,7 @@ async def test_without_the_timeout_it_is_polled_forever_and_the_object_is_blocke
             raise
 
     allowed = asyncio.Event()
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await kex.delete()
     await kex.wait(lambda obj: "deletionTimestamp" in obj["metadata"])
@@ -186,8 +180,7 @@ async def test_the_object_waits_for_the_slowest_daemon(operator: Operator, kex: 
             await asyncio.sleep(param)
             calls.append(param)
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(3)
     started = now()
     await kex.delete_and_wait()
@@ -206,8 +199,7 @@ async def test_objects_deleted_by_force_take_their_daemons_with_them(
         calls.append(stopped.reason)
 
     allowed = asyncio.Event()
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await kex.delete()
     await kex.release()
@@ -226,8 +218,7 @@ async def test_daemons_of_objects_gone_unnoticed_exit_and_are_not_spawned_again(
     """The object is deleted and released while the stream is broken: the operator never sees it being deleted."""
     kopf.daemon("kopfexamples", id="fn")(
         calls.accompanying(lambda name, **_: name, lambda name, stopped, **_: (name, stopped.reason)))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await kex.wait(lambda obj: get_finalizers(obj) == [FINALIZER])
     rule = operator.cluster.faults.inject(503, verb="watch", resource="kopfexamples", rate=1.0)
@@ -249,8 +240,7 @@ async def test_daemons_exit_when_the_object_is_deleted_even_if_our_finalizer_was
 ) -> None:
     """Another finalizer holds the object, so it is marked for deletion for long."""
     kopf.daemon("kopfexamples", id="fn")(calls.accompanying("started", lambda stopped, **_: stopped.reason))
-    await operator.start()
-    await kex.create(finalizers=["example.com/theirs"])
+    await operator.start_and_create(kex, finalizers=["example.com/theirs"])
     await calls.wait_length(1)
     await kex.wait(lambda obj: FINALIZER in get_finalizers(obj))
     operator.cluster.faults.silence_watches()

@@ -35,8 +35,7 @@ async def test_each_declaration_has_its_own_options(operator: Operator, kex: Obj
     def fn(param: int, **_: Any) -> None:
         calls.append(param)
 
-    await operator.start()
-    await kex.create_and_wait(spec={"field": "a", "items": [1]})
+    await operator.start_and_handle(kex, spec={"field": "a", "items": [1]})
     await kex.change_and_wait(field="b")
     await kex.change_and_wait(items=[2])
     await operator.restart()
@@ -50,8 +49,7 @@ async def test_a_function_is_called_once_for_each_of_its_fields(operator: Operat
     def fn(param: int, old: Any, new: Any, diff: kopf.Diff, **_: Any) -> None:
         calls.append((param, dict(old) if param == 1 else old, dict(new) if param == 1 else new, diff))
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.change_and_wait(field="new")
     assert sorted(calls) == [
         (1, {"field": "value"}, {"field": "new"}, (("change", ("field",), "value", "new"),)),
@@ -68,8 +66,7 @@ async def test_a_function_with_one_id_is_called_once_for_one_occasion(
     def fn(**_: Any) -> None:
         calls.append("called")
 
-    await operator.start()
-    await kex.create_and_wait(labels={"l": "v"}, annotations={"a": "w"})
+    await operator.start_and_handle(kex, labels={"l": "v"}, annotations={"a": "w"})
     assert calls == ["called"]
 
 
@@ -94,8 +91,7 @@ async def test_any_of_the_declarations_can_match(
         kopf.register(sub, labels={"a": "yes"})
         kopf.register(sub, labels={"b": "yes"})
 
-    await operator.start()
-    await kex.create_and_wait("none")
+    await operator.start_and_handle(kex, "none")
     await kex.create_and_wait("obj", labels=labels)
     await calls.wait_length(2)
     await kex.merge({"spec": {"field": "new"}})
@@ -115,8 +111,7 @@ async def test_static_methods(operator: Operator, kex: Objects, calls: Calls) ->
         async def outer(name: str, **_: Any) -> None:
             calls.append(("outer", name))
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert calls == [("inner", "obj"), ("outer", "obj")]
 
 
@@ -129,8 +124,7 @@ async def test_a_function_with_different_ids_is_called_for_each_of_them(
         calls.append(param)
         return param
 
-    await operator.start()
-    obj = await kex.create_and_wait()
+    obj = await operator.start_and_handle(kex)
     assert calls == ["a", "b"]
     assert obj["status"] == {"a": "a", "b": "b"}
 
@@ -151,8 +145,7 @@ async def test_one_function_for_all_reasons_runs_for_each_of_them(
     def another(**_: Any) -> None:
         pass
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.change_and_wait(field="new")
     await kex.delete_and_wait()
     assert calls == ["create", "update", "delete"]
@@ -191,8 +184,7 @@ async def test_resources_can_be_named_in_different_ways(
         operator: Operator, kex: Objects, calls: Calls, args: tuple[Any, ...], options: dict[str, Any],
 ) -> None:
     kopf.on.create(*args, **options)(lambda resource, **_: calls.append(resource.plural))
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert calls == ["kopfexamples"]
 
 

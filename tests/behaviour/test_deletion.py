@@ -44,8 +44,7 @@ async def test_a_handler_that_is_running_is_not_interrupted(operator: Operator, 
         calls.append("created")
 
     kopf.on.delete("kopfexamples", id="delete_fn")(calls.noting("deleted"))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await kex.wait_gone()
     # The second one was not started, as the object is being deleted then.
     assert calls == ["creating", "created", "deleted"]
@@ -59,8 +58,7 @@ async def test_objects_deleted_before_they_are_noticed_are_not_handled(
     kopf.on.create("kopfexamples", id="fn")(fn)
     await kex.create(finalizers=["example.com/theirs"])
     await kex.delete()
-    await operator.start()
-    await kex.create_and_wait("another")
+    await operator.start_and_handle(kex, "another")
     await kex.release()
     await kex.wait_gone()
     assert calls == [("another", "create")]
@@ -77,8 +75,7 @@ async def test_the_deletion_is_retried_and_its_progress_is_its_own(
         if reason == kopf.Reason.CREATE or retry < 2:
             raise kopf.TemporaryError("not yet", delay=100)
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(3)
     await kex.delete_and_wait()
     assert calls == [("create", 0), ("create", 1), ("create", 2), ("delete", 0), ("delete", 1), ("delete", 2)]
@@ -92,8 +89,7 @@ async def test_changes_while_being_deleted_do_not_repeat_the_handlers(
     kopf.on.delete("kopfexamples", id="first")(calls.noting("first"))
     kopf.on.delete("kopfexamples", id="second")(
         calls.noting(lambda retry, **_: f"second-{retry}", error=kopf.TemporaryError("not yet", delay=100), times=2))
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.delete()
     await calls.wait_length(2)
     await kex.merge({"spec": {"field": "new"}})
@@ -105,8 +101,7 @@ async def test_others_finalizers_hold_the_object_but_not_the_handling(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     kopf.on.delete("kopfexamples", id="fn")(calls.noting("deleted"))
-    await operator.start()
-    await kex.create_and_wait(finalizers=["example.com/theirs"])
+    await operator.start_and_handle(kex, finalizers=["example.com/theirs"])
     await kex.delete()
     await kex.wait(lambda obj: obj["metadata"]["finalizers"] == ["example.com/theirs"])
     await kex.merge({"spec": {"field": "new"}})
@@ -121,8 +116,7 @@ async def test_others_finalizers_hold_the_object_but_not_the_handling(
 async def test_objects_released_by_others_by_force(operator: Operator, kex: Objects, logs: Logs, calls: Calls) -> None:
     """The finalizer is removed by hand while the handlers are being retried."""
     kopf.on.delete("kopfexamples", id="fn")(calls.noting("called", error=kopf.TemporaryError("not yet", delay=0.1)))
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.delete()
     await calls.wait_length(2)
     await kex.release()
@@ -139,8 +133,7 @@ async def test_objects_deleted_while_there_is_no_operator(
 ) -> None:
     """They are held by the finalizer, until it is removed as documented: with the next operator, or without it."""
     kopf.on.delete("kopfexamples", id="fn")(calls.noting("called"))
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await operator.stop()
     await kex.delete()
     assert (await kex.get())["metadata"]["deletionTimestamp"]
@@ -225,8 +218,7 @@ async def test_the_progress_of_overtaken_updates_is_removed_with_the_first_one_o
         if not retry:
             raise kopf.TemporaryError("not yet", delay=10)
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_seen(has_progress("update_fn"))
     await kex.delete()

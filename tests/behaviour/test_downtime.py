@@ -8,15 +8,14 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_progress, has_progress
-from tests.behaviour.running import Calls, Logs, Operator
+from tests.behaviour.running import Calls, Operator
 
 pytestmark = pytest.mark.lagging
 
 
 async def test_changes_are_handled_together(operator: Operator, kex: Objects, calls: Calls) -> None:
     kopf.on.update("kopfexamples", id="fn")(calls.noting(lambda diff, **_: sorted(map(tuple, diff))))
-    await operator.start()
-    await kex.create_and_wait(spec={"a": 1, "b": 1})
+    await operator.start_and_handle(kex, spec={"a": 1, "b": 1})
     await operator.stop()
     await kex.merge({"spec": {"a": 2}})
     await kex.merge({"spec": {"a": 3}})
@@ -92,8 +91,7 @@ async def test_the_schedule_of_retries_goes_on_after_restarts(operator: Operator
             raise kopf.TemporaryError("not yet", delay=1000)
 
     started = loop.time()
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await kex.wait_seen(has_progress("fn"))
     # The timestamps on the object are those of the wall clock; each operator begins with the actual one.
     await operator.restart()
@@ -117,8 +115,7 @@ async def test_handlers_that_hang_are_cancelled_on_exit_and_repeated_later(
                 calls.append("cancelled")
                 raise
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     started = asyncio.get_running_loop().time()
     await operator.stop()
@@ -142,8 +139,7 @@ async def test_handlers_that_are_about_to_finish_are_awaited_on_exit(
         return "done"
 
     kopf.on.create("kopfexamples", id="second")(calls.noting("second"))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await leaving.wait()
     await operator.stop()
     obj = await kex.get()
@@ -158,22 +154,20 @@ async def test_handlers_of_the_new_version_of_the_operator_do_not_touch_handled_
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     kopf.on.create("kopfexamples", id="old")(calls.noting(lambda name, **_: ("old", name)))
-    await operator.start()
-    handled = await kex.create_and_wait()
+    handled = await operator.start_and_handle(kex)
     await operator.stop()
 
     new = calls.noting(lambda name, **_: ("new", name))
     kopf.on.update("kopfexamples", id="new")(new)
     kopf.on.create("kopfexamples", id="new")(new)
-    await operator.start()
-    await kex.create_and_wait("another")
+    await operator.start_and_handle(kex, "another")
     assert calls == [("old", "obj"), ("old", "another"), ("new", "another")]
     assert (await kex.get())["metadata"]["resourceVersion"] == handled["metadata"]["resourceVersion"]
 
 
 @pytest.mark.fastforward
 async def test_changes_during_the_downtime_in_the_middle_of_the_handling(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
+        operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     """The creation goes on with the newest state; the finished handlers are not repeated for it."""
     kopf.on.create("kopfexamples", id="first")(calls.noting(lambda spec, **_: ("first", spec["field"])))
@@ -184,8 +178,7 @@ async def test_changes_during_the_downtime_in_the_middle_of_the_handling(
         if not retry:
             raise kopf.TemporaryError("not yet", delay=1000)
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await kex.wait_seen(has_progress("second"))
     await operator.stop()
     await kex.merge({"spec": {"field": "new"}})
@@ -209,8 +202,7 @@ async def test_changes_in_the_middle_of_the_creation_are_not_lost_if_the_operato
                 raise kopf.TemporaryError("not yet", delay=1000)
 
     kopf.on.update("kopfexamples")(calls.noting(lambda old, new, **_: (old, new)))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await kex.wait_seen(has_progress("first", "second"))
     await operator.stop()
     await kex.merge({"spec": {"field": "new"}})

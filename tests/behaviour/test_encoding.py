@@ -90,8 +90,7 @@ async def test_bodies_and_their_stanzas_as_they_are(
             copied = make_copy(value)
             calls.append((type(copied) is type(value), copied == value, dict(copied) == dict(value), bool(copied)))
 
-    await operator.start()
-    await kex.create(labels={"l": "v"}, annotations={"a": "w"}, status={"s": ["t"]})
+    await operator.start_and_create(kex, labels={"l": "v"}, annotations={"a": "w"}, status={"s": ["t"]})
     await calls.wait_length(6)
     assert [*calls] == [(True, True, True, True)] * 6
 

@@ -29,8 +29,7 @@ async def test_temporary_errors_are_retried_after_their_delay(
 ) -> None:
     kopf.on.create("kopfexamples", id="create_fn")(
         calls.noting(lambda **_: now(), error=kopf.TemporaryError("not yet", **options), times=3, result="done"))
-    await operator.start()
-    obj = await kex.create_and_wait()
+    obj = await operator.start_and_handle(kex)
     assert obj["status"] == {"create_fn": "done"}
     assert get_intervals(calls) == pytest.approx([delay] * 3, abs=1)
     assert logs.get_messages("obj").count("Handler 'create_fn' failed temporarily: not yet") == 3
@@ -46,8 +45,7 @@ async def test_temporary_errors_of_sync_handlers(operator: Operator, kex: Object
         if not retry:
             raise kopf.TemporaryError("not yet", delay=600)
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert get_intervals(calls) == pytest.approx([600], abs=1)
 
 
@@ -77,8 +75,7 @@ async def test_permanent_errors_are_not_retried(operator: Operator, kex: Objects
     def good(**_: Any) -> str:
         return "done"
 
-    await operator.start()
-    obj = await kex.create_and_wait()
+    obj = await operator.start_and_handle(kex)
     assert obj["status"] == {"good": "done"}
     assert calls == ["called"]
     assert "Handler 'perm' failed permanently: never" in logs.get_messages("obj")
@@ -91,8 +88,7 @@ async def test_arbitrary_errors_are_retried_after_a_minute_by_default(
 ) -> None:
     kopf.on.create("kopfexamples", **options, id="arb")(
         calls.noting(lambda **_: now(), error=ValueError("boom"), times=10))
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert get_intervals(calls) == pytest.approx([60] * 10, abs=1)
     record = logs.find("Handler 'arb' failed with an exception and will try again in 60 seconds: ValueError: boom")[0]
     assert record.exc_info
@@ -107,8 +103,7 @@ async def test_arbitrary_errors_are_not_retried_in_other_modes(
         operator: Operator, kex: Objects, logs: Logs, calls: Calls, mode: kopf.ErrorsMode, verdict: str, outcome: str,
 ) -> None:
     kopf.on.create("kopfexamples", errors=mode, id="arb")(calls.noting(lambda **_: now(), error=ValueError("boom")))
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert len(calls) == 1
     record = logs.find(f"Handler 'arb' failed with an exception and {verdict}: ValueError: boom")[0]
     assert record.exc_info
@@ -124,8 +119,7 @@ async def test_the_modes_do_not_affect_temporary_and_permanent_errors(
         calls.append(now())
         raise kopf.PermanentError("never") if retry else kopf.TemporaryError("not yet", delay=10)
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert get_intervals(calls) == pytest.approx([10], abs=1)
     assert logs.find("Creation is processed: 0 succeeded; 1 failed.")
 
@@ -144,8 +138,7 @@ async def test_inherited_errors_are_of_the_kind_of_their_parents(
         calls.append(now())
         raise MyPermanentError("never") if retry else MyTemporaryError("not yet", delay=10)
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert get_intervals(calls) == pytest.approx([10], abs=1)
 
 
@@ -178,8 +171,7 @@ async def test_while_waiting_nothing_is_sent_to_the_api(
         if retry < 3:
             raise kopf.TemporaryError("later", delay=1000)
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert calls == [0, 1, 2, 3]  # only the progress after each of the attempts
     delays = [float(record.getMessage().split()[2]) for record in logs.find("Sleeping for .* seconds for the .*")]
     assert len(delays) >= 3
@@ -199,8 +191,7 @@ async def test_the_last_error_is_kept_in_the_progress(operator: Operator, kex: O
         if not retry:
             raise kopf.TemporaryError("hold", delay=1000)
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     messages = [get_progress(obj).get("fn", {}).get("message") for obj in kex.get_history()]
     unique = list(dict.fromkeys(message for message in messages if message is not None))
     assert unique == ["temporary 0", "arbitrary 1", "permanent"]
@@ -213,8 +204,7 @@ async def test_errors_of_raw_events_are_logged_and_ignored(
         calls.noting(lambda event, **_: ("bad", event["type"]), error=ValueError("boom")))
     kopf.on.event("kopfexamples", id="temporary")(
         calls.noting(lambda event, **_: ("temporary", event["type"]), error=kopf.TemporaryError("not yet")))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await kex.delete()
     await calls.wait_length(4)
     assert calls == [("bad", "ADDED"), ("temporary", "ADDED"), ("bad", "DELETED"), ("temporary", "DELETED")]
@@ -227,8 +217,7 @@ async def test_permanent_errors_exclude_the_handler_from_one_change_only(
 ) -> None:
     kopf.on.update("kopfexamples", id="fn")(
         calls.noting(lambda spec, **_: spec["field"], error=kopf.PermanentError("never")))
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     for value in ("one", "two"):
         await kex.change_and_wait(field=value)
     assert calls == ["one", "two"]
@@ -245,8 +234,7 @@ async def test_handlers_exclude_themselves_forever_by_annotations(
 
     kopf.on.update("kopfexamples", field="spec.field", id="regular")(
         calls.noting(lambda spec, **_: ("regular", spec["field"])))
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.change_and_wait(field="one")
     await kex.change_and_wait(field="two")
     await operator.restart()
@@ -273,8 +261,7 @@ async def test_errors_of_users_clients_are_shown_with_their_tracebacks(
         patch.fns.append(transform)
 
     logs.expected.append("not there")
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     record = await logs.wait(".*(could not be handled|a patch that cannot be applied).*not there")
     assert record.exc_info is not None
     assert record.exc_info[1] is error
@@ -298,8 +285,7 @@ async def test_errors_that_event_loops_take_for_something_else_are_arbitrary_one
     kopf.timer("kopfexamples", id="timer_fn", interval=100, backoff=5)(fail)
     kopf.on.startup(id="startup_fn", backoff=5)(fail)
     kopf.on.cleanup(id="cleanup_fn", backoff=5)(fail)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     for name in ("Handler 'create_fn'", "Daemon 'daemon_fn'", "Timer 'timer_fn'"):
         await logs.wait(f"{name} succeeded.")
     await operator.stop()
@@ -323,8 +309,7 @@ async def test_coroutines_that_wait_for_what_is_cancelled_by_others_have_failed(
 
     kopf.on.create("kopfexamples", id="create_fn", backoff=5)(wait_for_cancelled)
     kopf.daemon("kopfexamples", id="daemon_fn", backoff=5)(wait_for_cancelled)
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     for name in ("Handler 'create_fn'", "Daemon 'daemon_fn'"):
         await logs.wait(f"{name} succeeded.")
         failure = "RuntimeError: coroutine raised CancelledError"

@@ -35,10 +35,8 @@ async def test_objects_that_match_nothing_are_not_touched(
             if param != "event":
                 calls.append((name, param))
 
-    await operator.start()
-    await kex.create("skipped", **SKIPPED)
-    await kex.create("matching", **MATCHING)
-    await kex.wait_handled("matching")
+    await operator.start_and_create(kex, "skipped", **SKIPPED)
+    await kex.create_and_wait("matching", **MATCHING)
     await kex.merge({"spec": {"field": "new"}}, "skipped")
     await kex.change_and_wait("matching", field="new")
     await kex.delete("skipped")
@@ -57,8 +55,7 @@ async def test_objects_that_match_nothing_make_no_requests(operator: Operator, k
     for i in range(20):
         await kex.create(f"obj{i}")
     operator.cluster.reset_counters()
-    await operator.start()
-    await kex.create("matching", **MATCHING)
+    await operator.start_and_create(kex, "matching", **MATCHING)
     await kex.wait_handled("matching")
     assert operator.cluster.counters["patch", "kopfexamples", 200] == 1
 
@@ -70,8 +67,7 @@ async def test_objects_that_start_matching_are_taken_for_new(operator: Operator,
     def fn(reason: kopf.Reason, **_: Any) -> None:
         calls.append(reason.value)
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await kex.merge({"metadata": {"labels": {"match": "yes"}}})
     obj = await kex.wait_handled()
     assert get_finalizers(obj) == [FINALIZER]
@@ -84,8 +80,7 @@ async def test_objects_that_stop_matching_are_released(operator: Operator, kex: 
     def fn(reason: kopf.Reason, **_: Any) -> None:
         calls.append(reason.value)
 
-    await operator.start()
-    obj = await kex.create_and_wait(labels={"match": "yes"}, finalizers=["example.com/theirs"])
+    obj = await operator.start_and_handle(kex, labels={"match": "yes"}, finalizers=["example.com/theirs"])
     assert get_finalizers(obj) == ["example.com/theirs", FINALIZER]
     await kex.merge({"metadata": {"labels": {"match": None}}})
     await kex.wait(lambda obj: get_finalizers(obj) == ["example.com/theirs"])
@@ -99,8 +94,7 @@ async def test_objects_that_stopped_matching_while_the_operator_was_down_are_rel
         operator: Operator, kex: Objects,
 ) -> None:
     kopf.on.delete("kopfexamples", labels={"match": "yes"})(lambda **_: None)
-    await operator.start()
-    await kex.create_and_wait(labels={"match": "yes"})
+    await operator.start_and_handle(kex, labels={"match": "yes"})
     await operator.stop()
     await kex.merge({"metadata": {"labels": {"match": None}}})
     await operator.start()
@@ -114,8 +108,7 @@ async def test_operators_with_no_deletion_handlers_remove_the_finalizers_that_ar
 ) -> None:
     decorator("kopfexamples", labels={"match": "yes"})(lambda **_: None)
 
-    await operator.start()
-    await kex.create("skipped", finalizers=[FINALIZER])
+    await operator.start_and_create(kex, "skipped", finalizers=[FINALIZER])
     await kex.create("matching", labels={"match": "yes"}, finalizers=[FINALIZER])
     for name in ("skipped", "matching"):
         await kex.wait(lambda obj: get_finalizers(obj) == [], name)
@@ -131,8 +124,7 @@ async def test_filters_flip_in_the_middle_of_the_handling(operator: Operator, ke
 
     kopf.on.create("kopfexamples", labels={"match": "yes"}, id="second")(calls.noting("second"))
     kopf.on.create("kopfexamples", id="third")(calls.noting("third"))
-    await operator.start()
-    await kex.create_and_wait(labels={"match": "yes"})
+    await operator.start_and_handle(kex, labels={"match": "yes"})
     assert calls == ["first", "third"]
 
 
@@ -153,8 +145,7 @@ async def test_fields_and_values(operator: Operator, kex: Objects, calls: Calls)
     @kopf.on.create("kopfexamples")
     def create_fn(**_: Any) -> None: ...
 
-    await operator.start()
-    await kex.create_and_wait(spec={"n": 0})
+    await operator.start_and_handle(kex, spec={"n": 0})
     seen = []
     for n, value in enumerate(["a", "b", "c", None], start=1):
         calls.items.clear()

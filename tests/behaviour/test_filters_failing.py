@@ -22,8 +22,7 @@ async def test_callbacks_see_the_whole_change_after_the_field_is_checked(
 
     kopf.on.field("kopfexamples", id="fn", field="spec.field", when=when)(
         calls.noting(lambda old, new, diff, **_: (old, new, diff)))
-    await operator.start()
-    await kex.create("other", spec={"unrelated": 1})
+    await operator.start_and_create(kex, "other", spec={"unrelated": 1})
     await kex.create_and_wait()
     assert set(map(str, calls)) == {
         "('when', None, {'field': 'value'}, [()])", "(None, 'value', (('add', (), None, 'value'),))",
@@ -48,8 +47,7 @@ async def test_a_failing_callback_is_named_and_does_not_affect_other_handlers(
     kopf.on.update("kopfexamples", id="update")(fn)
     kopf.on.create("kopfexamples", id="create")(fn)
     logs.expected.append("broken_check")
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await kex.wait_handled()
     await kex.merge({"spec": {"field": "other"}})
@@ -78,8 +76,7 @@ async def test_a_passing_failure_of_a_callback_skips_nothing(
     kopf.on.create("kopfexamples", id="flaky", when=flaky)(calls.noting("flaky"))
     kopf.on.create("kopfexamples", id="other")(calls.noting("other"))
     logs.expected.append("the registry is down")
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert calls == ["other", "flaky"]
 
 
@@ -117,8 +114,7 @@ async def test_raw_events_and_daemons_with_failing_filters(
     kopf.on.event("kopfexamples", id="fine")(calls.noting("event"))
     kopf.daemon("kopfexamples", id="daemon")(calls.accompanying("daemon"))
     logs.expected.append("the registry is down")
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait(lambda items: {"event", "daemon"} <= set(items))
     await kex.delete_and_wait()
     assert "broken" not in calls.items
@@ -143,8 +139,7 @@ async def test_failing_filters_do_not_delay_the_deletion_when_daemons_have_exite
         await asyncio.sleep(1)
         calls.append(now())
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await logs.wait(".*left alone for 5 seconds.*")
     await kex.delete_and_wait()

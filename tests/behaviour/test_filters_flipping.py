@@ -57,8 +57,7 @@ async def test_daemons_run_only_while_the_object_matches(
 @pytest.mark.fastforward
 async def test_timers_run_only_while_the_object_matches(operator: Operator, kex: Objects, calls: Calls) -> None:
     kopf.timer("kopfexamples", interval=10, labels={"match": "yes"})(calls.noting("called"))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await asyncio.sleep(1000)
     assert calls == []
     for _ in range(3):
@@ -77,8 +76,7 @@ async def test_criteria_are_evaluated_only_when_something_changes(
 ) -> None:
     kopf.daemon("kopfexamples", when=lambda **_: matching)(calls.accompanying("started", "stopped"))
     matching = True
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     matching = False
     await asyncio.sleep(10000)
@@ -104,8 +102,7 @@ async def test_a_daemon_that_is_still_terminating_is_not_doubled(
         calls.append("stopped")
 
     allowed = asyncio.Event()
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await flip(kex, True)
     await calls.wait_length(1)
     await flip(kex, False)
@@ -127,8 +124,7 @@ async def test_only_those_daemons_that_do_not_match_are_stopped(operator: Operat
         kopf.daemon("kopfexamples", id=id, param=id, labels={id: "yes"})(
             calls.accompanying(lambda param, **_: param, lambda param, **_: f"-{param}"))
 
-    await operator.start()
-    await kex.create(labels={"a": "yes", "b": "yes"})
+    await operator.start_and_create(kex, labels={"a": "yes", "b": "yes"})
     await calls.wait_length(2)
     await kex.merge({"metadata": {"labels": {"a": "no"}}})
     await calls.wait_length(3)
@@ -145,8 +141,7 @@ async def test_objects_that_never_match_are_not_touched(operator: Operator, kex:
     for decorator in (kopf.daemon, kopf.timer):
         decorator("kopfexamples", id=decorator.__name__, labels={"match": "yes"})(calls.noting(lambda name, **_: name))
 
-    await operator.start()
-    await kex.create("skipped")
+    await operator.start_and_create(kex, "skipped")
     await kex.merge({"spec": {"field": "new"}}, "skipped")
     await kex.create("matching", labels={"match": "yes"})
     await calls.wait_length(2)
@@ -159,8 +154,7 @@ async def test_losing_the_label_and_the_finalizer_at_once(operator: Operator, ke
     """There is nothing of ours on the object anymore, but the daemon still runs, and must be stopped."""
     kopf.daemon("kopfexamples", labels={"match": "yes"})(
         calls.accompanying("started", lambda stopped, **_: stopped.reason))
-    await operator.start()
-    await kex.create(labels={"match": "yes"})
+    await operator.start_and_create(kex, labels={"match": "yes"})
     await calls.wait_length(1)
     await kex.merge({"metadata": {"labels": {"match": None}, "finalizers": None}})
     await calls.wait_length(2)
@@ -183,8 +177,7 @@ async def test_the_finalizer_stays_as_long_as_any_handler_needs_it(
                 await kwargs["stopped"].wait()
 
     kopf.on.update("kopfexamples")(calls.noting("updated"))
-    await operator.start()
-    await kex.create_and_wait(labels={"kept": "yes", "match": "yes"})
+    await operator.start_and_handle(kex, labels={"kept": "yes", "match": "yes"})
     await kex.merge({"metadata": {"labels": {"match": None}}, "spec": {"field": "new"}})
     await kex.wait_handled(field="new")
     assert get_finalizers(await kex.get()) == [FINALIZER]
@@ -212,8 +205,7 @@ async def test_the_finalizer_is_removed_if_the_mismatch_is_also_an_update(
         calls.append("updated")
         await asyncio.sleep(1)
 
-    await operator.start()
-    await kex.create_and_wait(labels={"matching": "yes"})
+    await operator.start_and_handle(kex, labels={"matching": "yes"})
     assert calls == ["begun"]
     await kex.merge({"metadata": {"labels": {"matching": None}}})
     await kex.wait(lambda obj: not obj["metadata"].get("labels") and not get_finalizers(obj))

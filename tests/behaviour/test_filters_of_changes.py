@@ -123,8 +123,7 @@ async def test_callbacks_get_the_kwargs_of_the_handler_and_the_value_as_the_only
     decorator("kopfexamples", id="fn", param="param", when=check_when, field="spec.field",
                labels={"label": check_label}, annotations={"no-such": check_absent}, value=check_field)(
         calls.noting(lambda **kwargs: kwargs))
-    await operator.start()
-    await kex.create(labels={"label": "x"})
+    await operator.start_and_create(kex, labels={"label": "x"})
     if kind == "update":
         await kex.wait(lambda obj: get_essence(obj) is not None)
         await kex.merge({"spec": {"field": "new"}})
@@ -164,8 +163,7 @@ async def test_empty_strings_are_values(operator: Operator, kex: Objects, calls:
             kopf.on.create("kopfexamples", id=f"{stanza}-{id}", param=f"{stanza}-{id}", **options)(
                 calls.noting(lambda param, **_: param))
 
-    await operator.start()
-    await kex.create_and_wait(labels={"empty": ""}, annotations={"empty": ""})
+    await operator.start_and_handle(kex, labels={"empty": ""}, annotations={"empty": ""})
     assert calls == ["labels-present", "labels-equal", "annotations-present", "annotations-equal"]
 
 
@@ -181,8 +179,7 @@ async def test_a_dummy_handler_brings_all_objects_into_scope(
     if with_dummy:
         kopf.on.update("kopfexamples")(calls.noting("dummy"))
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     if with_dummy:
         await kex.wait_handled()
     else:

@@ -18,8 +18,7 @@ THEIRS = "example.com/theirs"
 async def test_it_is_put_before_the_first_handler(operator: Operator, kex: Objects, calls: Calls) -> None:
     kopf.on.create("kopfexamples", id="create_fn")(lambda meta, **_: calls.append(meta.get("finalizers")))
     kopf.on.delete("kopfexamples", id="delete_fn")(lambda meta, **_: calls.append(meta.get("finalizers")))
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert calls == [[FINALIZER]]
     for obj in kex.get_history():
         if get_progress(obj) or get_essence(obj):
@@ -33,16 +32,14 @@ async def test_it_is_removed_after_the_last_handler(operator: Operator, kex: Obj
     def delete_fn(meta: kopf.Meta, **_: Any) -> None:
         calls.append(meta.get("finalizers"))
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.delete_and_wait()
     assert calls == [[FINALIZER]] * 3
 
 
 async def test_others_finalizers_are_kept_in_their_order(operator: Operator, kex: Objects) -> None:
     kopf.on.delete("kopfexamples")(lambda **_: None)
-    await operator.start()
-    obj = await kex.create_and_wait(finalizers=[THEIRS, "example.com/more"])
+    obj = await operator.start_and_handle(kex, finalizers=[THEIRS, "example.com/more"])
     assert get_finalizers(obj) == [THEIRS, "example.com/more", FINALIZER]
     await kex.edit({"op": "replace", "path": "/metadata/finalizers",
                     "value": [THEIRS, FINALIZER, "example.com/another"]})
@@ -62,8 +59,7 @@ async def test_a_finalizer_removed_by_others_meanwhile_is_not_put_back(
         await kex.edit({"op": "test", "path": "/metadata/finalizers/0", "value": THEIRS},
                        {"op": "remove", "path": "/metadata/finalizers/0"})
 
-    await operator.start()
-    await kex.create_and_wait(finalizers=[THEIRS])
+    await operator.start_and_handle(kex, finalizers=[THEIRS])
     await kex.delete_and_wait()
     assert calls == ["called"]
 
@@ -76,16 +72,14 @@ async def test_without_deletion_handlers_there_is_no_finalizer(operator: Operato
     def fn(**_: Any) -> None:
         pass
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.delete_and_wait()
     assert all(not get_finalizers(obj) for obj in kex.get_history())
 
 
 async def test_optional_deletion_handlers_need_no_finalizer(operator: Operator, kex: Objects, calls: Calls) -> None:
     kopf.on.delete("kopfexamples", optional=True)(lambda **_: calls.append("called"))
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.delete_and_wait()
     assert all(not get_finalizers(obj) for obj in kex.get_history())
 
@@ -95,8 +89,7 @@ async def test_optional_deletion_handlers_are_called_if_the_object_is_blocked_by
 ) -> None:
     kopf.on.delete("kopfexamples", optional=True, id="optional_fn")(lambda **_: calls.append("optional"))
     kopf.on.delete("kopfexamples", id="mandatory_fn")(lambda **_: calls.append("mandatory"))
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.delete_and_wait()
     assert calls == ["optional", "mandatory"]
 
@@ -106,8 +99,7 @@ async def test_a_failed_deletion_handler_releases_the_object(operator: Operator,
     def delete_fn(**_: Any) -> None:
         raise kopf.PermanentError("never")
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.delete_and_wait()
 
 
@@ -119,8 +111,7 @@ async def test_a_retried_deletion_handler_holds_the_object(operator: Operator, k
         if retry < 3:
             raise kopf.TemporaryError("not yet", delay=3600)
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.delete_and_wait()
     assert calls == [(retry, [FINALIZER]) for retry in range(4)]
 
@@ -129,8 +120,7 @@ async def test_it_is_put_to_existing_objects_when_deletion_handlers_appear(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     kopf.on.create("kopfexamples")(lambda **_: None)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await operator.stop()
 
     kopf.on.delete("kopfexamples", id="delete_fn")(lambda **_: calls.append("called"))
@@ -143,9 +133,7 @@ async def test_it_is_put_to_existing_objects_when_deletion_handlers_appear(
 async def test_the_name_of_it_is_in_the_settings(operator: Operator, kex: Objects, calls: Calls) -> None:
     kopf.on.delete("kopfexamples")(lambda **_: calls.append("called"))
     operator.set("persistence.finalizer", "example.com/mine")
-    await operator.start()
-    await kex.create(finalizers=[FINALIZER])  # of another operator
-    obj = await kex.wait_handled()
+    obj = await operator.start_and_handle(kex, finalizers=[FINALIZER])  # of another operator
     assert get_finalizers(obj) == [FINALIZER, "example.com/mine"]
     await kex.delete()
     obj = await kex.wait(lambda obj: get_finalizers(obj) == [FINALIZER])
@@ -159,8 +147,7 @@ async def test_two_changes_of_finalizers_at_once_are_both_done(operator: Operato
     kopf.on.delete("kopfexamples")(lambda **_: None)
 
     operator.cluster.faults.inject(action="delay", latency=0.1, verb="patch", resource="kopfexamples", times=1)
-    await operator.start()
-    await kex.create(finalizers=["example.com/a"])
+    await operator.start_and_create(kex, finalizers=["example.com/a"])
     operator.cluster.faults.clear()
     await kex.edit({"op": "replace", "path": "/metadata/finalizers", "value": ["example.com/b"]})
     obj = await kex.wait_handled()
@@ -184,8 +171,7 @@ async def test_those_who_insist_on_the_finalizer_are_not_fought_with(
 ) -> None:
     """E.g., another operator with the same (default) name of the finalizer, which needs it for this object."""
     kopf.on.delete("kopfexamples", labels={"ours": "yes"})(do_nothing)
-    await operator.start()
-    await kex.create(finalizers=[FINALIZER])
+    await operator.start_and_create(kex, finalizers=[FINALIZER])
     await insist_on_the_finalizer(kex)
     await logs.wait(".*not needed by this operator, but somebody else puts it back.*")
     await kex.merge({"spec": {"field": "new"}})
@@ -202,8 +188,7 @@ async def test_those_who_insist_on_the_finalizer_cannot_block_the_deletion(
         operator: Operator, kex: Objects, logs: Logs,
 ) -> None:
     kopf.on.delete("kopfexamples", labels={"ours": "yes"})(do_nothing)
-    await operator.start()
-    await kex.create(finalizers=[FINALIZER])
+    await operator.start_and_create(kex, finalizers=[FINALIZER])
     await insist_on_the_finalizer(kex)
     await logs.wait(".*not needed by this operator.*")
     await kex.delete_and_wait()
@@ -222,8 +207,7 @@ async def test_optional_daemons_and_timers_need_no_finalizer(
             await stopped.wait()
             calls.append(stopped.reason)
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await kex.delete()
     assert not any(get_finalizers(obj) for obj in kex.get_history())
@@ -253,8 +237,7 @@ async def test_handlers_that_delete_their_own_object_end_quietly(
     if is_blocked:
         kopf.on.delete("kopfexamples")(calls.noting("deleted"))
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await kex.wait_gone()
     await operator.stop()
     assert calls == (["created", "deleted"] if is_blocked else ["created"])

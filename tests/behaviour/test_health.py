@@ -345,9 +345,7 @@ async def test_blocked_loops_are_unhealthy_with_the_name_of_the_culprit(
     await logs.wait("The event loop works again after being blocked for .* seconds.")
 
 
-async def test_a_pause_is_shown_and_is_healthy(
-        operator: Operator, url: str, ask: Callable[[], Any], logs: Logs,
-) -> None:
+async def test_a_pause_is_shown_and_is_healthy(operator: Operator, url: str, ask: Callable[[], Any]) -> None:
     """The peering object is mandatory here, and it does not exist."""
     kopf.on.event("kopfexamples")(lambda **_: None)
     operator.set("peering.standalone", False)
@@ -359,7 +357,7 @@ async def test_a_pause_is_shown_and_is_healthy(
 
 
 async def test_those_who_pause_the_operator_are_shown_with_their_limited_lifetimes(
-        operator: Operator, api: API, url: str, ask: Callable[[], Any], logs: Logs,
+        operator: Operator, api: API, url: str, ask: Callable[[], Any],
 ) -> None:
     kopf.on.event("kopfexamples")(lambda **_: None)
     operator.set("peering.standalone", False)

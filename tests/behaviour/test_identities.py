@@ -30,8 +30,7 @@ async def test_methods_of_different_classes_are_different_handlers(
 ) -> None:
     kopf.on.create("kopfexamples")(Database(calls).create)
     kopf.on.create("kopfexamples")(User(calls).create)
-    await operator.start()
-    obj = await kex.create_and_wait()
+    obj = await operator.start_and_handle(kex)
     assert calls == ["database", "user"]
     assert obj["status"] == {"Database.create": "database", "User.create": "user"}
     await logs.wait("Creation is processed: 2 succeeded; 0 failed.")
@@ -57,8 +56,7 @@ async def test_closures_have_the_names_that_the_original_has_persisted(
     parent.__qualname__ = "parent"
     for fn in (factory("one"), factory("two"), parent):
         kopf.on.create("kopfexamples")(fn)
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     sub = "parent.test_closures_have_the_names_that_the_original_has_persisted._locals_.parent._locals_.sub"
     obj = await kex.wait(lambda obj: len(get_progress(obj)) >= 4)
     assert has_progress("one._locals_.fn", "two._locals_.fn", "parent")(obj)
@@ -120,6 +118,5 @@ async def test_one_function_decorated_several_times_is_not_warned_of(
     def fn(**_: Any) -> None:
         calls.append("called")
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert not logs.find(".*have the same id.*")

@@ -137,8 +137,7 @@ async def test_whole_objects_can_be_mirrored(operator: Operator, kex: Objects, c
 async def test_changes_of_objects_change_the_index(operator: Operator, kex: Objects, calls: Calls, peek: Peek) -> None:
     """The new values replace the previous ones of that object only; keys that are gone, are removed."""
     declare(lambda spec, name, **_: {key: f"{name}{value}" for key, value in spec["v"].items()})
-    await operator.start()
-    await kex.create("a", spec={"v": {"k1": 1, "k2": 1}})
+    await operator.start_and_create(kex, "a", spec={"v": {"k1": 1, "k2": 1}})
     await kex.create("b", spec={"v": {"k2": 1, "k3": 1}})
     await sync(kex, calls)
     assert peek.content == {"k1": ["a1"], "k2": ["a1", "b1"], "k3": ["b1"]}
@@ -154,8 +153,7 @@ async def test_deleted_objects_leave_and_empty_collections_are_removed(
         operator: Operator, kex: Objects, calls: Calls, peek: Peek,
 ) -> None:
     declare(lambda spec, name, **_: {"common": name, spec["v"]: name})
-    await operator.start()
-    await kex.create("a", spec={"v": "own-a"})
+    await operator.start_and_create(kex, "a", spec={"v": "own-a"})
     await kex.create("b", spec={"v": "own-b"})
     await sync(kex, calls)
     assert peek.content == {"common": ["a", "b"], "own-a": ["a"], "own-b": ["b"]}
@@ -172,8 +170,7 @@ async def test_objects_gone_while_the_stream_was_broken_leave_too(
         operator: Operator, kex: Objects, calls: Calls, peek: Peek,
 ) -> None:
     declare(lambda name, **_: name)
-    await operator.start()
-    await kex.create("a", spec={"v": 1})
+    await operator.start_and_create(kex, "a", spec={"v": 1})
     await kex.create("b", spec={"v": 1})
     await sync(kex, calls)
     rule = operator.cluster.faults.inject(503, verb="watch", resource="kopfexamples")
@@ -209,8 +206,7 @@ async def test_filters(
     mismatch: dict[str, Any] = {
         "metadata": {"labels": {"match": None}, "annotations": {"match": None}}, "spec": {"match": None}}
     declare(lambda name, **_: {"key": name}, **options)
-    await operator.start()
-    await kex.create(spec={"v": 1})
+    await operator.start_and_create(kex, spec={"v": 1})
     await sync(kex, calls)
     assert peek.content == {}
     for _ in range(2):
@@ -226,8 +222,7 @@ async def test_returning_nothing_keeps_what_is_there(
         operator: Operator, kex: Objects, calls: Calls, peek: Peek,
 ) -> None:
     declare(lambda spec, **_: spec["v"] if spec["v"] != "skip" else None)
-    await operator.start()
-    await kex.create(spec={"v": "first"})
+    await operator.start_and_create(kex, spec={"v": "first"})
     await sync(kex, calls)
     await kex.merge({"spec": {"v": "skip"}})
     await sync(kex, calls)

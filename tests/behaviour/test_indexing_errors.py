@@ -182,8 +182,7 @@ async def test_failing_filters_do_not_hold_anything(operator: Operator, kex: Obj
         return name
 
     kopf.on.create("kopfexamples")(calls.noting(lambda name, idx, **_: (name, [*idx.get(None, [])])))
-    await operator.start()
-    await kex.create("bad")
+    await operator.start_and_create(kex, "bad")
     await kex.create("good")
     await kex.wait_handled("bad")
     await kex.wait_handled("good")
@@ -200,8 +199,7 @@ async def test_indexing_errors_do_not_prevent_the_handling(operator: Operator, k
 
     kopf.on.create("kopfexamples")(calls.noting("created"))
     await kex.create("before")
-    await operator.start()
-    await kex.create("after")
+    await operator.start_and_create(kex, "after")
     await kex.wait_handled("before")
     await kex.wait_handled("after")
     assert calls.items[3:] == ["created", "created"]

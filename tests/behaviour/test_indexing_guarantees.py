@@ -53,8 +53,7 @@ async def test_denied_resources_do_not_hold_the_others_forever(
 
     kopf.on.create("kopfexamples", id="fn")(calls.noting(lambda idx, absent, **_: (read(idx), read(absent))))
     operator.cluster.faults.inject(403, resource="kopfstatusexamples")
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert calls == [([], [])]
     operator.cluster.faults.clear()
 
@@ -139,8 +138,7 @@ async def test_filters_by_fields_do_not_affect_the_name(operator: Operator, kex:
 
     kopf.on.create("kopfexamples", id="fn")(
         calls.noting(lambda **kwargs: read(kwargs["idx"]) if "idx" in kwargs else sorted(kwargs)))
-    await operator.start()
-    await kex.create_and_wait("other", spec={"field": "other"})
+    await operator.start_and_handle(kex, "other", spec={"field": "other"})
     await kex.create_and_wait()
     assert calls == [[], ["obj"]]
 
@@ -267,8 +265,7 @@ async def test_restarted_operators_begin_with_empty_indices(operator: Operator, 
     kopf.on.cleanup(id="fn")(fn)
     kopf.on.startup(id="fn")(fn)
     kopf.on.create("kopfexamples")(do_nothing)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await operator.restart()
     await operator.stop()
     assert calls.items[:3] == [("startup", []), ("cleanup", ["obj"]), ("startup", [])]

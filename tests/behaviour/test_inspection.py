@@ -73,8 +73,7 @@ async def test_objects_that_wait_for_the_next_attempt(operator: Operator, kex: O
             raise kopf.TemporaryError("not yet", delay=1.5)
 
     kopf.on.create("kopfexamples", id="other_fn", labels={"app": "web"})(do_nothing)
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     answer = await ask_until(ask, lambda answer: answer["state"]["name"] == "waiting")
     assert answer["source"] == "operator"
     assert answer["object"]["name"] == "obj"
@@ -101,8 +100,7 @@ async def test_objects_that_are_being_handled(operator: Operator, kex: Objects, 
     async def create_fn(**_: Any) -> None:
         await released.wait()
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     answer = await ask_until(ask, lambda answer: answer["state"]["name"] == "handling")
     assert answer["state"]["handler"] == "create_fn"
     assert answer["state"]["since"] <= answer["at"]
@@ -137,8 +135,7 @@ async def test_daemons_and_timers(operator: Operator, kex: Objects, ask: Ask, ca
     kopf.timer("kopfexamples", id="timer_fn", interval=2)(
         calls.noting(lambda **_: datetime.datetime.now(datetime.UTC), error=kopf.TemporaryError("not yet", delay=1)))
     kopf.timer("kopfexamples", id="other_fn", interval=2, labels={"app": "web"})(do_nothing)
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     answer = await ask_until(ask, lambda answer: get_handler(answer, "timer_fn")["run"]["next"])
     assert answer["handled"] is None  # nobody asks what has changed there
@@ -221,12 +218,9 @@ async def test_questions_with_no_answer(operator: Operator, kex: Objects, ask: A
         assert (await ask(name))["object"]["name"] == "obj"
 
 
-async def test_the_truth_is_partial_if_the_object_cannot_be_read(
-        operator: Operator, kex: Objects, ask: Ask,
-) -> None:
+async def test_the_truth_is_partial_if_the_object_cannot_be_read(operator: Operator, kex: Objects, ask: Ask) -> None:
     kopf.on.create("kopfexamples", id="create_fn")(do_nothing)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     operator.cluster.faults.inject(verb="list", resource="kopfexamples", status=403, times=1)
     answer = await ask()
     assert "cannot get the object" in answer["notes"][0]
@@ -238,8 +232,7 @@ async def test_the_truth_is_partial_if_the_cluster_does_not_answer(
 ) -> None:
     monkeypatch.setattr(inspector, "ANSWER_TIMEOUT", 0.2)
     kopf.on.create("kopfexamples", id="create_fn")(do_nothing)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     operator.cluster.faults.inject(action="delay", verb="list", resource="kopfexamples", latency=2, times=1)
     answer = await ask()
     assert answer["notes"] == ["Not all can be told, as the operator has not got the object in 0.2 seconds."]
@@ -251,8 +244,7 @@ async def test_nothing_is_written(operator: Operator, kex: Objects, ask: Ask) ->
     @kopf.on.create("kopfexamples", when=lambda logger, patch, **_: logger.error("!") or patch.update(spec={}) or False)
     async def create_fn(**_: Any) -> None: ...
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     before = dict(operator.cluster.counters)
     for _ in range(3):
         await ask()

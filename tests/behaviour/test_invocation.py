@@ -18,8 +18,7 @@ async def test_async_handlers_run_in_the_loop_of_the_operator(operator: Operator
     fn = calls.noting(lambda **_: (threading.get_ident(), asyncio.get_running_loop()))
     kopf.on.event("kopfexamples", id="fn")(fn)
     kopf.on.create("kopfexamples", id="fn")(fn)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert set(calls) == {(threading.get_ident(), asyncio.get_running_loop())}
 
 
@@ -31,8 +30,7 @@ async def test_sync_handlers_run_in_threads(operator: Operator, kex: Objects, ca
         with pytest.raises(RuntimeError):
             asyncio.get_running_loop()
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert len(calls) >= 2
     assert threading.get_ident() not in calls
 
@@ -84,8 +82,7 @@ async def test_handlers_of_one_object_never_run_in_parallel(operator: Operator, 
         await asyncio.sleep(0.01)
         running -= 1
 
-    await operator.start()
-    await kex.create(spec={"count": 0})
+    await operator.start_and_create(kex, spec={"count": 0})
     for count in range(1, 21):
         await kex.merge({"spec": {"count": count}})
     await kex.wait_handled(count=20)
@@ -100,8 +97,7 @@ async def test_raw_events_of_one_object_come_one_by_one_and_in_order(
         await asyncio.sleep(0.002)
         calls.append((event["type"], spec["count"]))
 
-    await operator.start()
-    await kex.create(spec={"count": 0})
+    await operator.start_and_create(kex, spec={"count": 0})
     for count in range(1, 21):
         await kex.merge({"spec": {"count": count}})
     await kex.delete()
@@ -122,8 +118,7 @@ async def test_raw_events_do_not_fill_the_memory_while_their_handler_hangs(
         calls.append(spec["count"])
         await released.wait()
 
-    await operator.start()
-    await kex.create(spec={"count": 0})
+    await operator.start_and_create(kex, spec={"count": 0})
     for count in range(1, 51):
         await kex.merge({"spec": {"count": count}})
     warning = await logs.wait(r"\d+ events .\d MiB. of kopfexamples.v1.kopf.dev wait for their handlers \(fn\), .*")
@@ -170,8 +165,7 @@ async def test_methods_partials_lambdas_and_callable_objects(
     declare(id="lambda")(lambda name, **_: calls.append(("lambda", name)))
     declare(id="async lambda")(lambda name, **_: async_fn("async lambda", name=name))
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert calls == [(kind, "obj") for kind in [
         "method", "async method", "static", "instance", "partial", "lambda", "async lambda"]]
 
@@ -186,8 +180,7 @@ async def test_the_executor_of_the_settings_is_used_and_left_alive(
         def configure(settings: kopf.OperatorSettings) -> None:
             settings.execution.executor = executor
         operator.configure = configure
-        await operator.start()
-        await kex.create_and_wait()
+        await operator.start_and_handle(kex)
         await operator.stop()
         assert executor.submit(lambda: "alive").result() == "alive"
     assert calls == ["my-own_0"]

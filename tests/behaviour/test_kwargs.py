@@ -105,8 +105,7 @@ async def test_diffs_of_the_whole_object(operator: Operator, kex: Objects, calls
     def fn(old: Any, new: Any, diff: kopf.Diff, reason: kopf.Reason, **_: Any) -> None:
         calls.append((reason.value, copy.deepcopy(old), copy.deepcopy(new), diff))
 
-    await operator.start()
-    await kex.create_and_wait(spec={"a": 1, "b": {"c": [1]}}, labels={"l": "v"})
+    await operator.start_and_handle(kex, spec={"a": 1, "b": {"c": [1]}}, labels={"l": "v"})
     await kex.merge({"spec": {"a": None, "b": {"c": [1, 2], "d": 3}}})
     await kex.wait_handled(b={"c": [1, 2], "d": 3})
     await kex.delete_and_wait()
@@ -131,8 +130,7 @@ async def test_diffs_of_a_field_are_relative_to_it(operator: Operator, kex: Obje
     def fn(old: Any, new: Any, diff: kopf.Diff, **_: Any) -> None:
         calls.append((copy.deepcopy(old), copy.deepcopy(new), diff))
 
-    await operator.start()
-    await kex.create_and_wait(spec={"field": {"a": 1}, "other": 1})
+    await operator.start_and_handle(kex, spec={"field": {"a": 1}, "other": 1})
     calls.items.clear()
     await kex.merge({"spec": {"field": {"a": 2}, "other": 2}})
     await kex.wait_handled(other=2)
@@ -204,8 +202,7 @@ async def test_bodies_are_read_only(operator: Operator, kex: Objects, calls: Cal
                 view["field"] = "value"
         calls.append("checked")
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert calls == ["checked"]
 
 
@@ -236,8 +233,7 @@ async def test_functions_are_judged_by_what_they_actually_get(
     for activity in (kopf.on.startup, kopf.on.cleanup):
         activity(registry=registry, id=activity.__name__)(make(activity.__name__))
     await kex.create("existing", labels={"l": "v"})
-    await operator.start()
-    await kex.create_and_wait(labels={"l": "v"})
+    await operator.start_and_handle(kex, labels={"l": "v"})
     await kex.change_and_wait(field="new")
     await kex.delete_and_wait()
     await operator.stop()

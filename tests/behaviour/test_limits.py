@@ -66,8 +66,7 @@ async def test_exceeded_retries_are_logged(operator: Operator, kex: Objects, log
     async def arb(**_: Any) -> None:
         raise ValueError("boom")
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     failed = "Handler 'arb' failed with an exception and will"
     assert logs.get_messages("obj", level=logging.ERROR) == [
         f"{failed} try again in 2 seconds: ValueError: boom",
@@ -129,8 +128,7 @@ async def test_retry_started_and_runtime_tell_of_all_attempts(operator: Operator
         if retry < 3:
             raise kopf.TemporaryError("not yet", delay=100)
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     first = calls[0][1]
     assert calls == [(0, first, 0), (1, first, 100), (2, first, 200), (3, first, 300)]
 

@@ -30,8 +30,7 @@ async def test_a_whole_life(operator: Operator, kex: Objects, logs: Logs) -> Non
     async def delete_fn(**_: Any) -> None:
         pass
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.change_and_wait(field="new")
     await logs.wait(".*waiting for new changes.*", times=2)
     await kex.merge({"status": {"field": "theirs"}})
@@ -81,8 +80,7 @@ async def test_a_whole_life(operator: Operator, kex: Objects, logs: Logs) -> Non
 async def test_resuming(operator: Operator, kex: Objects, logs: Logs) -> None:
     kopf.on.create("kopfexamples", id="fn")(lambda **_: None)
     kopf.on.resume("kopfexamples", id="resume_fn")(lambda **_: None)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await operator.stop()
     logs.records.items.clear()
     await operator.start()
@@ -94,15 +92,13 @@ async def test_resuming(operator: Operator, kex: Objects, logs: Logs) -> None:
 
 async def test_patching_of_the_status(operator: Operator, sub: Objects, logs: Logs) -> None:
     kopf.on.create("kopfstatusexamples", id="fn")(lambda **_: 123)
-    await operator.start(watching=("kopfstatusexamples",))
-    await sub.create_and_wait()
+    await operator.start_and_handle(sub)
     assert logs.find(r"Merge-patching the status with: \{'status': \{'fn': 123\}\}")
 
 
 async def test_the_disappearance_of_idle_objects(operator: Operator, kex: Objects, logs: Logs) -> None:
     kopf.on.create("kopfexamples")(lambda **_: None)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await logs.wait(".*waiting for new changes.*")
     await kex.create_and_wait("another")
     await kex.delete()
@@ -111,8 +107,7 @@ async def test_the_disappearance_of_idle_objects(operator: Operator, kex: Object
 
 async def test_the_last_life_signs_of_objects_held_by_others(operator: Operator, kex: Objects, logs: Logs) -> None:
     kopf.on.delete("kopfexamples")(lambda **_: None)
-    await operator.start()
-    await kex.create_and_wait(finalizers=["example.com/theirs"])
+    await operator.start_and_handle(kex, finalizers=["example.com/theirs"])
     await kex.delete()
     await kex.wait(lambda obj: get_finalizers(obj) == ["example.com/theirs"])
     await kex.merge({"spec": {"field": "new"}})
@@ -163,8 +158,7 @@ async def test_handlers_log_about_their_objects(operator: Operator, kex: Objects
     async def event_fn(logger: kopf.Logger, event: kopf.RawEvent, **_: Any) -> None:
         logger.warning("Event: %s", event["type"])
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     for pattern in ("Hello, world!", "Event: ADDED"):
         record = (await logs.wait(pattern))
         assert record.name == "kopf.objects"
@@ -185,8 +179,7 @@ async def test_formats(operator: Operator, kex: Objects, log_format: kopf.LogFor
     kopf.on.create("kopfexamples", id="create_fn")(lambda **_: None)
     logger.addHandler(handler)
     try:
-        await operator.start()
-        await kex.create_and_wait()
+        await operator.start_and_handle(kex)
         await operator.stop()
     finally:
         logger.removeHandler(handler)

@@ -36,8 +36,7 @@ def registry() -> kopf.OperatorRegistry:
 
 async def test_the_kubeconfig_is_used_by_default(operator: Operator, kex: Objects, logs: Logs) -> None:
     kopf.on.create("kopfexamples")(lambda **_: None)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert logs.find("Initial authentication has been initiated.")
     assert logs.find("Initial authentication has finished.")
 
@@ -52,8 +51,7 @@ async def test_an_imported_library_is_used_by_default_and_gets_configured(
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, library, module)
     kopf.on.create("kopfexamples")(lambda **_: None)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert logs.find("(The official client|The asynchronous client|Pykube) is configured by the kubeconfig.")
     if library != "pykube":
         assert module.client.Configuration.get_default_copy().host == operator.cluster.url
@@ -110,7 +108,7 @@ async def test_without_any_credentials_it_exits_with_a_clear_error(
         await operator.wait()
 
 
-async def test_handlers_that_bring_nothing_are_a_clear_error(operator: Operator, logs: Logs) -> None:
+async def test_handlers_that_bring_nothing_are_a_clear_error(operator: Operator) -> None:
     @kopf.on.login(id="login")
     async def login(**_: Any) -> None:
         return None
@@ -132,7 +130,7 @@ async def test_handlers_that_return_something_else(operator: Operator) -> None:
         await operator.wait()
 
 
-async def test_permanent_errors_of_handlers_are_the_error_of_the_operator(operator: Operator, logs: Logs) -> None:
+async def test_permanent_errors_of_handlers_are_the_error_of_the_operator(operator: Operator) -> None:
     @kopf.on.login(id="login")
     async def login(**_: Any) -> None:
         raise kopf.PermanentError("the vault is sealed")
@@ -153,8 +151,7 @@ async def test_temporary_errors_of_handlers_are_retried(operator: Operator, kex:
         return kopf.login_with_kubeconfig(**kwargs)
 
     kopf.on.create("kopfexamples")(lambda **_: None)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert calls == [0, 1, 2, 3]
 
 
@@ -206,8 +203,7 @@ async def test_one_of_several_handlers_is_enough(operator: Operator, kex: Object
         return kopf.login_with_kubeconfig(**kwargs)
 
     kopf.on.create("kopfexamples")(lambda **_: None)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
 
 
 async def test_refused_credentials_are_renewed_and_nothing_is_lost(
@@ -261,8 +257,7 @@ async def test_refused_credentials_in_the_middle_end_the_operator(
 
     kopf.on.cleanup()(calls.noting("cleaned"))
     logs.expected.append(".")
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     with pytest.raises(kopf.LoginError, match="the account is locked"):
         await asyncio.wait_for(operator.wait(), 10)
     assert calls == ["called", "cleaned"]

@@ -27,8 +27,7 @@ async def test_handled_objects_are_not_taken_for_new_ones(
         operator: Operator, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     declare(calls)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     for _ in range(3):
         expected = len(kex.get_history()) + 2  # the removal, and the restoration
         await kex.merge({"metadata": {"annotations": None}})
@@ -42,8 +41,7 @@ async def test_handled_objects_are_not_taken_for_new_ones(
 
 async def test_changes_together_with_the_loss_are_handled(operator: Operator, kex: Objects, calls: Calls) -> None:
     declare(calls)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.merge({"metadata": {"annotations": None}, "spec": {"field": "new"}})
     await kex.wait_handled(field="new")
     assert calls == [("create", "value"), ("update", "new")]
@@ -51,8 +49,7 @@ async def test_changes_together_with_the_loss_are_handled(operator: Operator, ke
 
 async def test_another_operator_process_knows_nothing_of_them(operator: Operator, kex: Objects, calls: Calls) -> None:
     declare(calls)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await operator.stop()
     await kex.merge({"metadata": {"annotations": None}})
     await operator.start()
@@ -71,8 +68,7 @@ async def test_those_who_insist_on_the_removal_are_not_fought_with(
         if name == "obj" and LAST_HANDLED in body.metadata.annotations:
             await kex.merge({"metadata": {"annotations": {LAST_HANDLED: None}}})
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     for number in range(20):
         await kex.create_and_wait(f"another{number}")
     assert [call for call in calls if call[0] == "create"].count(("create", "value")) == 21
@@ -87,8 +83,7 @@ async def test_those_who_insist_on_the_removal_are_not_fought_with(
 async def test_states_of_others_are_taken_seriously(operator: Operator, kex: Objects, calls: Calls) -> None:
     """The whole object is replaced with an older backup of it, with an older last handled configuration."""
     declare(calls)
-    await operator.start()
-    backup = await kex.create_and_wait()
+    backup = await operator.start_and_handle(kex)
     await kex.change_and_wait(field="new")
     await kex.merge({"spec": backup["spec"], "metadata": {"annotations": get_annotations(backup)}})
     await kex.create_and_wait("another")

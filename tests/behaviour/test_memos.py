@@ -38,8 +38,7 @@ async def test_values_are_both_attributes_and_items(operator: Operator, kex: Obj
         memo["item"] = 2
 
     kopf.on.update("kopfexamples")(lambda memo, **_: calls.append((memo["attribute"], memo.item, memo.get("absent"))))
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.change_and_wait(field="new")
     assert calls == [(1, 2, None)]
 
@@ -185,8 +184,7 @@ async def test_memos_live_as_long_as_the_operator(operator: Operator, kex: Objec
         calls.append((reason.value, memo.get("counter")))
         memo.counter = memo.get("counter", 0) + 1
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await operator.restart()
     await calls.wait_length(2)
     operator.cluster.faults.compact()

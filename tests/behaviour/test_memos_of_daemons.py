@@ -25,8 +25,7 @@ async def test_the_documented_example(operator: Operator, kex: Objects, calls: C
         calls.append(memo.counter)
         memo.counter = 0
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(2)
     for n in range(5):
         await kex.merge({"spec": {"field": f"new{n}"}})
@@ -53,8 +52,7 @@ async def test_they_share_the_memo_with_handlers_whoever_writes_first(
         memo.setdefault("value", "of the handler")
         memo.answer = "updated"
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await kex.wait_handled()
     await kex.merge({"spec": {"field": "new"}})
@@ -71,8 +69,7 @@ async def test_the_filters_and_the_indexing_functions_share_it_too(
 
     kopf.on.create("kopfexamples", when=lambda memo, **_: memo.indexed > 0)(
         calls.noting(lambda memo, **_: memo.indexed))
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert len(calls) == 1
 
 
@@ -83,8 +80,7 @@ async def test_daemons_after_a_filter_flip_have_the_same_memo(operator: Operator
         calls.append(memo.starts)
         await stopped.wait()
 
-    await operator.start()
-    await kex.create(labels={"match": "yes"})
+    await operator.start_and_create(kex, labels={"match": "yes"})
     for n in range(1, 4):
         await calls.wait_length(n)
         await kex.wait(get_finalizers)

@@ -35,8 +35,7 @@ async def test_changes_of_what_is_read_only(
     async def fn(**kwargs: Any) -> None:
         exec(change, kwargs)
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     [message] = logs.get_messages("obj", level=40)
     assert message.startswith("Handler 'fn' failed with an exception and will stop now: TypeError: ")
     assert message.endswith(cure)
@@ -47,8 +46,7 @@ async def test_failing_callbacks_of_delays(operator: Operator, kex: Objects, log
     async def tick(**_: Any) -> None: ...
 
     logs.expected.append("has failed")
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     record = await logs.wait("The object could not be handled.*")
     assert re.search(
         rf"The callback \S*<lambda> \({re.escape(__file__)}:\d+\) in initial_delay= of Timer 'tick' has failed: "
@@ -80,8 +78,7 @@ async def test_failing_transformations(operator: Operator, kex: Objects, logs: L
         case "timer":
             kopf.timer("kopfexamples", id="fn", interval=1000)(fn)
     logs.expected.append("_add_item")
-    await operator.start()
-    await kex.create(spec={})
+    await operator.start_and_create(kex, spec={})
     cause = rf"The callback _add_item \({_WHERE}\) in patch.fns of [A-Z][a-z]+ 'fn' has failed: KeyError: 'items'"
     record = await logs.wait(prefix + cause)
     assert record.levelname == "ERROR"
@@ -101,8 +98,7 @@ async def test_failing_transformations_of_parents_and_children(operator: Operato
             patch.fns.append(lambda body: body["metadata"]["no-child"])
 
     logs.expected.append("patch.fns")
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await logs.wait(".*in patch.fns of Handler 'parent' has failed: KeyError: 'no-parent'")
     fails["parent"] = False
     await logs.wait(".*in patch.fns of Handler 'parent/child' has failed: KeyError: 'no-child'")
@@ -134,8 +130,7 @@ async def test_objects_that_do_not_fit_into_annotations(
 
     operator.configure = configure
     logs.expected.append("Too long")
-    await operator.start()
-    await kex.create(spec={"data": "x" * 300_000, "small": 1})
+    await operator.start_and_create(kex, spec={"data": "x" * 300_000, "small": 1})
     if storage is None:  # what the message says, helps
         name = "kopf.zalando.org/last-handled-configuration"
         await kex.wait(lambda obj: name in obj["metadata"].get("annotations", {}))
@@ -196,8 +191,7 @@ async def test_what_is_handled_by_others_before_it_is_noticed_here(
     fn = calls.noting(lambda spec, **_: spec["field"])
     kopf.on.update("kopfexamples")(fn)
     kopf.on.create("kopfexamples")(fn)
-    await operator.start()
-    await kex.create_and_wait(spec={"field": 0})
+    await operator.start_and_handle(kex, spec={"field": 0})
     for number in range(1, 4):
         await asyncio.sleep(130)
         mark = f'{{"spec":{{"field":{number}}}}}\n'
@@ -208,9 +202,7 @@ async def test_what_is_handled_by_others_before_it_is_noticed_here(
 
 
 @pytest.mark.fastforward
-async def test_own_writes_are_not_taken_for_those_of_others(
-        operator: Operator, sub: Objects, logs: Logs,
-) -> None:
+async def test_own_writes_are_not_taken_for_those_of_others(operator: Operator, sub: Objects, logs: Logs) -> None:
     @kopf.on.create(PLURAL, id="one")
     @kopf.on.update(PLURAL, id="one")
     @kopf.on.create(PLURAL, id="two")
@@ -222,8 +214,7 @@ async def test_own_writes_are_not_taken_for_those_of_others(
         patch.fns.append(lambda body: body["spec"].__setitem__("own", body["spec"]["field"]))
         return int(spec["field"])
 
-    await operator.start(watching=(PLURAL,))
-    await sub.create(spec={"field": 0})
+    await operator.start_and_create(sub, spec={"field": 0})
     for number in range(1, 10):
         await sub.wait(is_handled)
         await asyncio.sleep(130)
@@ -241,8 +232,7 @@ async def test_synchronous_functions_that_hang_at_the_exit(operator: Operator, k
         release.wait()  # this line is in the log
 
     operator.set("queueing.exit_timeout", 0.1)
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await logs.wait("It hangs.")
     try:
         await operator.stop()
@@ -269,8 +259,7 @@ async def test_handlers_that_run_for_long(operator: Operator, kex: Objects, logs
     async def daemon_fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         await stopped.wait()
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await kex.wait(is_handled)
     found = logs.find(".* is still running for .*")
     assert [record.getMessage() for record in found] == [
@@ -281,9 +270,7 @@ async def test_handlers_that_run_for_long(operator: Operator, kex: Objects, logs
 @pytest.mark.parametrize(("kind", "text"), [
     ("create", "Handler 'fn'"), ("timer", "Timer 'fn'"), ("event", "Handler 'fn'"),
 ])
-async def test_results_with_no_json_form(
-        operator: Operator, kex: Objects, logs: Logs, kind: str, text: str,
-) -> None:
+async def test_results_with_no_json_form(operator: Operator, kex: Objects, logs: Logs, kind: str, text: str) -> None:
     def fn(**_: Any) -> Any:
         return {"lock": threading.Lock()}
 
@@ -291,8 +278,7 @@ async def test_results_with_no_json_form(
         kopf.timer("kopfexamples", id="fn")(fn)
     else:
         getattr(kopf.on, kind)("kopfexamples", id="fn")(fn)
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await logs.wait(f"{text} succeeded.*")
     messages = [message for message in logs.get_messages("obj") if message.startswith(f"{text} ")]
     assert len([message for message in messages if "invoked" not in message]) == 1, messages
@@ -305,8 +291,7 @@ async def test_successes_of_timers_are_not_posted(
         operator: Operator, kex: Objects, logs: Logs, calls: Calls, cluster: LocalCluster,
 ) -> None:
     kopf.timer("kopfexamples", id="tick", interval=0.01)(calls.noting("called"))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(5)
     assert (await logs.wait("Timer 'tick' succeeded.")).levelname == "DEBUG"
     await operator.stop()

@@ -97,9 +97,7 @@ async def test_everything_is_served(
         assert exposed.sum("process_resident_memory_bytes") > 0
 
 
-async def test_formats(
-        operator: Operator, prometheus: object, base: str, session: aiohttp.ClientSession,
-) -> None:
+async def test_formats(operator: Operator, prometheus: object, base: str, session: aiohttp.ClientSession) -> None:
     kopf.on.event("kopfexamples")(do_nothing)
     await operator.start(metrics_endpoint=f"{base}/metrics")
     async with session.get(f"{base}/metrics") as response:
@@ -167,8 +165,7 @@ async def test_operators_come_and_go(
 
     kopf.on.create("kopfexamples", id="create_fn")(calls.noting(lambda name, **_: name))
     for number in range(1, 4):
-        await operator.start()
-        await kex.create(f"obj{number}")
+        await operator.start_and_create(kex, f"obj{number}")
         await calls.wait_length(number)
         assert Exposed.of(prometheus).sum("kopf_objects", resource=KEX) == number
         await operator.stop()
@@ -178,8 +175,7 @@ async def test_operators_come_and_go(
 
 
 async def test_two_operators_at_once(
-        operator: Operator, kex: Objects, calls: Calls, prometheus: prometheus_client.CollectorRegistry,
-        cluster: Any,
+        operator: Operator, kex: Objects, prometheus: prometheus_client.CollectorRegistry, cluster: Any,
 ) -> None:
     operator.set("metrics.enabled", True)
     kopf.on.event("kopfexamples")(do_nothing)

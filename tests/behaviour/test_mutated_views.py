@@ -35,8 +35,7 @@ async def test_nothing_leaks_from_the_handlers_of_changes(operator: Operator, ke
         calls.append((str(reason), [*spec["list"]]))
         spoil(spec=spec, **kwargs)
 
-    await operator.start()
-    obj = await kex.create_and_wait(spec=SPEC)
+    obj = await operator.start_and_handle(kex, spec=SPEC)
     assert get_essence(obj) == {"spec": SPEC}
     assert calls == [("create", [1])] * 2
     obj = await kex.change_and_wait(field="new")
@@ -75,8 +74,7 @@ async def test_nothing_leaks_from_other_handlers(operator: Operator, kex: Object
     fn = calls.noting(lambda reason, spec, **_: (str(reason), spec["field"]))
     kopf.on.update("kopfexamples", when=check)(fn)
     kopf.on.create("kopfexamples", when=check)(fn)
-    await operator.start()
-    await kex.create(spec=SPEC)
+    await operator.start_and_create(kex, spec=SPEC)
     for value in ("a", "b", "c"):
         await kex.change_and_wait(field=value)
     obj = await kex.get()
@@ -107,7 +105,6 @@ async def test_nothing_leaks_from_the_values_patched_by_other_handlers(
             raise kopf.TemporaryError("Not yet.", delay=1)
 
     kopf.on.update("kopfexamples")(calls.noting(lambda diff, **_: diff))
-    await operator.start()
-    obj = await kex.create_and_wait()
+    obj = await operator.start_and_handle(kex)
     assert get_essence(obj)["spec"]["added"] == {"list": [1]}
     assert calls == []

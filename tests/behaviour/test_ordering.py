@@ -28,8 +28,7 @@ def _handlers(calls: Calls) -> None:
 
 
 async def test_handlers_run_in_the_order_of_their_declaration(operator: Operator, kex: Objects, calls: Calls) -> None:
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert calls == IDS
     await kex.change_and_wait(field="new")
     assert calls == IDS * 2
@@ -44,11 +43,8 @@ async def test_resuming_is_mixed_in_by_the_order_of_declaration(operator: Operat
     assert calls == [name for id in IDS for name in (f"resume-{id}", id)]
 
 
-async def test_each_handler_is_saved_before_the_next_one_by_default(
-        operator: Operator, kex: Objects, calls: Calls,
-) -> None:
-    await operator.start()
-    await kex.create_and_wait()
+async def test_each_handler_is_saved_before_the_next_one_by_default(operator: Operator, kex: Objects) -> None:
+    await operator.start_and_handle(kex)
     operator.cluster.reset_counters()
     await kex.change_and_wait(field="new")
     # The test's own patch, one patch after each of the handlers, the last of which also ends the handling.
@@ -92,8 +88,7 @@ async def test_the_least_retried_handlers_go_first(
     kopf.on.create("kopfexamples", registry=registry, id="retried", labels={"retry": "yes"})(
         calls.noting(lambda retry, **_: f"retried-{retry}", error=kopf.TemporaryError("again", delay=0), times=2))
     registry.resources.insert(0, registry.resources.pop())  # declared the first
-    await operator.start()
-    await kex.create_and_wait(labels={"retry": "yes"})
+    await operator.start_and_handle(kex, labels={"retry": "yes"})
     assert calls == ["retried-0", *IDS, "retried-1", "retried-2"]
 
 

@@ -42,8 +42,7 @@ async def test_own_patches_in_a_creation_are_not_an_update(
             raise kopf.TemporaryError("not yet", delay=30)
 
     kopf.on.update("kopfexamples", id="update")(calls.noting(lambda diff, **_: diff))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     if restart:
         await calls.wait_length(2)
         await operator.restart()
@@ -64,8 +63,7 @@ async def test_foreign_edits_in_a_creation_are_an_update_afterwards(
 
     kopf.on.create("kopfexamples", id="two")(calls.noting("two"))
     kopf.on.update("kopfexamples", id="update")(calls.noting(lambda diff, **_: diff))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await kex.wait_handled(foreign="theirs", own="mine")
     assert calls == ["one", "two", (("add", ("spec", "foreign"), None, "theirs"),)]
 
@@ -83,8 +81,7 @@ async def test_own_patches_in_an_update_do_not_repeat_the_others(
         patch.spec["own"] = "mine"
 
     kopf.on.update("kopfexamples", id="three")(calls.noting(lambda diff, **_: sorted(field for _, field, _, _ in diff)))
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="new", own="mine")
     assert calls == ["one", "two", [("spec", "field"), ("spec", "own")]]
@@ -94,8 +91,7 @@ async def test_overlapping_fields_miss_no_changes(operator: Operator, kex: Objec
     for field in ("status.deep.one", "status", "status.deep", "metadata.finalizers", "status.deep.one.deepest"):
         kopf.on.field("kopfexamples", id="fn", field=field, param=field)(calls.noting(lambda param, **_: param))
 
-    await operator.start()
-    await kex.create(status={"other": 1, "deep": {"one": {"deepest": 1}, "two": 2}})
+    await operator.start_and_create(kex, status={"other": 1, "deep": {"one": {"deepest": 1}, "two": 2}})
     fields = {"status", "status.deep", "status.deep.one", "status.deep.one.deepest"}
     await calls.wait(lambda items: set(items) == fields)
     for change, changed in [

@@ -68,8 +68,7 @@ async def test_silent_streams_do_not_hold_the_handling(
         operator.cluster.faults.silence_watches()
 
     registry.resources.insert(0, registry.resources.pop())
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await read(kex)
     assert calls == [("create-a", "value"), ("create-b", "value"), ("create-c", "value")]
     operator.cluster.faults.silence_watches(False)
@@ -82,8 +81,7 @@ async def test_stale_events_that_come_late_cause_nothing(
 ) -> None:
     """What the silent stream holds back comes at once when all is done already."""
     declare_handlers(registry, calls)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     calls.items.clear()
     seen = len(kex.get_history())
     await kex.merge({"spec": {"field": "new"}})
@@ -109,8 +107,7 @@ async def test_foreign_changes_between_our_patch_and_its_echo_are_not_lost(
 
     kopf.on.update("kopfexamples")(
         calls.noting(lambda old, new, **_: ("update", old["spec"]["field"], new["spec"]["field"])))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await read(kex)
     await kex.merge({"spec": {"field": "theirs"}})
     operator.cluster.faults.silence_watches(False)
@@ -127,8 +124,7 @@ async def test_foreign_changes_before_our_patch_are_not_lost(operator: Operator,
 
     kopf.on.update("kopfexamples")(
         calls.noting(lambda old, new, **_: ("update", old["spec"]["field"], new["spec"]["field"])))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await kex.wait_handled(field="theirs")
     assert calls == [("create", "value"), ("update", "value", "theirs")]
 
@@ -142,8 +138,7 @@ async def test_many_foreign_changes_in_the_middle_end_with_the_last_one_handled(
         await asyncio.sleep(0.003)
         calls.append(spec["field"])
 
-    await operator.start()
-    await kex.create(spec={"field": 0})
+    await operator.start_and_create(kex, spec={"field": 0})
     for number in range(1, 101):
         await kex.merge({"spec": {"field": number}})
     await kex.wait_handled(field=100)
@@ -166,8 +161,7 @@ async def test_the_stream_is_trusted_again_if_our_patch_never_comes_back(
         faults.cut_watches()
 
     kopf.on.update("kopfexamples")(calls.noting(lambda old, new, **_: (old["spec"]["field"], new["spec"]["field"])))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await read(kex)
     faults.compact()
     await kex.merge({"spec": {"field": "theirs"}})
@@ -195,8 +189,7 @@ async def test_how_long_our_patch_is_waited_for(
 
     kopf.on.update("kopfexamples")(calls.noting(lambda **_: asyncio.get_running_loop().time()))
     operator.set("persistence.consistency_timeout", timeout)
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await read(kex)
     faults.compact()
     await kex.merge({"spec": {"field": "theirs"}})
@@ -220,8 +213,7 @@ async def test_raw_events_are_never_held_back(operator: Operator, kex: Objects, 
     async def fn(**_: Any) -> None:
         await asyncio.sleep(0.01)
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     for number in range(10):
         await kex.merge({"spec": {"field": number}})
     await kex.wait_handled(field=9)
@@ -240,8 +232,7 @@ async def test_handling_goes_on_when_the_watch_is_broken_in_the_middle(
         operator.cluster.faults.compact()
         operator.cluster.faults.cut_watches()
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await read(kex)
     await kex.create("another")
     await read(kex, "another")

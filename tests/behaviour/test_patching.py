@@ -23,8 +23,7 @@ async def test_all_stanzas(operator: Operator, sub: Objects) -> None:
         patch.metadata.annotations["added"] = "annotation"
         patch["extra"] = {"top": "level"}
 
-    await operator.start(watching=("kopfstatusexamples",))
-    await sub.create(labels={"removed": "label", "kept": "label"})
+    await operator.start_and_create(sub, labels={"removed": "label", "kept": "label"})
     await sub.wait(lambda obj: "kopf.zalando.org/last-handled-configuration" in get_annotations(obj))
     obj = await sub.get()
     assert obj["spec"] == {"added": {"deep": [1]}}
@@ -42,8 +41,7 @@ async def test_patches_of_failed_attempts_are_applied_too(operator: Operator, ke
             raise kopf.TemporaryError("not yet", delay=0)
         raise kopf.PermanentError("never")
 
-    await operator.start()
-    obj = await kex.create_and_wait()
+    obj = await operator.start_and_handle(kex)
     assert obj["status"] == {"attempt0": True, "attempt1": True}
 
 
@@ -56,8 +54,7 @@ async def test_patches_of_raw_event_handlers(operator: Operator, sub: Objects, c
             patch.spec["field"] = "patched"
             patch.fns.append(lambda body: body["metadata"].setdefault("labels", {}).update(label="added"))
 
-    await operator.start(watching=("kopfstatusexamples",))
-    await sub.create()
+    await operator.start_and_create(sub)
     obj = await sub.wait(lambda obj: obj.get("status") and obj["spec"]["field"] == "patched"
                          and "labels" in obj["metadata"])
     assert obj["status"] == {"seen": True}
@@ -75,8 +72,7 @@ async def test_conflicting_patches_of_raw_event_handlers_are_applied_to_the_fres
             await kex.merge({"spec": {"items": ["theirs"]}})
             patch.fns.append(lambda body: body["spec"]["items"].append("ours"))
 
-    await operator.start()
-    await kex.create(spec={"items": []})
+    await operator.start_and_create(kex, spec={"items": []})
     obj = await kex.wait(lambda obj: "ours" in obj["spec"]["items"])
     assert obj["spec"]["items"] == ["theirs", "ours"]
     await calls.wait_length(3)
@@ -92,8 +88,7 @@ async def test_changes_by_handlers_themselves_are_changes_of_the_object(
         patch.spec["field"] = "patched"
 
     kopf.on.update("kopfexamples")(lambda diff, **_: calls.append(diff))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await kex.wait_handled(field="patched")
     assert calls == [(("change", ("spec", "field"), "value", "patched"),)]
 
@@ -112,8 +107,7 @@ async def test_functions_transform_lists(operator: Operator, sub: Objects) -> No
         patch.fns.append(add_condition)
         patch.fns.append(drop_item)
 
-    await operator.start(watching=("kopfstatusexamples",))
-    await sub.create(spec={"items": ["a", "b", "c"]})
+    await operator.start_and_create(sub, spec={"items": ["a", "b", "c"]})
     await sub.wait(lambda obj: obj["spec"].get("items") == ["a", "c"])
     await sub.wait(lambda obj: "kopf.zalando.org/last-handled-configuration" in get_annotations(obj))
     obj = await sub.get()
@@ -129,8 +123,7 @@ async def test_functions_with_nothing_to_change_make_no_requests(
         calls.append(event["type"])
         patch.fns.append(lambda body: calls.append("transformed"))
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await kex.delete()
     await calls.wait(lambda items: "DELETED" in items)
     assert ("patch", "kopfexamples", 200) not in operator.cluster.counters
@@ -150,8 +143,7 @@ async def test_conflicting_functions_are_applied_to_the_fresh_state_without_runn
         await kex.merge({"spec": {"items": ["a", "theirs"]}})
         return "done"
 
-    await operator.start()
-    await kex.create(spec={"items": ["a"]})
+    await operator.start_and_create(kex, spec={"items": ["a"]})
     obj = await kex.wait(lambda obj: "ours" in obj["spec"]["items"])
     assert obj["spec"]["items"] == ["a", "theirs", "ours"]
     await kex.wait_handled()
@@ -171,9 +163,7 @@ async def test_functions_are_applied_once(operator: Operator, kex: Objects, sub:
     def fn(patch: kopf.Patch, **_: Any) -> None:
         patch.fns.append(lambda body: body.setdefault("status", {}).setdefault("items", []).append("x"))
 
-    await operator.start(watching=(plural,))
-    await objects.create()
-    await objects.wait_handled()
+    await operator.start_and_handle(objects)
     obj = await objects.wait(lambda obj: len(obj.get("status", {}).get("items", [])) >= 3)
     assert obj["status"]["items"] == ["x", "x", "x"]
 
@@ -185,8 +175,7 @@ async def test_merge_patches_do_not_conflict(operator: Operator, kex: Objects, c
         patch.spec["ours"] = True
         await kex.merge({"spec": {"theirs": True}})
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     obj = await kex.wait(lambda obj: "ours" in obj["spec"])
     assert obj["spec"] == {"field": "value", "ours": True, "theirs": True}
     assert calls == ["called"]
@@ -208,8 +197,7 @@ async def test_objects_that_are_gone_end_the_handling_quietly(
 
     if with_finalizer:
         kopf.on.delete("kopfexamples")(lambda **_: None)
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await kex.wait_gone()
     await kex.create("another")
     await kex.wait_gone("another")

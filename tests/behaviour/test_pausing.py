@@ -52,8 +52,7 @@ async def test_daemons_are_stopped_and_started_anew(
 ) -> None:
     kopf.daemon("kopfexamples", id="fn")(
         calls.accompanying(lambda name, **_: (name, "started"), lambda name, stopped, **_: (name, stopped.reason)))
-    await operator.start()
-    await kex.create("same")
+    await operator.start_and_create(kex, "same")
     await kex.create("changed")
     await kex.create("gone")
     await calls.wait_length(3)
@@ -83,8 +82,7 @@ async def test_sync_daemons(operator: Operator, switch: Switch, kex: Objects, ca
         stopped.wait()
         calls.append(stopped.reason)
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await switch.pause()
     await calls.wait_length(2)
@@ -104,8 +102,7 @@ async def test_daemons_that_exit_slowly_are_started_anew_only_when_they_have_exi
         await release.wait()
         calls.append("ended")
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await switch.pause()
     await switch.resume()
@@ -121,8 +118,7 @@ async def test_daemons_that_have_exited_before_are_not_started_anew(
 ) -> None:
     kopf.daemon("kopfexamples", id="done")(calls.noting("done"))
     kopf.daemon("kopfexamples", id="failed")(calls.noting("failed", error=kopf.PermanentError("never")))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await logs.wait(".*Daemon 'done' succeeded.*")
     await logs.wait(".*Daemon 'failed' failed permanently.*")
     await switch.pause()
@@ -136,8 +132,7 @@ async def test_objects_deleted_during_the_pause_release_their_daemons(
         operator: Operator, switch: Switch, kex: Objects, calls: Calls,
 ) -> None:
     kopf.daemon("kopfexamples", id="fn")(calls.accompanying("started"))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await switch.pause()
     await kex.delete()
@@ -151,8 +146,7 @@ async def test_timers_do_not_tick_while_paused(operator: Operator, switch: Switc
     loop = asyncio.get_running_loop()
 
     kopf.timer("kopfexamples", interval=10, id="fn")(calls.noting(lambda **_: loop.time()))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(3)
     await switch.pause()
     paused = len(calls)
@@ -208,8 +202,7 @@ async def test_retries_continue(operator: Operator, switch: Switch, kex: Objects
         if retry == 0:
             raise kopf.TemporaryError("not yet", delay=100)
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await switch.pause()
     await asyncio.sleep(pause)
@@ -224,8 +217,7 @@ async def test_what_others_have_done_meanwhile_is_not_done_again(
         operator: Operator, switch: Switch, kex: Objects, calls: Calls,
 ) -> None:
     kopf.on.create("kopfexamples", id="fn")(calls.noting("called", error=kopf.TemporaryError("not yet", delay=0.2)))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await kex.wait(lambda obj: "not yet" in str(obj))
     await switch.pause()
     count = len(calls)
@@ -268,8 +260,7 @@ async def test_memos_live_on(operator: Operator, switch: Switch, kex: Objects, c
         memo.count = memo.get("count", 0) + 1
         calls.append(memo.count)
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await switch.pause()
     await kex.merge({"spec": {"field": "changed"}})
     await switch.resume()
@@ -320,8 +311,7 @@ async def test_nothing_is_kept_of_the_interrupted_streams(
         gc.collect()
         return sum(isinstance(item, asyncio.Task) and item.done() for item in gc.get_objects())
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     counts = []
     for number in range(1, 11):
@@ -335,7 +325,7 @@ async def test_nothing_is_kept_of_the_interrupted_streams(
 
 @pytest.mark.parametrize("moment", ["starting", "listing", "indexing"])
 async def test_the_pause_can_come_at_any_moment_of_the_start(
-        operator: Operator, switch: Switch, cluster: LocalCluster, kex: Objects, calls: Calls, logs: Logs, moment: str,
+        operator: Operator, switch: Switch, cluster: LocalCluster, kex: Objects, calls: Calls, moment: str,
 ) -> None:
     """Everything is resumed once, and only when it is our turn."""
     release = asyncio.Event()
@@ -410,8 +400,7 @@ async def test_the_operator_can_exit_while_paused(
         operator: Operator, switch: Switch, kex: Objects, calls: Calls,
 ) -> None:
     kopf.daemon("kopfexamples", id="fn")(calls.accompanying("started"))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await switch.pause()
     await operator.stop()

@@ -51,8 +51,7 @@ async def test_the_higher_priority_takes_over_and_gives_back(
         kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
     """Every change is handled once, by whoever works at the moment; what is handled by one is not by another."""
-    await operator.start()
-    await kex.create_and_wait("a")
+    await operator.start_and_handle(kex, "a")
     async with running(cluster, registries[1], priority=5):
         await logs.wait(PAUSING)
         await kex.create_and_wait("b")
@@ -322,8 +321,7 @@ async def test_refused_keep_alives_are_repeated(
         kex: Objects, logs: Logs, status: int,
 ) -> None:
     cluster.faults.inject(status, verb="patch", resource=PEERINGS, times=6)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await peering.wait(len)
     failures = logs.find("Keep-alive in 'default' cluster-wide has failed, other attempts will be made: .*")
     assert [record.levelname for record in failures].count("WARNING") == 1

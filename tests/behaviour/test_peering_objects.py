@@ -32,8 +32,7 @@ async def test_without_the_default_object_it_is_standalone(
 ) -> None:
     if is_defined:
         define_peering(cluster)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await operator.stop()
     assert len(logs.find(STANDALONE)) == 1
 
@@ -236,7 +235,7 @@ async def test_there_is_one_object_per_served_namespace(
 
 
 async def test_there_can_be_one_object_for_all_namespaces(
-        operator: Operator, cluster: LocalCluster, api: API, peerings: list[PeeringObject],
+        operator: Operator, api: API, peerings: list[PeeringObject],
 ) -> None:
     """If it is said so: the same one as of the cluster-wide operators."""
     @kopf.on.startup()
@@ -310,8 +309,7 @@ async def test_permissions_that_are_missing(
     peering = PeeringObject(api)
     await peering.create()
     rule = cluster.faults.inject(403, resource="clusterkopfpeerings", verb=verb)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     message = (await logs.wait(f"Not permitted to {verb} the peering 'default' cluster-wide.*")).getMessage()
     assert message.endswith("- {apiGroups: [kopf.dev], resources: [clusterkopfpeerings], verbs: [list, watch, patch]}")
     if verb != "list":  # for that, the test itself needs the permission

@@ -102,8 +102,7 @@ async def test_resources_that_are_denied(
     note_created(calls)
     note_created(calls, "kopfstatusexamples")
     roles.grant({**KEX, "verbs": ["list", "watch", "patch"]})
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     pattern = "Cannot watch kopfstatusexamples.v1.kopf.dev in the whole cluster: not permitted to list it.*"
     message = (await logs.wait(pattern)).getMessage()
     assert message.endswith("- {apiGroups: [kopf.dev], resources: [kopfstatusexamples], verbs: [list, watch, patch]}")
@@ -204,8 +203,7 @@ async def test_the_status_is_another_resource(operator: Operator, roles: Roles, 
         return "result"
 
     roles.grant({**KEX, "resources": ["kopfstatusexamples"], "verbs": ["list", "watch", "patch"]})
-    await operator.start(watching=("kopfstatusexamples",))
-    await sub.create()
+    await operator.start_and_create(sub)
     roles.follow((await logs.wait(r"Cannot patch kopfstatusexamples.v1.kopf.dev \(status\).*")).getMessage())
     obj = await sub.wait_handled()
     assert obj["status"] == {"fn": "result"}
@@ -282,8 +280,7 @@ async def test_definitions_of_resources(
     """If everything is there already, they are not needed; so, it is not a problem."""
     note_created(calls)
     roles.grant({**KEX, "verbs": ["list", "watch", "patch"]})
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert (await logs.wait("New kinds of custom resources will not be noticed.*")).levelname == "INFO"
     await operator.stop()
 

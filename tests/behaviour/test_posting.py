@@ -49,8 +49,7 @@ async def test_explicit_events(operator: Operator, kex: Objects, api: API, is_as
         post(body)
 
     kopf.on.create("kopfexamples")(async_fn if is_async else sync_fn)
-    await operator.start()
-    obj = await kex.create()
+    obj = await operator.start_and_create(kex)
     events = await wait_for_events(api, 5)
     assert brief(events) == [
         ("Error", "SomeReason", "Some exception: Exception text."),
@@ -81,8 +80,7 @@ async def test_events_about_other_objects(operator: Operator, kex: Objects, api:
     def fn(**_: Any) -> None:
         kopf.info(pods, reason="SomeReason", message="Some message")
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     events = await wait_for_events(api, 2)
     assert sorted(event["involvedObject"]["name"] for event in events) == ["pod1", "pod2"]
     assert all(event["involvedObject"]["kind"] == "Pod" for event in events)
@@ -95,8 +93,7 @@ async def test_events_about_events_are_skipped(operator: Operator, kex: Objects,
                   reason="Skipped")
         kopf.info(body, reason="Posted", message="x")
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     assert brief(await wait_for_events(api, 1)) == [("Normal", "Posted", "x")]
 
 
@@ -109,8 +106,7 @@ async def test_log_messages_become_events(operator: Operator, kex: Objects, api:
         logger.error("an error message")
 
     operator.set("posting.loggers", True)
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     events = await wait_for_events(api, 5)
     assert brief(events) == [
         ("Error", "Logging", "an error message"),
@@ -139,8 +135,7 @@ async def test_the_level_is_configurable(operator: Operator, kex: Objects, api: 
 
     operator.set("posting.loggers", True)
     operator.set("posting.level", logging.WARNING)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await operator.stop()
     assert brief(await api.list_events()) == [("Warning", "Logging", "a warning message"), ("Warning", "Posted", "x")]
 
@@ -157,8 +152,7 @@ async def test_what_is_not_logged_is_not_posted(
 
     caplog.set_level(logging.WARNING, "kopf.objects")
     operator.set("posting.loggers", True)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await operator.stop()
     assert brief(await api.list_events()) == [("Normal", "Posted", "x"), ("Warning", "Logging", "a warning message")]
 
@@ -171,8 +165,7 @@ async def test_it_can_be_disabled(operator: Operator, kex: Objects, api: API) ->
 
     operator.set("posting.enabled", False)
     operator.set("posting.loggers", True)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await operator.stop()
     assert await api.list_events() == []
 
@@ -186,8 +179,7 @@ async def test_raw_event_handlers_do_not_flood_with_their_logs(operator: Operato
             kopf.info(body, reason="Posted", message="x")
 
     operator.set("posting.loggers", True)
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await wait_for_events(api, 1)
     await operator.stop()
     assert brief(await api.list_events()) == [("Normal", "Posted", "x")]
@@ -198,8 +190,7 @@ async def test_long_messages_are_cut(operator: Operator, kex: Objects, api: API)
     def create_fn(body: kopf.Body, **_: Any) -> None:
         kopf.info(body, reason="Long", message="begin" + "x" * 5000 + "end")
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     (event,) = await wait_for_events(api, 1)
     assert 1000 < len(event["message"]) <= 1024
     assert event["message"].startswith("beginxxx")
@@ -211,8 +202,7 @@ async def test_the_identity_is_configurable(operator: Operator, kex: Objects, ap
     operator.set("posting.reporting_component", "my-operator")
     operator.set("posting.reporting_instance", "my-pod")
     operator.set("posting.event_name_prefix", "my-event-")
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     (event,) = await wait_for_events(api, 1)
     assert event["reportingComponent"] == event["source"]["component"] == "my-operator"
     assert event["reportingInstance"] == "my-pod"
@@ -255,8 +245,7 @@ async def test_failed_requests_are_repeated_by_the_settings(
     operator.set("posting.loggers", True)
     operator.set("posting.level", logging.WARNING)
     operator.cluster.faults.inject(500, resource="events", verb="create")
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await logs.wait("Failed to post an event.*", times=2)
     assert operator.cluster.counters["create", "events", 500] == expected
 

@@ -49,8 +49,7 @@ def count_requests(operator: Operator, verb: str, status: int = 200) -> int:
 
 async def test_repeats_are_counted_on_one_event(operator: Operator, kex: Objects, api: API, post: list[str]) -> None:
     post.append("hello")
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     [first] = await wait_for_event(api, len)
     for i in range(3):
         await kex.merge({"spec": {"field": f"new{i}"}})
@@ -67,8 +66,7 @@ async def test_a_burst_of_repeats_is_a_few_requests(
         operator: Operator, kex: Objects, api: API, post: list[str],
 ) -> None:
     post += ["hello"] * 500
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await wait_for_event(api, lambda events: events and events[0]["count"] == 500)
     assert count_requests(operator, "create", 201) + count_requests(operator, "patch") <= 3
 
@@ -79,8 +77,7 @@ async def test_the_rate_is_limited_for_an_object_but_not_for_others(
 ) -> None:
     operator.set("posting.object_burst", 5)
     post += [f"message {i}" for i in range(20)]
-    await operator.start()
-    await kex.create("obj1")
+    await operator.start_and_create(kex, "obj1")
     await wait_for_event(api, lambda events: len(events) == 5)
     await logs.wait("Events are reported too often .*'default/obj1'.*settings.posting.*")
     await kex.create("obj2")
@@ -97,8 +94,7 @@ async def test_too_many_different_messages_are_combined(
 ) -> None:
     operator.set("posting.similar_limit", 3)
     post += [f"message {i}" for i in range(10)]
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     events = await wait_for_event(api, lambda events: len(events) == 4 and max(e["count"] for e in events) == 7)
     assert {event["message"] for event in events} == {
         "message 0", "message 1", "message 2", "(combined from similar events): message 9"}
@@ -109,8 +105,7 @@ async def test_expired_events_are_posted_anew_with_their_count(
         operator: Operator, kex: Objects, api: API, post: list[str],
 ) -> None:
     post.append("hello")
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     [first] = await wait_for_event(api, len)
     await api.request("DELETE", f"{EVENTS}/{first['metadata']['name']}")
     await kex.merge({"spec": {"field": "new"}})
@@ -128,8 +123,7 @@ async def test_denials_are_explained_once_and_not_tried_all_the_time(
 ) -> None:
     rule = operator.cluster.faults.inject(403, resource="events", verb=verb)
     post.append("hello")
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     for i in range(10):
         await kex.merge({"spec": {"field": f"new{i}"}})
         await logs.wait(rf"{explanation} in the namespace 'default': .*403.*")
@@ -186,8 +180,7 @@ async def test_threads_post_without_waiting_and_without_limits_of_memory(
             for thread in threads:
                 thread.join()
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     if is_blocked:
         await logs.wait("Too many events are to be posted; the excessive ones are dropped.")
         assert not any(thread.is_alive() for thread in threads)
@@ -205,8 +198,7 @@ async def test_objects_of_the_client_libraries_as_dicts(operator: Operator, kex:
     def fn(**_: Any) -> None:
         kopf.info(pod, reason="Some", message="hello")
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     [event] = await wait_for_event(api, len)
     assert event["involvedObject"] == {
         "apiVersion": "v1", "kind": "Pod", "name": "pod1", "namespace": "default", "uid": "uid1"}

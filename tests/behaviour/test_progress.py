@@ -46,8 +46,7 @@ async def test_progress_is_saved_after_each_handler_and_removed_in_the_end(opera
         raise kopf.PermanentError("never")
 
     kopf.on.create("kopfexamples")(lambda **_: None)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     success = {
         "started": ..., "stopped": ..., "purpose": "create", "retries": 1, "success": True, "failure": False,
         "digest": ...,
@@ -63,8 +62,7 @@ async def test_progress_of_retried_handlers(operator: Operator, kex: Objects) ->
         if retry < 2:
             raise kopf.TemporaryError(f"attempt {retry}", delay=100)
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     state = {"started": ..., "delayed": ..., "purpose": "create", "success": False, "failure": False}
     assert get_moments(kex) == [
         {},
@@ -117,8 +115,7 @@ async def test_the_keys_of_handlers(
         pass
 
     registry.resources.reverse()
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     seen = {key for obj in kex.get_history() for key in get_progress(obj)} - {"another"}
     assert {key for key in keys if key is not None} <= seen
     assert len(seen) <= 2
@@ -130,8 +127,7 @@ async def test_ids_that_annotations_refuse_are_made_safe(
 ) -> None:
     kopf.on.create("kopfexamples", id=id)(lambda **_: calls.append(id))
     kopf.on.create("kopfexamples", id="another")(lambda **_: calls.append("another"))
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert calls == [id, "another"]
 
 
@@ -159,8 +155,7 @@ async def test_the_last_handled_configuration_is_written_in_the_end_only(operato
 async def test_unhandled_changes_are_remembered_too(operator: Operator, kex: Objects, calls: Calls) -> None:
     """The next change is compared to the latest state, not to the state when a handler was called the last time."""
     kopf.on.update("kopfexamples", field="spec.field", id="fn")(lambda old, new, **_: calls.append((old, new)))
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.change_and_wait(other="thing")
     await kex.change_and_wait(field="new")
     assert calls == [("value", "new")]
@@ -172,8 +167,7 @@ async def test_nothing_is_written_when_nothing_is_to_be_done(operator: Operator,
     def fn(**_: Any) -> None:
         calls.append("called")
 
-    await operator.start()
-    handled = await kex.create_and_wait()
+    handled = await operator.start_and_handle(kex)
     operator.cluster.reset_counters()
     await kex.merge({"status": {"field": "value"}})
     await operator.restart()
@@ -218,8 +212,7 @@ async def test_progress_of_other_frameworks_and_versions_is_continued(
 @pytest.mark.parametrize("garbage", ["", "{", "[]", "null", "123", '{"retries":"x"}', '{"started":"x"}'])
 async def test_broken_progress_is_as_good_as_none(operator: Operator, kex: Objects, calls: Calls, garbage: str) -> None:
     kopf.on.create("kopfexamples", id="fn")(calls.noting(lambda retry, **_: retry))
-    await operator.start()
-    await kex.create(annotations={f"{PREFIX}/fn": garbage})
+    await operator.start_and_create(kex, annotations={f"{PREFIX}/fn": garbage})
     await kex.wait(lambda obj: get_annotations(obj) == {LAST_HANDLED: '{"spec":{"field":"value"}}\n'})
     assert calls == [0]
 
@@ -229,7 +222,6 @@ async def test_broken_last_handled_configuration_is_as_good_as_none(
         operator: Operator, kex: Objects, calls: Calls, garbage: str,
 ) -> None:
     kopf.on.create("kopfexamples", id="fn")(calls.noting("called"))
-    await operator.start()
-    await kex.create(annotations={LAST_HANDLED: garbage})
+    await operator.start_and_create(kex, annotations={LAST_HANDLED: garbage})
     await calls.wait_length(1)
     await kex.wait(lambda obj: get_annotations(obj).get(LAST_HANDLED) == '{"spec":{"field":"value"}}\n')

@@ -42,8 +42,7 @@ async def test_only_what_matches_is_requested(
     kopf.on.event("kopfexamples", labels=MATCHING)(fn)
     await kex.create("old", labels=MATCHING)
     await kex.create("other")
-    await operator.start()
-    await kex.create("new", labels=MATCHING)
+    await operator.start_and_create(kex, "new", labels=MATCHING)
     await kex.create("another", labels={"match": "no"})
     await calls.wait(lambda items: {("old", "create"), ("new", "create")} <= {*items})
     assert {name for name, _ in calls} == {"old", "new"}
@@ -70,8 +69,7 @@ async def test_leaving_and_coming_back(operator: Operator, kex: Objects, calls: 
         await stopped.wait()
         calls.append(("stopped", stopped.reason, [*index_fn.get(None, ())]))
 
-    await operator.start()
-    await kex.create(labels=MATCHING)
+    await operator.start_and_create(kex, labels=MATCHING)
     for number in range(1, 4):
         await calls.wait_length(number * 2 - 1)
         await label(kex, None if number % 2 else "no")
@@ -97,8 +95,7 @@ async def test_leaving_and_coming_back(operator: Operator, kex: Objects, calls: 
 async def test_leaving_while_it_is_retried(operator: Operator, kex: Objects, calls: Calls, pushing: bool) -> None:
     kopf.on.create("kopfexamples", labels=MATCHING)(
         calls.noting(lambda retry, **_: retry, error=kopf.TemporaryError("not yet", delay=30), times=3))
-    await operator.start()
-    await kex.create(labels=MATCHING)
+    await operator.start_and_create(kex, labels=MATCHING)
     await calls.wait_length(2)
     await label(kex, None)
     await asyncio.sleep(100)
@@ -109,9 +106,7 @@ async def test_leaving_while_it_is_retried(operator: Operator, kex: Objects, cal
     assert calls == [0, 1, 2, 3]
 
 
-async def test_handlers_that_remove_the_label(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs, pushing: bool,
-) -> None:
+async def test_handlers_that_remove_the_label(operator: Operator, kex: Objects, calls: Calls, pushing: bool) -> None:
     """Such objects are out of sight with the very own write; the operator must not wait for its echo."""
     @kopf.on.create("kopfexamples", labels=MATCHING)
     async def fn(patch: kopf.Patch, retry: int, **_: Any) -> None:
@@ -119,8 +114,7 @@ async def test_handlers_that_remove_the_label(
         patch.meta.labels["match"] = None
 
     kopf.on.update("kopfexamples", labels=MATCHING)(calls.noting("update"))
-    await operator.start()
-    await kex.create(labels=MATCHING)
+    await operator.start_and_create(kex, labels=MATCHING)
     await kex.wait(lambda obj: "match" not in obj["metadata"].get("labels", {}))
     await asyncio.sleep(30)
     assert calls == [0]
@@ -190,8 +184,7 @@ async def test_finalizers_that_others_put_on_what_has_left(
         operator: Operator, kex: Objects, calls: Calls, pushing: bool,
 ) -> None:
     kopf.on.event("kopfexamples", labels=MATCHING)(calls.noting("event"))
-    await operator.start()
-    await kex.create(labels=MATCHING)
+    await operator.start_and_create(kex, labels=MATCHING)
     await calls.wait_length(1)
     await kex.merge({"metadata": {"labels": None, "finalizers": [FINALIZER]}})
     await kex.wait(lambda obj: not get_finalizers(obj))
@@ -213,8 +206,7 @@ async def test_nothing_is_kept_of_those_that_have_left_and_are_deleted_then(
         memo.value = value = Value()
         values.append(weakref.ref(value))
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await kex.merge({"metadata": {"labels": {"skip": "it"}}})
     await asyncio.sleep(30)
@@ -249,8 +241,7 @@ async def test_the_permission_is_lost_when_it_is_needed(
 ) -> None:
     kopf.on.event("kopfexamples", labels=MATCHING)(calls.noting(lambda name, type, **_: (name, type)))
     logs.expected.append("Cannot watch")
-    await operator.start()
-    await kex.create("one", labels=MATCHING)
+    await operator.start_and_create(kex, "one", labels=MATCHING)
     await kex.create("two", labels=MATCHING)
     await calls.wait_length(2)
     rule = operator.cluster.faults.inject(403, verb="list", resource="kopfexamples")
@@ -328,14 +319,11 @@ async def test_names_are_selected_by_the_server(
     assert len(logs.find(PUSHED + "fieldSelector='metadata.name=one'.")) == pushing
 
 
-async def test_selectors_of_the_settings_are_respected(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
-) -> None:
+async def test_selectors_of_the_settings_are_respected(operator: Operator, kex: Objects, calls: Calls) -> None:
     """What they exclude, does not exist for the operator."""
     kopf.on.event("kopfexamples", labels=MATCHING)(calls.noting(lambda name, type, **_: (name, type)))
     operator.set("watching.label_selectors", {"kopfexamples.kopf.dev": "own"})
-    await operator.start()
-    await kex.create("other", labels=MATCHING)
+    await operator.start_and_create(kex, "other", labels=MATCHING)
     await kex.create("one", labels={**MATCHING, "own": ""})
     await kex.create("two", labels={**MATCHING, "own": ""})
     await calls.wait_length(2)
@@ -349,8 +337,7 @@ async def test_selectors_of_the_settings_are_respected(
 
 async def test_blocking_handlers_push_nothing(operator: Operator, kex: Objects, calls: Calls, logs: Logs) -> None:
     kopf.on.delete("kopfexamples", labels=MATCHING)(calls.noting("deleted"))
-    await operator.start()
-    await kex.create(labels=MATCHING)
+    await operator.start_and_create(kex, labels=MATCHING)
     await kex.wait(lambda obj: get_finalizers(obj) == [FINALIZER])
     await label(kex, None)
     await kex.wait(lambda obj: not get_finalizers(obj))

@@ -48,8 +48,7 @@ async def test_a_deletion_is_not_held_by_a_failing_filter(
         pass
 
     logs.expected.append("a bad spec")
-    await operator.start()
-    await kex.create(spec={"bad": False}, labels={"x": "y"})
+    await operator.start_and_create(kex, spec={"bad": False}, labels={"x": "y"})
     await calls.wait_length(1)
     await kex.merge({"spec": {"bad": True}})
     if failing == "update":
@@ -76,8 +75,7 @@ async def test_a_deletion_goes_on_when_a_daemon_exits_in_the_middle_of_an_event_
         await stopped.wait()
         await asyncio.sleep(8)
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     started = now()
     await kex.delete_and_wait()
@@ -112,8 +110,7 @@ async def test_resuming_is_not_repeated_by_an_edit_in_the_middle_of_an_update(
     kopf.on.resume("kopfexamples", id="resume")(calls.noting("resumes"))
     kopf.on.update("kopfexamples", id="update")(
         calls.noting("updates", error=kopf.TemporaryError("not yet", delay=30), times=1))
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await operator.stop()
     await kex.merge({"spec": {"field": 5}})
     calls.items.clear()
@@ -140,8 +137,7 @@ async def test_subhandlers_run_again_after_an_update_in_which_they_were_absent(
         if spec["wait"]:
             raise kopf.TemporaryError("not yet", delay=30)
 
-    await operator.start()
-    await kex.create_and_wait(spec={"items": [], "wait": False})
+    await operator.start_and_handle(kex, spec={"items": [], "wait": False})
     await kex.merge({"spec": {"items": ["a", "b"], "wait": True}})
     await calls.wait(lambda items: {"other", "a", "b"} <= {*items})
     await asyncio.sleep(3)
@@ -167,9 +163,7 @@ async def test_updates_are_not_repeated_when_the_api_drops_what_they_want(
         patch.spec["unknown"] = 1
 
     kopf.on.update("prunes", id="two")(calls.noting("two", error=kopf.TemporaryError("not yet", delay=30), times=1))
-    await operator.start(watching=("prunes",))
-    await prunes.create(spec={"field": 1})
-    await prunes.wait_handled()
+    await operator.start_and_handle(prunes, spec={"field": 1})
     await prunes.merge({"spec": {"field": 2}})
     await asyncio.sleep(120)
     assert calls == ["one", "two", "two"]
@@ -185,9 +179,7 @@ async def test_a_creation_is_not_followed_by_an_update_when_the_api_drops_what_i
     kopf.on.create("prunes", id="two")(do_nothing)
 
     kopf.on.update("prunes", id="update")(calls.noting(lambda diff, **_: diff))
-    await operator.start(watching=("prunes",))
-    await prunes.create(spec={"field": 1})
-    await prunes.wait_handled()
+    await operator.start_and_handle(prunes, spec={"field": 1})
     await asyncio.sleep(30)
     assert calls == []
 
@@ -199,8 +191,7 @@ async def test_a_deletion_is_not_held_by_progress_too_big_to_be_saved(
         calls.noting("creates", error=kopf.TemporaryError("x" * 300_000, delay=5)))
     kopf.on.delete("kopfexamples", id="delete")(
         calls.noting(lambda retry, **_: f"deletes {retry}", error=kopf.TemporaryError("not yet", delay=5), times=1))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await asyncio.sleep(30)
     started = now()
@@ -221,8 +212,7 @@ async def test_a_deletion_is_not_held_by_a_failing_transformation(
         patch.fns.append(transform)
 
     logs.expected.append(r"ValueError: list\.remove")
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await kex.wait(get_finalizers)
     started = now()
     await kex.delete_and_wait()
@@ -243,8 +233,7 @@ async def test_a_patch_too_deep_to_be_sent_is_blamed_itself_and_not_its_object(
 
     kopf.on.create("kopfexamples", id="b")(calls.noting("b"))
     logs.expected.append("could not be handled.*NestingError")
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await asyncio.sleep(3000)
     assert calls.items.count("a") == 1
     [message] = logs.get_messages("obj", level=logging.WARNING)

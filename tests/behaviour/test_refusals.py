@@ -41,8 +41,7 @@ async def test_a_refused_state_does_not_go_hot(operator: Operator, kex: Objects,
     kopf.on.create("kopfexamples", id="fn")(calls.noting("called"))
     operator.cluster.faults.inject(422, verb="patch", resource="kopfexamples", message="it is refused")
     logs.expected.append("it is refused")
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await asyncio.sleep(4 * 3600)  # of the fast-forwarded time
     # 15 growing delays last for 27 minutes; then it is every 10 minutes.
     assert operator.cluster.counters["patch", "kopfexamples", 422] < 15 + 4 * 6
@@ -55,8 +54,7 @@ async def test_oversized_states(operator: Operator, kex: Objects, logs: Logs, ca
     kopf.on.update("kopfexamples", id="fn")(fn)
     kopf.on.create("kopfexamples", id="fn")(fn)
     logs.expected.append("[Tt]oo long")
-    await operator.start()
-    await kex.create(spec={"field": "x" * 300_000})
+    await operator.start_and_create(kex, spec={"field": "x" * 300_000})
     await logs.wait(".*left alone.*", times=5)
     assert calls == [300_000]
     assert len(logs.get_messages("obj", level=logging.WARNING)) == 1
@@ -69,8 +67,7 @@ async def test_other_objects_are_not_affected(operator: Operator, kex: Objects, 
     kopf.on.create("kopfexamples", id="fn")(calls.noting(lambda name, **_: name))
     operator.cluster.faults.inject(422, verb="patch", path="/bad$", message="it is refused")
     logs.expected.append("it is refused")
-    await operator.start()
-    await kex.create("bad")
+    await operator.start_and_create(kex, "bad")
     await logs.wait(".*left alone.*")
     started = now()
     await kex.create_and_wait("good")
@@ -83,8 +80,7 @@ async def test_a_deletion_overtakes_the_delays(operator: Operator, kex: Objects,
     kopf.on.delete("kopfexamples", id="delete_fn")(calls.noting("deleted"))
     logs.expected.append("it is refused")
     rule = operator.cluster.faults.inject(422, verb="patch", resource="kopfexamples", message="it is refused")
-    await operator.start()
-    await kex.create(finalizers=[FINALIZER])
+    await operator.start_and_create(kex, finalizers=[FINALIZER])
     await logs.wait(".*left alone.*", times=10)
     operator.cluster.faults.remove(rule)
     started = now()
@@ -219,8 +215,7 @@ async def test_the_cures_of_full_annotations(
     await logs.wait("Creation is processed.*")
     await logs.wait("Handling cycle is finished.*")
     await operator.stop()
-    await operator.start()
-    await kex.create("other")
+    await operator.start_and_create(kex, "other")
     await calls.wait_length(2)
     assert calls == ["called"] * 2  # one of them is for the other one
     assert not logs.get_messages(level=logging.WARNING)
@@ -232,6 +227,5 @@ async def test_the_words_of_etcd(operator: Operator, kex: Objects, logs: Logs) -
     text = "etcdserver: request is too large"
     operator.cluster.faults.inject(500, verb="patch", resource="kopfexamples", message=text)
     logs.expected.append(text)
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await logs.wait(".*left alone.*Make it smaller.*")

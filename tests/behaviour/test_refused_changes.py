@@ -73,8 +73,7 @@ async def test_their_own_statuses_are_not_news_for_them(
         patch.status["own"] = "mine"
 
     kopf.on.create("kopfstatusexamples", id="create")(do_nothing)
-    await operator.start(watching=("kopfstatusexamples",))
-    await sub.create_and_wait()
+    await operator.start_and_handle(sub)
     rule = refuse()
     if field:
         await sub.merge({"status": {"own": "theirs"}}, subresource="status")
@@ -161,8 +160,7 @@ async def test_a_deletion_is_not_held_by_what_was_refused_before(
 
     kopf.on.delete("kopfstatusexamples", id="delete")(calls.noting("delete"))
     logs.expected.append("not a label")
-    await operator.start(watching=("kopfstatusexamples",))
-    await sub.create()
+    await operator.start_and_create(sub)
     await logs.wait(".*left alone.*", times=8)
     started = now()
     await sub.delete_and_wait()
@@ -182,8 +180,7 @@ async def test_a_deletion_is_not_held_forever_by_what_its_handler_wants(
 
     logs.expected.append("not a label")
     objects = kex if resource == "kopfexamples" else sub
-    await operator.start(watching=(resource,))
-    await objects.create()
+    await operator.start_and_create(objects)
     await objects.wait(lambda obj: obj["metadata"].get("finalizers"))
     await objects.delete()
     await objects.wait_gone()

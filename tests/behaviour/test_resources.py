@@ -165,8 +165,7 @@ async def test_overlapping_specifications_call_the_function_once(
         for args in [("kopfexamples",), ("kopf.dev", "kopfexamples"), ("kopf.dev", kopf.EVERYTHING)]:
             decorator(*args, id=kind)(fn)
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await calls.wait(lambda items: ("daemon", "obj") in items)
     version = (await kex.get())["metadata"]["resourceVersion"]
     await kex.wait_seen(lambda obj: obj["metadata"]["resourceVersion"] == version)
@@ -200,8 +199,7 @@ async def test_resources_that_cannot_be_watched(operator: Operator, kex: Objects
     kopf.on.event("kopfexamples")(fn)
     kopf.on.event("authentication.k8s.io", kopf.EVERYTHING)(fn)
     kopf.on.event("authentication.k8s.io", "v1", "tokenreviews")(fn)
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     (message,) = logs.get_messages(level=30)
     assert message == (

@@ -28,9 +28,7 @@ async def test_any_json_value_can_be_returned(operator: Operator, objects: Objec
     def create_fn(**_: Any) -> Any:
         return value
 
-    await operator.start(watching=(objects.plural,))
-    await objects.create()
-    obj = await objects.wait_handled()
+    obj = await operator.start_and_handle(objects)
     assert obj["status"] == {"create_fn": value}
 
 
@@ -39,9 +37,7 @@ async def test_nothing_is_stored_if_nothing_is_returned(operator: Operator, obje
     def create_fn(**_: Any) -> None:
         return None
 
-    await operator.start(watching=(objects.plural,))
-    await objects.create()
-    obj = await objects.wait_handled()
+    obj = await operator.start_and_handle(objects)
     assert "status" not in obj
 
 
@@ -62,9 +58,7 @@ async def test_results_of_several_handlers_and_of_fields(operator: Operator, obj
     def update_fn(new: Any, **_: Any) -> Any:
         return new
 
-    await operator.start(watching=(objects.plural,))
-    await objects.create()
-    obj = await objects.wait_handled()
+    obj = await operator.start_and_handle(objects)
     uid = obj["metadata"]["uid"]
     assert obj["status"] == {
         "create_1": 100, "create_2": {"uid": uid}, "field_fn/spec.field": {"became": "value"}}
@@ -83,9 +77,7 @@ async def test_results_of_subhandlers(operator: Operator, objects: Objects) -> N
             return "of the sub-handler"
         return "of the parent"
 
-    await operator.start(watching=(objects.plural,))
-    await objects.create()
-    obj = await objects.wait_handled()
+    obj = await operator.start_and_handle(objects)
     assert obj["status"] == {"parent": "of the parent", "parent/sub": "of the sub-handler"}
 
 
@@ -95,9 +87,7 @@ async def test_results_replace_the_previous_ones_by_merging(operator: Operator, 
     def fn(spec: kopf.Spec, **_: Any) -> Any:
         return spec["result"]
 
-    await operator.start(watching=(objects.plural,))
-    await objects.create(spec={"result": {"a": 1, "b": [1]}})
-    obj = await objects.wait_handled()
+    obj = await operator.start_and_handle(objects, spec={"result": {"a": 1, "b": [1]}})
     assert obj["status"] == {"fn": {"a": 1, "b": [1]}}
     await objects.merge({"spec": {"result": {"a": None, "b": [2]}}})
     obj = await objects.wait_handled()
@@ -114,9 +104,7 @@ async def test_the_result_is_there_as_soon_as_the_success_is_recorded(operator: 
     def second(status: kopf.Status, **_: Any) -> Any:
         return {"seen": status["first"]}
 
-    await operator.start(watching=(objects.plural,))
-    await objects.create()
-    obj = await objects.wait_handled()
+    obj = await operator.start_and_handle(objects)
     assert obj["status"] == {"first": 1, "second": {"seen": 1}}
     for state in objects.get_history():
         if "first" in get_progress(state):
@@ -128,8 +116,7 @@ async def test_results_of_raw_event_handlers(operator: Operator, objects: Object
     def event_fn(event: kopf.RawEvent, **_: Any) -> str | None:
         return "added" if event["type"] == "ADDED" else None
 
-    await operator.start(watching=(objects.plural,))
-    await objects.create()
+    await operator.start_and_create(objects)
     obj = await objects.wait(lambda obj: obj.get("status"))
     assert obj["status"] == {"event_fn": "added"}
     assert not obj["metadata"].get("annotations")
@@ -144,9 +131,7 @@ async def test_unserialisable_results_are_reported_and_the_handler_is_not_repeat
         calls.append("called")
         return value
 
-    await operator.start(watching=(objects.plural,))
-    await objects.create()
-    obj = await objects.wait_handled()
+    obj = await operator.start_and_handle(objects)
     assert calls == ["called"]
     assert obj.get("status", {}).get("create_fn") is None
     if value == value:  # NaN is a null in JSON
@@ -158,9 +143,7 @@ async def test_results_of_the_deletion_are_visible_while_others_block_it(operato
     def delete_fn(**_: Any) -> str:
         return "deleted"
 
-    await operator.start(watching=(objects.plural,))
-    await objects.create(finalizers=["example.com/theirs"])
-    await objects.wait_handled()
+    await operator.start_and_handle(objects, finalizers=["example.com/theirs"])
     await objects.delete()
     obj = await objects.wait(lambda obj: obj["metadata"]["finalizers"] == ["example.com/theirs"]
                              and "deletionTimestamp" in obj["metadata"])

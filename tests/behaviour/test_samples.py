@@ -27,8 +27,7 @@ async def test_registering(operator: Operator, kex: Objects, logs: Logs, load: L
         def my_handler({signature}):
             pass
     """)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert logs.find("Handler 'my_handler' succeeded.")
 
 
@@ -45,8 +44,7 @@ async def test_methods(
         instance = MyCls()
         kopf.on.create('kopfexamples')(instance.my_handler)
     """)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert logs.find("Handler 'MyCls.my_handler' succeeded.")
     assert "MyCls object at" in capsys.readouterr().out
 
@@ -61,8 +59,7 @@ async def test_raw_events(operator: Operator, kex: Objects, logs: Logs, load: Lo
         def my_handler({signature}):
             pass
     """)
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await logs.wait("Handler 'my_handler' succeeded.")
     assert all("annotations" not in obj["metadata"] for obj in kex.get_history())
 
@@ -87,8 +84,7 @@ async def test_three_causes_by_functions_of_one_name(
         def my_handler(spec, {any_}):
             pass
     """)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.change_and_wait(field="new")
     await kex.delete_and_wait()
     for title in ("Creation", "Updating", "Deletion"):
@@ -141,7 +137,7 @@ async def test_resuming(operator: Operator, kex: Objects, logs: Logs, load: Load
     assert len(logs.find("Handler 'my_handler' succeeded.")) == 2
 
 
-async def test_tasks_from_resuming_to_deletion(operator: Operator, kex: Objects, logs: Logs, load: Load) -> None:
+async def test_tasks_from_resuming_to_deletion(operator: Operator, kex: Objects, load: Load) -> None:
     module = load("""
         import asyncio
         import kopf
@@ -184,8 +180,7 @@ async def test_resuming_of_deleted_objects(operator: Operator, kex: Objects, log
         def my_handler(spec, **_):
             pass
     """)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert get_finalizers(await kex.get())
     await operator.stop()
     await kex.delete()
@@ -202,8 +197,7 @@ async def test_fields(operator: Operator, kex: Objects, logs: Logs, load: Load) 
         def somefield_changed(old, new, **_):
             pass
     """)
-    await operator.start()
-    await kex.create_and_wait(spec={"somefield": 1})
+    await operator.start_and_handle(kex, spec={"somefield": 1})
     await kex.change_and_wait(somefield=2)
     assert logs.find("Updating is processed: 1 succeeded; 0 failed.")
     assert logs.find("Handler 'somefield_changed/spec.somefield' succeeded.")
@@ -238,8 +232,7 @@ async def test_fields(operator: Operator, kex: Objects, logs: Logs, load: Load) 
 """], ids=["imperative", "declarative"])
 async def test_subhandlers(operator: Operator, kex: Objects, logs: Logs, load: Load, code: str) -> None:
     load(code)
-    await operator.start()
-    await kex.create_and_wait(spec={"items": ["item1", "item2"]})
+    await operator.start_and_handle(kex, spec={"items": ["item1", "item2"]})
     for id in ("create_fn/item1", "create_fn/item2", "create_fn"):
         assert len(logs.find(f"Handler '{id}' succeeded.")) == 1
 

@@ -26,8 +26,7 @@ async def test_results(operator: Operator, kex: Objects, load: Load) -> None:
         def create_kex_2(uid, **_):
             return {'r1': random.randint(0, 100), 'r2': random.randint(100, 999)}
     """)
-    await operator.start()
-    obj = await kex.create_and_wait()
+    obj = await operator.start_and_handle(kex)
     assert obj["status"]["create_kex_1"] == 100
     assert 0 <= obj["status"]["create_kex_2"]["r1"] <= 100 <= obj["status"]["create_kex_2"]["r2"] <= 999
 
@@ -63,8 +62,7 @@ async def test_results_as_the_communication(operator: Operator, kex: Objects, lo
                 client.rest_client.pool_manager.clear()
             return {'name': obj.metadata.name}
     """)
-    await operator.start()
-    obj = await kex.create_and_wait()
+    obj = await operator.start_and_handle(kex)
     assert logs.find("Handler 'create_job' failed temporarily: PVC is not created yet.")
     pods = (await kex.api.request("GET", "/api/v1/namespaces/default/pods"))["items"]
     claims = (await kex.api.request("GET", "/api/v1/namespaces/default/persistentvolumeclaims"))["items"]
@@ -200,8 +198,7 @@ async def test_parameters(operator: Operator, kex: Objects, load: Load) -> None:
         def count_updates(param, patch, body, **_):
             patch.status['counter'] = body.status.get('counter', 0) + param
     """)
-    await operator.start()
-    await kex.create_and_wait(spec={"field": 1, "items": []})
+    await operator.start_and_handle(kex, spec={"field": 1, "items": []})
     for spec, counter in ({"field": 2}, 1010), ({"items": [1]}, 1011), ({"field": 3, "items": [2]}, 1022):
         await kex.merge({"spec": spec})
         obj = await kex.wait_handled(**spec)
@@ -219,8 +216,7 @@ async def test_overlapping_fields(operator: Operator, kex: Objects, load: Load, 
         def fn(param, **_):
             pass
     """)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.change_and_wait(field="new")
     assert logs.find("Handler 'fn/spec' succeeded.")
     assert logs.find("Handler 'fn/spec.field' succeeded.")
@@ -275,8 +271,7 @@ async def test_events_of_handlers(operator: Operator, kex: Objects, load: Load) 
 
     operator.set("posting.enabled", True)
     operator.set("posting.loggers", False)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await operator.stop()
     events = [(event["type"], event["message"]) for event in await kex.api.list_events()]
     assert sorted(events) == [("Error", "Some exception: Exception text."), ("Normal", "Some message"),

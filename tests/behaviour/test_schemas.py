@@ -38,14 +38,11 @@ async def test_results_that_are_dropped_by_the_schema_do_not_repeat_the_handling
             patch.status["field"] = 1
             return "result"
 
-    await operator.start(watching=("strictexamples",))
-    await strict.create(spec={"field": 1, "unknown": "dropped"})
-    obj = await strict.wait_handled()
+    obj = await operator.start_and_handle(strict, spec={"field": 1, "unknown": "dropped"})
     assert obj["spec"] == {"field": 1}
     assert obj["status"] == {"field": 1}
     await strict.change_and_wait(field=2)
-    await strict.create("another", spec={"field": 1})
-    await strict.wait_handled("another")
+    await strict.create_and_wait("another", spec={"field": 1})
     assert calls == ["create", "create", "update", "update", "create", "create"]
     warnings = logs.get_messages(level=logging.WARNING)
     assert [warning.split(" is dropped")[0] for warning in warnings] == ["The field 'status.a'", "The field 'status.b'"]
@@ -57,9 +54,7 @@ async def test_progress_in_a_status_that_is_dropped_is_not_needed(
     """By default, the progress is in the annotations, which are not subject to schemas."""
     kopf.on.create("strictexamples")(
         calls.noting(lambda retry, **_: retry, error=kopf.TemporaryError("not yet", delay=100), times=3))
-    await operator.start(watching=("strictexamples",))
-    await strict.create(spec={"field": 1})
-    await strict.wait_handled()
+    await operator.start_and_handle(strict, spec={"field": 1})
     assert calls == [0, 1, 2, 3]
     assert all("status" not in obj for obj in strict.get_history())
 
@@ -74,8 +69,7 @@ async def test_refused_patches_of_handlers_are_reported_once_and_never_go_hot(
         patch.setdefault(stanza, {})["field"] = 101 if name == "bad" else 99
 
     logs.expected.append(rf"{stanza}\.field")
-    await operator.start(watching=("strictexamples",))
-    await strict.create("bad", spec={"field": 1})
+    await operator.start_and_create(strict, "bad", spec={"field": 1})
     await logs.wait(".*left alone.*", times=6)
     (error,) = logs.get_messages("bad", level=logging.WARNING)
     assert "101" in error

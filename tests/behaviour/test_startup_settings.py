@@ -36,8 +36,7 @@ def configure() -> Configure:
 
 
 async def handle(operator: Operator, kex: Objects) -> None:
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await operator.stop()
 
 
@@ -73,8 +72,7 @@ async def test_priority(operator: Operator, configure: Configure, kex: Objects, 
     """There is another operator; it is less important than ours is."""
     configure(lambda settings: setattr(settings.peering, "priority", 100))
     await peering.put("other", priority=50)
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     records = await peering.get_records()
     assert {record["priority"] for record in records.values()} == {50, 100}
 

@@ -34,8 +34,7 @@ async def test_objects_without_the_field_or_the_value_are_not_touched(
 ) -> None:
     declare("kopfexamples", **filters, id="fn")(lambda **_: calls.append("called"))
     kopf.on.event("kopfexamples", id="spy")(lambda name, **_: calls.append(name))
-    await operator.start()
-    await kex.create("one")
+    await operator.start_and_create(kex, "one")
     await kex.create("two")
     await kex.merge({"spec": {"other": 1}}, "one")
     await calls.wait(lambda items: items.count("one") == 2 and items.count("two") == 1)
@@ -60,8 +59,7 @@ async def test_a_field_that_appears_later_is_a_creation(operator: Operator, kex:
         lambda old, new, **_: calls.append(("create", old, new)))
     kopf.on.update("kopfexamples", field="spec.late", id="update_fn")(
         lambda old, new, **_: calls.append(("update", old, new)))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await kex.merge({"spec": {"late": 1}})
     await kex.wait_handled()
     assert calls == [("create", None, 1)]
@@ -74,8 +72,7 @@ async def test_the_loss_of_the_field_is_handled_and_then_the_object_is_let_alone
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     kopf.on.delete("kopfexamples", field="spec.guarded")(lambda **_: calls.append("deleted"))
-    await operator.start()
-    await kex.create(spec={"guarded": True})
+    await operator.start_and_create(kex, spec={"guarded": True})
     await kex.wait(lambda obj: get_finalizers(obj) == [FINALIZER] and get_essence(obj))
     await kex.merge({"spec": {"guarded": None}})
     await kex.wait(lambda obj: not get_finalizers(obj))

@@ -88,13 +88,11 @@ async def test_transition_between_storages(operator: Operator, kex: Objects, cal
             kopf.AnnotationsDiffBaseStorage(prefix="kopf.zalando.org", key="last-handled-configuration"),
         ])
 
-    await operator.start()
-    await kex.create_and_wait("old")
+    await operator.start_and_handle(kex, "old")
     await operator.stop()
     operator.configure = configure
     calls.items.clear()
-    await operator.start()
-    obj = await kex.create_and_wait("new")
+    obj = await operator.start_and_handle(kex, "new")
     assert calls == ["a", "b", "c"]  # for the new object only
     assert json.loads(obj["status"]["diff-base"]) == {"spec": {"field": "value"}}
     obj = await kex.change_and_wait("old", field="new")
@@ -126,8 +124,7 @@ async def test_ignored_fields(operator: Operator, kex: Objects, calls: Calls) ->
 
     kopf.on.update("kopfexamples")(lambda diff, **_: calls.append(diff))
     operator.configure = configure
-    await operator.start()
-    await kex.create(spec={"field": "value", "noise": 1})
+    await operator.start_and_create(kex, spec={"field": "value", "noise": 1})
     await kex.wait(lambda obj: LAST_HANDLED in get_annotations(obj))
     await kex.merge({"spec": {"noise": 2}})
     await kex.merge({"metadata": {"labels": {"noise": "x"}}})
@@ -164,8 +161,7 @@ async def test_own_storages_of_users(operator: Operator, kex: Objects, calls: Ca
         settings.persistence.progress_storage = DatabaseStorage()
 
     operator.configure = configure
-    await operator.start()
-    await kex.create_and_wait(finalizers=[FINALIZER])
+    await operator.start_and_handle(kex, finalizers=[FINALIZER])
     assert [call for call in calls if not call.startswith("store")] == ["a", "b", "c"]
     assert {"store a", "store b"} <= set(calls)
     assert not records

@@ -10,7 +10,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_progress
-from tests.behaviour.running import Calls, Decorator, Journal, Logs, Operator
+from tests.behaviour.running import Calls, Decorator, Journal, Operator
 
 pytestmark = pytest.mark.lagging
 
@@ -86,8 +86,7 @@ async def test_they_get_the_kwargs_of_their_cause(operator: Operator, kex: Objec
     def parent(**_: Any) -> None:
         kopf.subhandler(id="sub", param=123)(lambda **kwargs: calls.append(kwargs))
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     await kex.change_and_wait(field="new")
     kwargs = calls[0]
     assert kwargs["param"] == 123
@@ -104,8 +103,7 @@ async def test_progress_of_them_and_of_their_parents(operator: Operator, kex: Ob
         for id in ("a", "b"):
             kopf.subhandler(id=id)(lambda **_: None)
 
-    await operator.start()
-    obj = await kex.create_and_wait()
+    obj = await operator.start_and_handle(kex)
     assert not get_progress(obj)
     moments = [get_progress(obj) for obj in kex.get_history()]
     seen = [(sorted(moment), sorted(moment["parent"]["subrefs"]), moment["parent"]["success"])
@@ -128,8 +126,7 @@ async def test_nested_subhandlers(operator: Operator, kex: Objects, calls: Calls
 
         kopf.subhandler(id="last")(lambda **_: calls.append("last"))
 
-    await operator.start()
-    obj = await kex.create_and_wait()
+    obj = await operator.start_and_handle(kex)
     assert sorted(calls) == ["last", "x", "y"]
     assert obj["status"] == {"top/mid": "of mid", "top/mid/x": "of x", "top/mid/y": "of y"}
     subrefs = {ref for obj in kex.get_history() for ref in get_progress(obj).get("top", {}).get("subrefs", [])}
@@ -153,8 +150,7 @@ async def test_ids_are_the_names_of_functions_by_default(operator: Operator, kex
         await kopf.execute()
         await kopf.execute(fns=[executed])
 
-    await operator.start()
-    obj = await kex.create_and_wait()
+    obj = await operator.start_and_handle(kex)
     place = "test_ids_are_the_names_of_functions_by_default.<locals>.parent.<locals>"
     assert obj["status"] == {
         f"parent/{place}.decorated": 1, f"parent/{place}.registered": 2, f"parent/{place}.executed": 3,
@@ -169,8 +165,7 @@ async def test_after_execution_the_parent_goes_on(operator: Operator, kex: Objec
         calls.append("leaving")
         return "done"
 
-    await operator.start()
-    obj = await kex.create_and_wait()
+    obj = await operator.start_and_handle(kex)
     assert calls == ["entering", "sub", "leaving"]
     assert obj["status"] == {"parent": "done"}
 
@@ -181,20 +176,18 @@ async def test_filters_of_subhandlers(operator: Operator, kex: Objects, calls: C
         for value in ("v", "w"):
             kopf.subhandler(id=value, labels={"l": value})(lambda value=value, **_: calls.append(value))
 
-    await operator.start()
-    await kex.create_and_wait(labels={"l": "v"})
+    await operator.start_and_handle(kex, labels={"l": "v"})
     assert calls == ["v"]
 
 
-async def test_no_subhandlers_at_all(operator: Operator, kex: Objects, logs: Logs) -> None:
+async def test_no_subhandlers_at_all(operator: Operator, kex: Objects) -> None:
     @kopf.on.create("kopfexamples", id="parent")
     async def parent(**_: Any) -> str:
         await kopf.execute(fns={})
         await kopf.execute()
         return "done"
 
-    await operator.start()
-    obj = await kex.create_and_wait()
+    obj = await operator.start_and_handle(kex)
     assert obj["status"] == {"parent": "done"}
 
 
@@ -216,8 +209,7 @@ async def test_handlers_of_a_registry_can_be_executed(operator: Operator, kex: O
         await kopf.execute(registry=inner)
         calls.append("leaving")
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     obj = await kex.change_and_wait(field="new")
     assert calls == ["created", "leaving", "updated", "leaving"]
     assert obj["status"] == {"parent/a": "created", "parent/b": "updated"}

@@ -52,8 +52,7 @@ async def test_waiting_for_them_counts_as_retries_of_the_parent_but_not_for_its_
         if retry < 5:
             raise kopf.TemporaryError("not yet", delay=10)
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert [call for call in calls if call[0] == "sub"] == [("sub", i) for i in range(6)]
     assert [call for call in calls if call[0] == "parent"] == [("parent", i) for i in range(6)]
 
@@ -93,8 +92,7 @@ async def test_a_failed_one_does_not_fail_its_parent(
     async def good(**_: Any) -> None:
         calls.append("good")
 
-    await operator.start()
-    obj = await kex.create_and_wait()
+    obj = await operator.start_and_handle(kex)
     assert calls == ["bad", "good"]
     assert obj["status"] == {"parent": "done"}
     assert logs.find("Creation is processed: 1 succeeded; 0 failed.")
@@ -110,8 +108,7 @@ async def test_a_failure_of_the_parent_does_not_repeat_its_finished_ones(
         if retry < 2:
             raise ValueError("boom")
 
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert calls == ["sub", "parent 0", "parent 1", "parent 2"]
 
 
@@ -126,8 +123,7 @@ async def test_restarts_in_the_middle(operator: Operator, kex: Objects, calls: C
                     raise kopf.TemporaryError("not yet", delay=1000)
                 return f"of {item}"
 
-    await operator.start()
-    await kex.create(spec={"items": ["one", "slow", "two"]})
+    await operator.start_and_create(kex, spec={"items": ["one", "slow", "two"]})
     obj = await kex.wait_seen(lambda obj: {"parent.one", "parent.slow", "parent.two"} <= get_progress(obj).keys())
     assert sorted(get_progress(obj)["parent"]["subrefs"]) == ["parent/one", "parent/slow", "parent/two"]
     await operator.restart()
@@ -153,8 +149,7 @@ async def test_ones_that_are_not_declared_anymore_are_forgotten_in_the_end(
                 if id == "slow" and not retry:
                     raise kopf.TemporaryError("not yet", delay=1000)
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await kex.wait_seen(lambda obj: {"parent.old", "parent.slow"} <= get_progress(obj).keys())
     await operator.stop()
     ids[:] = ["slow", "new"]
@@ -172,8 +167,7 @@ async def test_the_deletion_overtakes_them(operator: Operator, kex: Objects, cal
         raise kopf.TemporaryError("not yet", delay=10 * 24 * 3600)
 
     kopf.on.delete("kopfexamples")(calls.noting("deleted"))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await kex.wait_seen(lambda obj: "parent.sub" in get_progress(obj))
     started = now()
     await kex.delete_and_wait()
@@ -194,6 +188,5 @@ async def test_other_handlers_go_before_a_parent_that_is_called_again(
         calls.append("sub")
 
     kopf.on.create("kopfexamples", id="other")(calls.noting("other"))
-    await operator.start()
-    await kex.create_and_wait()
+    await operator.start_and_handle(kex)
     assert calls == ["parent 0", "sub", "other", "parent 1", "sub"]

@@ -58,8 +58,7 @@ async def test_replaced_executors_are_used_for_daemons_too(operator: Operator, k
         async def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
             settings.execution.executor = executor
 
-        await operator.start()
-        await kex.create()
+        await operator.start_and_create(kex)
         await calls.wait_length(1)
         await operator.stop()
     assert calls == ["my-own_0"]

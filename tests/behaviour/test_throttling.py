@@ -90,8 +90,7 @@ async def test_only_the_latest_state_is_handled_afterwards(
         operator: Operator, refusals: Refusals, kex: Objects, logs: Logs,
 ) -> None:
     configure(operator, 100)
-    await operator.start()
-    await kex.create_and_wait(spec={"field": 1})
+    await operator.start_and_handle(kex, spec={"field": 1})
     refusals.times = {2: 1}
     await kex.merge({"spec": {"field": 2}})
     await logs.wait(".*left alone for 100 seconds.*")
@@ -125,8 +124,7 @@ async def test_what_can_be_the_cure_does_not_wait(
         refusals.handled.append(-1)
 
     configure(operator, 10_000)
-    await operator.start()
-    await kex.create_and_wait(spec={"field": 1})
+    await operator.start_and_handle(kex, spec={"field": 1})
     refusals.times = {2: 1}
     await kex.merge({"spec": {"field": 2}})
     await logs.wait(".*left alone for 10000 seconds.*")

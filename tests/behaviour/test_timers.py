@@ -44,8 +44,7 @@ async def test_sharp_timers_take_the_time_of_the_function_into_account(
         calls.append(now())
         await asyncio.sleep(3)
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(6)
     assert get_pauses(calls.items)[:5] == pytest.approx([10] * 5, abs=0.5)
 
@@ -58,8 +57,7 @@ async def test_sharp_timers_do_not_drift(operator: Operator, kex: Objects, calls
         loop.call_later(9.995, loop.jump, 0.02)  # type: ignore[attr-defined]  # busy when it is time for the next run
 
     loop = asyncio.get_running_loop()
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(501)
     assert calls[500] - calls[0] == pytest.approx(5000, abs=0.5)
 
@@ -73,8 +71,7 @@ async def test_sharp_timers_that_are_late_skip_what_is_missed_and_never_overlap(
         await asyncio.sleep(23)
         calls.append(("ended", now()))
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(8)
     assert [what for what, _ in calls][:8] == ["started", "ended"] * 4
     starts = [time for what, time in calls if what == "started"]
@@ -98,8 +95,7 @@ async def test_sync_timers(operator: Operator, kex: Objects, calls: Calls) -> No
     loop = asyncio.get_running_loop()
     kopf.timer("kopfexamples", interval=3600, id="fn")(
         lambda **_: calls.append((loop.time(), threading.current_thread() is threading.main_thread())))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(4)
     assert get_pauses([time for time, _ in calls])[:3] == pytest.approx([3600] * 3, abs=0.5)
     assert not any(is_main for _, is_main in calls)
@@ -117,8 +113,7 @@ async def test_several_timers_of_one_object_are_independent(operator: Operator, 
 
     kopf.on.update("kopfexamples")(calls.noting(lambda **_: ("updated", now())))
     allowed = asyncio.Event()
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(20)
     await kex.change_and_wait(field="new")
     for interval in (7, 10):
@@ -149,8 +144,7 @@ async def test_the_initial_delay_postpones_only_the_first_call(
 
 async def test_without_an_interval_it_is_called_once(operator: Operator, kex: Objects, calls: Calls) -> None:
     kopf.timer("kopfexamples", initial_delay=10, id="fn")(calls.noting("called"))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await asyncio.sleep(100)
     await kex.merge({"spec": {"field": "new"}})
     await asyncio.sleep(10000)
@@ -159,8 +153,7 @@ async def test_without_an_interval_it_is_called_once(operator: Operator, kex: Ob
 
 async def test_they_run_as_long_as_the_object_exists(operator: Operator, kex: Objects, calls: Calls) -> None:
     kopf.timer("kopfexamples", interval=10, id="fn")(calls.noting(lambda name, **_: name))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(3)
     assert get_finalizers(await kex.get()) == [FINALIZER]
     started = now()
@@ -173,8 +166,7 @@ async def test_they_run_as_long_as_the_object_exists(operator: Operator, kex: Ob
 
 async def test_timers_see_the_current_state(operator: Operator, kex: Objects, calls: Calls) -> None:
     kopf.timer("kopfexamples", interval=10, id="fn")(calls.noting(lambda spec, **_: spec["field"]))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await kex.merge({"spec": {"field": "new"}})
     await calls.wait_length(2)
@@ -210,8 +202,7 @@ async def test_timers_of_many_objects_do_not_hold_the_others(operator: Operator,
             tasks.append(asyncio.create_task(sub.merge({"spec": {"field": "new"}})))
 
     kopf.on.update("kopfstatusexamples")(calls.noting(lambda **_: len(ticks)))
-    await operator.start(watching=("kopfstatusexamples",))
-    await sub.create_and_wait()
+    await operator.start_and_handle(sub)
     await operator.stop()
     for i in range(2000):
         metadata = {"name": f"obj{i}", "namespace": "default", "finalizers": [FINALIZER]}
@@ -244,8 +235,7 @@ async def test_timers_can_ask_if_they_are_to_stop(operator: Operator, kex: Objec
         calls.append(("async", await stopped.wait(1000)))
 
     kopf.timer("kopfexamples", interval=10)(lambda stopped, **_: calls.append(("sync", stopped.wait(0))))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(2)
     await kex.delete_and_wait()
     assert calls[0] == ("async", False)
@@ -269,8 +259,7 @@ async def test_hours_of_patching_take_no_more_memory_than_minutes(
         modules = (str(type(item).__module__) for item in gc.get_objects())
         return sum(name.startswith(("kopf", "aiohttp")) and "kopf_cluster" not in name for name in modules)
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await asyncio.sleep(1200)
     counts = [count_objects()]
     await asyncio.sleep(2 * 3600)
@@ -298,8 +287,7 @@ async def test_jumps_of_the_clock_affect_nothing(
         def now(cls, tz: datetime.tzinfo | None = None) -> Any:
             return super().now(tz) + datetime.timedelta(days=100 * len(calls))
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(2)
     monkeypatch.setattr(datetime, "datetime", Jumping)
     await kex.wait_handled()

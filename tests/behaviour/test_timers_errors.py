@@ -26,8 +26,7 @@ async def test_the_documented_schedule(operator: Operator, kex: Objects, calls: 
         if retry < 3:
             raise Exception("boo")
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(10)
     assert [retry for retry, _, _ in calls][:10] == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]
     assert [runtime for _, runtime, _ in calls][:10] == [0, 5, 10, 15, 0, 5, 10, 15, 0, 5]
@@ -40,8 +39,7 @@ async def test_arbitrary_errors_are_retried_after_a_minute_by_default(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     kopf.timer("kopfexamples", interval=10, id="fn")(calls.noting(lambda **_: now(), error=Exception("boo")))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(4)
     assert get_pauses(calls.items)[:3] == pytest.approx([60] * 3, abs=0.5)
 
@@ -56,8 +54,7 @@ async def test_delays_of_temporary_errors_override_the_schedule(
         if len(calls) <= 2:
             raise kopf.TemporaryError("again", delay=33 if len(calls) == 1 else 1)
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(5)
     assert get_pauses(calls.items)[:4] == pytest.approx([33, 1, 10, 10], abs=0.5)
 
@@ -78,8 +75,7 @@ async def test_permanent_errors_stop_the_timer_until_the_operator_restarts(
         if name == "bad":
             raise error
 
-    await operator.start()
-    await kex.create("bad")
+    await operator.start_and_create(kex, "bad")
     await kex.create("good")
     await calls.wait(lambda items: items.count("bad") == expected)
     await kex.merge({"spec": {"field": "new"}}, "bad")
@@ -94,8 +90,7 @@ async def test_permanent_errors_stop_the_timer_until_the_operator_restarts(
 async def test_ignored_errors_are_as_good_as_successes(operator: Operator, kex: Objects, calls: Calls) -> None:
     kopf.timer("kopfexamples", interval=10, errors=kopf.ErrorsMode.IGNORED, id="fn")(
         calls.noting(lambda retry, **_: (retry, now()), error=Exception("boo")))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(5)
     assert {retry for retry, _ in calls} == {0}
     assert get_pauses([time for _, time in calls])[:4] == pytest.approx([10] * 4, abs=0.5)
@@ -105,8 +100,7 @@ async def test_a_success_begins_a_new_cycle_of_retries(operator: Operator, kex: 
     """The limits are for one cycle: occasional errors do not accumulate."""
     kopf.timer("kopfexamples", interval=10, backoff=1, retries=3, timeout=100, id="fn")(
         calls.noting(lambda retry, **_: retry, error=Exception("boo"), times=2))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(100)
     assert calls.items[:99] == [0, 1, 2] * 33
 
@@ -126,8 +120,7 @@ async def test_results_go_to_the_status(operator: Operator, kex: Objects, sub: O
 
 async def test_the_same_results_make_no_changes(operator: Operator, kex: Objects, calls: Calls) -> None:
     kopf.timer("kopfexamples", interval=10, id="fn")(calls.noting("called", result="the same"))
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(20)
     statuses = [obj.get("status") for obj in kex.get_history()]
     assert statuses.count({"fn": "the same"}) == 1
@@ -144,8 +137,7 @@ async def test_patches_are_applied_once_for_each_call(operator: Operator, kex: O
         patch.fns.append(lambda body: body["spec"]["items"].append(n))
         patch.spec["last"] = n
 
-    await operator.start()
-    await kex.create(spec={"items": []})
+    await operator.start_and_create(kex, spec={"items": []})
     obj = await kex.wait(lambda obj: obj["spec"].get("last", 0) >= 10)
     assert obj["spec"] == {"items": [*range(11)], "last": 10}
 
@@ -162,8 +154,7 @@ async def test_conflicting_patches_are_applied_to_the_fresh_state(
         await kex.merge({"spec": {"items": ["theirs"]}})
         asyncio.get_running_loop().call_later(10, operator.cluster.faults.silence_watches, False)
 
-    await operator.start()
-    await kex.create(spec={"items": []})
+    await operator.start_and_create(kex, spec={"items": []})
     await kex.wait(lambda obj: obj["spec"]["items"] == ["theirs", "ours"])
     assert calls == ["called"]
 
@@ -180,8 +171,7 @@ async def test_what_can_never_be_stored_is_reported_and_the_timer_goes_on(
         patch.metadata.labels["label"] = "such values are not accepted!"
         return None
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(5)
     assert any("'fn'" in message for message in logs.get_messages("obj", level=40))
     started = now()
@@ -195,8 +185,7 @@ async def test_failures_of_the_api_are_got_over(operator: Operator, kex: Objects
         calls.append("called")
         return len(calls)
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await kex.wait(lambda obj: obj.get("status") == {"fn": 1})
     operator.cluster.faults.inject(500, verb="patch", times=30)
     await kex.wait(lambda obj: obj["status"] == {"fn": 2})

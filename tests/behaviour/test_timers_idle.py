@@ -31,8 +31,7 @@ async def test_the_creation_is_a_change(operator: Operator, kex: Objects, calls:
 
 async def test_each_change_begins_the_idle_time_anew(operator: Operator, kex: Objects, calls: Calls) -> None:
     kopf.timer("kopfexamples", idle=10)(calls.noting(lambda spec, **_: (spec["n"], now())))
-    await operator.start()
-    await kex.create(spec={"n": 0})
+    await operator.start_and_create(kex, spec={"n": 0})
     for n in range(1, 11):
         await asyncio.sleep(6)
         changed = await change(kex, n=n)
@@ -44,8 +43,7 @@ async def test_without_an_interval_it_is_called_once_after_each_time_of_changes(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     kopf.timer("kopfexamples", idle=10)(calls.noting(lambda spec, **_: (spec["n"], now())))
-    await operator.start()
-    await kex.create(spec={"n": 0})
+    await operator.start_and_create(kex, spec={"n": 0})
     await asyncio.sleep(1000)
     changed = await change(kex, n=1)
     await asyncio.sleep(1000)
@@ -109,8 +107,7 @@ async def test_own_results_are_changes(operator: Operator, kex: Objects, calls: 
         calls.append(now())
         return len(calls)
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(4)
     pauses = [after - before for before, after in itertools.pairwise(calls.items[:4])]
     assert pauses == pytest.approx([100] * 3, abs=1)
@@ -122,8 +119,7 @@ async def test_changes_during_the_call_are_not_lost(operator: Operator, kex: Obj
         calls.append((spec["field"], now()))
         await asyncio.sleep(100)
 
-    await operator.start()
-    await kex.create()
+    await operator.start_and_create(kex)
     await calls.wait_length(1)
     await change(kex, field="new")
     await calls.wait_length(2)

@@ -76,8 +76,7 @@ def has_seen(obj: Obj) -> bool:
 
 async def be_late(operator: Operator, sub: Objects, hold: Hold) -> None:
     """Let the operator handle the older change, while there is a newer one already."""
-    await operator.start(watching=(PLURAL,))
-    await sub.create(spec={"field": "initial"})
+    await operator.start_and_create(sub, spec={"field": "initial"})
     await sub.wait(has_seen)
     await sub.merge({"spec": {"field": "older"}})
     await hold.begun.wait()
