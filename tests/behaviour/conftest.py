@@ -22,10 +22,13 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
+import yaml
 
 import kopf
 from kopf_cluster import LocalCluster
 from tests.behaviour.objects import API, Objects, connect, watch
+from tests.behaviour.peerings import PeeringObject, create_peering
+from tests.behaviour.resources import make_crd as make_crd
 from tests.behaviour.running import Calls, Logs, Operator
 from tests.conftest import is_lagging
 
@@ -36,21 +39,6 @@ LAG = 0.5
 
 #: The same for all tests of behaviour, marked or not.
 ALWAYS_LAG = float(os.environ.get("KOPF_TEST_WATCH_LAG") or 0)
-
-
-def make_crd(kind: str, plural: str, *, status: bool) -> dict[str, Any]:
-    """Define a custom resource with or without the status subresource."""
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {
-        "name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema},
-        "subresources": {"status": {}} if status else {},
-    }
-    names = {"kind": kind, "plural": plural, "singular": kind.lower()}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.kopf.dev"},
-        "spec": {"scope": "Namespaced", "group": "kopf.dev", "names": names, "versions": [version]},
-    }
 
 
 @pytest.fixture
@@ -99,6 +87,19 @@ async def sub(api: API) -> AsyncIterator[Objects]:
     """The objects of the resource with the status subresource."""
     async with watch(api, "KopfStatusExample", "kopfstatusexamples") as objects:
         yield objects
+
+
+@pytest.fixture(params=["kex", "sub"], ids=["regular", "subresource"])
+def objects(request: pytest.FixtureRequest) -> Objects:
+    """The objects of both kinds: with the status as a regular field, and as a subresource."""
+    objects: Objects = request.getfixturevalue(request.param)
+    return objects
+
+
+@pytest.fixture
+async def peering(api: API) -> PeeringObject:
+    """The peering object of all cluster-wide operators."""
+    return await create_peering(api)
 
 
 @pytest.fixture
@@ -166,6 +167,21 @@ def load(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Load:
         spec.loader.exec_module(module)
         return module
     return load
+
+
+@pytest.fixture
+def change_kubeconfig(
+        cluster: LocalCluster, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., None]:
+    """Let the operator use a kubeconfig with this user, if any, and with these fields of the cluster."""
+    def change(*, user: Any = None, **fields: Any) -> None:
+        config = yaml.safe_load(cluster.kubeconfig.read_text())
+        config["clusters"][0]["cluster"] |= {key.replace("_", "-"): value for key, value in fields.items()}
+        config["users"][0]["user"] = user or config["users"][0]["user"]
+        path = tmp_path / "kubeconfig"
+        path.write_text(yaml.safe_dump(config))
+        monkeypatch.setenv("KUBECONFIG", str(path))
+    return change
 
 
 @pytest.fixture

@@ -79,6 +79,24 @@ class PeeringObject:
         await self._api.request("PATCH", path, {"status": status}, MERGE_PATCH)
 
 
+async def create_peering(
+        api: API, namespace: str | None = None, name: str = "default", **content: Any,
+) -> PeeringObject:
+    """Define the kinds, and create the object."""
+    define_peering(api.cluster)
+    peering = PeeringObject(api, namespace, name)
+    await peering.create(**content)
+    return peering
+
+
+def make_other(registry: kopf.OperatorRegistry) -> kopf.OperatorRegistry:
+    """Make a registry for one more operator, with the same login."""
+    other = kopf.OperatorRegistry()
+    for activity in registry.activities:
+        other.append(activity)
+    return other
+
+
 @contextlib.asynccontextmanager
 async def running(cluster: LocalCluster, registry: kopf.OperatorRegistry, **options: Any) -> AsyncIterator[Operator]:
     """Run one more operator as long as the block lasts."""

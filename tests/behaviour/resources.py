@@ -9,26 +9,34 @@ from tests.behaviour.objects import API
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-def make_crd(plural: str, *, group: str, kind: str | None = None, versions: tuple[str, ...] = ("v1",),
-             **names: Any) -> dict[str, Any]:
-    """Define a resource; the names are short names & categories."""
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    kind = plural.capitalize().removesuffix("s") if kind is None else kind
+def make_crd(
+        kind: str, plural: str, *, group: str = "kopf.dev", status: bool = False, versions: tuple[str, ...] = ("v1",),
+        **names: Any,
+) -> dict[str, Any]:
+    """Define a resource with or without the status subresource; the names are short names & categories."""
+    rest = {
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+        "subresources": {"status": {}} if status else {},
+    }
     return {
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": f"{plural}.{group}"},
         "spec": {
             "scope": "Namespaced", "group": group,
             "names": {"plural": plural, "kind": kind, "singular": kind.lower(), **names},
-            "versions": [{"name": name, "served": True, "storage": name == versions[0], "schema": schema}
-                         for name in versions],
+            "versions": [{"name": name, "served": True, "storage": name == versions[0], **rest} for name in versions],
         },
     }
 
 
-def define(cluster: LocalCluster, plural: str, *, group: str = "kopf.dev", **options: Any) -> None:
+def define(cluster: LocalCluster, plural: str, *, kind: str | None = None, **options: Any) -> None:
     """Define the resource, or change its definition."""
-    cluster.apply(make_crd(plural, group=group, **options))
+    cluster.apply(make_crd(kind or plural.capitalize().removesuffix("s"), plural, **options))
+
+
+def define_namespaces(cluster: LocalCluster, *names: str) -> None:
+    for name in names:
+        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
 
 async def undefine(api: API, plural: str, *, group: str = "kopf.dev") -> None:
@@ -44,3 +52,10 @@ async def create(api: API, plural: str, name: str, *, group: str = "kopf.dev", v
     listing = await api.request("GET", f"{root}/namespaces/default/{plural}")
     head = {"apiVersion": listing["apiVersion"], "kind": listing["kind"].removesuffix("List")}
     await api.request("POST", f"{root}/namespaces/default/{plural}", {**head, "metadata": metadata, **content})
+
+
+async def create_in(api: API, namespace: str, name: str = "obj", **metadata: Any) -> None:
+    """Create an object in the namespace."""
+    obj = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": name, **metadata}}
+    path = f"/apis/kopf.dev/v1/namespaces/{namespace}/kopfexamples"
+    await api.request("POST", path, {**obj, "spec": {"field": "value"}})

@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import kopf
@@ -145,6 +146,11 @@ class Logs(logging.Handler):
 def _get_name(record: logging.LogRecord) -> str | None:
     ref: dict[str, str] = getattr(record, "k8s_ref", None) or {}
     return ref.get("name")
+
+
+def get_pauses(times: Iterable[float]) -> list[float]:
+    """How much time is between those moments."""
+    return [after - before for before, after in itertools.pairwise(times)]
 
 
 def now() -> float:

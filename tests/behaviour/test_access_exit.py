@@ -5,10 +5,10 @@ import asyncio
 import pathlib
 import socket
 import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 import kopf
 from tests.behaviour.objects import Objects
@@ -16,15 +16,11 @@ from tests.behaviour.running import Calls, Logs, Operator
 
 
 @pytest.fixture
-def mute(operator: Operator, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def mute(change_kubeconfig: Callable[..., None]) -> Iterator[socket.socket]:
     """A server that accepts connections and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
-        config = yaml.safe_load(operator.cluster.kubeconfig.read_text())
-        config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{server.getsockname()[1]}"
-        path = tmp_path / "kubeconfig"
-        path.write_text(yaml.safe_dump(config))
-        monkeypatch.setenv("KUBECONFIG", str(path))
+        change_kubeconfig(server=f"https://127.0.0.1:{server.getsockname()[1]}")
         yield server
 
 

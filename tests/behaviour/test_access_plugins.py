@@ -4,45 +4,29 @@ from __future__ import annotations
 import asyncio
 import datetime
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import yaml
 
 import kopf
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator
 from tests.client.plugins import Plugin
 
-
-@pytest.fixture
-def registry(calls: Calls) -> kopf.OperatorRegistry:
-    """With no login handlers, so with the default login."""
-    registry = kopf.OperatorRegistry()
-
-    kopf.on.create("kopfexamples", registry=registry)(calls.noting(lambda name, **_: name))
-    return registry
+Change = Callable[..., None]
 
 
 @pytest.fixture
 def plugin(
-        operator: Operator, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, as_users_run_it: None,
-        registry: kopf.OperatorRegistry,
+        operator: Operator, calls: Calls, tmp_path: pathlib.Path, as_users_run_it: None, change_kubeconfig: Change,
 ) -> Plugin:
     """The plugin of the kubeconfig; it brings the token of the cluster until told otherwise."""
-    operator.registry = registry
+    kopf.on.create("kopfexamples")(calls.noting(lambda name, **_: name))
     plugin = Plugin(tmp_path)
     plugin.bring(token=operator.cluster.token)
-    use(plugin, operator, monkeypatch)
+    change_kubeconfig(user={"exec": plugin.make_stanza()})
     return plugin
-
-
-def use(plugin: Plugin, operator: Operator, monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
-    config = yaml.safe_load(operator.cluster.kubeconfig.read_text())
-    config["users"][0]["user"] = {"exec": plugin.make_stanza(**fields)}
-    path = plugin.path.with_name("kubeconfig")
-    path.write_text(yaml.safe_dump(config))
-    monkeypatch.setenv("KUBECONFIG", str(path))
 
 
 def in_seconds(seconds: float) -> str:
@@ -105,9 +89,9 @@ async def test_failures_that_pass_are_waited_out(operator: Operator, plugin: Plu
 
 @pytest.mark.fastforward
 async def test_failures_that_do_not_pass_end_the_operator_with_the_reason(
-        operator: Operator, plugin: Plugin, monkeypatch: pytest.MonkeyPatch,
+        operator: Operator, plugin: Plugin, change_kubeconfig: Change,
 ) -> None:
-    use(plugin, operator, monkeypatch, installHint="Run `aws sso login`.")
+    change_kubeconfig(user={"exec": plugin.make_stanza(installHint="Run `aws sso login`.")})
     plugin.behave(stderr="The SSO session has expired.", code=255)
     await operator.launch()
     with pytest.raises(kopf.LoginError, match=r"'/.*/plugin' .* exit code 255, saying: The SSO .*Run `aws sso login`"):
@@ -135,9 +119,9 @@ async def test_failures_in_the_middle_end_the_operator_with_the_reason(
     ({"apiVersion": "client.authentication.k8s.io/v1alpha1"}, "update the plugin"),
 ])
 async def test_what_cannot_work_is_said_at_once(
-        operator: Operator, plugin: Plugin, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], message: str,
+        operator: Operator, plugin: Plugin, change_kubeconfig: Change, fields: dict[str, Any], message: str,
 ) -> None:
-    use(plugin, operator, monkeypatch, **fields)
+    change_kubeconfig(user={"exec": plugin.make_stanza(**fields)})
     await operator.launch()
     with pytest.raises(kopf.LoginError, match=message):
         await operator.wait()

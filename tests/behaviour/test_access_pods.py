@@ -66,10 +66,10 @@ class Pod:
 
 @pytest.fixture
 async def pod(
-        operator: Operator, registry: kopf.OperatorRegistry, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+        operator: Operator, calls: Calls, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
         as_users_run_it: None,
 ) -> Pod:
-    operator.registry = registry
+    kopf.on.create("kopfexamples")(calls.noting(lambda name, **_: name))
     url = yarl.URL(operator.cluster.url)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", str(url.host))
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(url.port))
@@ -78,15 +78,6 @@ async def pod(
     pod = Pod(operator.cluster, tmp_path)
     pod.permit("list", "watch", "patch")
     return pod
-
-
-@pytest.fixture
-def registry(calls: Calls) -> kopf.OperatorRegistry:
-    """With no login handlers, so with the default login."""
-    registry = kopf.OperatorRegistry()
-
-    kopf.on.create("kopfexamples", registry=registry)(calls.noting(lambda name, **_: name))
-    return registry
 
 
 async def test_it_works_with_nothing_configured(operator: Operator, pod: Pod, kex: Objects) -> None:

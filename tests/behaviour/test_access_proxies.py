@@ -6,7 +6,6 @@ import pathlib
 from typing import Any
 
 import pytest
-import yaml
 import yarl
 
 import kopf
@@ -16,38 +15,18 @@ from tests.client.certificates import Authority
 from tests.client.proxying import HttpProxy, Proxy, SocksProxy, TlsRelay
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    """With no login handlers, so with the default login."""
-    registry = kopf.OperatorRegistry()
-
-    kopf.on.create("kopfexamples", registry=registry)(do_nothing)
-
-    return registry
-
-
 @pytest.fixture(autouse=True)
-def _default_login(operator: Operator, as_users_run_it: None, registry: kopf.OperatorRegistry) -> None:
-    operator.registry = registry
-
-
-@pytest.fixture
-def kubeconfig(operator: Operator, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Change the cluster's part of the kubeconfig."""
-    def change(**fields: Any) -> None:
-        config = yaml.safe_load(operator.cluster.kubeconfig.read_text())
-        config["clusters"][0]["cluster"] |= {key.replace("_", "-"): value for key, value in fields.items()}
-        path = tmp_path / "kubeconfig"
-        path.write_text(yaml.safe_dump(config))
-        monkeypatch.setenv("KUBECONFIG", str(path))
-    return change
+def _default_login(as_users_run_it: None) -> None:
+    kopf.on.create("kopfexamples")(do_nothing)
 
 
 @pytest.mark.parametrize("cls", [HttpProxy, SocksProxy])
-async def test_proxies_of_the_kubeconfig(operator: Operator, kex: Objects, kubeconfig: Any, cls: type[Proxy]) -> None:
+async def test_proxies_of_the_kubeconfig(
+        operator: Operator, kex: Objects, change_kubeconfig: Any, cls: type[Proxy],
+) -> None:
     proxy = cls()
     async with proxy.serve():
-        kubeconfig(proxy_url=proxy.url)
+        change_kubeconfig(proxy_url=proxy.url)
         await operator.start_and_handle(kex)
         await operator.stop()
     address = yarl.URL(operator.cluster.url).authority
@@ -56,12 +35,12 @@ async def test_proxies_of_the_kubeconfig(operator: Operator, kex: Objects, kubec
 
 @pytest.mark.fastforward
 async def test_proxies_that_are_down_are_waited_for(
-        operator: Operator, kex: Objects, kubeconfig: Any, logs: Logs,
+        operator: Operator, kex: Objects, change_kubeconfig: Any, logs: Logs,
 ) -> None:
     proxy = HttpProxy()
     async with proxy.serve():
         pass  # now it is known where it will be
-    kubeconfig(proxy_url=proxy.url)
+    change_kubeconfig(proxy_url=proxy.url)
     launching = asyncio.create_task(operator.start())
     port = yarl.URL(proxy.url).port
     await logs.wait(rf"A request has failed and will be repeated in .* GET https://.*127.0.0.1:{port}.*")
@@ -93,7 +72,7 @@ async def test_proxies_of_the_environment_are_used_only_on_demand(
 
 @pytest.mark.parametrize("is_strict", [True, False])
 async def test_sloppy_certificates_are_accepted_on_demand(
-        operator: Operator, kex: Objects, kubeconfig: Any, tmp_path: pathlib.Path, is_strict: bool,
+        operator: Operator, kex: Objects, change_kubeconfig: Any, tmp_path: pathlib.Path, is_strict: bool,
 ) -> None:
     """As of clusters that were created years ago, which Python distrusts since 3.13."""
     operator.set("networking.strict_x509", is_strict)
@@ -102,7 +81,7 @@ async def test_sloppy_certificates_are_accepted_on_demand(
     (tmp_path / "ca.crt").write_bytes(authority.pem)
     relay = TlsRelay(operator.cluster.url, operator.cluster.ca_data)
     async with relay.serve(authority.make_server_context("127.0.0.1")):
-        kubeconfig(server=relay.url, certificate_authority="ca.crt", certificate_authority_data=None)
+        change_kubeconfig(server=relay.url, certificate_authority="ca.crt", certificate_authority_data=None)
         if is_strict:
             await operator.launch()
             with pytest.raises(ConnectionError, match=r"RFC 5280 .*settings.networking.strict_x509 = False"):
@@ -113,13 +92,13 @@ async def test_sloppy_certificates_are_accepted_on_demand(
 
 
 async def test_other_names_of_servers(
-        operator: Operator, kex: Objects, kubeconfig: Any, tmp_path: pathlib.Path,
+        operator: Operator, kex: Objects, change_kubeconfig: Any, tmp_path: pathlib.Path,
 ) -> None:
     authority = Authority(tmp_path)
     (tmp_path / "ca.crt").write_bytes(authority.pem)
     relay = TlsRelay(operator.cluster.url, operator.cluster.ca_data)
     async with relay.serve(authority.make_server_context("kubernetes.internal")):
-        kubeconfig(
+        change_kubeconfig(
             server=relay.url, certificate_authority="ca.crt", certificate_authority_data=None,
             tls_server_name="kubernetes.internal",
         )
@@ -127,6 +106,6 @@ async def test_other_names_of_servers(
         await operator.stop()
 
 
-async def test_unverified_servers(operator: Operator, kex: Objects, kubeconfig: Any) -> None:
-    kubeconfig(certificate_authority_data=None, insecure_skip_tls_verify=True)
+async def test_unverified_servers(operator: Operator, kex: Objects, change_kubeconfig: Any) -> None:
+    change_kubeconfig(certificate_authority_data=None, insecure_skip_tls_verify=True)
     await operator.start_and_handle(kex)

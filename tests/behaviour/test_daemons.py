@@ -3,16 +3,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
-from tests.behaviour.running import Calls, Logs, Operator
-
-Decorator = Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]
+from tests.behaviour.running import Calls, Decorator, Logs, Operator
 
 
 async def test_they_are_started_for_every_created_object(operator: Operator, kex: Objects, calls: Calls) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,11 +12,9 @@ import kopf
 from kopf._controller.background.runs import BackgroundRun, Companion
 from kopf._controller.object_state import ObjectState
 from tests.behaviour.objects import FINALIZER, Objects, get_annotations, get_finalizers
-from tests.behaviour.running import Calls, Operator, do_nothing
+from tests.behaviour.running import Calls, Decorator, Operator, do_nothing
 
 pytestmark = pytest.mark.lagging
-
-Decorator = Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]
 
 
 def count_leftovers() -> dict[str, int]:

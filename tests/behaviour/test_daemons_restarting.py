@@ -2,20 +2,15 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from typing import Any
 
 import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_annotations, get_finalizers
-from tests.behaviour.running import Calls, Logs, Operator, now
+from tests.behaviour.running import Calls, Logs, Operator, get_pauses, now
 
 pytestmark = pytest.mark.fastforward
-
-
-def get_pauses(times: list[float]) -> list[float]:
-    return [after - before for before, after in itertools.pairwise(times)]
 
 
 async def test_daemons_that_exit_are_not_started_again_in_this_operator(
@@ -175,8 +170,7 @@ async def test_results_go_to_the_status(operator: Operator, kex: Objects, sub: O
         await objects.create()
         obj = await objects.wait(lambda obj: "status" in obj)
         assert obj["status"] == {"fn": value}
-        await objects.delete()
-        await objects.wait_gone()
+        await objects.delete_and_wait()
 
 
 async def test_results_that_are_not_json_are_reported_and_do_not_hold_the_object(

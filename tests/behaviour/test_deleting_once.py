@@ -20,11 +20,9 @@ COUNT = int(os.environ.get("KOPF_TEST_DELETIONS") or 10)
 
 @pytest.mark.parametrize("handlers", [1, 2])
 @pytest.mark.parametrize("companion", ["daemon", "quick daemon", "timer", "daemon & timer"])
-@pytest.mark.parametrize("resource", ["kopfexamples", "kopfstatusexamples"])
 async def test_deletion_handlers_beside_daemons_and_timers(
-        operator: Operator, kex: Objects, sub: Objects, calls: Calls, companion: str, handlers: int, resource: str,
+        operator: Operator, objects: Objects, calls: Calls, companion: str, handlers: int,
 ) -> None:
-    objects = kex if resource == "kopfexamples" else sub
     accompanied: set[str] = set()
 
     def note(name: str) -> None:
@@ -34,11 +32,11 @@ async def test_deletion_handlers_beside_daemons_and_timers(
             calls.append(f"{name} runs")
 
     for number in range(handlers):
-        kopf.on.delete(resource, id=f"delete{number}", param=number)(
+        kopf.on.delete(objects.plural, id=f"delete{number}", param=number)(
             calls.noting(lambda name, param, **_: (name, param), result="deleted"))
 
     if "daemon" in companion:
-        @kopf.daemon(resource, id="daemon_fn")
+        @kopf.daemon(objects.plural, id="daemon_fn")
         async def daemon_fn(name: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
             note(name)
             if not companion.startswith("quick"):
@@ -46,13 +44,13 @@ async def test_deletion_handlers_beside_daemons_and_timers(
 
     if "timer" in companion:
         # With many objects, rarer: a loop that does nothing but timers has no time for deletions.
-        @kopf.timer(resource, interval=max(0.1, COUNT / 500), id="timer_fn")
+        @kopf.timer(objects.plural, interval=max(0.1, COUNT / 500), id="timer_fn")
         async def timer_fn(name: str, **_: Any) -> None:
             note(name)
             await asyncio.sleep(0.01)
 
     names = [f"obj{number}" for number in range(COUNT)]
-    await operator.start(watching=(resource,))
+    await operator.start(watching=(objects.plural,))
     for name in names:
         await objects.create(name)
     await calls.wait(lambda _: len(accompanied) == COUNT)

@@ -3,22 +3,15 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import itertools
 from typing import Any
 
 import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_progress
-from tests.behaviour.running import Calls, Decorator, Logs, Operator, now
+from tests.behaviour.running import Calls, Decorator, Logs, Operator, get_pauses, now
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
-
-
-def get_intervals(calls: Calls) -> list[float]:
-    """The time between the attempts."""
-    times = [*calls]
-    return [later - earlier for earlier, later in itertools.pairwise(times)]
 
 
 @pytest.mark.parametrize(("options", "delay"), [
@@ -31,7 +24,7 @@ async def test_temporary_errors_are_retried_after_their_delay(
         calls.noting(lambda **_: now(), error=kopf.TemporaryError("not yet", **options), times=3, result="done"))
     obj = await operator.start_and_handle(kex)
     assert obj["status"] == {"create_fn": "done"}
-    assert get_intervals(calls) == pytest.approx([delay] * 3, abs=1)
+    assert get_pauses(calls) == pytest.approx([delay] * 3, abs=1)
     assert logs.get_messages("obj").count("Handler 'create_fn' failed temporarily: not yet") == 3
     assert logs.find("Creation is processed: 1 succeeded; 0 failed.")
 
@@ -46,7 +39,7 @@ async def test_temporary_errors_of_sync_handlers(operator: Operator, kex: Object
             raise kopf.TemporaryError("not yet", delay=600)
 
     await operator.start_and_handle(kex)
-    assert get_intervals(calls) == pytest.approx([600], abs=1)
+    assert get_pauses(calls) == pytest.approx([600], abs=1)
 
 
 async def test_resuming_is_retried_after_errors_and_happens_once_otherwise(
@@ -89,7 +82,7 @@ async def test_arbitrary_errors_are_retried_after_a_minute_by_default(
     kopf.on.create("kopfexamples", **options, id="arb")(
         calls.noting(lambda **_: now(), error=ValueError("boom"), times=10))
     await operator.start_and_handle(kex)
-    assert get_intervals(calls) == pytest.approx([60] * 10, abs=1)
+    assert get_pauses(calls) == pytest.approx([60] * 10, abs=1)
     record = logs.find("Handler 'arb' failed with an exception and will try again in 60 seconds: ValueError: boom")[0]
     assert record.exc_info
     assert isinstance(record.exc_info[1], ValueError)
@@ -120,7 +113,7 @@ async def test_the_modes_do_not_affect_temporary_and_permanent_errors(
         raise kopf.PermanentError("never") if retry else kopf.TemporaryError("not yet", delay=10)
 
     await operator.start_and_handle(kex)
-    assert get_intervals(calls) == pytest.approx([10], abs=1)
+    assert get_pauses(calls) == pytest.approx([10], abs=1)
     assert logs.find("Creation is processed: 0 succeeded; 1 failed.")
 
 
@@ -139,7 +132,7 @@ async def test_inherited_errors_are_of_the_kind_of_their_parents(
         raise MyPermanentError("never") if retry else MyTemporaryError("not yet", delay=10)
 
     await operator.start_and_handle(kex)
-    assert get_intervals(calls) == pytest.approx([10], abs=1)
+    assert get_pauses(calls) == pytest.approx([10], abs=1)
 
 
 async def test_a_failing_handler_does_not_hold_the_others(operator: Operator, kex: Objects, calls: Calls) -> None:

@@ -1,16 +1,13 @@
 """Filters of changes & fields: both sides of an update, callbacks with their kwargs, and objects coming into scope."""
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_annotations, get_essence
-from tests.behaviour.running import Calls, Operator, do_nothing
-
-Decorator = Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]
+from tests.behaviour.running import Calls, Decorator, Operator, do_nothing
 
 ABSENT, PRESENT = kopf.ABSENT, kopf.PRESENT
 Change = tuple[Any, Any]

@@ -20,7 +20,7 @@ import pytest
 import kopf
 from kopf._controller import supervision
 from tests.behaviour.objects import API, Objects, get_patience
-from tests.behaviour.peerings import PeeringObject, define_peering
+from tests.behaviour.peerings import create_peering
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 
 Answer = tuple[int, Any]
@@ -361,10 +361,8 @@ async def test_those_who_pause_the_operator_are_shown_with_their_limited_lifetim
 ) -> None:
     kopf.on.event("kopfexamples")(lambda **_: None)
     operator.set("peering.standalone", False)
-    define_peering(operator.cluster)
     record = {"priority": 100, "lifetime": 10**9, "lastseen": "2100-01-01T00:00:00+00:00"}
-    peering = PeeringObject(api)
-    await peering.create(status={"them": record})
+    peering = await create_peering(api, status={"them": record})
     await operator.launch(liveness_endpoint=url, peering_name="default")
     status, content = await wait_for(ask, lambda _, content: "peers" in content.get("kopf", {}))
     assert status == 200
@@ -384,9 +382,8 @@ async def test_not_all_of_those_who_pause_the_operator_are_shown_if_there_are_ma
 ) -> None:
     kopf.on.event("kopfexamples")(lambda **_: None)
     operator.set("peering.standalone", False)
-    define_peering(operator.cluster)
     record = {"priority": 100, "lifetime": 60, "lastseen": "2100-01-01T00:00:00+00:00", "message": "m" * 100}
-    await PeeringObject(api).create(status={f"{index}-{'x' * 1000}": record for index in range(500)})
+    await create_peering(api, status={f"{index}-{'x' * 1000}": record for index in range(500)})
     await operator.launch(liveness_endpoint=url, peering_name="default")
     _, content = await wait_for(ask, lambda _, content: "peers" in content.get("kopf", {}))
     assert len(content["kopf"]["peers"]) == 10

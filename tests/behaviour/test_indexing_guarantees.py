@@ -3,16 +3,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Calls, Logs, Operator, do_nothing
-
-Decorator = Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]
+from tests.behaviour.running import Calls, Decorator, Logs, Operator, do_nothing
 
 
 def make(plural: str = "kopfexamples", **options: Any) -> None:

@@ -17,7 +17,7 @@ import pytest
 import kopf
 from kopf._insight.inspecting import inspector
 from tests.behaviour.objects import API, Objects, get_patience
-from tests.behaviour.peerings import PeeringObject, define_peering
+from tests.behaviour.peerings import create_peering
 from tests.behaviour.running import Calls, Operator, do_nothing
 
 Ask = Callable[..., Any]
@@ -151,10 +151,8 @@ async def test_daemons_and_timers(operator: Operator, kex: Objects, ask: Ask, ca
 
 async def test_those_who_pause_the_operator(operator: Operator, api: API, kex: Objects, ask: Ask) -> None:
     kopf.on.create("kopfexamples", id="create_fn")(do_nothing)
-    define_peering(operator.cluster)
     operator.set("peering.standalone", False)
-    peering = PeeringObject(api)
-    await peering.create()
+    peering = await create_peering(api)
     await operator.start(peering_name="default")
     await peering.put("somebody", priority=100)
     await kex.create()

@@ -8,6 +8,7 @@ import importlib
 import logging
 import pathlib
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -60,9 +61,9 @@ async def test_an_imported_library_is_used_by_default_and_gets_configured(
 @pytest.mark.usefixtures("no_libraries_are_imported")
 @pytest.mark.parametrize("is_installed", [True, False])
 async def test_auth_providers_are_explained_if_no_library_knows_them(
-        operator: Operator, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, is_installed: bool,
+        operator: Operator, monkeypatch: pytest.MonkeyPatch, change_kubeconfig: Callable[..., None], is_installed: bool,
 ) -> None:
-    set_user(operator, {"auth-provider": {"name": "gcp"}}, tmp_path / "config", monkeypatch)
+    change_kubeconfig(user={"auth-provider": {"name": "gcp"}})
     if not is_installed:
         monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     kopf.on.event("kopfexamples")(lambda **_: None)
@@ -86,13 +87,6 @@ def test_auth_providers_are_for_the_libraries(monkeypatch: pytest.MonkeyPatch, t
     info = login_by_default(retry=0)
     assert isinstance(info, kopf.ConnectionInfo)
     assert info.as_http_headers() == {"Authorization": f"Bearer {token}"}
-
-
-def set_user(operator: Operator, user: dict[str, Any], path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = yaml.safe_load(operator.cluster.kubeconfig.read_text())
-    config["users"][0]["user"] = user
-    path.write_text(yaml.safe_dump(config))
-    monkeypatch.setenv("KUBECONFIG", str(path))
 
 
 async def test_without_any_credentials_it_exits_with_a_clear_error(

@@ -2,16 +2,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_finalizers
-from tests.behaviour.running import Calls, Operator
-
-Decorator = Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]
+from tests.behaviour.running import Calls, Decorator, Operator
 
 
 @pytest.mark.fastforward

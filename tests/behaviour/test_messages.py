@@ -12,7 +12,7 @@ import pytest
 import kopf
 from kopf_cluster import LocalCluster
 from tests.behaviour.objects import Objects, is_handled
-from tests.behaviour.peerings import running
+from tests.behaviour.peerings import make_other, running
 from tests.behaviour.running import Calls, Logs, Operator
 
 PLURAL = "kopfstatusexamples"
@@ -143,7 +143,6 @@ async def test_objects_that_do_not_fit_into_annotations(
 
 
 @pytest.mark.fastforward
-@pytest.mark.parametrize("plural", ["kopfexamples", PLURAL])
 @pytest.mark.parametrize(("times", "interval", "is_said"), [
     (3, 130, True),
     (6, 130, True),
@@ -152,20 +151,17 @@ async def test_objects_that_do_not_fit_into_annotations(
     (4, 4000, False),  # rollouts, with no connection to each other
 ])
 async def test_two_operators(
-        operator: Operator, cluster: LocalCluster, kex: Objects, sub: Objects, registry: kopf.OperatorRegistry,
-        logs: Logs, times: int, interval: float, is_said: bool, plural: str,
+        operator: Operator, cluster: LocalCluster, objects: Objects, registry: kopf.OperatorRegistry, logs: Logs,
+        times: int, interval: float, is_said: bool,
 ) -> None:
-    objects = sub if plural == PLURAL else kex
-    other = kopf.OperatorRegistry()
-    for activity in registry.activities:
-        other.append(activity)
+    other = make_other(registry)
     for item, delay in ((registry, 1.0), (other, 0)):
-        @kopf.on.create(plural, registry=item)
-        @kopf.on.update(plural, registry=item)
+        @kopf.on.create(objects.plural, registry=item)
+        @kopf.on.update(objects.plural, registry=item)
         async def handle(delay: float = delay, **_: Any) -> None:
             await asyncio.sleep(delay)
 
-    await operator.start(watching=(plural,))
+    await operator.start(watching=(objects.plural,))
     async with running(cluster, other):
         await objects.create(spec={"field": 0})
         await asyncio.sleep(5000)

@@ -10,6 +10,7 @@ import pytest
 import kopf
 from kopf_cluster import LocalCluster
 from tests.behaviour.objects import API, FINALIZER, Refused, get_finalizers, get_patience
+from tests.behaviour.resources import create_in, define_namespaces
 from tests.behaviour.running import Calls, Logs, Operator
 
 
@@ -19,10 +20,8 @@ class Namespaces:
     def __init__(self, api: API) -> None:
         self._api = api
 
-    async def create(self, *names: str) -> None:
-        for name in names:
-            obj = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-            await self._api.request("POST", "/api/v1/namespaces", obj)
+    def create(self, *names: str) -> None:
+        define_namespaces(self._api.cluster, *names)
 
     async def delete(self, name: str) -> None:
         await self._api.request("DELETE", f"/api/v1/namespaces/{name}")
@@ -37,8 +36,7 @@ class Namespaces:
                 await asyncio.sleep(0.01)
 
     async def create_object(self, namespace: str, name: str = "obj", **metadata: Any) -> None:
-        obj = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": name, **metadata}}
-        await self._api.request("POST", f"/apis/kopf.dev/v1/namespaces/{namespace}/kopfexamples", obj)
+        await create_in(self._api, namespace, name, **metadata)
 
     async def get_object(self, namespace: str, name: str = "obj") -> Any:
         return await self._api.request("GET", f"/apis/kopf.dev/v1/namespaces/{namespace}/kopfexamples/{name}")
@@ -73,10 +71,10 @@ async def test_matching_namespaces_are_served(
     """Both those that exist before the operator starts, and those that appear later."""
     note_created(calls)
     if moment == "before":
-        await namespaces.create(*NAMES)
+        namespaces.create(*NAMES)
     await operator.launch(clusterwide=False, namespaces=patterns)
     if moment == "after":
-        await namespaces.create(*NAMES)
+        namespaces.create(*NAMES)
     for name in ["default", *NAMES]:
         await namespaces.create_object(name)
     await calls.wait_length(len(served))
@@ -94,7 +92,7 @@ async def test_namespaces_are_watched_one_by_one(
     await operator.start(clusterwide=False, namespaces=["*"])
     assert logs.find("Starting the watch-stream for kopfexamples.v1.kopf.dev in 'default'.")
     await operator.restart(clusterwide=True)
-    await namespaces.create("later")
+    namespaces.create("later")
     await namespaces.create_object("later")
     await calls.wait_length(1)
     assert len(logs.find("Starting the watch-stream for namespaces.v1 cluster-wide.")) == 1
@@ -111,7 +109,7 @@ async def test_absent_namespaces_are_watched_when_they_are_created(
     while ("list", "kopfexamples", 200) not in cluster.counters:
         await asyncio.sleep(0.01)
     assert cluster.counters["list", "kopfexamples", 200] == 1
-    await namespaces.create("ns1")
+    namespaces.create("ns1")
     await namespaces.create_object("ns1")
     await calls.wait_length(1)
 
@@ -128,7 +126,7 @@ async def test_terminating_namespaces_are_served_until_they_are_gone(
         await release.wait()
         calls.append(f"{name} ends")
 
-    await namespaces.create("ns1")
+    namespaces.create("ns1")
     await operator.start(clusterwide=False, namespaces=["ns*"])
     await namespaces.create_object("ns1", "a")
     async with asyncio.timeout(10):
@@ -147,7 +145,7 @@ async def test_operators_that_start_in_terminating_namespaces_serve_them(
         operator: Operator, namespaces: Namespaces, calls: Calls,
 ) -> None:
     kopf.on.delete("kopfexamples")(calls.noting(lambda name, **_: name))
-    await namespaces.create("ns1")
+    namespaces.create("ns1")
     await namespaces.create_object("ns1", finalizers=[FINALIZER])
     await namespaces.delete("ns1")
     await operator.launch(clusterwide=False, namespaces=["ns1"])
@@ -172,7 +170,7 @@ async def test_nothing_is_left_of_the_namespaces_that_are_gone(
         await stopped.wait()
         calls.append((namespace, "stopped"))
 
-    await namespaces.create("ns1", "ns2")
+    namespaces.create("ns1", "ns2")
     await operator.start(clusterwide=False, namespaces=["ns?"])
     for round in range(2):
         await namespaces.create_object("ns1")
@@ -187,7 +185,7 @@ async def test_nothing_is_left_of_the_namespaces_that_are_gone(
                 await asyncio.sleep(0.01)
         await logs.wait("Stopping the watch-stream for kopfexamples.v1.kopf.dev in 'ns1'.", times=round + 1)
         if round == 0:
-            await namespaces.create("ns1")
+            namespaces.create("ns1")
     await operator.stop()
     assert sorted(calls) == [
         ("ns1", "started"), ("ns1", "started"), ("ns1", "stopped"), ("ns1", "stopped"),
@@ -200,7 +198,7 @@ async def test_vanishing_that_nobody_has_seen(
 ) -> None:
     """If the streams of the objects are mute, what has happened is concluded from the namespace that is gone."""
     kopf.daemon("kopfexamples")(calls.accompanying("started", lambda stopped, **_: stopped.reason))
-    await namespaces.create("ns1")
+    namespaces.create("ns1")
     await operator.start(clusterwide=False, namespaces=["ns1"])
     await namespaces.create_object("ns1")
     await calls.wait_length(1)
@@ -219,11 +217,11 @@ async def test_scanning_only_once(
         operator: Operator, cluster: LocalCluster, namespaces: Namespaces, calls: Calls, logs: Logs,
 ) -> None:
     note_created(calls)
-    await namespaces.create("ns1")
+    namespaces.create("ns1")
     operator.set("scanning.disabled", True)
     await operator.start(clusterwide=False, namespaces=["ns*", "later", "never*"])
     await logs.wait(r"No namespaces match never\*. They will not be noticed until the restart.")
-    await namespaces.create("ns2", "later")
+    namespaces.create("ns2", "later")
     for name in ("ns2", "ns1", "later"):
         await namespaces.create_object(name)
     await calls.wait_length(2)
@@ -250,6 +248,6 @@ async def test_the_whole_cluster_is_the_default(
     """With no warnings, as it is the only possibility for the resources that are not in namespaces."""
     note_created(calls)
     await operator.start(**scope)
-    await namespaces.create("ns1")
+    namespaces.create("ns1")
     await namespaces.create_object("ns1")
     await calls.wait_length(1)

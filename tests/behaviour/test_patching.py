@@ -153,13 +153,10 @@ async def test_conflicting_functions_are_applied_to_the_fresh_state_without_runn
     assert not logs.get_messages("obj", level=30)
 
 
-@pytest.mark.parametrize("plural", ["kopfexamples", "kopfstatusexamples"])
-async def test_functions_are_applied_once(operator: Operator, kex: Objects, sub: Objects, plural: str) -> None:
-    objects = kex if plural == "kopfexamples" else sub
-
-    @kopf.on.create(plural, id="a")
-    @kopf.on.create(plural, id="b")
-    @kopf.on.create(plural, id="c")
+async def test_functions_are_applied_once(operator: Operator, objects: Objects) -> None:
+    @kopf.on.create(objects.plural, id="a")
+    @kopf.on.create(objects.plural, id="b")
+    @kopf.on.create(objects.plural, id="c")
     def fn(patch: kopf.Patch, **_: Any) -> None:
         patch.fns.append(lambda body: body.setdefault("status", {}).setdefault("items", []).append("x"))
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,8 +11,8 @@ import pytest
 import kopf
 from kopf_cluster import LocalCluster
 from tests.behaviour.objects import API, Objects
-from tests.behaviour.peerings import PeeringObject, define_peering
-from tests.behaviour.running import Calls, Logs, Operator
+from tests.behaviour.peerings import PeeringObject, create_peering
+from tests.behaviour.running import Calls, Logs, Operator, get_pauses
 
 R = kopf.DaemonStoppingReason
 
@@ -38,9 +37,7 @@ class Switch:
 
 @pytest.fixture
 async def switch(cluster: LocalCluster, api: API, logs: Logs) -> Switch:
-    define_peering(cluster)
-    peering = PeeringObject(api)
-    await peering.create()
+    peering = await create_peering(api)
     return Switch(peering, logs)
 
 
@@ -156,8 +153,7 @@ async def test_timers_do_not_tick_while_paused(operator: Operator, switch: Switc
     await switch.resume()
     await calls.wait_length(paused + 3)
     assert calls[paused] - resumed < 10
-    delays = [after - before for before, after in itertools.pairwise(calls.items[paused:paused + 3])]
-    assert delays == pytest.approx([10, 10], abs=1)
+    assert get_pauses(calls.items[paused:paused + 3]) == pytest.approx([10, 10], abs=1)
 
 
 # ------------------------------------------------------------------ handlers

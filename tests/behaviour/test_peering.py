@@ -11,8 +11,8 @@ import pytest
 
 import kopf
 from kopf_cluster import LocalCluster
-from tests.behaviour.objects import API, Objects, connect
-from tests.behaviour.peerings import PeeringObject, define_peering, running
+from tests.behaviour.objects import Objects, connect
+from tests.behaviour.peerings import PeeringObject, make_other, running
 from tests.behaviour.running import Calls, Logs, Operator
 
 PEERINGS = "clusterkopfpeerings"
@@ -22,28 +22,16 @@ CONFLICT = "Possibly conflicting operators with the same priority: .*"
 
 
 @pytest.fixture
-async def peering(cluster: LocalCluster, api: API) -> PeeringObject:
-    """The peering object of all cluster-wide operators."""
-    define_peering(cluster)
-    peering = PeeringObject(api)
-    await peering.create()
-    return peering
-
-
-@pytest.fixture
 def registries(registry: kopf.OperatorRegistry, calls: Calls) -> list[kopf.OperatorRegistry]:
     """Three operators with the same handlers, which tell in which of the operators they are called."""
-    others = [kopf.OperatorRegistry() for _ in range(2)]
-    for other in others:
-        for activity in registry.activities:
-            other.append(activity)
-    for number, each in enumerate([registry, *others]):
+    registries = [registry, make_other(registry), make_other(registry)]
+    for number, each in enumerate(registries):
         fn = calls.noting(lambda param, name, reason, **_: (param, name, reason.value))
         kopf.on.delete("kopfexamples", registry=each, param=number)(fn)
         kopf.on.update("kopfexamples", registry=each, param=number)(fn)
         kopf.on.create("kopfexamples", registry=each, param=number)(fn)
         kopf.on.resume("kopfexamples", registry=each, param=number)(fn)
-    return [registry, *others]
+    return registries
 
 
 async def test_the_higher_priority_takes_over_and_gives_back(

@@ -12,7 +12,7 @@ import pytest
 import kopf
 from kopf_cluster import LocalCluster
 from tests.behaviour.objects import API, Obj, Objects
-from tests.behaviour.peerings import PeeringObject, define_peering, running
+from tests.behaviour.peerings import create_peering, make_other, running
 from tests.behaviour.running import Calls, Logs, Operator
 
 ROUNDS = 12
@@ -51,12 +51,8 @@ async def test_everything_is_handled_in_the_end(
     """Every object, in its last state; and its daemon runs once in the operator that works."""
     logs.expected.append(".")
     dice = random.Random(seed)
-    define_peering(cluster)
-    peering = PeeringObject(api)
-    await peering.create()
-    other = kopf.OperatorRegistry()
-    for activity in registry.activities:
-        other.append(activity)
+    peering = await create_peering(api)
+    other = make_other(registry)
     declare(registry, calls, "one")
     declare(other, calls, "two")
     values: dict[str, str] = {}

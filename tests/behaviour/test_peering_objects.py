@@ -8,8 +8,8 @@ import pytest
 import kopf
 from kopf_cluster import LocalCluster
 from tests.behaviour.objects import API, Objects
-from tests.behaviour.peerings import PeeringObject, define_peering
-from tests.behaviour.resources import undefine
+from tests.behaviour.peerings import PeeringObject, create_peering, define_peering
+from tests.behaviour.resources import create_in, define_namespaces, undefine
 from tests.behaviour.running import Calls, Logs, Operator
 
 STANDALONE = "Default peering object is not found, falling back to the standalone mode."
@@ -60,9 +60,7 @@ async def test_the_default_object_is_noticed_when_it_appears_and_vanishes(
 async def test_other_objects_are_of_no_interest(
         operator: Operator, cluster: LocalCluster, api: API, kex: Objects, logs: Logs,
 ) -> None:
-    define_peering(cluster)
-    other = PeeringObject(api, name="other")
-    await other.create()
+    other = await create_peering(api, name="other")
     await other.put("operator")
     await operator.start()
     await logs.wait(STANDALONE)
@@ -119,8 +117,7 @@ async def test_mandatory_kinds_are_waited_for(
     await operator.launch(peering_name="custom")
     message = (await logs.wait(MISSING)).getMessage()
     assert "the kind ClusterKopfPeering is not defined in the cluster" in message
-    define_peering(cluster)
-    await PeeringObject(api, name="custom").create()
+    await create_peering(api, name="custom")
     await kex.create_and_wait()
 
 
@@ -136,9 +133,7 @@ async def test_mandatory_peering_by_settings(operator: Operator, logs: Logs) -> 
 async def test_standalone_operators_look_at_nobody(
         operator: Operator, cluster: LocalCluster, api: API, kex: Objects,
 ) -> None:
-    define_peering(cluster)
-    peering = PeeringObject(api)
-    await peering.create()
+    peering = await create_peering(api)
     await peering.put("other")
     cluster.reset_counters()
     await operator.start(standalone=True, priority=1)
@@ -197,17 +192,9 @@ async def test_the_newer_group_is_preferred(operator: Operator, cluster: LocalCl
 @pytest.fixture
 async def peerings(cluster: LocalCluster, api: API) -> list[PeeringObject]:
     """The peering objects in three namespaces."""
-    define_peering(cluster)
-    peerings = [PeeringObject(api, name) for name in ("ns1", "ns2", "ns3")]
-    for name, peering in zip(("ns1", "ns2", "ns3"), peerings, strict=True):
-        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        await peering.create()
-    return peerings
-
-
-async def create_in(api: API, namespace: str, name: str) -> None:
-    obj = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": name}}
-    await api.request("POST", f"/apis/kopf.dev/v1/namespaces/{namespace}/kopfexamples", obj)
+    names = ["ns1", "ns2", "ns3"]
+    define_namespaces(cluster, *names)
+    return [await create_peering(api, name) for name in names]
 
 
 async def test_there_is_one_object_per_served_namespace(
@@ -280,7 +267,7 @@ async def test_namespaces_that_come_and_go(
 ) -> None:
     """New ones do not interrupt the work in the others, unless there is somebody in them."""
     await operator.start(clusterwide=False, namespaces=["ns*"])
-    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns-new"}})
+    define_namespaces(cluster, "ns-new")
     await create_in(api, "ns-new", "a")
     await calls.wait_length(1)
     stops = "Stopping the watch-stream for kopfexamples.*"
@@ -305,9 +292,7 @@ async def test_permissions_that_are_missing(
         operator: Operator, cluster: LocalCluster, api: API, kex: Objects, logs: Logs, verb: str,
 ) -> None:
     """The operator works as far as possible, and says once which rule to add."""
-    define_peering(cluster)
-    peering = PeeringObject(api)
-    await peering.create()
+    peering = await create_peering(api)
     rule = cluster.faults.inject(403, resource="clusterkopfpeerings", verb=verb)
     await operator.start_and_handle(kex)
     message = (await logs.wait(f"Not permitted to {verb} the peering 'default' cluster-wide.*")).getMessage()
@@ -324,8 +309,7 @@ async def test_permissions_that_are_missing(
 async def test_permissions_for_mandatory_peering(
         operator: Operator, cluster: LocalCluster, api: API, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
-    define_peering(cluster)
-    await PeeringObject(api).create()
+    await create_peering(api)
     rule = cluster.faults.inject(403, resource="clusterkopfpeerings")
     await operator.launch(peering_name="default")
     await logs.wait("Pausing operations: the peering 'default' .* is mandatory, and it is not permitted.*")

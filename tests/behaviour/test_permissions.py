@@ -17,8 +17,8 @@ import kopf
 from kopf_cluster import LocalCluster
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import API, FINALIZER, Objects, get_finalizers
-from tests.behaviour.peerings import PeeringObject, define_peering
-from tests.behaviour.resources import create, define
+from tests.behaviour.peerings import create_peering
+from tests.behaviour.resources import create, create_in, define, define_namespaces
 from tests.behaviour.running import Calls, Logs, Operator
 
 RBAC = "rbac.authorization.k8s.io"
@@ -32,8 +32,7 @@ async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LocalCluster
     async with LocalCluster(authorization="rbac") as cluster:
         cluster.apply(make_crd("KopfExample", "kopfexamples", status=False))
         cluster.apply(make_crd("KopfStatusExample", "kopfstatusexamples", status=True))
-        for name in ("ns1", "ns2"):
-            cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        define_namespaces(cluster, "ns1", "ns2")
         cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount",
                        "metadata": {"name": "operator", "namespace": "default"}})
         yield cluster
@@ -83,11 +82,6 @@ def roles(cluster: LocalCluster) -> Roles:
 
 def note_created(calls: Calls, resource: str = "kopfexamples") -> None:
     kopf.on.create(resource, id="fn")(calls.noting(lambda namespace, **_: namespace))
-
-
-async def create_in(api: API, namespace: str, name: str = "obj") -> None:
-    obj = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": name}, "spec": {"field": "value"}}
-    await api.request("POST", f"/apis/kopf.dev/v1/namespaces/{namespace}/kopfexamples", obj)
 
 
 # ------------------------------------------------------------------ the resources
@@ -222,7 +216,7 @@ async def test_exact_namespaces_are_served_as_they_are(
     await operator.start(clusterwide=False, namespaces=["ns1", "later"])
     await create_in(api, "ns1")
     await calls.wait_length(1)
-    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "later"}})
+    define_namespaces(cluster, "later")
     await create_in(api, "later")
     await calls.wait_length(2)
     await asyncio.sleep(3600)
@@ -249,7 +243,7 @@ async def test_patterns_are_not_served_until_it_is_permitted(
     assert calls == ["ns1"]
     roles.follow(message)
     await calls.wait_length(2)
-    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "next2"}})
+    define_namespaces(cluster, "next2")
     await create_in(api, "next2")
     await calls.wait_length(3)
     assert len(logs.find("Not permitted.*")) == 1
@@ -306,9 +300,7 @@ async def test_peering(
         logs: Logs, namespace: str | None,
 ) -> None:
     """The operator works alone until it is permitted to talk to others."""
-    define_peering(cluster)
-    peering = PeeringObject(api, namespace)
-    await peering.create()
+    peering = await create_peering(api, namespace)
     note_created(calls)
     roles.grant({**KEX, "verbs": ["list", "watch", "patch"]}, SEEING_NAMESPACES)
     await operator.start(clusterwide=namespace is None, namespace=namespace)
@@ -324,9 +316,7 @@ async def test_peering(
 async def test_peering_can_be_permitted_for_one_object_only(
         operator: Operator, roles: Roles, cluster: LocalCluster, api: API, calls: Calls, logs: Logs,
 ) -> None:
-    define_peering(cluster)
-    peering = PeeringObject(api, name="custom")
-    await peering.create()
+    peering = await create_peering(api, name="custom")
     note_created(calls)
     verbs = ["list", "watch", "patch"]
     roles.grant({**KEX, "verbs": verbs})
@@ -342,9 +332,7 @@ async def test_everything_that_is_documented_as_needed_is_enough(
         operator: Operator, roles: Roles, cluster: LocalCluster, api: API, kex: Objects, logs: Logs,
 ) -> None:
     """With finalizers, results, peering, and namespaces that come and go: nothing is denied."""
-    define_peering(cluster)
-    peering = PeeringObject(api, "default")
-    await peering.create()
+    await create_peering(api, "default")
 
     @kopf.on.create("kopfexamples", id="fn")
     @kopf.on.delete("kopfexamples", id="fn")

@@ -12,6 +12,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import API, Obj, Objects, get_patience
+from tests.behaviour.resources import create_in, define_namespaces
 from tests.behaviour.running import Logs, Operator
 
 EVENTS = "/api/v1/namespaces/default/events"
@@ -145,11 +146,9 @@ async def test_terminating_namespaces_are_not_about_permissions(
         operator: Operator, kex: Objects, api: API, post: list[str], logs: Logs,
 ) -> None:
     kopf.on.delete("kopfexamples")(lambda body, **_: kopf.info(body, reason="R", message="bye"))
-    path = "/apis/kopf.dev/v1/namespaces/leaving/kopfexamples"
-    obj = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": "obj"}}
-    operator.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "leaving"}})
+    define_namespaces(operator.cluster, "leaving")
     await operator.start()
-    await api.request("POST", path, obj)
+    await create_in(api, "leaving")
     await logs.wait("Adding the finalizer.*")
     await api.request("DELETE", "/api/v1/namespaces/leaving")
     await logs.wait("No event can be posted in the namespace 'leaving' anymore: .*")

@@ -168,22 +168,19 @@ async def test_a_deletion_is_not_held_by_what_was_refused_before(
     assert calls == ["create", "delete"]
 
 
-@pytest.mark.parametrize("resource", ["kopfexamples", "kopfstatusexamples"])
 async def test_a_deletion_is_not_held_forever_by_what_its_handler_wants(
-        operator: Operator, kex: Objects, sub: Objects, logs: Logs, calls: Calls, resource: str,
+        operator: Operator, objects: Objects, logs: Logs, calls: Calls,
 ) -> None:
-    @kopf.on.delete(resource, id="delete")
+    @kopf.on.delete(objects.plural, id="delete")
     async def delete(patch: kopf.Patch, **_: Any) -> str:
         calls.append("delete")
         patch.metadata["labels"] = {"not a label": "!"}
         return "result"
 
     logs.expected.append("not a label")
-    objects = kex if resource == "kopfexamples" else sub
     await operator.start_and_create(objects)
     await objects.wait(lambda obj: obj["metadata"].get("finalizers"))
-    await objects.delete()
-    await objects.wait_gone()
+    await objects.delete_and_wait()
     assert calls == ["delete"]
     record = await logs.wait("The object is released without the changes that could not be made: .*")
     assert "not a label" in record.getMessage()

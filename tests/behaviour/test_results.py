@@ -9,16 +9,6 @@ import kopf
 from tests.behaviour.objects import Objects, get_progress
 from tests.behaviour.running import Calls, Logs, Operator
 
-BOTH = ("kopfexamples", "kopfstatusexamples")
-
-
-@pytest.fixture(params=BOTH, ids=["regular", "subresource"])
-def objects(request: pytest.FixtureRequest) -> Objects:
-    """The objects of both kinds: with the status as a regular field, and as a subresource."""
-    fixture = {"kopfexamples": "kex", "kopfstatusexamples": "sub"}[request.param]
-    objects: Objects = request.getfixturevalue(fixture)
-    return objects
-
 
 @pytest.mark.parametrize("value", [
     100, 0, -1.5, True, False, "text", "", [1, "two", None], [], {"field": {"deep": "value"}},

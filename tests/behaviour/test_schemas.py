@@ -79,5 +79,4 @@ async def test_refused_patches_of_handlers_are_reported_once_and_never_go_hot(
     assert obj
     assert calls == ["bad", "good"]
     # It can still be deleted, of course.
-    await strict.delete("bad")
-    await strict.wait_gone("bad")
+    await strict.delete_and_wait("bad")

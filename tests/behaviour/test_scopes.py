@@ -1,7 +1,6 @@
 """Scopes: which namespaces the operator serves, and objects of no namespace."""
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -9,32 +8,22 @@ import pytest
 import kopf
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import API, MERGE_PATCH, Obj, get_annotations, is_handled
+from tests.behaviour.resources import create_in, define_namespaces
 from tests.behaviour.running import Calls, Operator
 
 NAMESPACES = ("default", "ns1", "ns2")
 
 
 @pytest.fixture(autouse=True)
-def _namespaces(operator: Operator) -> None:
-    for name in NAMESPACES:
-        operator.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-
-
-@pytest.fixture(autouse=True)
-def _handlers(calls: Calls) -> None:
+def _handlers(operator: Operator, calls: Calls) -> None:
+    define_namespaces(operator.cluster, *NAMESPACES)
     fn = calls.noting(lambda namespace, reason, **_: (namespace, reason.value))
     kopf.on.delete("kopfexamples")(fn)
     kopf.on.create("kopfexamples")(fn)
 
 
-def get_path(namespace: str, name: str = "") -> str:
-    return f"/apis/kopf.dev/v1/namespaces/{namespace}/kopfexamples/{name}".rstrip("/")
-
-
-async def create_everywhere(api: API) -> None:
-    obj = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": "obj"}, "spec": {"field": "value"}}
-    for namespace in NAMESPACES:
-        await api.request("POST", get_path(namespace), obj)
+def get_path(namespace: str) -> str:
+    return f"/apis/kopf.dev/v1/namespaces/{namespace}/kopfexamples/obj"
 
 
 @pytest.mark.parametrize(("options", "served"), [
@@ -47,16 +36,17 @@ async def test_only_the_served_namespaces_are_touched(
         operator: Operator, api: API, calls: Calls, options: dict[str, Any], served: set[str],
 ) -> None:
     await operator.start(**options)
-    await create_everywhere(api)
+    for namespace in NAMESPACES:
+        await create_in(api, namespace)
     await calls.wait_length(len(served))
     for namespace in served:
-        await api.request("PATCH", get_path(namespace, "obj"), {"metadata": {"labels": {"l": "v"}}}, MERGE_PATCH)
-        await api.request("DELETE", get_path(namespace, "obj"))
+        await api.request("PATCH", get_path(namespace), {"metadata": {"labels": {"l": "v"}}}, MERGE_PATCH)
+        await api.request("DELETE", get_path(namespace))
     await calls.wait_length(2 * len(served))
     await operator.stop()
     assert sorted(calls) == sorted((namespace, reason) for namespace in served for reason in ("create", "delete"))
     for namespace in set(NAMESPACES) - served:
-        obj = await api.request("GET", get_path(namespace, "obj"))
+        obj = await api.request("GET", get_path(namespace))
         assert not get_annotations(obj)
         assert not obj["metadata"].get("finalizers")
 
@@ -70,7 +60,7 @@ async def test_both_clusterwide_and_namespaces_are_refused(operator: Operator) -
 @pytest.mark.parametrize("options", [{"clusterwide": True}, {"clusterwide": False, "namespaces": ["ns1"]}], ids=str)
 async def test_objects_of_no_namespace(operator: Operator, api: API, calls: Calls, options: dict[str, Any]) -> None:
     """They are served by all operators; Kubernetes events about them go to the default namespace."""
-    crd = json.loads(json.dumps(make_crd("ClusterExample", "clusterexamples", status=True)))
+    crd = make_crd("ClusterExample", "clusterexamples", status=True)
     crd["spec"]["scope"] = "Cluster"
     operator.cluster.apply(crd)
 

@@ -60,14 +60,6 @@ async def test_posting(
     assert sorted(event["message"] for event in events) == expected
 
 
-@pytest.fixture
-async def peering(cluster: LocalCluster, api: API) -> PeeringObject:
-    define_peering(cluster)
-    peering = PeeringObject(api)
-    await peering.create()
-    return peering
-
-
 async def test_priority(operator: Operator, configure: Configure, kex: Objects, peering: PeeringObject) -> None:
     """There is another operator; it is less important than ours is."""
     configure(lambda settings: setattr(settings.peering, "priority", 100))

@@ -25,16 +25,13 @@ def handled(calls: Calls) -> None:
 
 
 @pytest.mark.usefixtures("handled")
-@pytest.mark.parametrize("plural", ["kopfexamples", "kopfstatusexamples"])
-async def test_in_the_status(operator: Operator, kex: Objects, sub: Objects, calls: Calls, plural: str) -> None:
+async def test_in_the_status(operator: Operator, objects: Objects, calls: Calls) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.persistence.progress_storage = kopf.StatusProgressStorage(field="status.my.progress")
         settings.persistence.diffbase_storage = kopf.StatusDiffBaseStorage(field="status.my.last")
 
-    objects = kex if plural == "kopfexamples" else sub
     operator.configure = configure
-    await operator.start(watching=("kopfexamples", "kopfstatusexamples"))
-    await objects.create()
+    await operator.start_and_create(objects)
     obj = await objects.wait(lambda obj: "last" in obj.get("status", {}).get("my", {}))
     assert calls == ["a", "b", "c"]
     assert json.loads(obj["status"]["my"]["last"]) == {"spec": {"field": "value"}}
@@ -101,15 +98,13 @@ async def test_transition_between_storages(operator: Operator, kex: Objects, cal
 
 
 @pytest.mark.usefixtures("handled")
-@pytest.mark.parametrize("plural", ["kopfexamples", "kopfstatusexamples"])
 async def test_progress_left_in_the_status_by_older_versions_is_read_and_removed(
-        operator: Operator, kex: Objects, sub: Objects, calls: Calls, plural: str,
+        operator: Operator, objects: Objects, calls: Calls,
 ) -> None:
-    objects = kex if plural == "kopfexamples" else sub
     status = {"kopf": {"progress": {"a": SUCCESS}}, "other": "kept"}
     await objects.create(status=status)
-    await objects.merge({"status": status}, subresource="status" if objects is sub else "")
-    await operator.start(watching=(plural,))
+    await objects.merge({"status": status}, subresource="status" if "status" in objects.plural else "")
+    await operator.start(watching=(objects.plural,))
     await objects.wait_handled()
     obj = await objects.get()
     assert calls == ["b", "c"]

@@ -2,20 +2,15 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from typing import Any
 
 import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Calls, Logs, Operator, now
+from tests.behaviour.running import Calls, Logs, Operator, get_pauses, now
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
-
-
-def get_pauses(times: list[float]) -> list[float]:
-    return [after - before for before, after in itertools.pairwise(times)]
 
 
 async def test_the_documented_schedule(operator: Operator, kex: Objects, calls: Calls) -> None:

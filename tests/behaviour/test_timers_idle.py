@@ -2,14 +2,13 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from typing import Any
 
 import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Calls, Operator, now
+from tests.behaviour.running import Calls, Operator, get_pauses, now
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
@@ -109,8 +108,7 @@ async def test_own_results_are_changes(operator: Operator, kex: Objects, calls: 
 
     await operator.start_and_create(kex)
     await calls.wait_length(4)
-    pauses = [after - before for before, after in itertools.pairwise(calls.items[:4])]
-    assert pauses == pytest.approx([100] * 3, abs=1)
+    assert get_pauses(calls.items[:4]) == pytest.approx([100] * 3, abs=1)
 
 
 async def test_changes_during_the_call_are_not_lost(operator: Operator, kex: Objects, calls: Calls) -> None:

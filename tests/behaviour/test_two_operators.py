@@ -10,7 +10,7 @@ import pytest
 import kopf
 from kopf_cluster import LocalCluster
 from tests.behaviour.objects import Obj, Objects, is_handled
-from tests.behaviour.peerings import running
+from tests.behaviour.peerings import make_other, running
 from tests.behaviour.running import Calls, Logs, Operator
 
 pytestmark = pytest.mark.fastforward
@@ -40,9 +40,7 @@ async def hold() -> AsyncIterator[Hold]:
 @pytest.fixture
 def other(registry: kopf.OperatorRegistry, calls: Calls) -> kopf.OperatorRegistry:
     """The handlers of the other operator, which is never late."""
-    other = kopf.OperatorRegistry()
-    for activity in registry.activities:
-        other.append(activity)
+    other = make_other(registry)
 
     @kopf.on.create(PLURAL, registry=other)
     @kopf.on.update(PLURAL, registry=other)
