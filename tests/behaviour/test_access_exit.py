@@ -2,9 +2,7 @@
 from __future__ import annotations
 
 import asyncio
-import pathlib
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -86,30 +84,6 @@ async def test_credentials_are_renewed_until_the_very_end(
     await kex.wait_handled()
     assert logs.find("Re-authentication has finished.")
     assert calls == ["called"]
-
-
-def test_embedded_operators_fail_to_those_who_embed_them(tmp_path: pathlib.Path) -> None:
-    """Not only the stop-flag ends it: the thread ends too, with the reason, as soon as the login fails."""
-    registry = kopf.OperatorRegistry()
-    outcomes: list[BaseException] = []
-    stop_flag = threading.Event()
-
-    @kopf.on.login(registry=registry, id="login")
-    def login(**_: Any) -> kopf.ConnectionInfo | None:
-        raise kopf.PermanentError("the account is locked")
-
-    def embed() -> None:
-        try:
-            kopf.run(registry=registry, clusterwide=True, stop_flag=stop_flag)
-        except kopf.LoginError as e:
-            outcomes.append(e)
-
-    thread = threading.Thread(target=embed)
-    thread.start()
-    thread.join(timeout=30)
-    assert not thread.is_alive()
-    assert [str(outcome) for outcome in outcomes] == ["the account is locked"]
-    assert not stop_flag.is_set()
 
 
 async def test_embedded_tasks_fail_to_those_who_embed_them(

@@ -73,32 +73,6 @@ async def test_changes_of_other_fields_do_not_repeat_the_handlers_of_fields(
     assert calls == [("first", "new"), ("second", "new")]
 
 
-async def test_changes_during_the_creation_are_updates_after_it(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.create("kopfexamples", id="first")
-    async def first(spec: kopf.Spec, **_: Any) -> None:
-        calls.append(("first", spec["field"]))
-        await kex.merge({"spec": {"field": "new"}})
-
-    kopf.on.create("kopfexamples", id="second")(calls.noting(("second",)))
-    kopf.on.update("kopfexamples")(
-        calls.noting(lambda old, new, **_: ("updated", old["spec"]["field"], new["spec"]["field"])))
-    await operator.start_and_create(kex)
-    await kex.wait_handled(field="new")
-    assert calls == [("first", "value"), ("second",), ("updated", "value", "new")]
-
-
-async def test_own_patches_do_not_repeat_the_handler(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.update("kopfexamples", id="first")
-    async def first(patch: kopf.Patch, **_: Any) -> None:
-        calls.append("first")
-        patch.metadata.labels["seen"] = "yes"
-
-    kopf.on.update("kopfexamples", id="second")(calls.noting("second"))
-    await operator.start_and_handle(kex)
-    await kex.change_and_wait(field="new")
-    assert calls == ["first", "second"]
-
-
 @pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.update], ids=["create", "update"])
 async def test_own_patches_do_not_repeat_the_handler_ahead_of_its_schedule(
         operator: Operator, kex: Objects, calls: Calls, decorator: Any,

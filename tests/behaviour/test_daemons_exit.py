@@ -138,19 +138,6 @@ async def test_orphaned_daemons_are_cancelled_too(operator: Operator, kex: Objec
     assert calls == ["started", "refused", "cancelled again"]
 
 
-async def test_sync_daemons_exit_with_the_operator(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.daemon("kopfexamples", id="fn")
-    def fn(stopped: kopf.SyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append("started")
-        stopped.wait()
-        calls.append("exited")
-
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
-    await operator.stop()
-    assert calls == ["started", "exited"]
-
-
 @pytest.mark.lagging(False)
 async def test_hung_sync_daemons_do_not_hold_the_exit_of_embedded_operators(
         operator: Operator, kex: Objects, calls: Calls,

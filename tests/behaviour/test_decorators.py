@@ -1,7 +1,6 @@
 """Several decorators on one function: which of them are separate handlers, and which are the same one."""
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
@@ -25,22 +24,6 @@ async def test_creation_and_resuming_by_one_function(operator: Operator, kex: Ob
     await operator.restart()
     await calls.wait_length(4)
     assert sorted(calls.items[2:]) == [("existing", "resume"), ("new", "resume")]
-
-
-async def test_each_declaration_has_its_own_options(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.create("kopfexamples", param=1000)
-    @kopf.on.resume("kopfexamples", param=100)
-    @kopf.on.update("kopfexamples", param=10, field="spec.field")
-    @kopf.on.update("kopfexamples", param=1, field="spec.items")
-    def fn(param: int, **_: Any) -> None:
-        calls.append(param)
-
-    await operator.start_and_handle(kex, spec={"field": "a", "items": [1]})
-    await kex.change_and_wait(field="b")
-    await kex.change_and_wait(items=[2])
-    await operator.restart()
-    await calls.wait_length(4)
-    assert calls == [1000, 10, 1, 100]
 
 
 async def test_a_function_is_called_once_for_each_of_its_fields(operator: Operator, kex: Objects, calls: Calls) -> None:
@@ -165,29 +148,6 @@ async def test_different_resources_by_one_function(
     assert calls == [("first", "kopfexamples"), ("second", "kopfstatusexamples")]
 
 
-@pytest.mark.parametrize(("args", "options"), [
-    (("kopfexamples",), {}),
-    (("KopfExample",), {}),
-    (("kopfexample",), {}),
-    (("kopf.dev", "kopfexamples"), {}),
-    (("kopf.dev/v1", "kopfexamples"), {}),
-    (("kopf.dev", "v1", "kopfexamples"), {}),
-    (("kopfexamples.kopf.dev",), {}),
-    (("kopfexamples.v1.kopf.dev",), {}),
-    ((), {"kind": "KopfExample"}),
-    ((), {"plural": "kopfexamples"}),
-    ((), {"singular": "kopfexample"}),
-    ((), {"group": "kopf.dev", "kind": "KopfExample"}),
-    ((lambda resource: resource.plural == "kopfexamples",), {}),
-], ids=itertools.count())
-async def test_resources_can_be_named_in_different_ways(
-        operator: Operator, kex: Objects, calls: Calls, args: tuple[Any, ...], options: dict[str, Any],
-) -> None:
-    kopf.on.create(*args, **options)(lambda resource, **_: calls.append(resource.plural))
-    await operator.start_and_handle(kex)
-    assert calls == ["kopfexamples"]
-
-
 async def test_functions_remain_themselves() -> None:
     def fn(**_: Any) -> str:
         return "result"
@@ -197,10 +157,3 @@ async def test_functions_remain_themselves() -> None:
     for activity in (kopf.on.startup, kopf.on.cleanup, kopf.on.login):
         assert activity()(fn) is fn
     assert fn() == "result"
-
-
-async def test_declarations_go_to_the_default_registry(operator: Operator, kex: Objects, calls: Calls) -> None:
-    kopf.on.create("kopfexamples")(lambda **_: calls.append("called"))
-    await operator.start(registry=None)
-    await kex.create_and_wait()
-    assert calls == ["called"]

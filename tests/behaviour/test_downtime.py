@@ -26,20 +26,6 @@ async def test_changes_are_handled_together(operator: Operator, kex: Objects, ca
         ("add", ("spec", "c"), None, 4), ("change", ("spec", "a"), 1, 3), ("remove", ("spec", "b"), 1, None)]]
 
 
-async def test_deletions_are_handled(operator: Operator, kex: Objects, calls: Calls) -> None:
-    kopf.on.delete("kopfexamples", id="fn")(calls.noting(lambda name, **_: name))
-    await operator.start()
-    for name in ("a", "b", "c"):
-        await kex.create_and_wait(name)
-    await operator.stop()
-    await kex.delete("a")
-    await kex.delete("b")
-    await operator.start()
-    await kex.wait_gone("a")
-    await kex.wait_gone("b")
-    assert sorted(calls) == ["a", "b"]
-
-
 async def test_creations_are_handled(operator: Operator, kex: Objects, calls: Calls) -> None:
     kopf.on.create("kopfexamples", id="fn")(calls.noting(lambda name, **_: name))
     await operator.start()

@@ -251,17 +251,6 @@ async def test_cancellation_is_a_proper_stop(cluster: LocalCluster) -> None:
     assert cleaned.is_set()
 
 
-async def test_failures_of_the_operator_are_those_of_its_task(cluster: LocalCluster) -> None:
-    registry = kopf.OperatorRegistry()
-
-    @kopf.on.startup(registry=registry)
-    async def startup_fn(**_: Any) -> None:
-        raise kopf.PermanentError("the database is not there")
-
-    with pytest.raises(Exception, match="the database is not there"):
-        await asyncio.wait_for(kopf.operator(registry=registry, clusterwide=True), TIMEOUT)
-
-
 async def test_failures_of_other_root_tasks_stop_the_operator(cluster: LocalCluster) -> None:
     seen = concurrent.futures.Future[str]()
     tasks = await kopf.spawn_tasks(registry=make_registry(seen), clusterwide=True)

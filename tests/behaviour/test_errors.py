@@ -29,19 +29,6 @@ async def test_temporary_errors_are_retried_after_their_delay(
     assert logs.find("Creation is processed: 1 succeeded; 0 failed.")
 
 
-async def test_temporary_errors_of_sync_handlers(operator: Operator, kex: Objects, calls: Calls) -> None:
-    loop = asyncio.get_running_loop()
-
-    @kopf.on.create("kopfexamples", id="create_fn")
-    def create_fn(retry: int, **_: Any) -> None:
-        calls.append(loop.time())
-        if not retry:
-            raise kopf.TemporaryError("not yet", delay=600)
-
-    await operator.start_and_handle(kex)
-    assert get_pauses(calls) == pytest.approx([600], abs=1)
-
-
 async def test_resuming_is_retried_after_errors_and_happens_once_otherwise(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:

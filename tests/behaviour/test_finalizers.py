@@ -223,22 +223,27 @@ async def test_optional_daemons_and_timers_need_no_finalizer(
         assert "obj" not in calls.items[known:]
 
 
-@pytest.mark.parametrize("is_blocked", [True, False])
+@pytest.mark.parametrize("how", ["unblocked", "blocked", "released"])
 async def test_handlers_that_delete_their_own_object_end_quietly(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs, is_blocked: bool,
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs, how: str,
 ) -> None:
+    """The patch after it is answered with 404."""
     @kopf.on.create("kopfexamples")
-    async def create_fn(patch: kopf.Patch, **_: Any) -> str:
-        await kex.delete()
-        patch.meta.labels["too-late"] = "yes"
+    async def create_fn(patch: kopf.Patch, name: str, **_: Any) -> str:
         calls.append("created")
+        patch.meta.labels["too-late"] = "yes"
+        patch.fns.append(lambda body: body["spec"].update(some="value"))
+        await kex.delete(name)
+        if how == "released":
+            await kex.release(name)
         return "a result for nobody"
 
-    if is_blocked:
-        kopf.on.delete("kopfexamples")(calls.noting("deleted"))
-
-    await operator.start_and_create(kex)
-    await kex.wait_gone()
+    if how != "unblocked":
+        kopf.on.delete("kopfexamples")(calls.noting("deleted") if how == "blocked" else do_nothing)
+    await operator.start()
+    for name in ("obj", "another"):
+        await kex.create(name)
+        await kex.wait_gone(name)
     await operator.stop()
-    assert calls == (["created", "deleted"] if is_blocked else ["created"])
+    assert calls == (["created", "deleted"] if how == "blocked" else ["created"]) * 2
     assert not logs.get_messages(level=logging.WARNING)

@@ -170,22 +170,6 @@ async def test_methods_partials_lambdas_and_callable_objects(
         "method", "async method", "static", "instance", "partial", "lambda", "async lambda"]]
 
 
-async def test_the_executor_of_the_settings_is_used_and_left_alive(
-        operator: Operator, kex: Objects, calls: Calls,
-) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    kopf.on.create("kopfexamples", id="fn")(lambda **_: calls.append(threading.current_thread().name))
-    with ThreadPoolExecutor(1, thread_name_prefix="my-own") as executor:
-        def configure(settings: kopf.OperatorSettings) -> None:
-            settings.execution.executor = executor
-        operator.configure = configure
-        await operator.start_and_handle(kex)
-        await operator.stop()
-        assert executor.submit(lambda: "alive").result() == "alive"
-    assert calls == ["my-own_0"]
-
-
 async def test_the_number_of_threads_can_be_limited(operator: Operator, kex: Objects, calls: Calls) -> None:
     """A burst of objects with few threads: all are handled, never more of them at once than the threads."""
     lock, running = threading.Lock(), 0

@@ -230,10 +230,12 @@ async def test_synchronous_functions_that_hang_at_the_exit(operator: Operator, k
     operator.set("queueing.exit_timeout", 0.1)
     await operator.start_and_create(kex)
     await logs.wait("It hangs.")
+    started = time.monotonic()
     try:
         await operator.stop()
     finally:
         release.set()
+    assert time.monotonic() - started < 5
     [warning] = logs.find("Handler 'fn' does not end, so it is abandoned.*")
     assert logs.get_messages("obj", level=30) == [warning.getMessage()]
     [details] = logs.find("Handler 'fn' is executed at: .*")

@@ -122,11 +122,12 @@ async def test_foreign_changes_before_our_patch_are_not_lost(operator: Operator,
         calls.append(("create", spec["field"]))
         await kex.merge({"spec": {"field": "theirs"}})
 
+    kopf.on.create("kopfexamples", id="second")(calls.noting("second"))
     kopf.on.update("kopfexamples")(
         calls.noting(lambda old, new, **_: ("update", old["spec"]["field"], new["spec"]["field"])))
     await operator.start_and_create(kex)
     await kex.wait_handled(field="theirs")
-    assert calls == [("create", "value"), ("update", "value", "theirs")]
+    assert calls == [("create", "value"), "second", ("update", "value", "theirs")]
 
 
 async def test_many_foreign_changes_in_the_middle_end_with_the_last_one_handled(

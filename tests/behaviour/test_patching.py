@@ -178,31 +178,6 @@ async def test_merge_patches_do_not_conflict(operator: Operator, kex: Objects, c
     assert calls == ["called"]
 
 
-@pytest.mark.parametrize("with_finalizer", [False, True])
-async def test_objects_that_are_gone_end_the_handling_quietly(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls, with_finalizer: bool,
-) -> None:
-    """The handler deletes its own object; the patch after it is answered with 404."""
-    @kopf.on.create("kopfexamples", id="fn")
-    async def fn(patch: kopf.Patch, name: str, **_: Any) -> str:
-        calls.append("called")
-        patch.fns.append(lambda body: body["spec"].update(some="value"))
-        await kex.delete(name)
-        if with_finalizer:
-            await kex.release(name)
-        return "result"
-
-    if with_finalizer:
-        kopf.on.delete("kopfexamples")(lambda **_: None)
-    await operator.start_and_create(kex)
-    await kex.wait_gone()
-    await kex.create("another")
-    await kex.wait_gone("another")
-    await operator.stop()
-    assert calls == ["called"] * 2
-    assert not logs.get_messages(level=30)
-
-
 async def test_one_request_for_everything_of_one_cycle(operator: Operator, kex: Objects, sub: Objects) -> None:
     @kopf.on.create("kopfexamples")
     @kopf.on.create("kopfstatusexamples")

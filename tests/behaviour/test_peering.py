@@ -212,7 +212,7 @@ async def test_the_records_are_renewed_before_they_expire(
 async def test_stealth_is_about_logs_only(
         operator: Operator, registries: list[kopf.OperatorRegistry], peering: PeeringObject, logs: Logs,
 ) -> None:
-    operator.set("peering.stealth", True)
+    kopf.on.startup()(lambda settings, **_: setattr(settings.peering, "stealth", True))
     await operator.start()
     [(identity, record)] = (await peering.get_records()).items()
     await peering.wait(lambda records: records[identity] != record)
@@ -257,20 +257,14 @@ async def test_the_record_is_withdrawn_even_if_the_credentials_expire_at_that_ve
         assert await PeeringObject(api).get_records() == {}
 
 
-async def test_identities_can_be_chosen(
+@pytest.mark.parametrize(("options", "expected"), [({"identity": "it-is-me"}, "it-is-me"), ({}, "pod-xyz")])
+async def test_identities_can_be_chosen_and_pods_are_known_by_their_names(
         operator: Operator, registries: list[kopf.OperatorRegistry], peering: PeeringObject,
-) -> None:
-    await operator.start(identity="it-is-me")
-    assert (await peering.get_records()).keys() == {"it-is-me"}
-
-
-async def test_pods_are_known_by_their_names(
-        operator: Operator, registries: list[kopf.OperatorRegistry], peering: PeeringObject,
-        monkeypatch: pytest.MonkeyPatch,
+        monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], expected: str,
 ) -> None:
     monkeypatch.setenv("POD_ID", "pod-xyz")
-    await operator.start()
-    assert (await peering.get_records()).keys() == {"pod-xyz"}
+    await operator.start(**options)
+    assert (await peering.get_records()).keys() == {expected}
 
 
 async def test_foreign_records_do_not_matter(

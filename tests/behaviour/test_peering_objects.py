@@ -130,13 +130,15 @@ async def test_mandatory_peering_by_settings(operator: Operator, logs: Logs) -> 
 # ------------------------------------------------------------------ standalone
 
 
+@pytest.mark.parametrize("options", [{"standalone": True}, {}], ids=["option", "settings"])
 async def test_standalone_operators_look_at_nobody(
-        operator: Operator, cluster: LocalCluster, api: API, kex: Objects,
+        operator: Operator, cluster: LocalCluster, peering: PeeringObject, kex: Objects, options: dict[str, Any],
 ) -> None:
-    peering = await create_peering(api)
+    if not options:
+        kopf.on.startup()(lambda settings, **_: setattr(settings.peering, "standalone", True))
     await peering.put("other")
     cluster.reset_counters()
-    await operator.start(standalone=True, priority=1)
+    await operator.start(priority=1, **options)
     await kex.create_and_wait()
     await operator.stop()
     assert not any(resource.startswith("clusterkopfpeerings") for _, resource, _ in cluster.counters)

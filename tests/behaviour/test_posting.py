@@ -125,21 +125,6 @@ async def test_log_messages_are_posted_by_default(operator: Operator, kex: Objec
     assert ("Normal", "Logging", "Handler 'fn' succeeded.") in brief(events)
 
 
-async def test_the_level_is_configurable(operator: Operator, kex: Objects, api: API) -> None:
-    @kopf.on.create("kopfexamples", id="create_fn")
-    def create_fn(logger: kopf.Logger, body: kopf.Body, **_: Any) -> None:
-        logger.info("not posted")
-        kopf.info(body, reason="NotPosted")
-        logger.warning("a warning message")
-        kopf.warn(body, reason="Posted", message="x")
-
-    operator.set("posting.loggers", True)
-    operator.set("posting.level", logging.WARNING)
-    await operator.start_and_handle(kex)
-    await operator.stop()
-    assert brief(await api.list_events()) == [("Warning", "Logging", "a warning message"), ("Warning", "Posted", "x")]
-
-
 async def test_what_is_not_logged_is_not_posted(
         operator: Operator, kex: Objects, api: API, caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -155,19 +140,6 @@ async def test_what_is_not_logged_is_not_posted(
     await operator.start_and_handle(kex)
     await operator.stop()
     assert brief(await api.list_events()) == [("Normal", "Posted", "x"), ("Warning", "Logging", "a warning message")]
-
-
-async def test_it_can_be_disabled(operator: Operator, kex: Objects, api: API) -> None:
-    @kopf.on.create("kopfexamples", id="create_fn")
-    def create_fn(logger: kopf.Logger, body: kopf.Body, **_: Any) -> None:
-        logger.error("not posted")
-        kopf.event(body, type="Any", reason="NotPosted", message="x")
-
-    operator.set("posting.enabled", False)
-    operator.set("posting.loggers", True)
-    await operator.start_and_handle(kex)
-    await operator.stop()
-    assert await api.list_events() == []
 
 
 async def test_raw_event_handlers_do_not_flood_with_their_logs(operator: Operator, kex: Objects, api: API) -> None:

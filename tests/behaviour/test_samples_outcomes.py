@@ -182,6 +182,7 @@ async def test_idempotence(
     assert now() - started == pytest.approx(60, abs=5)
     lines = capsys.readouterr().out.splitlines()
     assert lines.count("Leaving create()!") == 1
+    assert lines[-1] == "Leaving create()!"
     assert 7 <= lines.count("Entering create()!") <= 14
     assert len(logs.find("Handler 'create/a' is invoked.")) == 3
     assert len(logs.find("Handler 'create/b' is invoked.")) == 7

@@ -1,9 +1,7 @@
 """The settings that are changed in startup handlers, as they are documented to be; and what they change."""
 from __future__ import annotations
 
-import concurrent.futures
 import logging
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +11,7 @@ import kopf
 from kopf_cluster import LocalCluster
 from tests.behaviour.objects import API, Objects
 from tests.behaviour.peerings import PeeringObject, define_peering
-from tests.behaviour.running import Calls, Logs, Operator
+from tests.behaviour.running import Logs, Operator
 
 Configure = Callable[[Callable[[kopf.OperatorSettings], None]], None]
 
@@ -35,11 +33,6 @@ def configure() -> Configure:
     return configure
 
 
-async def handle(operator: Operator, kex: Objects) -> None:
-    await operator.start_and_handle(kex)
-    await operator.stop()
-
-
 @pytest.mark.parametrize(("options", "expected"), [
     ({"enabled": False}, []),
     ({"enabled": True, "level": logging.ERROR}, ["an error", "explicit error"]),
@@ -55,7 +48,8 @@ async def test_posting(
             setattr(settings.posting, name, value)
 
     configure(change)
-    await handle(operator, kex)
+    await operator.start_and_handle(kex)
+    await operator.stop()
     events = await api.list_events()
     assert sorted(event["message"] for event in events) == expected
 
@@ -67,13 +61,6 @@ async def test_priority(operator: Operator, configure: Configure, kex: Objects, 
     await operator.start_and_handle(kex)
     records = await peering.get_records()
     assert {record["priority"] for record in records.values()} == {50, 100}
-
-
-async def test_standalone_mode(operator: Operator, configure: Configure, kex: Objects, peering: PeeringObject) -> None:
-    configure(lambda settings: setattr(settings.peering, "standalone", True))
-    await peering.put("other", priority=50)
-    await handle(operator, kex)
-    assert (await peering.get_records()).keys() == {"other"}
 
 
 async def test_mandatory_custom_peering(
@@ -91,28 +78,3 @@ async def test_mandatory_custom_peering(
     await peering.create()
     await logs.wait("Resuming operations.*")
     assert await peering.wait(len)
-
-
-async def test_stealth_mode(
-        operator: Operator, configure: Configure, kex: Objects, peering: PeeringObject, logs: Logs,
-) -> None:
-    configure(lambda settings: setattr(settings.peering, "stealth", True))
-    await operator.start()
-    assert await peering.wait(len)
-    await operator.stop()
-    assert not logs.find("Keep-alive.*")
-
-
-async def test_replaced_executors(operator: Operator, kex: Objects, calls: Calls) -> None:
-    """What has begun in the previous executor, ends there; the startup handler does, too."""
-    with concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="my-own") as executor:
-        @kopf.on.startup()
-        def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
-            settings.execution.executor = executor
-            calls.append(threading.current_thread().name.partition("_")[0])
-
-        kopf.on.create("kopfexamples")(lambda **_: calls.append(threading.current_thread().name.partition("_")[0]))
-        await handle(operator, kex)
-    assert len(calls) == 2
-    assert calls[0] != "my-own"
-    assert calls[1] == "my-own"

@@ -157,29 +157,6 @@ async def test_ids_are_the_names_of_functions_by_default(operator: Operator, kex
     }
 
 
-async def test_after_execution_the_parent_goes_on(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.create("kopfexamples", id="parent")
-    async def parent(**_: Any) -> str:
-        calls.append("entering")
-        await kopf.execute(fns={"sub": lambda **_: calls.append("sub")})
-        calls.append("leaving")
-        return "done"
-
-    obj = await operator.start_and_handle(kex)
-    assert calls == ["entering", "sub", "leaving"]
-    assert obj["status"] == {"parent": "done"}
-
-
-async def test_filters_of_subhandlers(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.create("kopfexamples", id="parent")
-    def parent(**_: Any) -> None:
-        for value in ("v", "w"):
-            kopf.subhandler(id=value, labels={"l": value})(lambda value=value, **_: calls.append(value))
-
-    await operator.start_and_handle(kex, labels={"l": "v"})
-    assert calls == ["v"]
-
-
 async def test_no_subhandlers_at_all(operator: Operator, kex: Objects) -> None:
     @kopf.on.create("kopfexamples", id="parent")
     async def parent(**_: Any) -> str:

@@ -12,33 +12,6 @@ from tests.behaviour.running import Calls, Logs, Operator, now
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
 
-async def test_the_parent_is_called_until_all_of_them_are_done(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.create("kopfexamples")
-    async def create(**_: Any) -> None:
-        calls.append("entering")
-        await kopf.execute(fns={"a": create_a, "b": create_b})
-        calls.append("leaving")
-
-    async def create_a(retry: int, **_: Any) -> None:
-        calls.append(("a", retry, now() - started))
-        if retry < 2:
-            raise kopf.TemporaryError("Not ready yet.", delay=10)
-
-    async def create_b(retry: int, **_: Any) -> None:
-        calls.append(("b", retry, now() - started))
-        if retry < 6:
-            raise kopf.TemporaryError("Not ready yet.", delay=10)
-
-    await operator.start()
-    started = now()
-    await kex.create_and_wait()
-    for name, count in [("a", 3), ("b", 7)]:
-        assert [call[1] for call in calls if call[0] == name] == list(range(count))
-        assert [call[2] for call in calls if call[0] == name] == pytest.approx([i * 10 for i in range(count)], abs=1)
-    assert calls.items.count("leaving") == 1
-    assert calls[-1] == "leaving"
-
-
 async def test_waiting_for_them_counts_as_retries_of_the_parent_but_not_for_its_limits(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:

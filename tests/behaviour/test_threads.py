@@ -1,7 +1,6 @@
 """The threads of synchronous handlers: how many there are, and what if they are all busy."""
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
 import re
 import threading
@@ -46,22 +45,33 @@ async def test_sync_daemons_do_not_take_the_threads_of_handlers(operator: Operat
     assert calls == ["kopf-daemon"] * 5 + ["updated"] * 5
 
 
-async def test_replaced_executors_are_used_for_daemons_too(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.daemon("kopfexamples", id="daemon_fn")
-    def daemon_fn(stopped: kopf.DaemonStopped, **_: Any) -> None:
-        assert isinstance(stopped, kopf.SyncDaemonStopperChecker)
-        calls.append(threading.current_thread().name)
-        stopped.wait()
+@pytest.mark.parametrize("is_early", [True, False], ids=["from the beginning", "in a startup handler"])
+async def test_executors_of_users_are_used_for_everything_and_left_alive(
+        operator: Operator, kex: Objects, calls: Calls, is_early: bool,
+) -> None:
+    """What has begun in the previous executor, ends there; so does the startup handler that replaces it."""
+    def note(what: str) -> None:
+        calls.append((what, threading.current_thread().name.startswith("my-own")))
 
-    with concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="my-own") as executor:
-        @kopf.on.startup()
-        async def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
+    with concurrent.futures.ThreadPoolExecutor(2, thread_name_prefix="my-own") as executor:
+        def use(settings: kopf.OperatorSettings, **_: Any) -> None:
+            note("startup")
             settings.execution.executor = executor
 
-        await operator.start_and_create(kex)
-        await calls.wait_length(1)
+        @kopf.daemon("kopfexamples")
+        def daemon_fn(stopped: kopf.SyncDaemonStopperChecker, **_: Any) -> None:
+            note("daemon")
+            stopped.wait()
+
+        kopf.on.startup()(use)
+        kopf.on.create("kopfexamples")(lambda **_: note("create"))
+        if is_early:
+            operator.configure = lambda settings: setattr(settings.execution, "executor", executor)
+        await operator.start_and_handle(kex)
+        await calls.wait_length(3)
         await operator.stop()
-    assert calls == ["my-own_0"]
+        assert executor.submit(lambda: "alive").result() == "alive"
+    assert sorted(calls) == [("create", True), ("daemon", True), ("startup", is_early)]
 
 
 async def test_the_default_threads_are_added_when_the_handlers_have_to_wait(
@@ -131,21 +141,3 @@ async def test_many_hung_handlers_are_never_silent(
     release.set()
     for i in range(threads.ELASTIC_LIMIT + 5):
         await kex.wait_handled(f"obj{i}")
-
-
-async def test_hung_handlers_do_not_hold_the_exit(
-        operator: Operator, kex: Objects, release: threading.Event, logs: Logs,
-) -> None:
-    """Threads cannot be interrupted; the operator waits for the configured time, and leaves them."""
-    @kopf.on.create("kopfexamples", id="hung_fn")
-    def hung_fn(**_: Any) -> None:
-        release.wait(30)
-
-    operator.set("queueing.exit_timeout", 0.1)
-    await operator.start()
-    for i in range(5):
-        await kex.create(f"obj{i}")
-    await logs.wait("Handler 'hung_fn' is invoked.", times=5)
-    started = asyncio.get_running_loop().time()
-    await operator.stop()
-    assert asyncio.get_running_loop().time() - started < 5

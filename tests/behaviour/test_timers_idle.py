@@ -19,15 +19,6 @@ async def change(kex: Objects, **spec: Any) -> float:
     return now()
 
 
-async def test_the_creation_is_a_change(operator: Operator, kex: Objects, calls: Calls) -> None:
-    kopf.timer("kopfexamples", idle=10)(calls.noting(lambda **_: now()))
-    await operator.start()
-    created = now()
-    await kex.create()
-    await calls.wait_length(1)
-    assert calls[0] - created == pytest.approx(10, abs=0.5)
-
-
 async def test_each_change_begins_the_idle_time_anew(operator: Operator, kex: Objects, calls: Calls) -> None:
     kopf.timer("kopfexamples", idle=10)(calls.noting(lambda spec, **_: (spec["n"], now())))
     await operator.start_and_create(kex, spec={"n": 0})
