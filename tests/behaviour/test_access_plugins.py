@@ -129,9 +129,7 @@ async def test_what_cannot_work_is_said_at_once(
 
 
 async def test_login_handlers_can_use_it_too(operator: Operator, plugin: Plugin, kex: Objects, logs: Logs) -> None:
-    @kopf.on.login(id="login")
-    def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
-        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
-
+    kopf.on.login(id="login")(
+        lambda **kwargs: kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs))
     await operator.start_and_handle(kex)
     assert not [message for message in logs.get_messages() if "in the event loop" in message]

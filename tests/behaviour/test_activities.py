@@ -9,7 +9,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Calls, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 
 
 async def test_the_order_of_everything(operator: Operator, kex: Objects, calls: Calls) -> None:
@@ -109,11 +109,8 @@ async def test_settings_of_startup_handlers_are_in_effect(operator: Operator, ke
         settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix="example.com", key="last")
         settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix="example.com")
 
-    @kopf.on.create("kopfexamples")
-    @kopf.on.delete("kopfexamples")
-    async def fn(**_: Any) -> None:
-        pass
-
+    kopf.on.create("kopfexamples")(do_nothing)
+    kopf.on.delete("kopfexamples")(do_nothing)
     await operator.start_and_create(kex)
     obj = await kex.wait(lambda obj: "example.com/last" in obj["metadata"].get("annotations", {}))
     assert obj["metadata"]["finalizers"] == ["example.com/mine"]

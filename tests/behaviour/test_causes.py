@@ -18,11 +18,6 @@ def _handlers(calls: Calls) -> None:
             lambda param, reason, **_: calls.append((param, str(reason.value))))
 
 
-async def test_new_objects_are_created(operator: Operator, kex: Objects, calls: Calls) -> None:
-    await operator.start_and_handle(kex)
-    assert calls == [("create", "create")]
-
-
 async def test_existing_objects_never_handled_before_are_created_and_resumed(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
@@ -40,10 +35,13 @@ async def test_existing_objects_handled_before_are_resumed(operator: Operator, k
     assert calls == [("resume", "resume")]
 
 
-async def test_changed_objects_are_updated(operator: Operator, kex: Objects, calls: Calls) -> None:
+async def test_objects_are_created_and_updated_and_deleted(operator: Operator, kex: Objects, calls: Calls) -> None:
     await operator.start_and_handle(kex)
+    assert calls == [("create", "create")]
     await kex.change_and_wait(field="new")
     assert calls == [("create", "create"), ("update", "update")]
+    await kex.delete_and_wait()
+    assert calls == [("create", "create"), ("update", "update"), ("delete", "delete")]
 
 
 @pytest.mark.parametrize("stanza", ["labels", "annotations"])
@@ -68,14 +66,6 @@ async def test_other_changes_are_not_updates(
     await kex.merge(patch)
     await kex.change_and_wait(field="new")
     assert calls == [("create", "create"), ("update", "update")]
-
-
-async def test_deleted_objects_are_handled_before_they_disappear(
-        operator: Operator, kex: Objects, calls: Calls,
-) -> None:
-    await operator.start_and_handle(kex)
-    await kex.delete_and_wait()
-    assert calls == [("create", "create"), ("delete", "delete")]
 
 
 async def test_objects_deleted_before_the_start_are_deleted_and_not_resumed(

@@ -7,7 +7,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_essence, get_progress, has_progress, is_handled
-from tests.behaviour.running import Calls, Decorator, Operator, now
+from tests.behaviour.running import Calls, Decorator, Operator, do_nothing, now
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
@@ -108,8 +108,7 @@ async def test_changes_by_others_do_not_cut_the_delays_of_retries(
             raise kopf.TemporaryError("not yet", delay=100)
 
     if decorator is kopf.on.update:
-        @kopf.on.create("kopfexamples")
-        async def create_fn(**_: Any) -> None: ...
+        kopf.on.create("kopfexamples")(do_nothing)
 
     await operator.start()
     started = now()

@@ -168,10 +168,7 @@ async def test_what_only_waits_exits_at_once(operator: Operator, kex: Objects, o
 
     kopf.timer("kopfexamples", interval=10000, **options)(do_nothing)
 
-    @kopf.on.create("kopfexamples")
-    async def create_fn(**_: Any) -> None:
-        pass
-
+    kopf.on.create("kopfexamples")(do_nothing)
     await operator.start_and_handle(kex)
     await asyncio.sleep(100)
     started = now()

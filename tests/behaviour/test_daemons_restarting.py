@@ -28,21 +28,6 @@ async def test_daemons_that_exit_are_not_started_again_in_this_operator(
     assert calls == ["called", "called"]
 
 
-@pytest.mark.parametrize("error", [kopf.PermanentError("bye"), kopf.HandlerTimeoutError("bye")])
-async def test_permanent_errors_end_the_daemon_until_the_operator_restarts(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs, error: Exception,
-) -> None:
-    kopf.daemon("kopfexamples", id="fn")(calls.noting("called", error=error))
-    await operator.start_and_create(kex)
-    await logs.wait(".*'fn' failed permanently: bye")
-    await kex.merge({"spec": {"field": "new"}})
-    await asyncio.sleep(10000)
-    assert calls == ["called"]
-    await operator.restart()
-    await calls.wait_length(2)
-    await kex.delete_and_wait()
-
-
 @pytest.mark.parametrize("delay", [10, 3600.5])
 async def test_temporary_errors_restart_the_daemon_after_their_delay(
         operator: Operator, kex: Objects, calls: Calls, delay: float,
@@ -112,20 +97,26 @@ async def test_the_mixed_example_of_errors(operator: Operator, kex: Objects, cal
     assert [runtime for _, runtime in calls] == pytest.approx([0, 100, 200, 300, 310, 320], abs=2)
 
 
-@pytest.mark.parametrize(("options", "expected"), [
-    ({"retries": 3}, 3),
-    ({"timeout": 250, "backoff": 100}, 3),
-    ({"errors": kopf.ErrorsMode.PERMANENT}, 1),
-    ({"errors": kopf.ErrorsMode.IGNORED}, 1),
+@pytest.mark.parametrize(("options", "error", "expected"), [
+    ({}, kopf.PermanentError("boo"), 1),
+    ({}, kopf.HandlerTimeoutError("boo"), 1),
+    ({"retries": 3}, Exception("boo"), 3),
+    ({"timeout": 250, "backoff": 100}, Exception("boo"), 3),
+    ({"errors": kopf.ErrorsMode.PERMANENT}, Exception("boo"), 1),
+    ({"errors": kopf.ErrorsMode.IGNORED}, Exception("boo"), 1),
 ])
-async def test_limits_and_modes(
-        operator: Operator, kex: Objects, calls: Calls, options: dict[str, Any], expected: int,
+async def test_permanent_errors_and_limits_end_the_daemon_until_the_operator_restarts(
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs, options: dict[str, Any], error: Exception,
+        expected: int,
 ) -> None:
-    kopf.daemon("kopfexamples", **options, id="fn")(calls.noting("called", error=Exception("boo")))
+    kopf.daemon("kopfexamples", **options, id="fn")(calls.noting("called", error=error))
     await operator.start_and_create(kex)
-    await calls.wait_length(expected)
+    await logs.wait(".*'fn' failed .*boo", times=expected)
+    await kex.merge({"spec": {"field": "new"}})
     await asyncio.sleep(10000)
     assert len(calls) == expected
+    await operator.restart()
+    await calls.wait_length(expected + 1)
     await kex.delete_and_wait()
 
 
@@ -158,33 +149,23 @@ async def test_daemons_that_fail_while_being_stopped_are_not_retried(
     assert calls == ["called"]
 
 
-@pytest.mark.parametrize("value", [{"finished": True}, "text", 0, [1, 2]], ids=repr)
-async def test_results_go_to_the_status(operator: Operator, kex: Objects, sub: Objects, value: Any) -> None:
-    @kopf.daemon("kopf.dev", kopf.EVERYTHING, id="fn")
-    async def fn(**_: Any) -> Any:
-        await asyncio.sleep(100)
-        return value
-
-    await operator.start(watching=("kopfexamples", "kopfstatusexamples"))
-    for objects in (kex, sub):
-        await objects.create()
-        obj = await objects.wait(lambda obj: "status" in obj)
-        assert obj["status"] == {"fn": value}
-        await objects.delete_and_wait()
-
-
-async def test_results_that_are_not_json_are_reported_and_do_not_hold_the_object(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
+@pytest.mark.parametrize(("kind", "complaint"), [
+    ("result", ".*'fn'.*JSON.*"), ("patch", ".*such values are not accepted.*|.*[Ii]nvalid.*"),
+])
+async def test_what_can_never_be_stored_is_reported_and_does_not_hold_the_object(
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls, kind: str, complaint: str,
 ) -> None:
     @kopf.daemon("kopfexamples", id="fn")
-    async def fn(**_: Any) -> Any:
+    async def fn(patch: kopf.Patch, **_: Any) -> Any:
         calls.append("called")
-        return object()
+        patch.metadata.labels["label"] = "such values are not accepted!" if kind == "patch" else None
+        return object() if kind == "result" else None
 
     await operator.start_and_create(kex)
-    await logs.wait(".*'fn'.*JSON.*")
+    await logs.wait(complaint)
     await asyncio.sleep(10000)
-    assert len([message for message in logs.get_messages("obj", level=40) if "'fn'" in message]) == 1
+    if kind == "result":
+        assert len([message for message in logs.get_messages("obj", level=40) if "'fn'" in message]) == 1
     started = now()
     await kex.delete_and_wait()
     assert now() - started < 60
@@ -206,23 +187,6 @@ async def test_patches_go_to_the_object_after_each_attempt(operator: Operator, k
     assert obj["status"] == {"fn": "done", **{f"attempt{n}": "was here" for n in range(3)}}
     assert obj["metadata"]["labels"] == {f"attempt{n}": "yes" for n in range(3)}
     assert obj["spec"]["items"] == [0, 1, 2]
-
-
-async def test_patches_refused_forever_do_not_hold_the_object(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
-) -> None:
-    @kopf.daemon("kopfexamples", id="fn")
-    async def fn(patch: kopf.Patch, **_: Any) -> None:
-        calls.append("called")
-        patch.metadata.labels["label"] = "such values are not accepted!"
-
-    await operator.start_and_create(kex)
-    await logs.wait(".*such values are not accepted.*|.*[Ii]nvalid.*")
-    await asyncio.sleep(1000)
-    started = now()
-    await kex.delete_and_wait()
-    assert now() - started < 60
-    assert calls == ["called"]
 
 
 async def test_exclusion_forever_by_annotations(operator: Operator, kex: Objects, calls: Calls) -> None:

@@ -14,30 +14,6 @@ from tests.behaviour.running import Calls, Operator
 R = kopf.DaemonStoppingReason
 
 
-async def test_it_is_false_until_the_daemon_is_to_exit(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.daemon("kopfexamples")
-    async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append((bool(stopped), stopped.is_set(), stopped.reason))
-        await stopped.wait()
-        calls.append((bool(stopped), stopped.is_set(), stopped.reason))
-
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
-    await kex.delete_and_wait()
-    assert calls[0] == (False, False, None)
-    assert calls[1][:2] == (True, True)
-    assert R.RESOURCE_DELETED in calls[1][2]
-
-
-async def test_checkers_are_of_the_kind_of_the_function(operator: Operator, kex: Objects, calls: Calls) -> None:
-    kopf.daemon("kopfexamples", id="async_fn")(calls.noting(lambda stopped, **_: ("async", type(stopped))))
-    kopf.daemon("kopfexamples", id="sync_fn")(lambda stopped, **_: calls.append(("sync", type(stopped))))
-    await operator.start_and_create(kex)
-    await calls.wait_length(2)
-    assert dict(calls.items) == {"async": kopf.AsyncDaemonStopperChecker, "sync": kopf.SyncDaemonStopperChecker}
-    assert all(issubclass(cls, kopf.DaemonStopped) for _, cls in calls)
-
-
 @pytest.mark.fastforward
 async def test_async_wait_takes_as_long_as_requested(operator: Operator, kex: Objects, calls: Calls) -> None:
     @kopf.daemon("kopfexamples")
@@ -91,18 +67,16 @@ async def test_sync_wait(operator: Operator, kex: Objects, calls: Calls) -> None
 async def test_reasons(
         operator: Operator, kex: Objects, calls: Calls, reason: kopf.DaemonStoppingReason, kind: str,
 ) -> None:
-    async def async_fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append(stopped.reason)
-        await stopped.wait()
-        calls.append(stopped.reason)
+    def describe(stopped: Any, **_: Any) -> Any:
+        return type(stopped), bool(stopped), stopped.is_set(), stopped.reason
 
     def sync_fn(stopped: kopf.SyncDaemonStopperChecker, **_: Any) -> None:
-        calls.append(stopped.reason)
+        calls.append(describe(stopped))
         stopped.wait()
-        calls.append(stopped.reason)
+        calls.append(describe(stopped))
 
     kopf.daemon("kopfexamples", labels={"match": "yes"})(
-        async_fn if kind == "async" else sync_fn)
+        calls.accompanying(describe, describe) if kind == "async" else sync_fn)
     await operator.start_and_create(kex, labels={"match": "yes"})
     await calls.wait_length(1)
     match reason:
@@ -114,9 +88,12 @@ async def test_reasons(
             await operator.stop()
     await calls.wait_length(2)
     others = (R.RESOURCE_DELETED | R.FILTERS_MISMATCH | R.OPERATOR_EXITING) & ~reason
-    assert calls[0] is None
-    assert reason in calls[1]
-    assert not calls[1] & others
+    cls = kopf.AsyncDaemonStopperChecker if kind == "async" else kopf.SyncDaemonStopperChecker
+    assert issubclass(cls, kopf.DaemonStopped)
+    assert calls[0] == (cls, False, False, None)
+    assert calls[1][:3] == (cls, True, True)
+    assert reason in calls[1][3]
+    assert not calls[1][3] & others
 
 
 @pytest.mark.fastforward

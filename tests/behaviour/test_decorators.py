@@ -10,9 +10,12 @@ from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Decorator, Operator
 
 
-async def test_creation_and_resuming_by_one_function(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.resume("kopfexamples")
-    @kopf.on.create("kopfexamples")
+@pytest.mark.parametrize("options", [{}, {"field": "spec.field"}], ids=["object", "field"])
+async def test_creation_and_resuming_by_one_function(
+        operator: Operator, kex: Objects, calls: Calls, options: dict[str, Any],
+) -> None:
+    @kopf.on.resume("kopfexamples", **options)
+    @kopf.on.create("kopfexamples", **options)
     def fn(name: str, reason: kopf.Reason, **_: Any) -> None:
         calls.append((name, reason.value))
 

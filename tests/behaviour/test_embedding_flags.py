@@ -55,19 +55,15 @@ def raise_flag(flag: ThreadFlag) -> None:
 # --- the operator ends before it is ready ---
 
 
-def test_event_of_threads_when_the_login_is_refused() -> None:
-    ready, outcome = threading.Event(), concurrent.futures.Future[None]()
+@pytest.mark.parametrize("make_flag", [threading.Event, concurrent.futures.Future])
+def test_flags_of_threads_when_the_login_is_refused(make_flag: Callable[[], ThreadFlag]) -> None:
+    ready, outcome = make_flag(), concurrent.futures.Future[None]()
     embed(make_registry(refuse), outcome, ready_flag=ready)
-    assert ready.wait(TIMEOUT)
-    with pytest.raises(kopf.LoginError, match="the account is locked"):
-        outcome.result(TIMEOUT)
-
-
-def test_future_of_threads_when_the_login_is_refused() -> None:
-    ready, outcome = concurrent.futures.Future[None](), concurrent.futures.Future[None]()
-    embed(make_registry(refuse), outcome, ready_flag=ready)
-    with pytest.raises(kopf.LoginError, match="the account is locked"):
-        ready.result(TIMEOUT)
+    if isinstance(ready, threading.Event):
+        assert ready.wait(TIMEOUT)
+    else:
+        with pytest.raises(kopf.LoginError, match="the account is locked"):
+            ready.result(TIMEOUT)
     with pytest.raises(kopf.LoginError, match="the account is locked"):
         outcome.result(TIMEOUT)
 

@@ -51,10 +51,7 @@ async def test_permanent_errors_are_not_retried(operator: Operator, kex: Objects
         calls.append("called")
         raise kopf.PermanentError("never")
 
-    @kopf.on.create("kopfexamples", id="good")
-    def good(**_: Any) -> str:
-        return "done"
-
+    kopf.on.create("kopfexamples", id="good")(lambda **_: "done")
     obj = await operator.start_and_handle(kex)
     assert obj["status"] == {"good": "done"}
     assert calls == ["called"]
@@ -90,36 +87,30 @@ async def test_arbitrary_errors_are_not_retried_in_other_modes(
     assert logs.find(f"Creation is processed: {outcome}.")
 
 
+class MyTemporaryError(kopf.TemporaryError):
+    """It is of the kind of its parent."""
+
+
+class MyPermanentError(kopf.PermanentError):
+    """As above."""
+
+
+@pytest.mark.parametrize(("temporary", "permanent"), [
+    (kopf.TemporaryError, kopf.PermanentError), (MyTemporaryError, MyPermanentError),
+])
 @pytest.mark.parametrize("mode", list(kopf.ErrorsMode))
 async def test_the_modes_do_not_affect_temporary_and_permanent_errors(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls, mode: kopf.ErrorsMode,
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls, mode: kopf.ErrorsMode, temporary: Any,
+        permanent: Any,
 ) -> None:
     @kopf.on.create("kopfexamples", errors=mode, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(now())
-        raise kopf.PermanentError("never") if retry else kopf.TemporaryError("not yet", delay=10)
+        raise permanent("never") if retry else temporary("not yet", delay=10)
 
     await operator.start_and_handle(kex)
     assert get_pauses(calls) == pytest.approx([10], abs=1)
     assert logs.find("Creation is processed: 0 succeeded; 1 failed.")
-
-
-async def test_inherited_errors_are_of_the_kind_of_their_parents(
-        operator: Operator, kex: Objects, calls: Calls,
-) -> None:
-    class MyTemporaryError(kopf.TemporaryError):
-        pass
-
-    class MyPermanentError(kopf.PermanentError):
-        pass
-
-    @kopf.on.create("kopfexamples", id="fn")
-    async def fn(retry: int, **_: Any) -> None:
-        calls.append(now())
-        raise MyPermanentError("never") if retry else MyTemporaryError("not yet", delay=10)
-
-    await operator.start_and_handle(kex)
-    assert get_pauses(calls) == pytest.approx([10], abs=1)
 
 
 async def test_a_failing_handler_does_not_hold_the_others(operator: Operator, kex: Objects, calls: Calls) -> None:

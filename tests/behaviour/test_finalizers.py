@@ -15,26 +15,19 @@ pytestmark = pytest.mark.lagging
 THEIRS = "example.com/theirs"
 
 
-async def test_it_is_put_before_the_first_handler(operator: Operator, kex: Objects, calls: Calls) -> None:
+async def test_it_is_put_before_the_first_handler_and_removed_after_the_last_one(
+        operator: Operator, kex: Objects, calls: Calls,
+) -> None:
     kopf.on.create("kopfexamples", id="create_fn")(lambda meta, **_: calls.append(meta.get("finalizers")))
-    kopf.on.delete("kopfexamples", id="delete_fn")(lambda meta, **_: calls.append(meta.get("finalizers")))
+    for id in ("delete1", "delete2", "delete3"):
+        kopf.on.delete("kopfexamples", id=id)(lambda meta, **_: calls.append(meta.get("finalizers")))
     await operator.start_and_handle(kex)
     assert calls == [[FINALIZER]]
     for obj in kex.get_history():
         if get_progress(obj) or get_essence(obj):
             assert get_finalizers(obj) == [FINALIZER]
-
-
-async def test_it_is_removed_after_the_last_handler(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.delete("kopfexamples", id="delete1")
-    @kopf.on.delete("kopfexamples", id="delete2")
-    @kopf.on.delete("kopfexamples", id="delete3")
-    def delete_fn(meta: kopf.Meta, **_: Any) -> None:
-        calls.append(meta.get("finalizers"))
-
-    await operator.start_and_handle(kex)
     await kex.delete_and_wait()
-    assert calls == [[FINALIZER]] * 3
+    assert calls == [[FINALIZER]] * 4
 
 
 async def test_others_finalizers_are_kept_in_their_order(operator: Operator, kex: Objects) -> None:
@@ -64,21 +57,14 @@ async def test_a_finalizer_removed_by_others_meanwhile_is_not_put_back(
     assert calls == ["called"]
 
 
-async def test_without_deletion_handlers_there_is_no_finalizer(operator: Operator, kex: Objects) -> None:
-    @kopf.on.create("kopfexamples")
-    @kopf.on.update("kopfexamples")
-    @kopf.on.resume("kopfexamples")
-    @kopf.on.event("kopfexamples")
-    def fn(**_: Any) -> None:
-        pass
-
-    await operator.start_and_handle(kex)
-    await kex.delete_and_wait()
-    assert all(not get_finalizers(obj) for obj in kex.get_history())
-
-
-async def test_optional_deletion_handlers_need_no_finalizer(operator: Operator, kex: Objects, calls: Calls) -> None:
-    kopf.on.delete("kopfexamples", optional=True)(lambda **_: calls.append("called"))
+@pytest.mark.parametrize("has_optional", [False, True])
+async def test_without_mandatory_deletion_handlers_there_is_no_finalizer(
+        operator: Operator, kex: Objects, has_optional: bool,
+) -> None:
+    for decorator in (kopf.on.create, kopf.on.update, kopf.on.resume, kopf.on.event):
+        decorator("kopfexamples", id="fn")(do_nothing)
+    if has_optional:
+        kopf.on.delete("kopfexamples", optional=True)(do_nothing)
     await operator.start_and_handle(kex)
     await kex.delete_and_wait()
     assert all(not get_finalizers(obj) for obj in kex.get_history())

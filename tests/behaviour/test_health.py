@@ -91,9 +91,7 @@ async def test_the_answer_is_empty_by_default(operator: Operator, url: str, ask:
 
 
 async def test_results_of_probes(operator: Operator, url: str, ask: Callable[[], Any]) -> None:
-    @kopf.on.probe(id="now")
-    def sync_fn(**_: Any) -> str:
-        return "today"
+    kopf.on.probe(id="now")(lambda **_: "today")
 
     @kopf.on.probe(param={"a": [1, None]}, id="async_fn")
     async def async_fn(param: Any, **_: Any) -> Any:
@@ -118,9 +116,7 @@ async def test_the_text_of_the_answer_is_byte_by_byte_as_of_the_original_framewo
 async def test_kwargs_of_probes(operator: Operator, url: str, ask: Callable[[], Any], kex: Objects) -> None:
     seen: dict[str, Any] = {}
 
-    @kopf.index("kopfexamples")
-    def names(name: str, **_: Any) -> dict[str, str]:
-        return {name: name}
+    kopf.index("kopfexamples", id="names")(lambda name, **_: {name: name})
 
     @kopf.on.startup()
     def startup_fn(memo: kopf.Memo, **_: Any) -> None:
@@ -193,10 +189,7 @@ async def test_failed_probes_are_unhealthy_but_others_are_seen(
             raise ValueError("boom")
         return retry
 
-    @kopf.on.probe(id="good")
-    def good(**_: Any) -> int:
-        return 123
-
+    kopf.on.probe(id="good")(lambda **_: 123)
     await operator.launch(liveness_endpoint=url)
     problems = ["The probe 'bad' has failed: see the log of the operator."]
     assert await ask() == (503, {"good": 123, "retried": 2, "kopf": {"problems": problems}})

@@ -12,24 +12,15 @@ import pytest
 import kopf
 from kopf._logging.configuration import make_formatter
 from tests.behaviour.objects import Objects, get_finalizers
-from tests.behaviour.running import Logs, Operator
+from tests.behaviour.running import Logs, Operator, do_nothing
 
 HIGH = logging.INFO
 
 
 async def test_a_whole_life(operator: Operator, kex: Objects, logs: Logs) -> None:
-    @kopf.on.create("kopfexamples", id="create_fn")
-    async def create_fn(**_: Any) -> None:
-        pass
-
-    @kopf.on.update("kopfexamples", id="update_fn")
-    async def update_fn(**_: Any) -> None:
-        pass
-
-    @kopf.on.delete("kopfexamples", id="delete_fn")
-    async def delete_fn(**_: Any) -> None:
-        pass
-
+    kopf.on.create("kopfexamples", id="create_fn")(do_nothing)
+    kopf.on.update("kopfexamples", id="update_fn")(do_nothing)
+    kopf.on.delete("kopfexamples", id="delete_fn")(do_nothing)
     await operator.start_and_handle(kex)
     await kex.change_and_wait(field="new")
     await logs.wait(".*waiting for new changes.*", times=2)

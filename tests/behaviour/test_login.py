@@ -17,7 +17,7 @@ import yaml
 import kopf
 from kopf._operator.login import login_by_default
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Calls, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 
 LIBRARIES = ("kubernetes", "kubernetes_asyncio", "pykube")
 
@@ -102,36 +102,18 @@ async def test_without_any_credentials_it_exits_with_a_clear_error(
         await operator.wait()
 
 
-async def test_handlers_that_bring_nothing_are_a_clear_error(operator: Operator) -> None:
-    @kopf.on.login(id="login")
-    async def login(**_: Any) -> None:
-        return None
-
+@pytest.mark.parametrize(("result", "error", "message"), [
+    (None, None, "."),
+    ({"server": "https://localhost"}, None, "handler 'login' .* than kopf.ConnectionInfo, .*, or None: dict"),
+    (None, kopf.PermanentError("the vault is sealed"), "the vault is sealed"),
+], ids=["nothing", "something else", "an error"])
+async def test_handlers_that_bring_no_credentials_are_a_clear_error(
+        operator: Operator, calls: Calls, result: Any, error: Exception | None, message: str,
+) -> None:
+    kopf.on.login(id="login")(calls.noting("called", result=result, error=error))
     kopf.on.event("kopfexamples")(lambda **_: None)
     await operator.launch()
-    with pytest.raises(kopf.LoginError):
-        await operator.wait()
-
-
-async def test_handlers_that_return_something_else(operator: Operator) -> None:
-    @kopf.on.login(id="login")
-    async def login(**_: Any) -> dict[str, str]:
-        return {"server": "https://localhost"}
-
-    kopf.on.event("kopfexamples")(lambda **_: None)
-    await operator.launch()
-    with pytest.raises(kopf.LoginError, match="handler 'login' .* than kopf.ConnectionInfo, .*, or None: dict"):
-        await operator.wait()
-
-
-async def test_permanent_errors_of_handlers_are_the_error_of_the_operator(operator: Operator) -> None:
-    @kopf.on.login(id="login")
-    async def login(**_: Any) -> None:
-        raise kopf.PermanentError("the vault is sealed")
-
-    kopf.on.event("kopfexamples")(lambda **_: None)
-    await operator.launch()
-    with pytest.raises(kopf.LoginError, match="the vault is sealed"):
+    with pytest.raises(kopf.LoginError, match=message):
         await operator.wait()
 
 
@@ -188,14 +170,8 @@ async def test_one_of_several_handlers_is_enough(operator: Operator, kex: Object
     async def bad(**_: Any) -> None:
         raise kopf.PermanentError("never")
 
-    @kopf.on.login(id="none")
-    async def none(**_: Any) -> None:
-        return None
-
-    @kopf.on.login()
-    def good(**kwargs: Any) -> kopf.ConnectionInfo | None:
-        return kopf.login_with_kubeconfig(**kwargs)
-
+    kopf.on.login(id="none")(do_nothing)
+    kopf.on.login(id="good")(lambda **kwargs: kopf.login_with_kubeconfig(**kwargs))
     kopf.on.create("kopfexamples")(lambda **_: None)
     await operator.start_and_handle(kex)
 

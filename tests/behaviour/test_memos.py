@@ -5,7 +5,7 @@ import dataclasses
 from typing import Any
 
 import kopf
-from tests.behaviour.objects import Objects, is_handled
+from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Operator
 
 
@@ -41,22 +41,6 @@ async def test_values_are_both_attributes_and_items(operator: Operator, kex: Obj
     await operator.start_and_handle(kex)
     await kex.change_and_wait(field="new")
     assert calls == [(1, 2, None)]
-
-
-async def test_a_recreated_object_has_a_new_memo(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.create("kopfexamples")
-    def create_fn(memo: kopf.Memo, uid: str, **_: Any) -> None:
-        calls.append(dict(memo))
-        memo.uid = uid
-
-    await operator.start()
-    for _ in range(3):
-        obj = await kex.create()
-        uid = obj["metadata"]["uid"]
-        await kex.wait(is_handled, uid=uid)
-        await kex.delete()
-        await kex.wait_gone(uid=uid)
-    assert calls == [{}, {}, {}]
 
 
 async def test_the_memo_of_the_operator_is_copied_to_objects(operator: Operator, kex: Objects, calls: Calls) -> None:

@@ -88,12 +88,16 @@ async def test_daemons_after_a_filter_flip_have_the_same_memo(operator: Operator
     assert calls == [1, 2, 3, 4]
 
 
-async def test_recreated_objects_have_new_memos_in_daemons(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.daemon("kopfexamples")
-    async def fn(memo: kopf.Memo, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
+@pytest.mark.parametrize("decorator", [kopf.on.create, kopf.daemon], ids=["handler", "daemon"])
+async def test_recreated_objects_have_new_memos(
+        operator: Operator, kex: Objects, calls: Calls, decorator: Decorator,
+) -> None:
+    @decorator("kopfexamples")
+    async def fn(memo: kopf.Memo, stopped: kopf.AsyncDaemonStopperChecker | None = None, **_: Any) -> None:
         calls.append(dict(memo))
         memo.value = "something"
-        await stopped.wait()
+        if stopped is not None:
+            await stopped.wait()
 
     await operator.start()
     for n in range(1, 4):

@@ -13,7 +13,7 @@ import kopf
 from kopf_cluster import LocalCluster
 from tests.behaviour.objects import Objects, is_handled
 from tests.behaviour.peerings import make_other, running
-from tests.behaviour.running import Calls, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 
 PLURAL = "kopfstatusexamples"
 
@@ -24,6 +24,7 @@ PLURAL = "kopfstatusexamples"
     ("del status['x']", "'Status' object does not support item deletion. "
                         "To change the object, use `patch.status[\"x\"] = None`."),
     ("meta.labels['x'] = 'y'", "`patch.meta.labels[\"x\"] = 'y'`."),
+    ("labels['x'] = 'y'", "`patch.meta.labels[\"x\"] = 'y'`."),
     ("annotations['x'] = 'y'", "`patch.meta.annotations[\"x\"] = 'y'`."),
     ("meta['x'] = 'y'", "`patch.meta[\"x\"] = 'y'`."),
     ("body['spec'] = {}", "`patch[\"spec\"] = {}`."),
@@ -42,9 +43,7 @@ async def test_changes_of_what_is_read_only(
 
 
 async def test_failing_callbacks_of_delays(operator: Operator, kex: Objects, logs: Logs) -> None:
-    @kopf.timer("kopfexamples", id="tick", interval=1, initial_delay=lambda spec, **_: spec["nosuch"])
-    async def tick(**_: Any) -> None: ...
-
+    kopf.timer("kopfexamples", id="tick", interval=1, initial_delay=lambda spec, **_: spec["nosuch"])(do_nothing)
     logs.expected.append("has failed")
     await operator.start_and_create(kex)
     record = await logs.wait("The object could not be handled.*")
@@ -125,9 +124,7 @@ async def test_objects_that_do_not_fit_into_annotations(
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.persistence.diffbase_storage = storage or kopf.AnnotationsDiffBaseStorage(ignored_fields=["spec.data"])
 
-    @kopf.on.create("kopfexamples")
-    async def fn(**_: Any) -> None: ...
-
+    kopf.on.create("kopfexamples")(do_nothing)
     operator.configure = configure
     logs.expected.append("Too long")
     await operator.start_and_create(kex, spec={"data": "x" * 300_000, "small": 1})

@@ -406,10 +406,7 @@ async def test_the_operator_can_exit_while_paused(
 async def test_nothing_is_started_if_the_operator_exits_while_it_waits_for_the_indices(
         operator: Operator, cluster: LocalCluster, kex: Objects, calls: Calls,
 ) -> None:
-    @kopf.index("kopfstatusexamples")
-    def idx(name: str, **_: Any) -> str:
-        return name
-
+    kopf.index("kopfstatusexamples", id="idx")(lambda name, **_: name)
     kopf.on.event("kopfexamples", id="fn")(calls.noting(lambda name, **_: name))
     await kex.create()
     cluster.faults.inject(action="delay", latency=1000, verb="list", resource="kopfstatusexamples")

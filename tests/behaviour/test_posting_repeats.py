@@ -187,17 +187,3 @@ async def test_threads_post_without_waiting_and_without_limits_of_memory(
         await wait_for_event(api, lambda events: sum(event["count"] for event in events) == 800)
     for thread in threads:
         thread.join()
-
-
-async def test_objects_of_the_client_libraries_as_dicts(operator: Operator, kex: Objects, api: API) -> None:
-    # As the models of the official clients are converted by themselves: with names of their own.
-    pod = {"api_version": "v1", "kind": "Pod", "metadata": {"name": "pod1", "namespace": "default", "uid": "uid1"}}
-
-    @kopf.on.create("kopfexamples")
-    def fn(**_: Any) -> None:
-        kopf.info(pod, reason="Some", message="hello")
-
-    await operator.start_and_create(kex)
-    [event] = await wait_for_event(api, len)
-    assert event["involvedObject"] == {
-        "apiVersion": "v1", "kind": "Pod", "name": "pod1", "namespace": "default", "uid": "uid1"}

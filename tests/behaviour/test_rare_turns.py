@@ -43,10 +43,7 @@ async def test_a_deletion_is_not_held_by_a_failing_filter(
 
     kopf.daemon("kopfexamples", id="daemon", when=is_wanted, labels={"x": "y"})(calls.accompanying("runs"))
 
-    @kopf.on.update("kopfexamples", id="update", when=is_edited)
-    async def update(**_: Any) -> None:
-        pass
-
+    kopf.on.update("kopfexamples", id="update", when=is_edited)(do_nothing)
     logs.expected.append("a bad spec")
     await operator.start_and_create(kex, spec={"bad": False}, labels={"x": "y"})
     await calls.wait_length(1)
@@ -153,9 +150,7 @@ async def test_subhandlers_run_again_after_an_update_in_which_they_were_absent(
 async def test_updates_are_not_repeated_when_the_api_drops_what_they_want(
         operator: Operator, prunes: Objects, calls: Calls,
 ) -> None:
-    @kopf.on.create("prunes", id="create")
-    async def create(**_: Any) -> None:
-        pass
+    kopf.on.create("prunes", id="create")(do_nothing)
 
     @kopf.on.update("prunes", id="one")
     async def one(patch: kopf.Patch, **_: Any) -> None:

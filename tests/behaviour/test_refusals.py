@@ -89,27 +89,14 @@ async def test_a_deletion_overtakes_the_delays(operator: Operator, kex: Objects,
     assert calls == ["created", "deleted"]
 
 
+@pytest.mark.parametrize("with_fns", [False, True])
 @pytest.mark.parametrize("fault", [
     {"status": 500}, {"status": 503}, {"status": 429, "retry_after": 1}, {"action": "disconnect"},
+    {"action": "lose-answer"},  # the patch is applied, but that is not known; then it is repeated
 ], ids=str)
 async def test_temporary_failures_of_the_api_are_got_over(
-        operator: Operator, kex: Objects, calls: Calls, fault: dict[str, Any],
+        operator: Operator, kex: Objects, calls: Calls, fault: dict[str, Any], with_fns: bool,
 ) -> None:
-    fn = calls.noting("called", result="result")
-    kopf.on.create("kopfexamples", id="b")(fn)
-    kopf.on.create("kopfexamples", id="a")(fn)
-    await operator.start()
-    operator.cluster.faults.inject(**fault, verb="patch", resource="kopfexamples", times=5)
-    obj = await kex.create_and_wait()
-    assert obj["status"] == {"a": "result", "b": "result"}
-    assert calls == ["called"] * 2
-
-
-@pytest.mark.parametrize("with_fns", [False, True])
-async def test_lost_answers_of_successful_patches(
-        operator: Operator, kex: Objects, calls: Calls, with_fns: bool,
-) -> None:
-    """The patch is applied, but the connection breaks before it is known; then it is repeated."""
     @kopf.on.create("kopfexamples", id="a")
     @kopf.on.create("kopfexamples", id="b")
     async def fn(patch: kopf.Patch, **_: Any) -> str:
@@ -119,7 +106,7 @@ async def test_lost_answers_of_successful_patches(
         return "result"
 
     await operator.start()
-    operator.cluster.faults.inject(action="lose-answer", verb="patch", resource="kopfexamples", times=3)
+    operator.cluster.faults.inject(**fault, verb="patch", resource="kopfexamples", times=5)
     obj = await kex.create_and_wait()
     assert obj["status"] == {"a": "result", "b": "result"}
     assert calls == ["called"] * 2

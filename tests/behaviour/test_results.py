@@ -14,40 +14,26 @@ from tests.behaviour.running import Calls, Logs, Operator
     100, 0, -1.5, True, False, "text", "", [1, "two", None], [], {"field": {"deep": "value"}},
 ], ids=repr)
 async def test_any_json_value_can_be_returned(operator: Operator, objects: Objects, value: Any) -> None:
-    @kopf.on.create(objects.plural, id="create_fn")
-    def create_fn(**_: Any) -> Any:
-        return value
-
+    kopf.on.create(objects.plural, id="create_fn")(lambda **_: value)
     obj = await operator.start_and_handle(objects)
     assert obj["status"] == {"create_fn": value}
 
 
 async def test_nothing_is_stored_if_nothing_is_returned(operator: Operator, objects: Objects) -> None:
-    @kopf.on.create(objects.plural, id="create_fn")
-    def create_fn(**_: Any) -> None:
-        return None
-
+    kopf.on.create(objects.plural, id="create_fn")(lambda **_: None)
     obj = await operator.start_and_handle(objects)
     assert "status" not in obj
 
 
 async def test_results_of_several_handlers_and_of_fields(operator: Operator, objects: Objects) -> None:
-    @kopf.on.create(objects.plural, id="create_1")
-    def create_1(**_: Any) -> int:
-        return 100
+    kopf.on.create(objects.plural, id="create_1")(lambda **_: 100)
 
     @kopf.on.create(objects.plural, id="create_2")
     async def create_2(uid: str, **_: Any) -> dict[str, str]:
         return {"uid": uid}
 
-    @kopf.on.field(objects.plural, field="spec.field", id="field_fn")
-    def field_fn(new: Any, **_: Any) -> Any:
-        return {"became": new}
-
-    @kopf.on.update(objects.plural, field="spec.field", id="update_fn")
-    def update_fn(new: Any, **_: Any) -> Any:
-        return new
-
+    kopf.on.field(objects.plural, field="spec.field", id="field_fn")(lambda new, **_: {"became": new})
+    kopf.on.update(objects.plural, field="spec.field", id="update_fn")(lambda new, **_: new)
     obj = await operator.start_and_handle(objects)
     uid = obj["metadata"]["uid"]
     assert obj["status"] == {
@@ -62,9 +48,7 @@ async def test_results_of_several_handlers_and_of_fields(operator: Operator, obj
 async def test_results_of_subhandlers(operator: Operator, objects: Objects) -> None:
     @kopf.on.create(objects.plural, id="parent")
     def parent(**_: Any) -> str:
-        @kopf.subhandler(id="sub")
-        def sub_fn(**_: Any) -> str:
-            return "of the sub-handler"
+        kopf.subhandler(id="sub")(lambda **_: "of the sub-handler")
         return "of the parent"
 
     obj = await operator.start_and_handle(objects)
@@ -86,14 +70,8 @@ async def test_results_replace_the_previous_ones_by_merging(operator: Operator, 
 
 
 async def test_the_result_is_there_as_soon_as_the_success_is_recorded(operator: Operator, objects: Objects) -> None:
-    @kopf.on.create(objects.plural, id="first")
-    def first(**_: Any) -> int:
-        return 1
-
-    @kopf.on.create(objects.plural, id="second")
-    def second(status: kopf.Status, **_: Any) -> Any:
-        return {"seen": status["first"]}
-
+    kopf.on.create(objects.plural, id="first")(lambda **_: 1)
+    kopf.on.create(objects.plural, id="second")(lambda status, **_: {"seen": status["first"]})
     obj = await operator.start_and_handle(objects)
     assert obj["status"] == {"first": 1, "second": {"seen": 1}}
     for state in objects.get_history():
@@ -102,10 +80,7 @@ async def test_the_result_is_there_as_soon_as_the_success_is_recorded(operator: 
 
 
 async def test_results_of_raw_event_handlers(operator: Operator, objects: Objects) -> None:
-    @kopf.on.event(objects.plural, id="event_fn")
-    def event_fn(event: kopf.RawEvent, **_: Any) -> str | None:
-        return "added" if event["type"] == "ADDED" else None
-
+    kopf.on.event(objects.plural, id="event_fn")(lambda event, **_: "added" if event["type"] == "ADDED" else None)
     await operator.start_and_create(objects)
     obj = await objects.wait(lambda obj: obj.get("status"))
     assert obj["status"] == {"event_fn": "added"}
@@ -129,10 +104,7 @@ async def test_unserialisable_results_are_reported_and_the_handler_is_not_repeat
 
 
 async def test_results_of_the_deletion_are_visible_while_others_block_it(operator: Operator, objects: Objects) -> None:
-    @kopf.on.delete(objects.plural, id="delete_fn")
-    def delete_fn(**_: Any) -> str:
-        return "deleted"
-
+    kopf.on.delete(objects.plural, id="delete_fn")(lambda **_: "deleted")
     await operator.start_and_handle(objects, finalizers=["example.com/theirs"])
     await objects.delete()
     obj = await objects.wait(lambda obj: obj["metadata"]["finalizers"] == ["example.com/theirs"]

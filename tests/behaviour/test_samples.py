@@ -235,4 +235,3 @@ async def test_subhandlers(operator: Operator, kex: Objects, logs: Logs, load: L
     await operator.start_and_handle(kex, spec={"items": ["item1", "item2"]})
     for id in ("create_fn/item1", "create_fn/item2", "create_fn"):
         assert len(logs.find(f"Handler '{id}' succeeded.")) == 1
-

@@ -98,9 +98,7 @@ async def test_saturation_is_warned_of_with_the_names_of_handlers(
     def slow_fn(**_: Any) -> None:
         release.wait(30)
 
-    @kopf.on.event("kopfexamples", id="quick_fn")
-    def quick_fn(**_: Any) -> None:
-        pass
+    kopf.on.event("kopfexamples", id="quick_fn")(lambda **_: None)
 
     @kopf.daemon("kopfexamples", id="daemon_fn")
     def daemon_fn(stopped: kopf.DaemonStopped, **_: Any) -> None:

@@ -16,9 +16,12 @@ from tests.behaviour.running import Calls, Journal, Operator, get_pauses, now
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
 
-async def test_the_interval_is_between_the_calls(operator: Operator, kex: Objects, calls: Calls) -> None:
+@pytest.mark.parametrize(("options", "pause"), [({}, 13), ({"sharp": True}, 10)], ids=["regular", "sharp"])
+async def test_the_interval_is_between_the_calls_or_between_their_beginnings(
+        operator: Operator, kex: Objects, calls: Calls, options: dict[str, Any], pause: float,
+) -> None:
     """By default, the time of the function itself is not taken into account."""
-    @kopf.timer("kopfexamples", interval=10, id="fn")
+    @kopf.timer("kopfexamples", interval=10, id="fn", **options)
     async def fn(**_: Any) -> None:
         calls.append(now())
         await asyncio.sleep(3)
@@ -28,20 +31,7 @@ async def test_the_interval_is_between_the_calls(operator: Operator, kex: Object
     await kex.create()
     await calls.wait_length(6)
     assert calls[0] - created < 1
-    assert get_pauses(calls.items)[:5] == pytest.approx([13] * 5, abs=0.5)
-
-
-async def test_sharp_timers_take_the_time_of_the_function_into_account(
-        operator: Operator, kex: Objects, calls: Calls,
-) -> None:
-    @kopf.timer("kopfexamples", interval=10, sharp=True, id="fn")
-    async def fn(**_: Any) -> None:
-        calls.append(now())
-        await asyncio.sleep(3)
-
-    await operator.start_and_create(kex)
-    await calls.wait_length(6)
-    assert get_pauses(calls.items)[:5] == pytest.approx([10] * 5, abs=0.5)
+    assert get_pauses(calls.items)[:5] == pytest.approx([pause] * 5, abs=0.5)
 
 
 async def test_sharp_timers_do_not_drift(operator: Operator, kex: Objects, calls: Calls) -> None:

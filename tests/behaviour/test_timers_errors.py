@@ -8,7 +8,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Calls, Logs, Operator, get_pauses, now
+from tests.behaviour.running import Calls, Decorator, Logs, Operator, get_pauses, now
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
@@ -101,9 +101,13 @@ async def test_a_success_begins_a_new_cycle_of_retries(operator: Operator, kex: 
 
 
 @pytest.mark.parametrize("value", [{"a": [1]}, "text", 0, False], ids=repr)
-async def test_results_go_to_the_status(operator: Operator, kex: Objects, sub: Objects, value: Any) -> None:
-    @kopf.timer("kopf.dev", kopf.EVERYTHING, interval=10, id="fn")
+@pytest.mark.parametrize(("decorator", "options"), [(kopf.timer, {"interval": 10}), (kopf.daemon, {})])
+async def test_results_go_to_the_status(
+        operator: Operator, kex: Objects, sub: Objects, decorator: Decorator, options: dict[str, Any], value: Any,
+) -> None:
+    @decorator("kopf.dev", kopf.EVERYTHING, id="fn", **options)
     async def fn(**_: Any) -> Any:
+        await asyncio.sleep(100)
         return value
 
     await operator.start(watching=("kopfexamples", "kopfstatusexamples"))
@@ -111,6 +115,7 @@ async def test_results_go_to_the_status(operator: Operator, kex: Objects, sub: O
         await objects.create()
         obj = await objects.wait(lambda obj: "status" in obj)
         assert obj["status"] == {"fn": value}
+        await objects.delete_and_wait()
 
 
 async def test_the_same_results_make_no_changes(operator: Operator, kex: Objects, calls: Calls) -> None:
