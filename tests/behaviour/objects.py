@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any
 
 import aiohttp
@@ -107,6 +107,11 @@ class Objects:
         obj |= {} if status is None else {"status": dict(status)}
         return await self.api.request("POST", self._path, obj)  # type: ignore[no-any-return]
 
+    async def create_all(self, names: Iterable[str]) -> None:
+        """Create objects with these names, one by one."""
+        for name in names:
+            await self.create(name)
+
     async def create_and_wait(self, name: str = "obj", **fields: Any) -> Obj:
         """Create an object, and wait until it is handled; get it as it is then."""
         await self.create(name, **fields)
@@ -175,6 +180,10 @@ class Objects:
             is_current = all(obj.get("spec", {}).get(key) == value for key, value in spec.items())
             return is_current and is_handled(obj)
         return await self.wait(check, name)
+
+    async def wait_all_handled(self, names: Iterable[str]) -> None:
+        for name in names:
+            await self.wait_handled(name)
 
     async def wait_gone(self, name: str = "obj", *, uid: str | None = None) -> Obj:
         """Wait until the object disappears; get its last state."""

@@ -99,14 +99,12 @@ async def test_logins_do_not_disturb_what_is_in_flight(
         await go.wait()
 
     await operator.start()
-    for number in range(10):
-        await kex.create(f"obj{number}")
+    await kex.create_all(f"obj{number}" for number in range(10))
     await started.wait_length(10)
     operator.cluster.faults.expire_token()
     kex.api.session.headers["Authorization"] = f"Bearer {operator.cluster.token}"
     go.set()
-    for number in range(10):
-        await kex.wait_handled(f"obj{number}")
+    await kex.wait_all_handled(f"obj{number}" for number in range(10))
     assert sorted(calls) == [(f"obj{number}", "create") for number in range(10)]
     assert len(started) == 10
     assert len(logs.find("Re-authentication has been initiated.")) == 1

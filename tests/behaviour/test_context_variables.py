@@ -36,8 +36,7 @@ async def test_handlers_of_objects_that_wait_for_each_other(operator: Operator, 
 
     operator.set("queueing.worker_limit", 1)
     await operator.start()
-    for name in ("one", "two", "three"):
-        await kex.create(name)
+    await kex.create_all(("one", "two", "three"))
     await calls.wait_length(3)
     assert set(calls) == {None}
 

@@ -15,8 +15,7 @@ from tests.behaviour.running import Calls, Decorator, Logs, Operator
 async def test_they_are_started_for_every_created_object(operator: Operator, kex: Objects, calls: Calls) -> None:
     kopf.daemon("kopfexamples")(calls.accompanying(lambda name, **_: name))
     await operator.start()
-    for name in ("a", "b", "c"):
-        await kex.create(name)
+    await kex.create_all(("a", "b", "c"))
     await calls.wait_length(3)
     await kex.merge({"spec": {"field": "new"}}, "a")
     await kex.create("last")
@@ -60,8 +59,7 @@ async def test_a_pre_scaled_executor_holds_many_sync_daemons(operator: Operator,
 
     operator.set("execution.max_workers", 60)
     await operator.start()
-    for i in range(50):
-        await kex.create(f"obj{i}")
+    await kex.create_all(f"obj{i}" for i in range(50))
     await calls.wait_length(50)
     assert len(set(calls)) == 50
 

@@ -131,8 +131,7 @@ async def test_the_memory_of_gone_objects_is_freed(operator: Operator, kex: Obje
     await operator.start()
     before = count_leftovers()
     names = [f"obj{i}" for i in range(10)]
-    for name in names:
-        await kex.create(name)
+    await kex.create_all(names)
     await calls.wait_length(10)
     assert count_leftovers()["Companion"] == before["Companion"] + 10
     for name in names:

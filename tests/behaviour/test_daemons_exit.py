@@ -22,8 +22,7 @@ async def test_daemons_exit_with_the_operator_and_the_objects_remain_blocked(
     kopf.daemon("kopfexamples", id="fn")(
         calls.accompanying(lambda name, **_: name, lambda stopped, **_: stopped.reason))
     await operator.start()
-    for i in range(20):
-        await kex.create(f"obj{i}")
+    await kex.create_all(f"obj{i}" for i in range(20))
     await calls.wait_length(20)
     started = now()
     await operator.stop()
@@ -104,8 +103,7 @@ async def test_many_stubborn_daemons_do_not_hold_the_exit_for_longer(
 
     allowed = asyncio.Event()
     await operator.start()
-    for i in range(50):
-        await kex.create(f"obj{i}")
+    await kex.create_all(f"obj{i}" for i in range(50))
     await calls.wait_length(50)
     started = now()
     await operator.stop()

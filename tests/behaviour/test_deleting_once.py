@@ -51,8 +51,7 @@ async def test_deletion_handlers_beside_daemons_and_timers(
 
     names = [f"obj{number}" for number in range(COUNT)]
     await operator.start(watching=(objects.plural,))
-    for name in names:
-        await objects.create(name)
+    await objects.create_all(names)
     await calls.wait(lambda _: len(accompanied) == COUNT)
     for name in names:
         await objects.delete(name)

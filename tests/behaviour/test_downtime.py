@@ -31,11 +31,9 @@ async def test_creations_are_handled(operator: Operator, kex: Objects, calls: Ca
     await operator.start()
     await operator.stop()
     names = [f"obj{i}" for i in range(30)]
-    for name in names:
-        await kex.create(name)
+    await kex.create_all(names)
     await operator.start()
-    for name in names:
-        await kex.wait_handled(name)
+    await kex.wait_all_handled(names)
     assert sorted(calls) == sorted(names)
 
 

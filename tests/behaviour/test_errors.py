@@ -95,12 +95,12 @@ class MyPermanentError(kopf.PermanentError):
     """As above."""
 
 
-@pytest.mark.parametrize(("temporary", "permanent"), [
-    (kopf.TemporaryError, kopf.PermanentError), (MyTemporaryError, MyPermanentError),
+@pytest.mark.parametrize(("mode", "temporary", "permanent"), [
+    *((mode, kopf.TemporaryError, kopf.PermanentError) for mode in kopf.ErrorsMode),
+    (None, MyTemporaryError, MyPermanentError),
 ])
-@pytest.mark.parametrize("mode", list(kopf.ErrorsMode))
 async def test_the_modes_do_not_affect_temporary_and_permanent_errors(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls, mode: kopf.ErrorsMode, temporary: Any,
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls, mode: kopf.ErrorsMode | None, temporary: Any,
         permanent: Any,
 ) -> None:
     @kopf.on.create("kopfexamples", errors=mode, id="fn")

@@ -52,8 +52,7 @@ async def test_objects_that_match_nothing_are_not_touched(
 async def test_objects_that_match_nothing_make_no_requests(operator: Operator, kex: Objects) -> None:
     kopf.on.create("kopfexamples", labels={"match": "yes"})(lambda **_: None)
 
-    for i in range(20):
-        await kex.create(f"obj{i}")
+    await kex.create_all(f"obj{i}" for i in range(20))
     operator.cluster.reset_counters()
     await operator.start_and_create(kex, "matching", **MATCHING)
     await kex.wait_handled("matching")

@@ -79,17 +79,10 @@ class Dictish(dict[Any, Any]):
     ([{None: "A"}, "B"], {None: ["A", "B"]}),
 ], ids=["keys", "not-nested", "tuples", "several-keys", "non-dicts", "duplicates", "any-types", "falsy-values",
         "descendants-of-dict", "none", "empty-dicts", "dicts-of-nones", "mixed"])
-@pytest.mark.parametrize("kind", ["sync", "async"])
 async def test_the_structure(
-        operator: Operator, kex: Objects, calls: Calls, peek: Peek, results: list[Any], expected: Content, kind: str,
+        operator: Operator, kex: Objects, calls: Calls, peek: Peek, results: list[Any], expected: Content,
 ) -> None:
-    async def async_fn(spec: kopf.Spec, **_: Any) -> Any:
-        return results[spec["v"]]
-
-    def sync_fn(spec: kopf.Spec, **_: Any) -> Any:
-        return results[spec["v"]]
-
-    declare(sync_fn if kind == "sync" else async_fn)
+    declare(lambda spec, **_: results[spec["v"]])
     for n in range(len(results)):
         await kex.create(f"obj{n}", spec={"v": n})
     await operator.start()

@@ -33,8 +33,7 @@ async def test_they_are_full_before_any_handler_of_any_resource(
     decorator(plural, id="fn")(calls.noting(lambda idx, **_: read(idx)))
     operator.set("watching.chunk_size", 3)
     operator.cluster.faults.inject(action="delay", latency=0.05, verb="list", resource="kopfexamples", times=2)
-    for i in range(10):
-        await kex.create(f"obj{i}")
+    await kex.create_all(f"obj{i}" for i in range(10))
     await sub.create()
     await operator.start()
     await calls.wait_length(10 if plural == "kopfexamples" else 1)
@@ -154,8 +153,7 @@ async def test_the_limit_of_workers_does_not_matter(
 
     kopf.on.create("kopfexamples", id="fn")(sync_fn if kind == "sync" else async_fn)
     operator.set("queueing.worker_limit", 1)
-    for i in range(50):
-        await kex.create(f"obj{i}")
+    await kex.create_all(f"obj{i}" for i in range(50))
     await operator.start()
     await calls.wait_length(50)
     assert calls == [50] * 50
@@ -203,8 +201,7 @@ async def test_iterating_while_it_changes(operator: Operator, kex: Objects, sub:
             await asyncio.sleep(0.001)
         calls.append([sum(1 for _ in iterator) for iterator in iterators])
 
-    for i in range(10):
-        await kex.create(f"obj{i}")
+    await kex.create_all(f"obj{i}" for i in range(10))
     await operator.start(watching=("kopfexamples", "kopfstatusexamples"))
     await sub.create()
     await calls.wait_length(1)
@@ -242,8 +239,7 @@ async def test_reading_from_threads_while_it_changes(operator: Operator, kex: Ob
     try:
         await operator.start()
         for _ in range(5):
-            for i in range(10):
-                await kex.create(f"obj{i}")
+            await kex.create_all(f"obj{i}" for i in range(10))
             for i in range(10):
                 await kex.merge({"spec": {"field": f"new{i}"}}, f"obj{i}")
             for i in range(10):

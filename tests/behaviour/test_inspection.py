@@ -118,8 +118,7 @@ async def test_objects_in_the_queue(operator: Operator, kex: Objects, ask: Ask) 
 
     operator.set("queueing.worker_limit", 1)
     await operator.start()
-    for name in ("first", "second", "obj"):
-        await kex.create(name)
+    await kex.create_all(("first", "second", "obj"))
     answer = await ask_until(ask, lambda answer: answer["state"]["name"] == "queued")
     assert answer["state"]["position"] == 2
     assert answer["state"]["text"] == "waits in the queue, number 2 of 2"

@@ -45,8 +45,7 @@ async def test_sync_handlers_of_different_objects_run_in_parallel(operator: Oper
 
     await operator.start()
     names = ["a", "b", "c"]
-    for name in names:
-        await kex.create(name)
+    await kex.create_all(names)
     for name in names:
         obj = await kex.wait_handled(name)
         assert obj["status"] == {"fn": "passed"}
@@ -62,10 +61,8 @@ async def test_async_handlers_of_different_objects_run_in_parallel(
 
     await operator.start()
     names = [f"obj{i}" for i in range(150)]
-    for name in names:
-        await kex.create(name)
-    for name in names:
-        await kex.wait_handled(name)
+    await kex.create_all(names)
+    await kex.wait_all_handled(names)
     assert sorted(calls) == sorted(names)
 
 
@@ -187,10 +184,8 @@ async def test_the_number_of_threads_can_be_limited(operator: Operator, kex: Obj
     operator.set("execution.max_workers", 2)
     await operator.start()
     names = [f"obj{i}" for i in range(100)]
-    for name in names:
-        await kex.create(name)
-    for name in names:
-        await kex.wait_handled(name)
+    await kex.create_all(names)
+    await kex.wait_all_handled(names)
     assert len(calls) == 100
     assert max(calls) <= 2
 
@@ -213,9 +208,7 @@ async def test_the_number_of_objects_handled_at_once_can_be_limited(
     operator.set("queueing.worker_limit", limit)
     await operator.start()
     names = [f"obj{i}" for i in range(20)]
-    for name in names:
-        await kex.create(name)
-    for name in names:
-        await kex.wait_handled(name)
+    await kex.create_all(names)
+    await kex.wait_all_handled(names)
     assert len(calls) == 20
     assert max(calls) == limit

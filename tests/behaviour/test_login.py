@@ -103,7 +103,7 @@ async def test_without_any_credentials_it_exits_with_a_clear_error(
 
 
 @pytest.mark.parametrize(("result", "error", "message"), [
-    (None, None, "."),
+    (None, None, "Cannot log in: no credentials are found|has brought nothing"),
     ({"server": "https://localhost"}, None, "handler 'login' .* than kopf.ConnectionInfo, .*, or None: dict"),
     (None, kopf.PermanentError("the vault is sealed"), "the vault is sealed"),
 ], ids=["nothing", "something else", "an error"])

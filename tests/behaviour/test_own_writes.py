@@ -42,8 +42,7 @@ async def test_every_handler_is_called_once(
     await operator.start()
     names = [f"obj{i}" for i in range(10)]
     await asyncio.gather(*(kex.create(name) for name in names))
-    for name in names:
-        await kex.wait_handled(name)
+    await kex.wait_all_handled(names)
     await asyncio.gather(*(kex.merge({"spec": {"field": "new"}}, name) for name in names))
     for name in names:
         await kex.wait_handled(name, field="new")

@@ -231,8 +231,7 @@ async def test_raw_events_bring_the_latest_states(
 ) -> None:
     kopf.on.event("kopfexamples", id="fn")(calls.noting(lambda type, name, spec, **_: (type, name, spec.get("field"))))
     await operator.start()
-    for name in ("same", "changed", "gone"):
-        await kex.create(name)
+    await kex.create_all(("same", "changed", "gone"))
     await calls.wait_length(3)
     calls.items.clear()
     await switch.pause()
@@ -337,8 +336,7 @@ async def test_the_pause_can_come_at_any_moment_of_the_start(
             await release.wait()
             return name
 
-    for number in range(5):
-        await kex.create(f"obj{number}")
+    await kex.create_all(f"obj{number}" for number in range(5))
     if moment == "listing":
         operator.set("watching.chunk_size", 1)
         cluster.faults.inject(action="delay", latency=0.1, verb="list", resource="kopfexamples")

@@ -175,16 +175,14 @@ async def test_objects_that_cannot_be_patched(
     note_created(calls)
     roles.grant({**KEX, "verbs": ["list", "watch"]})
     await operator.start()
-    for name in ("a", "b", "c"):
-        await kex.create(name)
+    await kex.create_all(("a", "b", "c"))
     await calls.wait_length(3)
     await asyncio.sleep(3600)
     [message] = logs.get_messages(level=30)
     assert message.startswith("Cannot patch kopfexamples.v1.kopf.dev in the namespace 'default': not permitted.")
     assert message.endswith("- {apiGroups: [kopf.dev], resources: [kopfexamples], verbs: [patch]}")
     roles.follow(message)
-    for name in ("a", "b", "c"):
-        await kex.wait_handled(name)
+    await kex.wait_all_handled(("a", "b", "c"))
     assert len(calls) == 3
 
 

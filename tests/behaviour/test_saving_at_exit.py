@@ -74,8 +74,7 @@ async def test_exits_in_the_middle_of_cycles_repeat_nothing_that_has_ended(
 
     operator.cluster.faults.inject(action="delay", verb="patch", latency=0.2, rate=0.5)
     names = [f"obj{number}" for number in range(max(5, EXITS // 3))]
-    for name in names:
-        await sub.create(name)
+    await sub.create_all(names)
     for _ in range(EXITS):
         await operator.start(watching=("kopfstatusexamples",))
         await asyncio.sleep(dice.uniform(0, 1))

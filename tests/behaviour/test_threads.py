@@ -35,8 +35,7 @@ async def test_sync_daemons_do_not_take_the_threads_of_handlers(operator: Operat
     operator.set("execution.max_workers", 1)
     await operator.start()
     names = [f"obj{i}" for i in range(5)]
-    for name in names:
-        await kex.create(name)
+    await kex.create_all(names)
     await calls.wait_length(5)
     for name in names:
         await kex.wait_handled(name)
@@ -86,8 +85,7 @@ async def test_the_default_threads_are_added_when_the_handlers_have_to_wait(
         calls.append("passed")
 
     await operator.start()
-    for i in range(80):
-        await kex.create(f"obj{i}")
+    await kex.create_all(f"obj{i}" for i in range(80))
     await calls.wait_length(80)
 
 
@@ -118,8 +116,7 @@ async def test_saturation_is_warned_of_with_the_names_of_handlers(
     assert "Running: 'slow_fn' (2" in record.getMessage()
     assert "daemon_fn" not in record.getMessage()
     release.set()
-    for name in ("obj1", "obj2", "obj3"):
-        await kex.wait_handled(name)
+    await kex.wait_all_handled(("obj1", "obj2", "obj3"))
 
 
 async def test_many_hung_handlers_are_never_silent(
@@ -132,10 +129,8 @@ async def test_many_hung_handlers_are_never_silent(
 
     monkeypatch.setattr(thread_usage, "SATURATION_DELAY", 0.5)
     await operator.start()
-    for i in range(threads.ELASTIC_LIMIT + 5):
-        await kex.create(f"obj{i}")
+    await kex.create_all(f"obj{i}" for i in range(threads.ELASTIC_LIMIT + 5))
     record = await logs.wait("The handlers wait for threads, as all 100 are busy.*")
     assert re.search(r"Waiting: 'hung_fn' \(\d, up to \d s\). Running: 'hung_fn' \(100, up", record.getMessage())
     release.set()
-    for i in range(threads.ELASTIC_LIMIT + 5):
-        await kex.wait_handled(f"obj{i}")
+    await kex.wait_all_handled(f"obj{i}" for i in range(threads.ELASTIC_LIMIT + 5))

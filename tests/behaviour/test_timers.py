@@ -67,8 +67,7 @@ async def test_sharp_timers_that_are_late_skip_what_is_missed_and_never_overlap(
 async def test_hours_of_an_ordinary_timer(operator: Operator, kex: Objects, calls: Calls) -> None:
     kopf.timer("kopfexamples", interval=60, id="fn")(calls.noting(lambda name, **_: (name, now())))
     await operator.start()
-    for name in ("a", "b"):
-        await kex.create(name)
+    await kex.create_all(("a", "b"))
     await asyncio.sleep(5 * 3600)
     for name in ("a", "b"):
         times = [time for key, time in calls if key == name]
