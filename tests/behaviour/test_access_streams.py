@@ -117,7 +117,6 @@ async def test_hanging_extensions_hold_nobody_else(operator: Operator, kex: Obje
     operator.registry = registry = kopf.OperatorRegistry()
     kopf.on.login(registry=registry)(kopf.login_with_kubeconfig)
     kopf.on.create("kopf.dev", "kopfexamples", registry=registry)(lambda **_: None)
-
     kopf.on.event("roles.rbac.authorization.k8s.io", registry=registry)(calls.noting(lambda name, **_: (name, "role")))
     operator.cluster.apply({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",

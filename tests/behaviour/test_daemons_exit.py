@@ -165,7 +165,6 @@ async def test_what_only_waits_exits_at_once(operator: Operator, kex: Objects, o
         raise kopf.TemporaryError("later", delay=10000)
 
     kopf.timer("kopfexamples", interval=10000, **options)(do_nothing)
-
     kopf.on.create("kopfexamples")(do_nothing)
     await operator.start_and_handle(kex)
     await asyncio.sleep(100)

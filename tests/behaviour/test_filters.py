@@ -51,7 +51,6 @@ async def test_objects_that_match_nothing_are_not_touched(
 
 async def test_objects_that_match_nothing_make_no_requests(operator: Operator, kex: Objects) -> None:
     kopf.on.create("kopfexamples", labels={"match": "yes"})(lambda **_: None)
-
     await kex.create_all(f"obj{i}" for i in range(20))
     operator.cluster.reset_counters()
     await operator.start_and_create(kex, "matching", **MATCHING)
@@ -106,7 +105,6 @@ async def test_operators_with_no_deletion_handlers_remove_the_finalizers_that_ar
         operator: Operator, kex: Objects, logs: Logs, decorator: Decorator,
 ) -> None:
     decorator("kopfexamples", labels={"match": "yes"})(lambda **_: None)
-
     await operator.start_and_create(kex, "skipped", finalizers=[FINALIZER])
     await kex.create("matching", labels={"match": "yes"}, finalizers=[FINALIZER])
     for name in ("skipped", "matching"):

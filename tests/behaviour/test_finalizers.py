@@ -131,7 +131,6 @@ async def test_the_name_of_it_is_in_the_settings(operator: Operator, kex: Object
 async def test_two_changes_of_finalizers_at_once_are_both_done(operator: Operator, kex: Objects) -> None:
     """Others change the finalizers while ours is about to be put: nobody's change is lost."""
     kopf.on.delete("kopfexamples")(lambda **_: None)
-
     operator.cluster.faults.inject(action="delay", latency=0.1, verb="patch", resource="kopfexamples", times=1)
     await operator.start_and_create(kex, finalizers=["example.com/a"])
     operator.cluster.faults.clear()

@@ -72,7 +72,6 @@ async def test_own_patches_in_an_update_do_not_repeat_the_others(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     kopf.on.create("kopfexamples", id="create")(do_nothing)
-
     kopf.on.update("kopfexamples", id="one")(calls.noting("one"))
 
     @kopf.on.update("kopfexamples", id="two")

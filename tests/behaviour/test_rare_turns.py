@@ -42,7 +42,6 @@ async def test_a_deletion_is_not_held_by_a_failing_filter(
         return False
 
     kopf.daemon("kopfexamples", id="daemon", when=is_wanted, labels={"x": "y"})(calls.accompanying("runs"))
-
     kopf.on.update("kopfexamples", id="update", when=is_edited)(do_nothing)
     logs.expected.append("a bad spec")
     await operator.start_and_create(kex, spec={"bad": False}, labels={"x": "y"})
@@ -103,7 +102,6 @@ async def test_resuming_is_not_repeated_by_an_edit_in_the_middle_of_an_update(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
     kopf.on.create("kopfexamples", id="create")(do_nothing)
-
     kopf.on.resume("kopfexamples", id="resume")(calls.noting("resumes"))
     kopf.on.update("kopfexamples", id="update")(
         calls.noting("updates", error=kopf.TemporaryError("not yet", delay=30), times=1))
@@ -172,7 +170,6 @@ async def test_a_creation_is_not_followed_by_an_update_when_the_api_drops_what_i
         patch.spec["unknown"] = 1
 
     kopf.on.create("prunes", id="two")(do_nothing)
-
     kopf.on.update("prunes", id="update")(calls.noting(lambda diff, **_: diff))
     await operator.start_and_handle(prunes, spec={"field": 1})
     await asyncio.sleep(30)
