@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mappin
 
 import pytest
 
+from tests.collecting import import_share
 from tests.fastforward import make_loop
 
 # What has been told to stop needs a moment to stop: threads to leave their functions, sockets to be closed.
@@ -40,6 +41,17 @@ def pytest_configure() -> None:
     # Shells start commands in the background with this signal ignored, and all processes started from there inherit it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    # All that is made there, stays: collecting the garbage would look at more and more of it, for a third of the time.
+    gc.disable()
+    try:
+        import_share(session.config)
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import collections
+import functools
 import pathlib
 from collections.abc import Iterator
 
@@ -16,7 +17,6 @@ import pytest
 
 SRC = pathlib.Path(__file__).parent.parent / "src"
 FILES = sorted(SRC.rglob("*.py"))
-MODULES = {path.relative_to(SRC).as_posix(): ast.parse(path.read_text()) for path in FILES}
 
 MAX_LINES = 400
 MAX_METHODS = 12
@@ -27,6 +27,12 @@ MAX_SAME_NAMES = 2
 REASON = "Large because "
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@functools.cache
+def parse_modules() -> dict[str, ast.Module]:
+    """All files of the project, by their names; not when this file is imported, as every process of tests does."""
+    return {path.relative_to(SRC).as_posix(): ast.parse(path.read_text()) for path in FILES}
 
 
 def is_plain_data(node: ast.ClassDef) -> bool:
@@ -69,7 +75,7 @@ def is_permitted(node: Function) -> bool:
 
 
 def find_large() -> Iterator[str]:
-    for name, module in MODULES.items():
+    for name, module in parse_modules().items():
         if not name.startswith("kopf/"):
             continue
         for node in ast.walk(module):
@@ -88,7 +94,7 @@ def find_imports(name: str) -> set[str]:
     parts = name.removesuffix(".py").removesuffix("/__init__").split("/")
     is_package = name.endswith("__init__.py")
     found: set[str] = set()
-    for node in ast.walk(MODULES[name]):
+    for node in ast.walk(parse_modules()[name]):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -101,7 +107,7 @@ def find_imports(name: str) -> set[str]:
 
 def get_path(module: str) -> str | None:
     path = module.replace(".", "/")
-    return next((item for item in (f"{path}.py", f"{path}/__init__.py") if item in MODULES), None)
+    return next((item for item in (f"{path}.py", f"{path}/__init__.py") if item in parse_modules()), None)
 
 
 def find_circles(graph: dict[str, set[str]]) -> list[list[str]]:
@@ -149,14 +155,14 @@ def test_classes_and_functions_are_not_too_large() -> None:
 @pytest.mark.parametrize("package", ["kopf"])
 def test_imports_make_no_circles(package: str) -> None:
     # The face is imported by nobody below it; that is checked by the contracts of the layers.
-    graph = {name: find_imports(name) for name in MODULES if name.startswith(f"{package}/")}
+    graph = {name: find_imports(name) for name in parse_modules() if name.startswith(f"{package}/")}
     faces = {"kopf/__init__.py", "kopf/__main__.py"}
     graph = {name: imports - faces for name, imports in graph.items() if name not in faces}
     assert find_circles(graph) == []
 
 
 def test_every_file_says_what_it_is() -> None:
-    assert [name for name, module in MODULES.items() if not ast.get_docstring(module)] == []
+    assert [name for name, module in parse_modules().items() if not ast.get_docstring(module)] == []
 
 
 def test_the_checks_themselves() -> None:
