@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mappin
 
 import pytest
 
+from tests.certificates import shared_certificates as shared_certificates
 from tests.collecting import import_share
 from tests.fastforward import make_loop
 

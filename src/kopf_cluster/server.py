@@ -80,7 +80,7 @@ class ClusterServer:
         self._audit = audit
         self._access: Access | None = None
         self._store = Store(options.history)
-        self.registry = Registry(read_kinds())
+        self.registry = _make_builtin_registry().copy()
         self._caller = Caller(services)
         self._webhooks = Configurations(self._store, self.registry)
         self._reviewer = Reviewer(self._webhooks, self._caller)
@@ -255,6 +255,11 @@ class ClusterServer:
         finally:
             if desk.outcome is not None:
                 self._audit.note(user, *desk.outcome, agent=AGENT)
+
+
+@functools.cache
+def _make_builtin_registry() -> Registry:
+    return Registry(read_kinds())
 
 
 def _attempt_unasked(attempt: Callable[[], T]) -> T:

@@ -56,7 +56,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 async def cluster(
-        monkeypatch: pytest.MonkeyPatch, watch_lag: float, request: pytest.FixtureRequest,
+        monkeypatch: pytest.MonkeyPatch, watch_lag: float, request: pytest.FixtureRequest, shared_certificates: None,
 ) -> AsyncIterator[LocalCluster]:
     """Two custom resources, the second one with the status subresource, in a bare cluster: these start faster."""
     async with LocalCluster(seed=zlib.crc32(request.node.name.encode()), bare=True) as cluster:

@@ -7,7 +7,6 @@ import asyncio
 import base64
 import contextlib
 import json
-import ssl
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from kopf_cluster import LocalCluster
+from tests.certificates import trust
 
 Obj = dict[str, Any]
 
@@ -101,8 +101,20 @@ class Client:
 
 @contextlib.asynccontextmanager
 async def connect(cluster: LocalCluster) -> AsyncIterator[Client]:
-    context = ssl.create_default_context(cadata=cluster.ca_data.decode())
-    connector = aiohttp.TCPConnector(ssl=context, limit=0)
+    """Connect by the network, as others do."""
+    async with _open(cluster, aiohttp.TCPConnector(ssl=trust(cluster.ca_data), limit=0)) as client:
+        yield client
+
+
+@contextlib.asynccontextmanager
+async def connect_in_memory(cluster: LocalCluster) -> AsyncIterator[Client]:
+    """Connect with the same HTTP, but no TCP and no TLS, for tests that are about what is asked and answered."""
+    async with _open(cluster, cluster.open_network().make_connector()) as client:
+        yield client
+
+
+@contextlib.asynccontextmanager
+async def _open(cluster: LocalCluster, connector: aiohttp.BaseConnector) -> AsyncIterator[Client]:
     headers = {"Authorization": f"Bearer {cluster.token}"}
     timeout = aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(cluster.url, connector=connector, headers=headers, timeout=timeout) as session:
@@ -110,7 +122,7 @@ async def connect(cluster: LocalCluster) -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[LocalCluster]:
+async def cluster(shared_certificates: None) -> AsyncIterator[LocalCluster]:
     async with LocalCluster(bare=True) as cluster:
         yield cluster
 

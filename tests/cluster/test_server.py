@@ -79,7 +79,7 @@ def test_the_kubeconfig_has_everything_in_it_and_goes_away() -> None:
         assert config["current-context"] == config["contexts"][0]["name"]
         assert config["contexts"][0]["context"]["namespace"] == "default"
     assert not cluster.kubeconfig.exists()
-    assert not cluster.kubeconfig.parent.exists()
+    assert not list(cluster.kubeconfig.parent.glob(f"*{cluster.kubeconfig.name}*"))
 
 
 def test_the_kubeconfig_and_the_port_can_be_chosen(tmp_path: pathlib.Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import datetime
+import functools
 import ipaddress
 import json
 import os
@@ -62,16 +63,8 @@ class Credentials:
     """What the certificates of clients are signed with (PEM)."""
 
     def make_ssl_context(self) -> ssl.SSLContext:
-        """Make the server's side of TLS. The key is in a file only while it is being loaded."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        with tempfile.NamedTemporaryFile(suffix=".pem") as file:
-            file.write(self.certificate + self.key)
-            file.flush()
-            context.load_cert_chain(file.name)
-        context.verify_mode = ssl.CERT_OPTIONAL  # whoever has a certificate, may use it instead of a token
-        context.load_verify_locations(cadata=self.ca.decode())
-        return context
+        """Make the server's side of TLS."""
+        return _make_ssl_context(self.ca, self.certificate, self.key)
 
     def make_kubeconfig(self, url: str, client: ClientCertificate | None = None) -> str:
         """Make the kubeconfig with everything embedded: of the administrator, or of who has the certificate."""
@@ -149,6 +142,20 @@ def load_credentials(directory: pathlib.Path) -> Credentials | None:
 
 def save_credentials(directory: pathlib.Path, credentials: Credentials) -> None:
     write_privately(directory / "credentials.json", msgspec.json.encode(credentials).decode())
+
+
+@functools.lru_cache(maxsize=1)
+def _make_ssl_context(ca: bytes, certificate: bytes, key: bytes) -> ssl.SSLContext:
+    """Make the context; restarted servers go on with it. The key is in a file only while it is being loaded."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    with tempfile.NamedTemporaryFile(suffix=".pem") as file:
+        file.write(certificate + key)
+        file.flush()
+        context.load_cert_chain(file.name)
+    context.verify_mode = ssl.CERT_OPTIONAL  # whoever has a certificate, may use it instead of a token
+    context.load_verify_locations(cadata=ca.decode())
+    return context
 
 
 def _encode(data: bytes) -> str:

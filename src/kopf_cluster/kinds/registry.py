@@ -24,6 +24,16 @@ class Registry:
         for kind in kinds:
             self.add(kind)
 
+    def copy(self) -> Registry:
+        """Give another registry that serves the same, for now."""
+        other = Registry()
+        other.terminating, other.converted = {*self.terminating}, {*self.converted}
+        other._groups = {
+            group: {version: {**kinds} for version, kinds in versions.items()}
+            for group, versions in self._groups.items()
+        }
+        return other
+
     def add(self, kind: Kind) -> None:
         """Serve the kind; another definition of the same kind and version is replaced."""
         versions = self._groups.setdefault(kind.group, {})
