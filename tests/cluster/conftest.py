@@ -129,7 +129,7 @@ async def cluster(shared_certificates: None) -> AsyncIterator[LocalCluster]:
 
 @pytest.fixture
 async def client(cluster: LocalCluster) -> AsyncIterator[Client]:
-    async with connect(cluster) as client:
+    async with connect_in_memory(cluster) as client:
         yield client
 
 
