@@ -26,6 +26,7 @@ import yaml
 
 import kopf
 from kopf_cluster import LocalCluster
+from tests.behaviour.connecting import connect_in_memory
 from tests.behaviour.objects import API, Objects, connect, watch
 from tests.behaviour.peerings import PeeringObject, create_peering
 from tests.behaviour.resources import make_crd as make_crd
@@ -62,6 +63,7 @@ async def cluster(
     async with LocalCluster(seed=zlib.crc32(request.node.name.encode()), bare=True) as cluster:
         if watch_lag:
             cluster.faults.lag_watches(0, up_to=watch_lag)
+            connect_in_memory(cluster, monkeypatch)
         cluster.apply(make_crd("KopfExample", "kopfexamples", status=False))
         cluster.apply(make_crd("KopfStatusExample", "kopfstatusexamples", status=True))
         monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
