@@ -11,7 +11,9 @@ from kopf.cli.memory import spare_when_imported
 from tests.forking import Job, serve
 
 spare_when_imported()
-for name in (*(module for module, _ in _COMMANDS.values()), "kopf._operator.running", "uvloop"):
+# What most of the commands import only when they run, is not in the commands.
+LATE = ("kopf._operator.running", "kopf._client.auth.kubeconfig", "kopf.on", "ctypes", "encodings.idna", "uvloop")
+for name in (*(module for module, _ in _COMMANDS.values()), *LATE):
     if importlib.util.find_spec(name) is not None:  # some are optional
         importlib.import_module(name)
 
