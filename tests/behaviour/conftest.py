@@ -63,11 +63,17 @@ async def cluster(
     async with LocalCluster(seed=zlib.crc32(request.node.name.encode()), bare=True) as cluster:
         if watch_lag:
             cluster.faults.lag_watches(0, up_to=watch_lag)
+        if watch_lag or "in_memory" in request.fixturenames:
             connect_in_memory(cluster, monkeypatch)
         cluster.apply(make_crd("KopfExample", "kopfexamples", status=False))
         cluster.apply(make_crd("KopfStatusExample", "kopfstatusexamples", status=True))
         monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
         yield cluster
+
+
+@pytest.fixture
+def in_memory() -> None:
+    """Let the operators connect with no TCP and no TLS, in tests of what handlers do: others test the connections."""
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """
 Connections of the operator with no TCP and no TLS: the same client, the same HTTP, the same server.
 
-They are for those runs of the tests that are about something else, namely a lag, and that are also done with real ones.
+They are for tests of what handlers do, and for those runs with a lag that are also done with none and by the network.
 """
 from __future__ import annotations
 

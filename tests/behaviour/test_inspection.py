@@ -20,6 +20,8 @@ from tests.behaviour.objects import API, Objects, get_patience
 from tests.behaviour.peerings import create_peering
 from tests.behaviour.running import Calls, Operator, do_nothing
 
+pytestmark = pytest.mark.usefixtures("in_memory")
+
 Ask = Callable[..., Any]
 
 

@@ -15,6 +15,8 @@ from tests.behaviour.objects import Objects, is_handled
 from tests.behaviour.peerings import make_other, running
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 
+pytestmark = pytest.mark.usefixtures("in_memory")
+
 PLURAL = "kopfstatusexamples"
 
 

@@ -10,7 +10,7 @@ from tests.behaviour.conftest import Load
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Logs, Operator, now
 
-pytestmark = [pytest.mark.fastforward, pytest.mark.usefixtures("as_users_run_it")]
+pytestmark = [pytest.mark.fastforward, pytest.mark.usefixtures("as_users_run_it", "in_memory")]
 
 
 async def test_results(operator: Operator, kex: Objects, load: Load) -> None:
