@@ -11,6 +11,8 @@ import kopf
 from tests.behaviour.objects import API, Obj, Objects
 from tests.behaviour.running import Calls, Logs, Operator
 
+pytestmark = pytest.mark.usefixtures("in_memory")
+
 
 @pytest.fixture(autouse=True)
 def _posting(operator: Operator) -> None:

@@ -14,7 +14,7 @@ from tests.behaviour.conftest import Load, make_crd
 from tests.behaviour.objects import API, Objects, get_finalizers, watch
 from tests.behaviour.running import Logs, Operator
 
-pytestmark = pytest.mark.usefixtures("as_users_run_it")
+pytestmark = pytest.mark.usefixtures("as_users_run_it", "in_memory")
 
 
 @pytest.mark.parametrize("signature", ["spec, **_", "spec: kopf.Spec, **_: Any"])
