@@ -11,6 +11,7 @@ from tests.behaviour.running import Calls, Logs, Operator
 
 pytestmark = pytest.mark.usefixtures("in_memory")
 
+
 @pytest.mark.parametrize("value", [
     100, 0, -1.5, True, False, "text", "", [1, "two", None], [], {"field": {"deep": "value"}},
 ], ids=repr)
