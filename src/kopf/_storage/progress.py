@@ -205,7 +205,12 @@ class StatusProgressStorage(ProgressStorage):
         self.name = name
         self._field = parse_field(field.format(name=name) if isinstance(field, str) else field)
         self._touch_field = parse_field(touch_field.format(name=name) if isinstance(touch_field, str) else touch_field)
-        self._places = frozenset({self._field[:2], self._touch_field[:2]})
+        self._places = self._list_places()
+
+    def _list_places(self) -> tuple[tuple[str, str], ...]:
+        """Where the fields are: the stanzas, and the keys there; any text has an empty one, any object has metadata."""
+        paths = dict.fromkeys([self._field[:2], self._touch_field[:2]])
+        return tuple((path[0] if path else "metadata", path[1] if len(path) > 1 else "") for path in paths)
 
     @property
     def field(self) -> FieldPath:
@@ -215,7 +220,7 @@ class StatusProgressStorage(ProgressStorage):
     @field.setter
     def field(self, field: FieldSpec) -> None:
         self._field = parse_field(field)
-        self._places = frozenset({self._field[:2], self._touch_field[:2]})
+        self._places = self._list_places()
 
     @property
     def touch_field(self) -> FieldPath:
@@ -225,7 +230,7 @@ class StatusProgressStorage(ProgressStorage):
     @touch_field.setter
     def touch_field(self, field: FieldSpec) -> None:
         self._touch_field = parse_field(field)
-        self._places = frozenset({self._field[:2], self._touch_field[:2]})
+        self._places = self._list_places()
 
     def fetch(self, *, key: HandlerId, body: Body) -> ProgressRecord | None:
         record = resolve(body, (*self.field, key))
@@ -262,8 +267,8 @@ class StatusProgressStorage(ProgressStorage):
     def could_have(self, keys: tuple[HandlerId, ...], *, obj: KubeObject) -> bool:
         if type(self) is not StatusProgressStorage:
             return True
-        for place in self._places:  # noqa: SIM110  # it is asked of every object
-            if len(place) < 2 or obj.could_have(place[0], place[1]):
+        for stanza, key in self._places:  # noqa: SIM110  # it is asked of every object
+            if obj.could_have(stanza, key):
                 return True
         return False
 

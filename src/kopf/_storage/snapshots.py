@@ -40,6 +40,7 @@ class Snapshots:
         """Whether all that is persisted is known to be in annotations, by the storages of the framework."""
         self._own_prefix = progress.own_prefix or ""
         self._is_own = functools.lru_cache(maxsize=10_000)(self._find_out_if_own)
+        self._is_suspicious = functools.lru_cache(maxsize=10_000)(lambda name: is_mark(name) or self._is_own(name))
         self._names = self._plain.annotation_names if self._plain is not None else ()
 
     def take(self, obj: KubeObject) -> bytes:
@@ -59,10 +60,12 @@ class Snapshots:
         return codec.encode(content)
 
     def _drop_own(self, annotations: dict[str, str]) -> dict[str, str]:
+        if not any(map(self._is_suspicious, annotations)):
+            return annotations  # as they are: new objects mostly have nothing of ours
+        if any(map(is_mark, annotations)):  # then, it depends on all of them together
+            annotations = drop_managed_annotations(annotations)
         is_own = self._is_own
-        if not any(map(is_mark, annotations)):  # otherwise, it depends on all of them together
-            return {name: value for name, value in annotations.items() if not is_own(name)}
-        return {name: value for name, value in drop_managed_annotations(annotations).items() if not is_own(name)}
+        return {name: value for name, value in annotations.items() if not is_own(name)}
 
     def _find_out_if_own(self, name: str) -> bool:
         return is_managed(name) or name in self._names or name.startswith(self._own_prefix)
@@ -74,8 +77,7 @@ class Snapshots:
         There is none if the object was never handled.
         """
         if self._plain is not None:
-            annotations = obj.head.annotations
-            text = self._plain.fetch_text(annotations) if annotations else None
+            text = self._find_text(obj.head.annotations)
             if text is None:
                 return False, None
             if text.rstrip("\n").encode() == snapshot:
@@ -88,6 +90,12 @@ class Snapshots:
         if essence is None:
             return False, None
         return False, self._progress.clear(essence=self._diffbase.clean(essence))
+
+    def _find_text(self, annotations: dict[str, str] | None) -> str | None:
+        for name in self._names if annotations else ():
+            if annotations is not None and name in annotations:
+                return annotations[name]
+        return None
 
     def _could_have_traces(self, essence: BodyEssence) -> bool:
         """Tell if there can be anything of the storages in the essence: older versions have left that there."""

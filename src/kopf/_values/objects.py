@@ -9,7 +9,6 @@ until somebody looks. Managed fields, often the larger half of an object, are ne
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from operator import attrgetter
 from typing import Any, get_type_hints
 
 import msgspec
@@ -57,9 +56,7 @@ class _UsualEnvelope(_Envelope, forbid_unknown_fields=True):
     status: msgspec.Raw = msgspec.Raw()
 
 
-_USUAL_CONTENT = ("data", "spec", "type")
-_USUAL_STANZAS = frozenset({*_USUAL_CONTENT, "status"})
-_get_usual_content = attrgetter(*_USUAL_CONTENT)
+_USUAL_STANZAS = frozenset({"data", "spec", "type", "status"})
 
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _decode_usual_envelope = msgspec.json.Decoder(_UsualEnvelope).decode
@@ -264,10 +261,10 @@ class KubeObject(Mapping[str, Any]):
         """
         if self._raw is None or other._raw is None:
             return False
-        if self._usual is not None and other._usual is not None:
-            return bool(_get_usual_content(self._usual) == _get_usual_content(other._usual))
-        mine, others = self._split()[0], other._split()[0]
-        return {**mine, **_WITHOUT_OTHERS} == {**others, **_WITHOUT_OTHERS}
+        mine, others = self._usual, other._usual
+        if mine is not None and others is not None:
+            return mine.spec == others.spec and mine.data == others.data and mine.type == others.type
+        return {**self._split()[0], **_WITHOUT_OTHERS} == {**other._split()[0], **_WITHOUT_OTHERS}
 
     def get_content(self) -> dict[str, Any]:
         """
@@ -276,7 +273,7 @@ class KubeObject(Mapping[str, Any]):
         The server says how they are serialised, so the same content comes in the same form.
         """
         if self._usual is not None:
-            return {key: raw for key, raw in zip(_USUAL_CONTENT, _get_usual_content(self._usual), strict=True) if raw}
+            return _list_usual_content(self._usual)
         members, values = self._split()
         source = values if self._raw is None else members
         return {key: value for key, value in source.items() if key not in _NO_CONTENT}
@@ -298,8 +295,8 @@ class KubeObject(Mapping[str, Any]):
         """Tell if the key could be in the stanza, which is not decoded for that. If in doubt, it is yes."""
         if self._raw is None:
             return stanza in (self._values or ())
-        raw = self._find(stanza)
-        return raw is not None and key.encode() in bytes(raw)
+        raw = self._usual.status if self._usual is not None and stanza == "status" else self._find(stanza)
+        return key.encode() in bytes(raw) if raw else False
 
     def get(self, key: str, default: Any = None) -> Any:
         if (values := self._values) is None:
@@ -324,6 +321,18 @@ class KubeObject(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return repr(dict(self))
+
+
+def _list_usual_content(envelope: _UsualEnvelope) -> dict[str, Any]:
+    """One by one, as it is several times faster than a loop."""
+    content: dict[str, Any] = {}
+    if envelope.data:
+        content["data"] = envelope.data
+    if envelope.spec:
+        content["spec"] = envelope.spec
+    if envelope.type:
+        content["type"] = envelope.type
+    return content
 
 
 def _decode_unusual(raw: bytes | msgspec.Raw) -> tuple[_Envelope, bytes | msgspec.Raw, str]:

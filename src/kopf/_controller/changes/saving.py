@@ -115,11 +115,13 @@ def has_only_traces(before: KubeObject, after: KubeObject, patch: Patch) -> bool
     old, new = before.head, after.head
     if new.deletionTimestamp is not None or new.labels != old.labels or new.finalizers != old.finalizers:
         return False
-    annotations = {**(old.annotations or {}), **patch.get("metadata", {}).get("annotations", {})}
-    if None in annotations.values():
+    annotations = patch["metadata"].get("annotations") if "metadata" in patch else None
+    if old.annotations:
+        annotations = {**old.annotations, **(annotations or {})}
+    if annotations and None in annotations.values():
         annotations = {key: value for key, value in annotations.items() if value is not None}
     return (
-        (new.annotations or {}) == annotations
+        (new.annotations or {}) == (annotations or {})
         and after.has_same_content(before)
         and _has_patched_status(before, after, patch)
     )
@@ -127,9 +129,11 @@ def has_only_traces(before: KubeObject, after: KubeObject, patch: Patch) -> bool
 
 def _has_patched_status(before: KubeObject, after: KubeObject, patch: Patch) -> bool:
     old, new = before.get("status") or {}, after.get("status") or {}
-    if "status" not in patch:
+    wanted = patch.get("status")
+    if not wanted:
         return bool(new == old)
-    wanted = patch["status"] or {}
+    if not old and new == wanted:
+        return True
     if isinstance(old, dict) and old.keys().isdisjoint(wanted) and new == {**old, **wanted}:
         return True  # as it usually is: there are new fields only, and nothing to be merged
     expected = thaw(old)
