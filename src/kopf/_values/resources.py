@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 import urllib.parse
 from collections.abc import Mapping
+
+_MAX_LIST_URLS = 10_000
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -58,8 +59,21 @@ class Resource:
         return f"{self.plural}.{self.group}".rstrip(".")
 
     @functools.cached_property
-    def _base_url(self) -> str:
+    def _list_urls(self) -> dict[str | None, str]:
+        """The URLs of the lists by the namespaces: there are few of them, unlike those of the objects."""
+        return {}
+
+    @property
+    def base_url(self) -> str:
+        """The path of all resources of this group and version."""
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    def _make_list_url(self, namespace: str | None) -> str:
+        scope = "" if namespace is None else f"/namespaces/{_quote(namespace)}"
+        if len(self._list_urls) >= _MAX_LIST_URLS:
+            self._list_urls.clear()
+        url = self._list_urls[namespace] = f"{self.base_url}{scope}/{self.plural}"
+        return url
 
     def get_url(
         self,
@@ -77,18 +91,15 @@ class Resource:
         :class:`ValueError` for an object of a namespaced resource without its namespace, and for a subresource
         without a name.
         """
-        if subresource is not None and name is None:
-            raise ValueError(f"A subresource of {self!r} needs the name of an object.")
-        if self.namespaced and name is not None and namespace is None:
-            raise ValueError(f"An object of the namespaced {self!r} needs its namespace.")
-        url = self._base_url
-        if self.namespaced and namespace is not None:
-            url = f"{url}/namespaces/{_quote_namespace(namespace)}/{self.plural}"
-        else:
-            url = f"{url}/{self.plural}"
+        scope = namespace if self.namespaced else None
+        url = self._list_urls.get(scope) or self._make_list_url(scope)
         if name is not None:
+            if scope is None and self.namespaced:
+                raise ValueError(f"An object of the namespaced {self!r} needs its namespace.")
             url = f"{url}/{_quote(name)}"
         if subresource is not None:
+            if name is None:
+                raise ValueError(f"A subresource of {self!r} needs the name of an object.")
             url = f"{url}/{subresource}"
         if params:
             url += "?" + urllib.parse.urlencode(params)
@@ -96,14 +107,9 @@ class Resource:
 
 
 def _quote(name: str) -> str:
-    return name if _is_plain(name) else urllib.parse.quote(name, safe="")
-
-
-_quote_namespace = functools.lru_cache(maxsize=10_000)(_quote)  # there are few of them, unlike the names of objects
-
-
-_is_plain = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch
-"""The names of nearly all objects: nothing is to be quoted in them (RFC 3986: unreserved characters)."""
+    if name.isascii() and name.replace("-", "").isalnum():
+        return name  # as nearly all of them: it is faster to see than to look for what is to be quoted
+    return urllib.parse.quote(name, safe="")
 
 
 CRDS = Resource(

@@ -138,7 +138,7 @@ class ClusterEditing:
     async def _find_resource(self, api_version: str, kind: str) -> Resource:
         group, _, version = api_version.rpartition("/")
         try:
-            listing = codec.decode(await self._request("GET", Resource(group, version, "")._base_url))
+            listing = codec.decode(await self._request("GET", Resource(group, version, "").base_url))
         except APIError as e:
             raise EditingError(f"There is no such API version: {cut(api_version, 100)}") from e
         for item in listing["resources"]:
