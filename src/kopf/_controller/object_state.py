@@ -60,11 +60,11 @@ class ObjectState(Record, eq=False):
     """
 
     _rules: Rules
+    _writes: OwnWrites
     _is_handled: bool = False
     """Whether the object is being handled right now."""
     _is_requested: bool = False
     """Whether it is to be looked at again when that is over."""
-    _writes: OwnWrites = field(default_factory=OwnWrites)
     _unconfirmed: Unconfirmed | None = None
     _retry_at: float | None = None
     pending: KubeObject | None = None
@@ -72,9 +72,6 @@ class ObjectState(Record, eq=False):
     last_seen: KubeObject | None = None
     """The state as of the last handling, to return to when it is time to."""
     memory: Memory = field(default_factory=Memory)
-
-    def __post_init__(self) -> None:
-        self._writes.comparable = self._rules.comparable_versions
 
     @property
     def is_ready(self) -> bool:
@@ -214,6 +211,11 @@ class ObjectState(Record, eq=False):
         memory.conflicts = 0
         if not memory.errors or self.last_seen is None or is_overtaking(obj, self.last_seen):
             self._retry_at = None
+
+
+def make_state(rules: Rules) -> ObjectState:
+    """Begin with an object of which nothing is known."""
+    return ObjectState(rules, OwnWrites(rules.comparable_versions))
 
 
 def _keep_aside(obj: KubeObject, known: Unconfirmed | None, now: float, rules: Rules) -> Unconfirmed | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kopf._client.resources.watch_machine import WatchEvent
 from kopf._controller.changes.selection import could_match
-from kopf._controller.object_state import ObjectState, Rules
+from kopf._controller.object_state import ObjectState, Rules, make_state
 from kopf._controller.runtime import Runtime
 from kopf._handlers.registry import HandlersOfResource
 from kopf._settings.settings import iter_delays
@@ -93,7 +93,7 @@ class ObjectStates:
         )
 
     def _add(self, key: str) -> ObjectState:
-        state = self._states[key] = ObjectState(self._rules)
+        state = self._states[key] = make_state(self._rules)
         return state
 
     def forget(self, key: str, now: float) -> KubeObject:

@@ -8,7 +8,7 @@ come on the watch stream later. Resource versions of one resource are comparable
 
 from __future__ import annotations
 
-from kopf._values.records import Record, field
+from kopf._values.records import Record
 
 
 class OwnWrites(Record, eq=False):
@@ -19,7 +19,8 @@ class OwnWrites(Record, eq=False):
     expected: str | None = None
     """The version that our last write has made, until it comes back."""
     _last_seen: str = ""
-    _seen: set[str] = field(default_factory=set)
+    _seen: set[str] | None = None
+    """All versions that have come since a write could be sent, if only their equality says anything."""
 
     @property
     def expecting(self) -> bool:
@@ -28,13 +29,13 @@ class OwnWrites(Record, eq=False):
 
     def start(self) -> None:
         """A write can be sent from now on. Its echo can come even earlier than its response."""
-        self._seen.clear()
+        self._seen = None
 
     def finish(self, version: str, *, previous: str) -> None:
         """The write has made this version out of the previous one (the same one if nothing has changed)."""
         if version == previous:
             return  # but an earlier write could have not come back yet
-        is_seen = not is_newer(version, self._last_seen) if self.comparable else version in self._seen
+        is_seen = not is_newer(version, self._last_seen) if self.comparable else version in (self._seen or ())
         self.expected = None if is_seen else version
 
     def is_news(self, version: str) -> bool:
@@ -42,6 +43,7 @@ class OwnWrites(Record, eq=False):
         self._last_seen = version
         if self.expected is None:
             if not self.comparable:
+                self._seen = set() if self._seen is None else self._seen
                 self._seen.add(version)
             return True
         if version == self.expected:

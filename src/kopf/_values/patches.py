@@ -122,7 +122,7 @@ class Patch(dict[str, Any]):
         fns: Iterable[PatchFn] = (),
     ) -> None:
         if src is not None:
-            dict.__init__(self, src)
+            self.update(src)
         self._original = body
         self.fns: list[PatchFn] = list(fns) if fns else []
 
@@ -155,8 +155,9 @@ class Patch(dict[str, Any]):
 
     def derive(self, content: Mapping[str, Any]) -> Patch:
         """Make a patch with other content, but with the same functions."""
-        derived = Patch(content, fns=self.fns)
-        derived._authors = self._authors
+        derived = Patch(content)
+        if self.fns:
+            derived.fns, derived._authors = [*self.fns], self._authors
         return derived
 
     def transform(self, body: dict[str, Any]) -> None:
@@ -170,7 +171,7 @@ class Patch(dict[str, Any]):
         """Get a stanza of the patch to put something there: the plain dict, with no view of it."""
         target: dict[str, Any] = self
         for key in path:
-            child = target.setdefault(key, {})
+            child = target.get(key)
             if type(child) is not dict:
                 child = target[key] = {} if child is None else thaw(child)
             target = child
@@ -220,12 +221,13 @@ class PatchRequest(FrozenRecord, frozen=True):
         if isinstance(self.changes, list):
             path = "/metadata/resourceVersion"
             return [{"op": "test", "path": path, "value": version}, *self.changes] if version else self.changes
-        metadata = {**self.changes.get("metadata", {})}
+        payload = self.changes.copy()
+        metadata = payload["metadata"] = {**payload.get("metadata", {})}
         if uid:
             metadata["uid"] = uid
         if version and self.exclusive:
             metadata["resourceVersion"] = version
-        return {**self.changes, "metadata": metadata}
+        return payload
 
 
 class FinalizerChange(enum.Enum):

@@ -54,9 +54,8 @@ def after(seconds: float) -> datetime.datetime:
 class FixedDigests(SeenStates):
     """The same digest whatever the handler is for."""
 
-    def __init__(self, reason: Reason, digest: str | None = None) -> None:
-        super().__init__(reason, None)
-        self.digest = digest
+    _snapshot: bytes | None = None
+    digest: str | None = None
 
     def get(self, handler: ChangingHandler) -> str | None:
         return self.digest
@@ -76,7 +75,7 @@ def make_progress(
     remembered = {**dict(known), **dict(unsaved)}
     saved = SavedStates(SmartProgressStorage(), body, now, remembered=remembered, keys=KEYS, obj=body.object)
     progress = Progress(saved, reason, now, unsaved=dict(unsaved).keys(), called=called)
-    progress.involve(handlers, FixedDigests(reason, digest))
+    progress.involve(handlers, FixedDigests(reason, digest=digest))
     return progress
 
 
@@ -358,7 +357,7 @@ def test_handlers_begin_anew_if_the_object_has_changed_since_the_attempt(
 
 def test_attempts_remember_what_they_were_for() -> None:
     progress = make_progress(reason=Reason.UPDATE)
-    progress.note(ONE, RETRY, NOW, [], FixedDigests(Reason.UPDATE, "digest of one"))
+    progress.note(ONE, RETRY, NOW, [], FixedDigests(Reason.UPDATE, digest="digest of one"))
     patch = Patch()
     progress.store(patch)
     assert progress[ONE.id].digest == "digest of one"
@@ -382,7 +381,7 @@ def test_unfinished_handlers_go_on_even_if_the_object_has_changed() -> None:
 ])
 def test_handlers_that_have_seen_a_change_which_is_undone_are_found(record: Any, is_found: bool) -> None:
     progress = make_progress(with_record(record), reason=Reason.UPDATE, handlers=[])
-    found = find_overtaken([ONE, TWO], progress.saved, FixedDigests(Reason.UPDATE, "new"))
+    found = find_overtaken([ONE, TWO], progress.saved, FixedDigests(Reason.UPDATE, digest="new"))
     assert list(found) == ([ONE] if is_found else [])
 
 

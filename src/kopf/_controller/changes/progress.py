@@ -53,7 +53,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
         """
         self.saved = saved
         self._reason = reason
-        self._purpose = str(reason)
+        self._purpose = reason._value_  # a plain text, with no search for it
         self._now = now
         self.states: dict[HandlerId, HandlerState] = {}
         """The content of the mapping."""

@@ -14,6 +14,7 @@ from kopf._values import codec
 from kopf._values.bodies import BodyEssence
 from kopf._values.fields import FieldPath, resolve
 from kopf._values.reasons import Reason
+from kopf._values.records import Record
 
 
 def make_digest(value: object) -> str:
@@ -21,18 +22,15 @@ def make_digest(value: object) -> str:
     return hashlib.blake2b(codec.encode_sorted(value), digest_size=6).hexdigest()
 
 
-class SeenStates:
+class SeenStates(Record, eq=False):
     """The digests of one object in one state of it, made when they are first needed."""
 
-    __slots__ = ("_digests", "_essence", "_snapshot", "reason", "whole")
-
-    def __init__(self, reason: Reason, snapshot: bytes | None, whole: str | None = None) -> None:
-        self.reason = reason
-        self._snapshot = snapshot
-        self._essence: BodyEssence | None = None
-        self._digests: dict[FieldPath, str] | None = None
-        self.whole = whole
-        """The digest of the whole object, if it is known or was needed."""
+    reason: Reason
+    _snapshot: bytes | None
+    whole: str | None = None
+    """The digest of the whole object, if it is known or was needed."""
+    _essence: BodyEssence | None = None
+    _digests: dict[FieldPath, str] | None = None
 
     def get(self, handler: ChangingHandler) -> str | None:
         """
