@@ -1,11 +1,13 @@
 """Short ways to make handlers and causes, with everything irrelevant for a test filled in."""
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kopf._handlers.causes import Change, ChangingCause, ResourceCause, WatchingCause
+from kopf._handlers.context import SubhandlingContext, current_body, current_subhandling
 from kopf._handlers.handlers import ActivityHandler, ChangingHandler, Handler, WatchingHandler
 from kopf._values.bodies import Body
 from kopf._values.diffs import diff
@@ -17,6 +19,19 @@ from kopf._values.resources import Resource
 
 RESOURCE = Resource("kopf.dev", "v1", "kopfexamples", "KopfExample", namespaced=True)
 logger = logging.getLogger("tests")
+
+
+@contextlib.contextmanager
+def executing(body: Body, subhandling: SubhandlingContext | None = None) -> Iterator[None]:
+    """As if a handler is being executed for the object, inside of the block."""
+    body_token = current_body.set(body)
+    token = None if subhandling is None else current_subhandling.set(subhandling)
+    try:
+        yield
+    finally:
+        current_body.reset(body_token)
+        if token is not None:
+            current_subhandling.reset(token)
 
 
 def do_nothing(**_: Any) -> None: ...

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._handlers.context import SubhandlingContext, executing
+from kopf._handlers.context import SubhandlingContext
 from kopf._values.bodies import Body
-from tests.handlers.builders import do_nothing, make_changing_cause, make_changing_handler
+from tests.handlers.builders import do_nothing, executing, make_changing_cause, make_changing_handler
 
 Decorator = Callable[..., Callable[[Any], Any]]
 

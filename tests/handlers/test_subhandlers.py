@@ -9,11 +9,17 @@ import pytest
 
 import kopf
 from kopf._handlers.causes import ChangingCause
-from kopf._handlers.context import SubhandlingContext, current_body, current_subhandling, executing
+from kopf._handlers.context import SubhandlingContext, current_body, current_subhandling
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._values.bodies import Body
-from tests.handlers.builders import do_nothing, make_changing_cause, make_changing_handler, make_watching_cause
+from tests.handlers.builders import (
+    do_nothing,
+    executing,
+    make_changing_cause,
+    make_changing_handler,
+    make_watching_cause,
+)
 
 executed: list[Sequence[ChangingHandler]] = []
 rules: list[tuple[ChangingCause | None, LifeCycleFn | None]] = []

@@ -9,7 +9,6 @@ import kubernetes_asyncio.client
 import pykube
 import pytest
 
-from kopf._handlers.context import executing
 from kopf._kits.hierarchies import (
     adjust_namespace,
     adopt,
@@ -20,6 +19,7 @@ from kopf._kits.hierarchies import (
 )
 from kopf._values.bodies import Body
 from kopf._values.references import build_object_reference
+from tests.handlers.builders import executing
 
 OWNER = Body({
     "apiVersion": "kopf.dev/v1",

@@ -21,7 +21,7 @@ class Clock:
 
     def now(self) -> datetime:
         """The current time, with the time zone (UTC)."""
-        return datetime.fromtimestamp(self.get_timestamp(), UTC)
+        return datetime.fromtimestamp(self._get_time() + self._offset, UTC)
 
     def get_timestamp(self) -> float:
         """The same in seconds since the epoch; it can be asked for in other threads, too."""

@@ -99,7 +99,9 @@ class Controller:
             if bus.is_heard and key not in self.queue.waiting and not self.queue.is_active(key):
                 bus.tell(ObjectQueued(self.scope.resource, key, bus.clock()))
             self.queue.add(key, urgent=urgent)
-        self.queue.set_alarm(key, None if state is None else state.alarm)
+        alarm = None if state is None else state.alarm
+        if alarm is not None or key in self.queue.planned:
+            self.queue.set_alarm(key, alarm)
         if state is not None and not is_ready and state.is_idle:
             self.states.drop(key)  # keep nothing of what is idle
 

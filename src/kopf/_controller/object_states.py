@@ -40,7 +40,9 @@ class ObjectStates:
             error_delays=iter_delays(settings.queueing.error_delays),
         )
         self._finalizer = settings.persistence.finalizer
-        self._handlers = handlers
+        self._candidates = (*handlers.changing, *handlers.spawning)
+        self._is_any_of_interest = any(not item.labels and not item.annotations for item in self._candidates)
+        """Whether it does not depend on the objects: there are handlers for all of them."""
         self._background = background
         self._states: dict[str, ObjectState] = {}
         self.get: Callable[[str], ObjectState | None] = self._states.get
@@ -86,8 +88,8 @@ class ObjectStates:
     def _is_of_interest(self, key: str, head: ObjectMeta) -> bool:
         """Tell if an idle object is to be looked at: is any handler for it, or was any and has left its traces."""
         return (
-            could_match(self._handlers.changing, head)
-            or could_match(self._handlers.spawning, head)
+            self._is_any_of_interest
+            or could_match(self._candidates, head)
             or self._finalizer in (head.finalizers or ())
             or (self._background is not None and self._background.is_running(key))
         )

@@ -51,6 +51,8 @@ class WorkQueue(Generic[K]):
         self.exempt = 0
         """How many of the keys that are worked on do not count."""
         self._alarms = _Alarms[K](on_due, call_at)
+        self.planned: Collection[K] = self._alarms.handles
+        """The keys that wait for their time."""
         self.is_held = False
         """Whether nothing is given to workers for now, or for ever."""
         self.is_closed = False
@@ -58,7 +60,7 @@ class WorkQueue(Generic[K]):
 
     def __len__(self) -> int:
         """How many keys are in the queue: waiting for a worker, for a time, or being worked on."""
-        return len({*self.waiting, *self._active, *self._alarms.handles})
+        return len({*self.waiting, *self._active, *self.planned})
 
     def add(self, key: K, *, urgent: bool = True) -> None:
         """Have the key worked on as soon as possible. If it waits already, it can only become more urgent."""
@@ -69,7 +71,7 @@ class WorkQueue(Generic[K]):
 
     def set_alarm(self, key: K, when: float | None) -> None:
         """Have the callback called for the key at this time, instead of any other time for this key, or never."""
-        if not self.is_closed and (when is not None or key in self._alarms.handles):
+        if not self.is_closed and (when is not None or key in self.planned):
             self._alarms.set(key, when)
 
     def is_active(self, key: K) -> bool:

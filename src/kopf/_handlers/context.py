@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Protocol
 
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.handlers import ChangingHandler
@@ -49,21 +49,3 @@ class SubhandlingContext(Record):
 
 current_subhandling: ContextVar[SubhandlingContext] = ContextVar("current_subhandling")
 """Set only while a change-detecting handler (or a sub-handler of it) is being executed."""
-
-
-class executing(Record, eq=False):
-    """Let the tools know what is being handled, inside of the block. It can be used only once."""
-
-    _body: Body
-    _subhandling: SubhandlingContext | None = None
-    _tokens: Any = None
-
-    def __enter__(self) -> None:
-        token = current_body.set(self._body)
-        self._tokens = token, None if self._subhandling is None else current_subhandling.set(self._subhandling)
-
-    def __exit__(self, *_: object) -> None:
-        body_token, subhandling_token = self._tokens
-        current_body.reset(body_token)
-        if subhandling_token is not None:
-            current_subhandling.reset(subhandling_token)

@@ -16,10 +16,10 @@ from typing import Any
 from kopf._facts.bus import Bus
 from kopf._handlers.attempt_facts import AttemptBegun, AttemptEnded
 from kopf._handlers.causes import Cause, Kwargs, ResourceCause
-from kopf._handlers.context import SubhandlingContext, executing
+from kopf._handlers.context import SubhandlingContext, current_body, current_subhandling
 from kopf._handlers.handler_errors import HandlerTimeoutError
 from kopf._handlers.handlers import Handler, SpawningHandler
-from kopf._handlers.invocation import invoke
+from kopf._handlers.invocation import check_if_ours, invoke
 from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._handlers.results import make_content
 from kopf._handlers.retry_policy import check_limits, judge
@@ -126,15 +126,26 @@ class HandlerExecutor:
         if not isinstance(cause, ResourceCause):
             return await invoke(handler, kwargs, threads=self.threads)
         subhandling = around.subhandling
-        with executing(cause.body, subhandling):
+        # For the tools that are called from inside; with as few layers as possible, since it is for every object.
+        body_token = current_body.set(cause.body)
+        token = None if subhandling is None else current_subhandling.set(subhandling)
+        try:
             if around.user_code is None or not handler.is_async:
                 result = await invoke(handler, kwargs, threads=self.threads)
             else:
                 with around.user_code:
-                    result = await invoke(handler, kwargs, threads=self.threads)
+                    try:
+                        result = await handler.fn(**kwargs)
+                    except asyncio.CancelledError as e:
+                        check_if_ours(e)
+                        raise
             if subhandling is not None and subhandling.declared:
                 await subhandling.execute(subhandling, subhandling.declared)
             return result
+        finally:
+            current_body.reset(body_token)
+            if token is not None:
+                current_subhandling.reset(token)
 
     async def _call_in_time(
         self, handler: Handler, cause: Cause, kwargs: Kwargs, around: Surroundings, limit: float

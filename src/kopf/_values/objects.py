@@ -266,6 +266,10 @@ class KubeObject(Mapping[str, Any]):
             return mine.spec == others.spec and mine.data == others.data and mine.type == others.type
         return {**self._split()[0], **_WITHOUT_OTHERS} == {**other._split()[0], **_WITHOUT_OTHERS}
 
+    def is_serialised_as(self, stanza: str, content: bytes) -> bool:
+        """Tell if the stanza has arrived in this very form, with nothing decoded."""
+        return (raw := self._find(stanza)) is not None and bytes(raw) == content
+
     def get_content(self) -> dict[str, Any]:
         """
         Get all stanzas but the metadata & status, to be serialised or compared: where possible, as they have arrived.

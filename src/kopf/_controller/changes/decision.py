@@ -171,7 +171,7 @@ def decide(situation: Situation, choose: Callable[[Reason], Choice]) -> Plan:
         reason = UPDATE
         choice = choose(reason)
         seen = SeenStates(reason, detection.snapshot, situation.digest)
-    progress = Progress(saved, reason, situation.now, situation.unsaved or (), situation.called)
+    progress = Progress(saved, reason, situation.now, situation.unsaved, situation.called)
     plan = Plan(reason, choice, progress, seen, PROGRESS)
     if reason is FREE:
         plan.saving = NOTHING

@@ -95,7 +95,7 @@ class Execution(Record, eq=False):
     ) -> datetime.datetime:
         """Make one attempt of the handler, with its sub-handlers if it has them; get the time afterwards."""
         context = SubhandlingContext(parent=handler, cause=cause, execute=self._execute_subhandlers)
-        attempt = self._progress[handler.id].get_attempt(now)
+        attempt = self._progress.states[handler.id].get_attempt(now)
         around = Surroundings(user_code=self._user_code, subhandling=context)
         outcome = await self._runtime.executor.execute(handler, cause, attempt, around)
         if isinstance(outcome.exception, UnreadableError):

@@ -43,7 +43,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
         saved: SavedStates,
         reason: Reason,
         now: datetime.datetime,
-        unsaved: Collection[HandlerId] = (),
+        unsaved: Collection[HandlerId] | None = None,
         called: set[HandlerId] | None = None,
     ) -> None:
         """
@@ -58,7 +58,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
         self.states: dict[HandlerId, HandlerState] = {}
         """The content of the mapping."""
         self._handlers: dict[HandlerId, ChangingHandler] = {}
-        self._changed = set(unsaved)
+        self._changed = set(unsaved) if unsaved else set()
         self._called = called
         self._noted: dict[HandlerId, tuple[ChangingHandler, SeenStates]] = {}
 

@@ -15,6 +15,7 @@ from kopf._controller.changes.handler_state import HandlerState
 from kopf._controller.handled_memory import HandledMemory
 from kopf._controller.runtime import Runtime
 from kopf._logging.loggers import Logger, ObjectLogger
+from kopf._values import codec
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
 from kopf._values.patches import ADD, REMOVE, Patch, merge, thaw
@@ -128,14 +129,14 @@ def has_only_traces(before: KubeObject, after: KubeObject, patch: Patch) -> bool
 
 
 def _has_patched_status(before: KubeObject, after: KubeObject, patch: Patch) -> bool:
-    old, new = before.get("status") or {}, after.get("status") or {}
     wanted = patch.get("status")
+    if wanted and not before.could_have("status", "") and after.is_serialised_as("status", codec.encode(wanted)):
+        return True  # as it usually is: there was no status
+    old, new = before.get("status") or {}, after.get("status") or {}
     if not wanted:
         return bool(new == old)
-    if not old and new == wanted:
-        return True
     if isinstance(old, dict) and old.keys().isdisjoint(wanted) and new == {**old, **wanted}:
-        return True  # as it usually is: there are new fields only, and nothing to be merged
+        return True  # there are new fields only, and nothing to be merged
     expected = thaw(old)
     merge(expected, wanted)
     return bool(new == expected)

@@ -64,7 +64,10 @@ class View:
         memory = scope.handled.recall(key) if unsaved is None else None
         if detected.reason is NOOP and memory is not None and memory != make_fingerprint(detected.snapshot):
             scope.rivals.note(obj)  # it is handled in this state, but not here
-        detection = recognise(detected, memory, is_released=scope.handled.is_released(key))
+        is_released = scope.handled.is_released(key)
+        detection = detected  # mostly, nothing else is known of a new object
+        if memory is not None or is_released:
+            detection = recognise(detected, memory, is_released=is_released)
         now = scope.runtime.clock.now()
         remembered = {} if saved is None else saved.states
         return Situation(
