@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 
 from kopf._client.resources.watch_machine import LISTED, WatchEvent
 from kopf._controller.changes.scope import ReconciliationScope
-from kopf._controller.controller_facts import ControllerStarted, ControllerStopped, ObjectObserved, ObjectQueued
+from kopf._controller.controller_facts import (
+    ControllerStarted,
+    ControllerStopped,
+    ObjectObserved,
+    ObjectQueued,
+    WriteReturned,
+)
 from kopf._controller.handling import StateHandling
 from kopf._controller.object_states import ObjectStates
 from kopf._controller.raw_events import RawEvents
@@ -78,7 +84,10 @@ class Controller:
         key = event.object.head.key
         scope = self.scope
         if (bus := scope.runtime.bus).is_heard:
-            bus.tell(ObjectObserved(scope.resource, key, event.type, event.object, bus.clock()))
+            if ObjectObserved in bus.heard:
+                bus.tell(ObjectObserved(scope.resource, key, event.type, event.object, bus.clock()))
+            if (version := event.object.head.resourceVersion) in bus.awaited:
+                bus.tell(WriteReturned(scope.resource, version, bus.clock()))
         is_raw = self.raw_events.accept(key, event)
         is_of_interest = self.states.accept(key, event, now)
         if is_deleted and key not in self.raw_events.waiting and not self.queue.is_active(key):

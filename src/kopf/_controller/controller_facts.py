@@ -58,6 +58,14 @@ class ObjectObserved(Fact, frozen=True, eq=False):
     at: float
 
 
+class WriteReturned(Fact, frozen=True, eq=False):
+    """A version of an object that somebody has waited for has come on the stream, see :attr:`Bus.awaited`."""
+
+    resource: Resource
+    version: str
+    at: float
+
+
 class ObjectQueued(Fact, frozen=True, eq=False):
     """There is something to do for an object that was neither waiting nor worked on."""
 

@@ -27,7 +27,10 @@ class StateHandling:
     async def handle(self, key: str, state: ObjectState) -> None:
         """Handle what is pending. All errors are reported, and lead to a delay."""
         before = state.on_start()
-        look = self._tell_begin(key, before) if self._bus.is_heard else None
+        bus = self._bus
+        look = LookBegun(self._scope.resource, key, before, bus.clock()) if bus.is_heard else None
+        if look is not None and LookBegun in bus.heard:
+            bus.tell(look)
         try:
             result = await self._reconciler.look_at(key, before, state.memory)
         except asyncio.CancelledError as e:
@@ -52,7 +55,7 @@ class StateHandling:
             elif result.obj is not None and state.pending is None:
                 delay = self._postpone(key, state, result.obj, result.error)
             if look is not None:
-                self._tell_end(look, result.obj, error=result.error, delay=delay)
+                bus.tell(LookEnded(look, result.obj, result.error, delay, bus.clock()))
 
     def _follow(self, state: ObjectState, before: KubeObject, after: KubeObject, now: float) -> None:
         """We have changed the object. Unless something even newer has come, that is what it is now."""
@@ -66,11 +69,6 @@ class StateHandling:
         delay = state.on_failure(obj, now, is_conflict=isinstance(error, PatchConflict))
         self._troubles.report(key, obj, error, delay=delay, is_unsaved=state.memory.unsaved is not None)
         return delay
-
-    def _tell_begin(self, key: str, obj: KubeObject) -> LookBegun:
-        look = LookBegun(self._scope.resource, key, obj, self._bus.clock())
-        self._bus.tell(look)
-        return look
 
     def _tell_end(
         self,

@@ -7,7 +7,9 @@ Facts are records. Each room declares its own ones, in its ``…_facts.py``, and
         bus.tell(AttemptEnded(…))
 
 So, when nobody listens, a fact costs a check of a flag: nothing is made for it. If hardly anybody listens to that type,
-it is asked for: ``if bus.is_heard and bus.hears(AttemptEnded)``.
+it is asked for: ``if bus.is_heard and bus.hears(AttemptEnded)``; with no call where it is for every object:
+``if bus.is_heard and LookDecided in bus.heard``. A beginning that nobody listens to is still made,
+for its end to refer to.
 
 Listeners are called at once, by the task in which the fact happens, before it goes on: they see the context variables
 of that task, and may set them. They must be quick. They cannot fail the operator: their errors are logged, each once.
@@ -17,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, TypeVar
 
 from kopf._values.records import FrozenRecord
@@ -37,14 +39,17 @@ Listener = Callable[[F], None]
 class Bus:
     """Tells the facts of one operator to those who listen."""
 
-    __slots__ = ("_complaints", "_hearing", "_listeners", "clock", "is_heard")
+    __slots__ = ("_complaints", "_listeners", "awaited", "clock", "heard", "is_heard")
 
     def __init__(self) -> None:
         self._listeners: Mapping[type[Fact], tuple[Callable[[Any], None], ...]] = {}
-        self._hearing: Mapping[type[Fact], Callable[[Any], None]] = {}
+        self.heard: Mapping[type[Fact], Callable[[Any], None]] = {}
+        """The types of facts that anybody listens to, with what is to be called."""
         self._complaints: set[tuple[str, str]] = set()
         self.is_heard = False
         """Whether anybody listens."""
+        self.awaited: Container[str] = ()
+        """The versions of objects that somebody waits for: it is told if they come, even if no others are told of."""
         self.clock: Callable[[], float] = time.perf_counter
         """The time of those facts which have one."""
 
@@ -59,7 +64,7 @@ class Bus:
     def _set_listeners(self, kind: type[Fact], listeners: tuple[Callable[[Any], None], ...]) -> None:
         self._listeners = {**self._listeners, kind: listeners}
         heard = {kind: listeners for kind, listeners in self._listeners.items() if listeners}
-        self._hearing = {kind: self._make_hearing(listeners) for kind, listeners in heard.items()}
+        self.heard = {kind: self._make_hearing(listeners) for kind, listeners in heard.items()}
         self.is_heard = bool(heard)
 
     def _make_hearing(self, listeners: tuple[Callable[[Any], None], ...]) -> Callable[[Any], None]:
@@ -76,11 +81,11 @@ class Bus:
 
     def hears(self, kind: type[Fact]) -> bool:
         """Tell if anybody listens to facts of this type."""
-        return kind in self._hearing
+        return kind in self.heard
 
     def tell(self, fact: Fact) -> None:
         """Call those who listen to such facts. To be called only if somebody listens at all."""
-        hear = self._hearing.get(type(fact))
+        hear = self.heard.get(type(fact))
         if hear is not None:
             try:
                 hear(fact)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -57,32 +56,20 @@ class HandlerExecutor:
         self.running = RunningAttempts()
         """What is executed right now."""
 
-    def execute(
+    async def execute(
         self, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings = NOTHING
-    ) -> Coroutine[Any, Any, Outcome]:
+    ) -> Outcome:
         """
         Try the handler once: call its function with the kwargs of the cause.
 
         Only cancellation and the exits of the interpreter go through as exceptions.
         """
-        if self._bus.is_heard:
-            return self._execute_and_tell(handler, cause, attempt, around)
-        return self._execute(handler, cause, attempt, around)
-
-    async def _execute_and_tell(
-        self, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings
-    ) -> Outcome:
-        outcome = None
-        begun = AttemptBegun(handler, cause, attempt, self._bus.clock())
-        self._bus.tell(begun)
-        try:
-            outcome = await self._execute(handler, cause, attempt, around)
-            return outcome
-        finally:
-            self._bus.tell(AttemptEnded(begun, outcome, self._bus.clock()))
-
-    async def _execute(self, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings) -> Outcome:
-        logger = cause.logger
+        logger, bus = cause.logger, self._bus
+        begun, outcome = None, None
+        if bus.is_heard:
+            begun = AttemptBegun(handler, cause, attempt, bus.clock())
+            if AttemptBegun in bus.heard:
+                bus.tell(begun)
         running = self.running.enter(handler, logger)
         try:
             if handler.timeout is not None or handler.retries is not None:
@@ -99,22 +86,19 @@ class HandlerExecutor:
             _report_cancellation(handler, e, logger)
             raise
         except Exception as e:
-            # The error holds this frame by its traceback. If the frame holds the error, too, they hold each other, with
-            # all kwargs of the handler, until the garbage is collected; which is rare.
-            return self._fail(handler, attempt, e, logger)
+            outcome = self._fail(handler, attempt, e, logger)
+        else:
+            outcome = _conclude(handler, result, logger, around)
         finally:
             self.running.leave(running)
-        content = None
-        if result is not None and handler.stores_result:
-            try:
-                content = make_content(result)
-            except (TypeError, ValueError) as e:
-                text = "%s succeeded, but its result is not stored in the status, as it has no JSON form: %s: %s"
-                logger.error(text, handler, type(e).__name__, e)
-                return Outcome(True, None, result)
-        if not around.is_quiet and logger.isEnabledFor(handler.success_level):
-            logger.log(handler.success_level, "%s succeeded.", handler)
-        return Outcome(True, None, result, content=content)
+            if begun is not None:
+                bus.tell(AttemptEnded(begun, outcome, bus.clock()))
+        try:
+            return outcome
+        finally:
+            # The error of a failed handler holds this frame by its traceback. If the frame holds the error, too, they hold
+            # each other, with all kwargs of the handler, until the garbage is collected; which is rare.
+            del outcome
 
     def _fail(self, handler: Handler, attempt: Attempt, error: Exception, logger: Logger) -> Outcome:
         judgement = judge(handler, attempt, error, default_backoff=self._settings.default_backoff)
@@ -158,6 +142,21 @@ class HandlerExecutor:
             if not scope.expired():
                 raise  # the handler's own one
             raise HandlerTimeoutError(f"{handler} has timed out after {handler.timeout} seconds.") from e
+
+
+def _conclude(handler: Handler, result: Any, logger: Logger, around: Surroundings) -> Outcome:
+    """The function has returned the result: it is a success, even if the result cannot be stored."""
+    content = None
+    if result is not None and handler.stores_result:
+        try:
+            content = make_content(result)
+        except (TypeError, ValueError) as e:
+            text = "%s succeeded, but its result is not stored in the status, as it has no JSON form: %s: %s"
+            logger.error(text, handler, type(e).__name__, e)
+            return Outcome(True, None, result)
+    if not around.is_quiet and logger.isEnabledFor(handler.success_level):
+        logger.log(handler.success_level, "%s succeeded.", handler)
+    return Outcome(True, None, result, content=content)
 
 
 def _report_cancellation(handler: Handler, error: asyncio.CancelledError, logger: Logger) -> None:

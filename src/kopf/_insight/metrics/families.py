@@ -7,7 +7,9 @@ read in one step.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import math
+import threading
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
@@ -94,27 +96,45 @@ class Counter:
         return Snapshot(self.name, self.help, "counter", self.labels, values=values)
 
 
-class Cell:
-    """A histogram with all labels known."""
+_BATCH = 1000
 
-    __slots__ = ("_bounds", "_numbers")
+
+class Cell:
+    """
+    A histogram with all labels known.
+
+    The values are put aside, and sorted into the buckets all at once: when somebody reads, or when there are many.
+    """
+
+    __slots__ = ("_bounds", "_counts", "_lock", "_total", "_values")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
-        self._numbers = [0.0] * (len(bounds) + 2)  # the counts, and then the sum
+        self._counts = [0] * (len(bounds) + 1)
+        self._total = 0.0
+        self._values: list[float] = []
+        self._lock = threading.Lock()  # those who read can be in several threads
 
     def observe(self, value: float) -> None:
         """Count the value."""
-        numbers = self._numbers
-        index = bisect_left(self._bounds, value)
-        # Nothing is called in between, so CPython does not switch to another thread, which would read only the half.
-        numbers[index] += 1
-        numbers[-1] += value
+        values = self._values
+        values.append(value)
+        if len(values) >= _BATCH:
+            self.read()
 
     def read(self) -> Distribution:
         """Get what there is now."""
-        *counts, total = self._numbers.copy()
-        return Distribution([*map(int, counts)], total)
+        with self._lock:
+            values = self._values.copy()
+            del self._values[: len(values)]  # what has come meanwhile, is behind them
+            self._total += math.fsum(values)
+            values.sort()
+            known = 0
+            for index, bound in enumerate((*self._bounds, math.inf)):
+                below = bisect_right(values, bound)
+                self._counts[index] += below - known
+                known = below
+            return Distribution([*self._counts], self._total)
 
 
 class Histogram:

@@ -8,11 +8,13 @@ from kopf._controller.controller_facts import ControllerStarted, ControllerStopp
 from kopf._facts.bus import Bus
 from kopf._handlers.attempt_facts import AttemptEnded
 from kopf._handlers.attempt_names import name_outcome, name_reason
+from kopf._handlers.causes import ChangingCause
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import TimerHandler
 from kopf._insight.metrics.failures import Failures
-from kopf._insight.metrics.families import LONG, Counter, Family, Gauge, Histogram, Labels
+from kopf._insight.metrics.families import LONG, Cell, Counter, Family, Gauge, Histogram, Labels
 from kopf._insight.metrics.labels import HandlerNames
+from kopf._values.reasons import Reason
 
 
 class HandlingMetrics:
@@ -27,6 +29,8 @@ class HandlingMetrics:
             ("handler", "reason", "outcome"),
             LONG,
         )
+        self._successes: dict[tuple[str, Reason], Cell] = {}
+        """What is usual: the cells of the durations, by the names of handlers and by what has happened."""
         self._retries = Counter("kopf_handler_retries", "Attempts that are to be repeated.", ("handler",))
         self._failures = Failures(bus, names)
         self._controllers: list[ControllerStarted] = []
@@ -39,9 +43,13 @@ class HandlingMetrics:
 
     def _on_end(self, fact: AttemptEnded) -> None:
         begun, outcome = fact.begun, fact.outcome
-        handler = begun.handler
-        name, reason = self._names.get(handler), name_reason(handler, begun.cause)
-        self._durations.observe(fact.at - begun.at, name, reason, name_outcome(outcome))
+        handler, cause = begun.handler, begun.cause
+        name = handler.id if handler.id in self._names.known else self._names.get(handler)
+        if type(cause) is ChangingCause and outcome is not None and outcome.final and outcome.exception is None:
+            usual = self._successes.get((name, cause.reason)) or self._find_successes(name, cause.reason)
+            usual.observe(fact.at - begun.at)
+        else:
+            self._durations.observe(fact.at - begun.at, name, name_reason(handler, cause), name_outcome(outcome))
         if outcome is not None and outcome.exception is not None:
             if not outcome.final and not isinstance(outcome.exception, HandlerChildrenRetry):
                 self._retries.add(name)
@@ -49,6 +57,10 @@ class HandlingMetrics:
             self._failures.follow()
         if self._failures.is_following:
             self._failures.note(fact)
+
+    def _find_successes(self, name: str, reason: Reason) -> Cell:
+        cell = self._successes[name, reason] = self._durations.get(name, reason.value, "succeeded")
+        return cell
 
     def get_families(self) -> Sequence[Family]:
         """Get all that is known."""

@@ -19,16 +19,17 @@ class HandlerNames:
     """
 
     def __init__(self, handlers: Iterable[Handler]) -> None:
-        self._known: Collection[str] = {str(handler.id) for handler in handlers}
+        self.known: Collection[str] = {str(handler.id) for handler in handlers}
+        """Those that are as they are declared, i.e. nearly all."""
 
     def get(self, handler: Handler) -> str:
         """Get the name of the handler."""
         key = handler.id
-        if key in self._known:
+        if key in self.known:
             return key
         parent = str(key)
         while "/" in parent:
             parent = parent.rpartition("/")[0]
-            if parent in self._known:
+            if parent in self.known:
                 return parent + _SUBHANDLERS
         return _UNKNOWN

@@ -108,6 +108,8 @@ class ReconcilingMetrics:
         self._clock = clock
         self._totals = _Totals()
         self._flows: dict[int, _Flow] = {}
+        self._latest: _Flow | None = None
+        """The one found last: mostly, it is the one that is looked for next."""
         bus.subscribe(ControllerStarted, self._on_start)
         bus.subscribe(ControllerStopped, self._on_stop)
         bus.subscribe(ObjectQueued, self._on_queued)
@@ -116,21 +118,30 @@ class ReconcilingMetrics:
         bus.subscribe(LookEnded, self._on_look_end)
 
     def _on_start(self, fact: ControllerStarted) -> None:
-        self._flows[id(fact.resource)] = _Flow(fact.resource, fact.controller, self._totals)
+        self._latest = self._flows[id(fact.resource)] = _Flow(fact.resource, fact.controller, self._totals)
 
     def _on_stop(self, fact: ControllerStopped) -> None:
-        flow = self._flows.get(id(fact.resource))
+        flow = self._find(fact.resource)
         if flow is not None and flow.controller is fact.controller:
             del self._flows[id(fact.resource)]
+            self._latest = None
+
+    def _find(self, resource: Resource) -> _Flow | None:
+        self._latest = self._flows.get(id(resource))
+        return self._latest
 
     def _on_queued(self, fact: ObjectQueued) -> None:
-        flow = self._flows.get(id(fact.resource))
+        flow = self._latest
+        if flow is None or flow.resource is not fact.resource:
+            flow = self._find(fact.resource)
         if flow is not None:
             flow.queued[fact.key] = fact.at
             flow.adds.value += 1
 
     def _on_work(self, fact: WorkBegun) -> None:
-        flow = self._flows.get(id(fact.resource))
+        flow = self._latest
+        if flow is None or flow.resource is not fact.resource:
+            flow = self._find(fact.resource)
         if flow is not None:
             flow.working[fact.key] = fact.at
             queued = flow.queued.pop(fact.key, None)
@@ -138,7 +149,9 @@ class ReconcilingMetrics:
                 flow.waits.observe(fact.at - queued)
 
     def _on_work_end(self, fact: WorkEnded) -> None:
-        flow = self._flows.get(id(fact.resource))
+        flow = self._latest
+        if flow is None or flow.resource is not fact.resource:
+            flow = self._find(fact.resource)
         if flow is not None:  # otherwise, it is stopped, and this is what was left
             since = flow.working.pop(fact.key, None)
             if since is not None:
@@ -146,7 +159,9 @@ class ReconcilingMetrics:
 
     def _on_look_end(self, fact: LookEnded) -> None:
         look = fact.begun
-        flow = self._flows.get(id(look.resource))
+        flow = self._latest
+        if flow is None or flow.resource is not look.resource:
+            flow = self._find(look.resource)
         if flow is not None:
             flow.looks.observe(fact.at - look.at)
             if fact.error is None and fact.delay is None and not flow.failed:
@@ -160,7 +175,7 @@ class ReconcilingMetrics:
         # Those who ask to come later have not failed; only for those who give up on that, it is over.
         if outcome is None or not isinstance(cause, ChangingCause):
             return
-        flow = self._flows.get(id(cause.resource))
+        flow = self._find(cause.resource)
         if flow is not None and (outcome.final or not isinstance(outcome.exception, TemporaryError)):
             key = cause.body.object.head.key
             flow.failed[key] = outcome.final or flow.failed.get(key, False)

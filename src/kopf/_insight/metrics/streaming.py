@@ -11,9 +11,16 @@ from collections.abc import Sequence
 
 from kopf._client.errors import APIError, APIForbiddenError, APIGoneError, APINetworkError, APIServerError
 from kopf._client.resources.watch_facts import ObjectPatched, WatchInterrupted
-from kopf._controller.controller_facts import ControllerStarted, ObjectObserved, StreamClosed, StreamOpened
+from kopf._controller.controller_facts import (
+    ControllerStarted,
+    ControllerStopped,
+    StreamClosed,
+    StreamOpened,
+    WriteReturned,
+)
 from kopf._facts.bus import Bus
-from kopf._insight.metrics.families import Counter, Family, Gauge, Histogram, Labels
+from kopf._insight.metrics.families import Count, Counter, Family, Gauge, Histogram, Labels
+from kopf._values.resources import Resource
 
 _MAX_WRITES = 1000
 """Of how many own writes it is remembered that they are to come on the streams."""
@@ -26,6 +33,7 @@ class StreamingMetrics:
 
     def __init__(self, bus: Bus) -> None:
         self._writes: dict[str, float] = {}
+        self._patches: dict[int, tuple[Resource, Count, Count]] = {}  # the resources are kept, so their ids are own
         self._streams: list[StreamOpened] = []
         self._restarts = Counter(
             "kopf_watch_restarts", "Listings and streams that have ended and go on.", ("resource", "cause")
@@ -38,19 +46,26 @@ class StreamingMetrics:
             "kopf_watch_lag_seconds", "How long it takes until own writes come on the stream.", ("resource",)
         )
         bus.subscribe(ControllerStarted, self._on_controller)
+        bus.subscribe(ControllerStopped, self._on_controller_end)
         bus.subscribe(StreamOpened, self._streams.append)
         bus.subscribe(StreamClosed, self._on_close)
         bus.subscribe(WatchInterrupted, self._on_interruption)
         bus.subscribe(ObjectPatched, self._on_patch)
-        bus.subscribe(ObjectObserved, self._on_object)
+        bus.subscribe(WriteReturned, self._on_return)
+        bus.awaited = self._writes
 
     def _on_controller(self, fact: ControllerStarted) -> None:
         name = fact.resource.name
         self._lags.get(name)
-        for effect in ("changed", "no-op"):
-            self._effects.get(name, effect)
+        self._patches[id(fact.resource)] = fact.resource, *self._find_effects(fact.resource)
         for cause in _CAUSES:
             self._restarts.get(name, cause)
+
+    def _on_controller_end(self, fact: ControllerStopped) -> None:
+        self._patches.pop(id(fact.resource), None)
+
+    def _find_effects(self, resource: Resource) -> tuple[Count, Count]:
+        return self._effects.get(resource.name, "changed"), self._effects.get(resource.name, "no-op")
 
     def _on_close(self, fact: StreamClosed) -> None:
         self._streams.remove(fact.opened)
@@ -59,19 +74,20 @@ class StreamingMetrics:
         self._restarts.add(fact.target.resource.name, name_cause(fact.error))
 
     def _on_patch(self, fact: ObjectPatched) -> None:
-        if fact.is_noop:
-            self._effects.add(fact.resource.name, "no-op")
+        known = self._patches.get(id(fact.resource))
+        changed, unchanged = self._find_effects(fact.resource) if known is None else known[1:]
+        version = fact.after.head.resourceVersion
+        if version == fact.before.head.resourceVersion and fact.is_noop:
+            unchanged.value += 1
             return
-        self._effects.add(fact.resource.name, "changed")
+        changed.value += 1
         writes = self._writes
-        writes[fact.after.head.resourceVersion] = fact.at
+        writes[version] = fact.at
         if len(writes) > _MAX_WRITES:
             del writes[next(iter(writes))]
 
-    def _on_object(self, fact: ObjectObserved) -> None:
-        since = self._writes.pop(fact.obj.head.resourceVersion, None)
-        if since is not None:
-            self._lags.observe(fact.at - since, fact.resource.name)
+    def _on_return(self, fact: WriteReturned) -> None:
+        self._lags.observe(fact.at - self._writes.pop(fact.version), fact.resource.name)
 
     def get_families(self) -> Sequence[Family]:
         """Get all that is known."""
