@@ -2,6 +2,7 @@
 The facts of the controller: the way of an object from its event to the patch.
 
 An object is observed, queued, taken by a worker; it is looked at once or more by the worker, see the facts of looks.
+The facts that refer to nothing which could refer to them (``gc=False``) are spared from the collector of garbage.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class StreamClosed(Fact, frozen=True, eq=False):
     opened: StreamOpened
 
 
-class ObjectObserved(Fact, frozen=True, eq=False):
+class ObjectObserved(Fact, frozen=True, eq=False, gc=False):
     """The state of an object has come on the stream, or from a listing."""
 
     resource: Resource
@@ -58,7 +59,7 @@ class ObjectObserved(Fact, frozen=True, eq=False):
     at: float
 
 
-class WriteReturned(Fact, frozen=True, eq=False):
+class WriteReturned(Fact, frozen=True, eq=False, gc=False):
     """A version of an object that somebody has waited for has come on the stream, see :attr:`Bus.awaited`."""
 
     resource: Resource
@@ -66,7 +67,7 @@ class WriteReturned(Fact, frozen=True, eq=False):
     at: float
 
 
-class ObjectQueued(Fact, frozen=True, eq=False):
+class ObjectQueued(Fact, frozen=True, eq=False, gc=False):
     """There is something to do for an object that was neither waiting nor worked on."""
 
     resource: Resource
@@ -74,7 +75,7 @@ class ObjectQueued(Fact, frozen=True, eq=False):
     at: float
 
 
-class WorkBegun(Fact, frozen=True, eq=False):
+class WorkBegun(Fact, frozen=True, eq=False, gc=False):
     """A worker has taken the object."""
 
     resource: Resource
@@ -82,7 +83,7 @@ class WorkBegun(Fact, frozen=True, eq=False):
     at: float
 
 
-class WorkEnded(Fact, frozen=True, eq=False):
+class WorkEnded(Fact, frozen=True, eq=False, gc=False):
     """The worker has done all that was to be done for the object now."""
 
     resource: Resource

@@ -89,7 +89,7 @@ def test_ids_of_subhandlers_are_of_no_number() -> None:
     names = HandlerNames([make("fn"), make("fn/spec.field")])
     known = ["fn", "fn/spec.field", "fn/sub", "fn/sub/sub", "fn/spec.field/sub", "other"]
     expected = ["fn", "fn/spec.field", "fn/*", "fn/*", "fn/spec.field/*", "*"]
-    assert [names.get(make(id)) for id in known] == expected
+    assert [names.get(HandlerId(id)) for id in known] == expected
 
 
 @pytest.mark.parametrize(("status", "cause"), [

@@ -61,7 +61,8 @@ class Telling:
         self._context = sys.exception()  # of those who make requests while they handle an error
         self._status: int | None = None
         self.begun = begun
-        bus.tell(begun)
+        if RequestBegun in bus.heard:
+            bus.tell(begun)
 
     def open(self, status: int) -> None:
         """The server responds."""
@@ -81,6 +82,7 @@ def begin_telling(
     bus: Bus, method: str, path: str, server: str, headers: Mapping[str, str] | None, *, is_stream: bool = False
 ) -> Telling | None:
     """Begin to tell of an attempt, if anybody listens; the headers to be sent are in the fact then."""
-    if not (bus.is_heard and (bus.hears(RequestEnded) or bus.hears(RequestBegun) or bus.hears(StreamAnswered))):
+    heard = bus.heard
+    if not (bus.is_heard and (RequestEnded in heard or RequestBegun in heard or StreamAnswered in heard)):
         return None
     return Telling(bus, RequestBegun(method, path, server, {**headers} if headers else {}, is_stream, bus.clock()))

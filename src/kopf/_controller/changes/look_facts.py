@@ -13,7 +13,7 @@ from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
 
 
-class LookBegun(Fact, frozen=True, eq=False):
+class LookBegun(Fact, frozen=True, eq=False, gc=False):
     """The object is looked at in this state."""
 
     resource: Resource

@@ -101,7 +101,7 @@ class Failures:
         if outcome is not None and outcome.exception is not None:
             is_final = None if isinstance(outcome.exception, HandlerChildrenRetry) else outcome.final
         failed = self._unindexed if isinstance(handler, IndexingHandler) else self._failed
-        failed.note((cause.resource, cause.body.object.head.key), handler.id, self._names.get(handler), is_final)
+        failed.note((cause.resource, cause.body.object.head.key), handler.id, self._names.get(handler.id), is_final)
 
     def _on_decision(self, fact: LookDecided) -> None:
         """If another change is handled, what has failed in the previous ones, is over."""

@@ -11,9 +11,11 @@ from kopf._handlers.attempt_names import name_outcome, name_reason
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import TimerHandler
+from kopf._handlers.outcomes import Outcome
 from kopf._insight.metrics.failures import Failures
 from kopf._insight.metrics.families import LONG, Cell, Counter, Family, Gauge, Histogram, Labels
 from kopf._insight.metrics.labels import HandlerNames
+from kopf._values.ids import HandlerId
 from kopf._values.reasons import Reason
 
 
@@ -29,8 +31,8 @@ class HandlingMetrics:
             ("handler", "reason", "outcome"),
             LONG,
         )
-        self._successes: dict[tuple[str, Reason], Cell] = {}
-        """What is usual: the cells of the durations, by the names of handlers and by what has happened."""
+        self._successes: dict[tuple[HandlerId, Reason], Cell] = {}
+        """What is usual: the cells of the durations, by the declared handlers and by what has happened."""
         self._retries = Counter("kopf_handler_retries", "Attempts that are to be repeated.", ("handler",))
         self._failures = Failures(bus, names)
         self._controllers: list[ControllerStarted] = []
@@ -43,23 +45,32 @@ class HandlingMetrics:
 
     def _on_end(self, fact: AttemptEnded) -> None:
         begun, outcome = fact.begun, fact.outcome
-        handler, cause = begun.handler, begun.cause
-        name = handler.id if handler.id in self._names.known else self._names.get(handler)
+        cause = begun.cause
         if type(cause) is ChangingCause and outcome is not None and outcome.final and outcome.exception is None:
-            usual = self._successes.get((name, cause.reason)) or self._find_successes(name, cause.reason)
-            usual.observe(fact.at - begun.at)
+            key = begun.handler.id, cause.reason
+            (self._successes.get(key) or self._find_successes(*key)).observe(fact.at - begun.at)
         else:
-            self._durations.observe(fact.at - begun.at, name, name_reason(handler, cause), name_outcome(outcome))
+            self._on_other_end(fact, outcome)
+        if self._failures.is_following:
+            self._failures.note(fact)
+
+    def _on_other_end(self, fact: AttemptEnded, outcome: Outcome | None) -> None:
+        """It is not the usual success."""
+        begun = fact.begun
+        handler, name = begun.handler, self._names.get(begun.handler.id)
+        reason = name_reason(handler, begun.cause)
+        self._durations.observe(fact.at - begun.at, name, reason, name_outcome(outcome))
         if outcome is not None and outcome.exception is not None:
             if not outcome.final and not isinstance(outcome.exception, HandlerChildrenRetry):
                 self._retries.add(name)
             self._on_failure(fact)
             self._failures.follow()
-        if self._failures.is_following:
-            self._failures.note(fact)
 
-    def _find_successes(self, name: str, reason: Reason) -> Cell:
-        cell = self._successes[name, reason] = self._durations.get(name, reason.value, "succeeded")
+    def _find_successes(self, id: HandlerId, reason: Reason) -> Cell:
+        name = self._names.get(id)
+        cell = self._durations.get(name, reason.value, "succeeded")
+        if name == id:  # there are few of them; the ids of sub-handlers can be many
+            self._successes[id, reason] = cell
         return cell
 
     def get_families(self) -> Sequence[Family]:

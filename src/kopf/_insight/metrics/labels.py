@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from kopf._handlers.handlers import Handler
+from kopf._values.ids import HandlerId
 
 _SUBHANDLERS = "/*"
 _UNKNOWN = "*"
@@ -19,17 +20,15 @@ class HandlerNames:
     """
 
     def __init__(self, handlers: Iterable[Handler]) -> None:
-        self.known: Collection[str] = {str(handler.id) for handler in handlers}
-        """Those that are as they are declared, i.e. nearly all."""
+        self._known: Collection[str] = {str(handler.id) for handler in handlers}
 
-    def get(self, handler: Handler) -> str:
-        """Get the name of the handler."""
-        key = handler.id
-        if key in self.known:
+    def get(self, key: HandlerId) -> str:
+        """Get the name of the handler by its id."""
+        if key in self._known:
             return key
         parent = str(key)
         while "/" in parent:
             parent = parent.rpartition("/")[0]
-            if parent in self.known:
+            if parent in self._known:
                 return parent + _SUBHANDLERS
         return _UNKNOWN

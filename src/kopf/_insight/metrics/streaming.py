@@ -8,6 +8,7 @@ comes before the response, there is nothing to be measured.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from kopf._client.errors import APIError, APIForbiddenError, APIGoneError, APINetworkError, APIServerError
 from kopf._client.resources.watch_facts import ObjectPatched, WatchInterrupted
@@ -19,7 +20,7 @@ from kopf._controller.controller_facts import (
     WriteReturned,
 )
 from kopf._facts.bus import Bus
-from kopf._insight.metrics.families import Count, Counter, Family, Gauge, Histogram, Labels
+from kopf._insight.metrics.families import Cell, Count, Counter, Family, Gauge, Histogram, Labels
 from kopf._values.resources import Resource
 
 _MAX_WRITES = 1000
@@ -28,12 +29,22 @@ _MAX_WRITES = 1000
 _CAUSES = ("closed", "expired", "network", "server")
 
 
+class _Known(NamedTuple):
+    """What is counted of one resource, found once."""
+
+    resource: Resource  # kept, so that its id remains its own
+    changed: Count
+    unchanged: Count
+    lags: Cell
+
+
 class StreamingMetrics:
     """Counts what comes on the streams of one operator, and what it writes."""
 
     def __init__(self, bus: Bus) -> None:
         self._writes: dict[str, float] = {}
-        self._patches: dict[int, tuple[Resource, Count, Count]] = {}  # the resources are kept, so their ids are own
+        self._known: dict[int, _Known] = {}
+        """By the ids of the resources that are handled."""
         self._streams: list[StreamOpened] = []
         self._restarts = Counter(
             "kopf_watch_restarts", "Listings and streams that have ended and go on.", ("resource", "cause")
@@ -56,16 +67,17 @@ class StreamingMetrics:
 
     def _on_controller(self, fact: ControllerStarted) -> None:
         name = fact.resource.name
-        self._lags.get(name)
-        self._patches[id(fact.resource)] = fact.resource, *self._find_effects(fact.resource)
+        self._known[id(fact.resource)] = self._find(fact.resource)
         for cause in _CAUSES:
             self._restarts.get(name, cause)
 
     def _on_controller_end(self, fact: ControllerStopped) -> None:
-        self._patches.pop(id(fact.resource), None)
+        self._known.pop(id(fact.resource), None)
 
-    def _find_effects(self, resource: Resource) -> tuple[Count, Count]:
-        return self._effects.get(resource.name, "changed"), self._effects.get(resource.name, "no-op")
+    def _find(self, resource: Resource) -> _Known:
+        name = resource.name
+        changed, unchanged = self._effects.get(name, "changed"), self._effects.get(name, "no-op")
+        return _Known(resource, changed, unchanged, self._lags.get(name))
 
     def _on_close(self, fact: StreamClosed) -> None:
         self._streams.remove(fact.opened)
@@ -74,20 +86,20 @@ class StreamingMetrics:
         self._restarts.add(fact.target.resource.name, name_cause(fact.error))
 
     def _on_patch(self, fact: ObjectPatched) -> None:
-        known = self._patches.get(id(fact.resource))
-        changed, unchanged = self._find_effects(fact.resource) if known is None else known[1:]
+        known = self._known.get(id(fact.resource)) or self._find(fact.resource)
         version = fact.after.head.resourceVersion
         if version == fact.before.head.resourceVersion and fact.is_noop:
-            unchanged.value += 1
+            known.unchanged.value += 1
             return
-        changed.value += 1
+        known.changed.value += 1
         writes = self._writes
         writes[version] = fact.at
         if len(writes) > _MAX_WRITES:
             del writes[next(iter(writes))]
 
     def _on_return(self, fact: WriteReturned) -> None:
-        self._lags.observe(fact.at - self._writes.pop(fact.version), fact.resource.name)
+        known = self._known.get(id(fact.resource)) or self._find(fact.resource)
+        known.lags.observe(fact.at - self._writes.pop(fact.version))
 
     def get_families(self) -> Sequence[Family]:
         """Get all that is known."""
