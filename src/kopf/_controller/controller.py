@@ -23,6 +23,7 @@ from kopf._controller.controller_facts import (
 )
 from kopf._controller.handling import StateHandling
 from kopf._controller.object_states import ObjectStates
+from kopf._controller.passages import Passages
 from kopf._controller.raw_events import RawEvents
 from kopf._controller.reconciler import Reconciler
 from kopf._controller.runtime import Runtime
@@ -69,6 +70,10 @@ class Controller:
         if runtime.bus.is_heard:
             runtime.bus.tell(ControllerStarted(resource, self))
 
+    def report_to(self, passages: Passages | None) -> None:
+        """Have it counted there how the objects pass, from now on; or not anymore."""
+        self._workers.passages = self._handling.passages = passages
+
     def accept(self, events: Iterable[WatchEvent]) -> None:
         """Take the events in; it never blocks, and nothing is executed here."""
         now = asyncio.get_running_loop().time()
@@ -106,7 +111,10 @@ class Controller:
         if is_ready or key in self.raw_events.waiting or key in self.states.gone:
             bus = self.scope.runtime.bus
             if bus.is_heard and key not in self.queue.waiting and not self.queue.is_active(key):
-                bus.tell(ObjectQueued(self.scope.resource, key, bus.clock()))
+                if (passages := self._workers.passages) is not None:
+                    passages.queue(key)
+                if ObjectQueued in bus.heard:
+                    bus.tell(ObjectQueued(self.scope.resource, key, bus.clock()))
             self.queue.add(key, urgent=urgent)
         alarm = None if state is None else state.alarm
         if alarm is not None or key in self.queue.planned:

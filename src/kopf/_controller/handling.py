@@ -9,6 +9,7 @@ from kopf._controller.changes.look_facts import LookBegun, LookEnded
 from kopf._controller.changes.saving import SavingFailure
 from kopf._controller.changes.scope import ReconciliationScope
 from kopf._controller.object_state import ObjectState
+from kopf._controller.passages import Passages
 from kopf._controller.reconciler import Reconciler
 from kopf._controller.troubles import Troubles
 from kopf._values.objects import KubeObject
@@ -23,6 +24,8 @@ class StateHandling:
         self._troubles = troubles
         self._background = scope.background
         self._bus = scope.runtime.bus
+        self.passages: Passages | None = None
+        """Who counts the looks, if anybody does; only while the bus is heard."""
 
     async def handle(self, key: str, state: ObjectState) -> None:
         """Handle what is pending. All errors are reported, and lead to a delay."""
@@ -55,7 +58,7 @@ class StateHandling:
             elif result.obj is not None and state.pending is None:
                 delay = self._postpone(key, state, result.obj, result.error)
             if look is not None:
-                bus.tell(LookEnded(look, result.obj, result.error, delay, bus.clock()))
+                self._tell_end(look, result.obj, error=result.error, delay=delay)
 
     def _follow(self, state: ObjectState, before: KubeObject, after: KubeObject, now: float) -> None:
         """We have changed the object. Unless something even newer has come, that is what it is now."""
@@ -79,7 +82,12 @@ class StateHandling:
         delay: float | None = None,
     ) -> None:
         if look is not None:
-            self._bus.tell(LookEnded(look, obj, error, delay, self._bus.clock()))
+            bus = self._bus
+            at = bus.clock()
+            if self.passages is not None:
+                self.passages.look(look.key, at - look.at, error is not None, delay)
+            if LookEnded in bus.heard:
+                bus.tell(LookEnded(look, obj, error, delay, at))
 
     def release_memory(self, key: str, state: ObjectState | None) -> None:
         """The object is idle, or waits for something: it may be for long, and there may be many such objects."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import functools
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from kopf._client.resources.watch_machine import WatchEvent
 from kopf._controller.changes.selection import could_match
 from kopf._controller.object_state import ObjectState, Rules, make_state
 from kopf._controller.runtime import Runtime
+from kopf._handlers.handlers import ResourceHandler
 from kopf._handlers.registry import HandlersOfResource
 from kopf._settings.settings import iter_delays
 from kopf._values.objects import KubeObject, ObjectMeta
@@ -40,9 +42,7 @@ class ObjectStates:
             error_delays=iter_delays(settings.queueing.error_delays),
         )
         self._finalizer = settings.persistence.finalizer
-        self._candidates = (*handlers.changing, *handlers.spawning)
-        self._is_any_of_interest = any(not item.labels and not item.annotations for item in self._candidates)
-        """Whether it does not depend on the objects: there are handlers for all of them."""
+        self._could_match = _make_matcher((*handlers.changing, *handlers.spawning))
         self._background = background
         self._states: dict[str, ObjectState] = {}
         self.get: Callable[[str], ObjectState | None] = self._states.get
@@ -88,8 +88,8 @@ class ObjectStates:
     def _is_of_interest(self, key: str, head: ObjectMeta) -> bool:
         """Tell if an idle object is to be looked at: is any handler for it, or was any and has left its traces."""
         return (
-            self._is_any_of_interest
-            or could_match(self._candidates, head)
+            self._could_match is None
+            or self._could_match(head)
             or self._finalizer in (head.finalizers or ())
             or (self._background is not None and self._background.is_running(key))
         )
@@ -108,3 +108,10 @@ class ObjectStates:
     def drop(self, key: str) -> None:
         """Keep the state no more: the object is idle."""
         del self._states[key]
+
+
+def _make_matcher(handlers: Sequence[ResourceHandler]) -> Callable[[ObjectMeta], bool] | None:
+    """Find out once if there are handlers for all objects, whatever they are: then, there is nothing to be asked."""
+    if any(not item.labels and not item.annotations for item in handlers):
+        return None
+    return functools.partial(could_match, handlers)

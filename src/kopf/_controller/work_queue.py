@@ -38,6 +38,8 @@ class WorkQueue(Generic[K]):
     ``has_room`` tells whether there can be one more worker besides so many, and so many exempt ones. ``on_due`` is
     called with the key and the planned time when a time set by :meth:`set_alarm` has come; ``call_at`` is the one of
     the event loop.
+
+    Large because a key is in it in three ways: it waits for a worker, for a time, or is worked on.
     """
 
     def __init__(

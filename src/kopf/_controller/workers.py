@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 
 from kopf._controller.controller_facts import WorkBegun, WorkEnded
+from kopf._controller.passages import Passages
 from kopf._controller.runtime import Runtime
 from kopf._controller.work_queue import WorkQueue
 from kopf._values.resources import Resource
@@ -42,7 +43,11 @@ def get_limit(runtime: Runtime) -> int:
 
 
 class Workers:
-    """The workers of one queue. None is started until the indices are ready."""
+    """
+    The workers of one queue. None is started until the indices are ready.
+
+    Large because it is also told of them, in two ways.
+    """
 
     def __init__(
         self, runtime: Runtime, resource: Resource, queue: WorkQueue[str], work: Callable[[str], Awaitable[None]]
@@ -54,6 +59,8 @@ class Workers:
         self._work = work
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._is_waiting_for_indices = False
+        self.passages: Passages | None = None
+        """Who counts what passes the queue and the workers, if anybody does; only while the bus is heard."""
         self.user_code = UserCode(queue, self.wake)
         """For the time when a coroutine of a user is executed."""
         runtime.executor.threads.usage.subscribe(self.wake)
@@ -82,14 +89,20 @@ class Workers:
     async def _run(self, key: str) -> None:
         bus = self._runtime.bus
         if bus.is_heard:
-            bus.tell(WorkBegun(self._resource, key, bus.clock()))
+            if self.passages is not None:
+                self.passages.begin(key)
+            if WorkBegun in bus.heard:
+                bus.tell(WorkBegun(self._resource, key, bus.clock()))
         try:
             await self._work(key)
         except Exception:
             logger.critical("The %s has failed; this is a bug of the framework.", self._name, exc_info=True)
         finally:
             if bus.is_heard:
-                bus.tell(WorkEnded(self._resource, key, bus.clock()))
+                if self.passages is not None:
+                    self.passages.end(key)
+                if WorkEnded in bus.heard:
+                    bus.tell(WorkEnded(self._resource, key, bus.clock()))
             del self._tasks[key]
             self._queue.done(key)
             self.wake()

@@ -24,7 +24,11 @@ from kopf._values.patches import Patch
 
 
 class Snapshots:
-    """Takes the snapshots of the objects of one resource, and finds & stores the last handled ones."""
+    """
+    Takes the snapshots of the objects of one resource, and finds & stores the last handled ones.
+
+    Large because all that can be known of the storages is found out once, and not for every object.
+    """
 
     def __init__(
         self, diffbase: DiffBaseStorage, progress: ProgressStorage, extra_fields: Collection[FieldPath] = ()

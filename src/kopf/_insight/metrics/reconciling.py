@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kopf._controller.changes.look_facts import LookEnded
-from kopf._controller.controller_facts import ControllerStarted, ControllerStopped, ObjectQueued, WorkBegun, WorkEnded
+from kopf._controller.controller_facts import ControllerStarted, ControllerStopped
+from kopf._controller.passages import Passages
 from kopf._controller.workers import get_limit
 from kopf._facts.bus import Bus
 from kopf._handlers.attempt_facts import AttemptEnded
@@ -50,18 +50,21 @@ class _Flow:
     """
     The objects of one controller, on their way.
 
-    Large because it is found once for each fact, with all that is needed then.
+    Large because it has all that is counted of them, found once.
     """
 
     __slots__ = (
-        "_totals", "adds", "controller", "failed", "looks", "names", "queued", "resource", "successes", "waits",
-        "working", "works",
+        "_clock", "_totals", "adds", "controller", "failed", "looks", "names", "queued", "resource", "successes",
+        "waits", "working", "works",
     )  # fmt: skip
 
-    def __init__(self, resource: Resource, controller: Any, totals: _Totals) -> None:
+    def __init__(
+        self, resource: Resource, controller: Any, totals: _Totals, clock: Callable[[], float]
+    ) -> None:
         self.resource = resource  # kept, so that its id remains its own
         self.controller = controller
         self._totals = totals
+        self._clock = clock
         name = resource.name
         self.names = (name, name)
         self.looks = totals.looks.get(name)
@@ -80,7 +83,31 @@ class _Flow:
         self.failed: dict[str, bool] = {}
         """In which objects handlers have failed while they are looked at, and whether for good."""
 
-    def count_trouble(self, key: str, has_error: bool, delay: float | None) -> None:
+    def queue(self, key: str) -> None:
+        """There is something to do for an object that was neither waiting nor worked on."""
+        self.adds.value += 1
+        self.queued[key] = self._clock()
+
+    def begin(self, key: str) -> None:
+        """A worker has taken the object."""
+        now = self.working[key] = self._clock()
+        if (since := self.queued.pop(key, None)) is not None:
+            self.waits.observe(now - since)
+
+    def end(self, key: str) -> None:
+        """The worker has done all that was to be done for the object now."""
+        if (since := self.working.pop(key, None)) is not None:
+            self.works.observe(self._clock() - since)
+
+    def look(self, key: str, duration: float, has_error: bool, delay: float | None) -> None:
+        """The object was looked at."""
+        self.looks.observe(duration)
+        if not has_error and delay is None and not self.failed:
+            self.successes.value += 1
+        else:
+            self._count_trouble(key, has_error, delay)
+
+    def _count_trouble(self, key: str, has_error: bool, delay: float | None) -> None:
         """It was looked at, but that was maybe no success."""
         name, totals = self.names[0], self._totals
         failed = self.failed.pop(key, None)
@@ -108,66 +135,20 @@ class ReconcilingMetrics:
         self._clock = clock
         self._totals = _Totals()
         self._flows: dict[int, _Flow] = {}
-        self._latest: _Flow | None = None
-        """The one found last: mostly, it is the one that is looked for next."""
         bus.subscribe(ControllerStarted, self._on_start)
         bus.subscribe(ControllerStopped, self._on_stop)
-        bus.subscribe(ObjectQueued, self._on_queued)
-        bus.subscribe(WorkBegun, self._on_work)
-        bus.subscribe(WorkEnded, self._on_work_end)
-        bus.subscribe(LookEnded, self._on_look_end)
 
     def _on_start(self, fact: ControllerStarted) -> None:
-        self._latest = self._flows[id(fact.resource)] = _Flow(fact.resource, fact.controller, self._totals)
+        flow = _Flow(fact.resource, fact.controller, self._totals, self._clock)
+        passages: Passages = flow
+        fact.controller.report_to(passages)
+        self._flows[id(fact.resource)] = flow
 
     def _on_stop(self, fact: ControllerStopped) -> None:
-        flow = self._find(fact.resource)
+        flow = self._flows.get(id(fact.resource))
         if flow is not None and flow.controller is fact.controller:
             del self._flows[id(fact.resource)]
-            self._latest = None
-
-    def _find(self, resource: Resource) -> _Flow | None:
-        self._latest = self._flows.get(id(resource))
-        return self._latest
-
-    def _on_queued(self, fact: ObjectQueued) -> None:
-        flow = self._latest
-        if flow is None or flow.resource is not fact.resource:
-            flow = self._find(fact.resource)
-        if flow is not None:
-            flow.queued[fact.key] = fact.at
-            flow.adds.value += 1
-
-    def _on_work(self, fact: WorkBegun) -> None:
-        flow = self._latest
-        if flow is None or flow.resource is not fact.resource:
-            flow = self._find(fact.resource)
-        if flow is not None:
-            flow.working[fact.key] = fact.at
-            queued = flow.queued.pop(fact.key, None)
-            if queued is not None:
-                flow.waits.observe(fact.at - queued)
-
-    def _on_work_end(self, fact: WorkEnded) -> None:
-        flow = self._latest
-        if flow is None or flow.resource is not fact.resource:
-            flow = self._find(fact.resource)
-        if flow is not None:  # otherwise, it is stopped, and this is what was left
-            since = flow.working.pop(fact.key, None)
-            if since is not None:
-                flow.works.observe(fact.at - since)
-
-    def _on_look_end(self, fact: LookEnded) -> None:
-        look = fact.begun
-        flow = self._latest
-        if flow is None or flow.resource is not look.resource:
-            flow = self._find(look.resource)
-        if flow is not None:
-            flow.looks.observe(fact.at - look.at)
-            if fact.error is None and fact.delay is None and not flow.failed:
-                flow.successes.value += 1
-            else:
-                flow.count_trouble(look.key, fact.error is not None, fact.delay)
+            fact.controller.report_to(None)
 
     def note_failure(self, fact: AttemptEnded) -> None:
         """An attempt has ended with an exception."""
@@ -175,7 +156,7 @@ class ReconcilingMetrics:
         # Those who ask to come later have not failed; only for those who give up on that, it is over.
         if outcome is None or not isinstance(cause, ChangingCause):
             return
-        flow = self._find(cause.resource)
+        flow = self._flows.get(id(cause.resource))
         if flow is not None and (outcome.final or not isinstance(outcome.exception, TemporaryError)):
             key = cause.body.object.head.key
             flow.failed[key] = outcome.final or flow.failed.get(key, False)
