@@ -96,8 +96,8 @@ class HandlerExecutor:
         try:
             return outcome
         finally:
-            # The error of a failed handler holds this frame by its traceback. If the frame held the error, too, both would
-            # stay, with all kwargs of the handler, until the garbage is collected; which is rare.
+            # The error of a failed handler holds this frame by its traceback. If the frame held the error, too, both
+            # would stay, with all kwargs of the handler, until the garbage is collected; which is rare.
             del outcome
 
     def _fail(self, handler: Handler, attempt: Attempt, error: Exception, logger: Logger) -> Outcome:
