@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kopf._insight.console.history import History
-from kopf._insight.console.object_records import ObjectRecord
+from kopf._insight.console.history import History, Rows
 from kopf._insight.endpoint.console_server import open_stream
 from kopf._values import codec
 
@@ -99,7 +98,7 @@ class Updates:
             before, self._state = self._state, self._describe_state()
             messages = b"" if self._state == before else _make_message("state", self._state)
             if changes:
-                messages += _make_message("rows", _make_rows(changes.items()))
+                messages += make_update(changes)
             if messages:
                 self._tell(messages)
             await asyncio.sleep(_INTERVAL)
@@ -112,9 +111,10 @@ class Updates:
                 page.put_nowait(None)
 
 
-def _make_rows(changes: Iterable[tuple[int, ObjectRecord | None]]) -> list[list[object]]:
-    """A removed row has the id only."""
-    return [[id] if record is None else record.make_row() for id, record in changes]
+def make_update(changes: Rows) -> bytes:
+    """Make the message of the changed rows; of a removed one, there is the id only."""
+    rows = [[id] if record is None else record.make_row() for id, record in changes.items()]
+    return _make_message("rows", rows)
 
 
 def _make_message(name: str, content: object) -> bytes:
