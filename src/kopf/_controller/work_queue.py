@@ -49,7 +49,8 @@ class WorkQueue(Generic[K]):
         self._lanes = _Lanes[K]()
         self.waiting: Collection[K] = self._lanes.entries
         """The keys that wait for a worker."""
-        self._active: dict[K, bool] = {}  # with the marks of those that were added again meanwhile
+        self.active: dict[K, bool] = {}  # with the marks of those that were added again meanwhile
+        """The keys that are with workers."""
         self.exempt = 0
         """How many of the keys that are worked on do not count."""
         self._alarms = _Alarms[K](on_due, call_at)
@@ -62,12 +63,12 @@ class WorkQueue(Generic[K]):
 
     def __len__(self) -> int:
         """How many keys are in the queue: waiting for a worker, for a time, or being worked on."""
-        return len({*self.waiting, *self._active, *self.planned})
+        return len({*self.waiting, *self.active, *self.planned})
 
     def add(self, key: K, *, urgent: bool = True) -> None:
         """Have the key worked on as soon as possible. If it waits already, it can only become more urgent."""
-        if key in self._active:
-            self._active[key] = True
+        if key in self.active:
+            self.active[key] = True
         elif not self.is_closed:
             self._lanes.add(key, urgent=urgent)
 
@@ -78,7 +79,7 @@ class WorkQueue(Generic[K]):
 
     def is_active(self, key: K) -> bool:
         """Tell if the key is with a worker."""
-        return key in self._active
+        return key in self.active
 
     def get_position(self, key: K) -> int | None:
         """Tell how many keys are taken before this one, if it waits for a worker; it takes as long as they are many."""
@@ -86,22 +87,22 @@ class WorkQueue(Generic[K]):
 
     def take(self) -> K | None:
         """Take the next key to work on; ``None`` if there is none, or no more can be worked on now."""
-        if self.is_held or not self.waiting or not self._has_room(len(self._active) - self.exempt, self.exempt):
+        if self.is_held or not self.waiting or not self._has_room(len(self.active) - self.exempt, self.exempt):
             return None
         key = self._lanes.pop()
-        self._active[key] = False
+        self.active[key] = False
         return key
 
     def renew(self, key: K) -> bool:
         """Tell the worker, who has done all that it knew of, if there is more: the key was added again meanwhile."""
-        if self.is_held or not self._active[key]:
+        if self.is_held or not self.active[key]:
             return False
-        self._active[key] = False
+        self.active[key] = False
         return True
 
     def done(self, key: K) -> None:
         """Take the key back from its worker. If it was added again, it waits for another one."""
-        if self._active.pop(key):
+        if self.active.pop(key):
             self.add(key)
 
     def hold(self) -> None:

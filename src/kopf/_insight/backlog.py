@@ -146,19 +146,19 @@ class Backlog:
                     if isinstance(note, tuple):
                         at, process, args = note
                         self._now = epoch + at
-                        self._do(process, *args)
+                        try:
+                            process(*args)
+                        except Exception as e:
+                            self._complain(e)
                     else:
                         self._now = epoch + note.at
                         for take in self._takers[type(note)]:
-                            self._do(take, note)
+                            try:
+                                take(note)
+                            except Exception as e:
+                                self._complain(e)
             finally:
                 self._now = None
-
-    def _do(self, process: Callable[..., None], *args: Any) -> None:
-        try:
-            process(*args)
-        except Exception as e:
-            self._complain(e)
 
     def _complain(self, error: Exception) -> None:
         """It is not the fault of those who tell of something else right now."""

@@ -240,7 +240,8 @@ class KubeObject(Mapping[str, Any]):
             # It was split when it arrived, with fewer calls underway, and is not to fail in the middle of everything.
             return {key: msgspec.Raw(value) for key, value in _split_malformed(bytes(raw)).items()}
 
-    def _find(self, key: str) -> msgspec.Raw | None:
+    def find_raw(self, key: str) -> msgspec.Raw | None:
+        """Get the stanza as it arrived, with nothing decoded; ``None`` if there is none."""
         if self._usual is not None and key in _USUAL_STANZAS:
             return getattr(self._usual, key) or None
         return self._split()[0].get(key)
@@ -297,13 +298,13 @@ class KubeObject(Mapping[str, Any]):
         """Tell if the key could be in the stanza, which is not decoded for that. If in doubt, it is yes."""
         if self._raw is None:
             return stanza in (self._values or ())
-        return key.encode() in bytes(raw) if (raw := self._find(stanza)) else False
+        return key.encode() in bytes(raw) if (raw := self.find_raw(stanza)) else False
 
     def get(self, key: str, default: Any = None) -> Any:
         if (values := self._values) is None:
             values = self._values = {**self._added}
         if key not in values:
-            if (raw := self._find(key)) is None:
+            if (raw := self.find_raw(key)) is None:
                 return default
             values[key] = _decode_member(key, raw)
         return values[key]

@@ -40,8 +40,9 @@ class AttemptListener:
             self._background.begin(record, handler, self._history.backlog.now)
         if isinstance(handler, DaemonHandler):
             self._history.add(record, "attempt", f"the daemon {handler.id} is started")
-        elif record.state == "handling":
-            self._history.set_state(record, "handling", note=f"calling {handler.id}", next_at=record.next_at)
+        elif not isinstance(handler, SpawningHandler):
+            record.calling = handler.id
+            self._history.mark(record)
 
     def _end(self, fact: AttemptEnded) -> None:
         begun, outcome, took = fact.begun, fact.outcome, fact.at - fact.begun.at
@@ -51,6 +52,8 @@ class AttemptListener:
             return
         if isinstance(handler, SpawningHandler):
             self._background.end(record, handler, outcome, took)
+        else:
+            record.calling = ""
         if isinstance(error, Exception):
             self._errors.add(handler.id, error, record)
         if isinstance(handler, IndexingHandler) or _is_of_probe(begun):
@@ -59,8 +62,6 @@ class AttemptListener:
         self._history.add(record, "attempt", text, level=level)
         if level != INFO:
             record.problem = text
-        if record.state == "handling":
-            self._history.set_state(record, "handling", note=record.problem, next_at=record.next_at)
 
     def _find(self, fact: AttemptBegun) -> ObjectRecord | None:
         """Find which object it is about, or that it is about the operator itself."""

@@ -21,6 +21,7 @@ from kopf._insight.console.page_files import add_files
 from kopf._insight.console.panels import Company, Indices
 from kopf._insight.console.stream_vitals import Streams
 from kopf._insight.console.updates import Updates
+from kopf._insight.console.work_survey import WorkSurvey
 from kopf._insight.endpoint.console_server import Routes
 from kopf._insight.explaining.explanation import Explanation
 from kopf._insight.explaining.wording import render
@@ -53,6 +54,7 @@ class Console:
         streams = Streams(bus, self.history)
         attempts = AttemptListener(bus, self.history, errors, background)
         ObjectListener(bus, self.history, errors, streams)
+        WorkSurvey(bus, self.history)
         self._company = Company(bus, self.history)
         indices = Indices(bus, attempts.secret_indices)
         self._editing: ClusterEditing | None = None

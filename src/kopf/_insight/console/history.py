@@ -11,12 +11,13 @@ time; then, they are forgotten; then, the objects themselves.
 from __future__ import annotations
 
 import collections
+import contextlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kopf._insight.backlog import Backlog
-from kopf._insight.console.object_records import ENTRY_SIZE, Kind, ObjectRecord
+from kopf._insight.console.object_records import BASE_SIZE, ENTRY_SIZE, MAX_NOTE, Kind, ObjectRecord
 from kopf._insight.console.texts import Details, cut, is_secret, show_details
 from kopf._values import codec
 from kopf._values.resources import Resource
@@ -33,8 +34,7 @@ KEPT_ENTRIES = 8
 
 INFO, WARNING, ERROR = range(3)
 
-_MAX_NOTE = 200
-_MAX_RAW = 2000
+_MAX_RAW = 2500
 """Up to which size the details are kept as they are, in bytes, to be made to texts when somebody looks."""
 _OPERATOR = Resource("", "", "operator")
 
@@ -57,7 +57,9 @@ class History:
         self._ids = itertools.count(1)
         self._sequence = itertools.count(1)
         self.kinds: dict[Resource, Kind] = {}
-        self._records: collections.OrderedDict[tuple[int, str], ObjectRecord] = collections.OrderedDict()
+        self._kind = Kind(-1, _OPERATOR, is_secret=False)
+        """The latest one, which most of what happens next is about."""
+        self._records: collections.OrderedDict[int, ObjectRecord] = collections.OrderedDict()
         self._storied: collections.OrderedDict[int, ObjectRecord] = collections.OrderedDict()
         self._latest: ObjectRecord | None = None
         """The last one of the storied, to which most of what happens next belongs."""
@@ -67,8 +69,10 @@ class History:
         """How many objects were forgotten because there was too much of all."""
         self.size = 0
         """How much memory it takes, about, in bytes."""
-        self.operator = ObjectRecord(0, Kind(-1, _OPERATOR, is_secret=False), "", None, "operator")
+        self.operator = ObjectRecord(0, self._kind, "", None, "operator")
         """What happens to the operator itself."""
+        self.survey: Callable[[], None] = _survey_nothing
+        """Finds out what is worked on right now; called before the states are told."""
 
     def __len__(self) -> int:
         return len(self._records)
@@ -83,20 +87,25 @@ class History:
 
     def find(self, resource: Resource, key: str) -> ObjectRecord | None:
         """Find the object; ``None`` if it was not seen, or is forgotten."""
-        kind = self.kinds.get(resource)
-        return None if kind is None else self._records.get((kind.number, key))
+        kind = self._kind
+        if kind.resource is not resource:
+            known = self.kinds.get(resource)
+            if known is None:
+                return None
+            kind = self._kind = known
+        return kind.records.get(key)
 
     def obtain(self, resource: Resource, key: str, namespace: str | None, name: str) -> ObjectRecord:
         """Find the object, or begin to remember it."""
-        kind = self.get_kind(resource)
-        record = self._records.get((kind.number, key))
+        record = self.find(resource, key)
         if record is None:
+            kind = self.get_kind(resource)
             record = ObjectRecord(next(self._ids), kind, key, namespace and cut(namespace), cut(name))
             record.since = int(self.backlog.now * 1000)
             with self._lock:
-                self._records[kind.number, key] = record
+                kind.records[key] = self._records[record.id] = record
                 self.size += record.size
-                self._mark(record)
+                self.mark(record)
                 self._shrink()
         return record
 
@@ -105,9 +114,7 @@ class History:
     ) -> None:
         """Add to the timeline of the object."""
         entry: list[object] = [next(self._sequence), int(self.backlog.now * 1000), sort, level, text]
-        encoded = _encode([*entry, details] if details else entry)
-        if len(encoded) > _MAX_RAW and isinstance(details, dict):
-            encoded = codec.encode([*entry, show_details(details)])
+        encoded = _encode(entry, details) if details else codec.encode(entry)
         with self._lock:
             grown = len(encoded) + ENTRY_SIZE
             entries = record.entries
@@ -120,30 +127,37 @@ class History:
                 if record is not self._latest:
                     self._storied[record.id] = self._latest = record
                     self._storied.move_to_end(record.id)
-                self._mark(record)
+                self.mark(record)
                 if self.size > self._limit:
                     self._shrink()
 
     def set_state(self, record: ObjectRecord, state: str, *, note: str = "", next_at: int = 0) -> None:
-        """Note what is going on with the object now."""
+        """Note what is going on with the object now, apart from the work."""
         with self._lock:
-            if state != record.state:
-                record.state = state
-                record.since = int(self.backlog.now * 1000)
-                if state == "gone":
-                    self._gone.append(record)
-            record.note = cut(note, _MAX_NOTE) if note else note
+            if state == "gone" != record.rest:
+                self._gone.append(record)
+            record.rest = state
+            record.since = int(self.backlog.now * 1000)
+            record.rest_note = cut(note, MAX_NOTE) if note else note
             record.next_at = next_at
-            self._mark(record)
+            self.mark(record)
             while len(self._gone) > MAX_GONE:
                 oldest = self._gone.popleft()
-                if oldest.state == "gone":  # it can be back
+                if oldest.rest == "gone":  # it can be back
                     self._forget(oldest)
+
+    def set_work(self, record: ObjectRecord, work: str) -> None:
+        """Note that the object is queued, or with a worker, or neither."""
+        with self._lock:
+            record.work = work
+            record.since = int(self.backlog.now * 1000)
+            self.mark(record)
 
     def watch(self) -> list[ObjectRecord]:
         """Begin to note what changes; get all that there is by now."""
         self.backlog.is_watched = True
         self.backlog.settle()
+        self.survey()
         with self._lock:
             self._changes = {} if self._changes is None else self._changes
             return [*self._records.values()]
@@ -156,6 +170,8 @@ class History:
     def take_changes(self) -> Rows:
         """Get what has changed since the last time, up to a moment ago."""
         self.backlog.settle_old()
+        if self._changes is not None:
+            self.survey()
         with self._lock:
             changes, self._changes = self._changes, None if self._changes is None else {}
             return changes or {}
@@ -172,9 +188,10 @@ class History:
             return None
         with self._lock:
             entries = [*record.entries]
-        return [_show(entry) for entry in map(codec.decode, entries) if entry[0] > after]
+        return [_show(entry) for entry in map(_decode, entries) if entry[0] > after]
 
-    def _mark(self, record: ObjectRecord) -> None:
+    def mark(self, record: ObjectRecord) -> None:
+        """Have its row told to those who look."""
         if self._changes is not None:
             self._changes[record.id] = record
 
@@ -187,7 +204,7 @@ class History:
                 left = record.entries[-KEPT_ENTRIES:]
             else:
                 left = []
-            freed = _get_size(record.entries) - _get_size(left)
+            freed = record.size - BASE_SIZE - _get_size(left)
             record.entries = left
             record.size -= freed
             self.size -= freed
@@ -196,9 +213,8 @@ class History:
             self.forgotten += 1
 
     def _forget(self, record: ObjectRecord) -> None:
-        key = record.kind.number, record.key
-        if self._records.get(key) is record:
-            del self._records[key]
+        if self._records.pop(record.id, None) is not None:
+            del record.kind.records[record.key]
             self._storied.pop(record.id, None)
             self._latest = None
             self.size -= record.size
@@ -206,11 +222,25 @@ class History:
                 self._changes[record.id] = None
 
 
-def _encode(entry: list[Any]) -> bytes:
+def _survey_nothing() -> None:
+    pass
+
+
+def _encode(entry: list[Any], details: Details) -> bytes:
+    if not isinstance(details, dict):
+        return codec.encode([*entry, details])
+    with contextlib.suppress(ValueError, TypeError):  # too deep
+        encoded = codec.encode([*entry, details])
+        if len(encoded) <= _MAX_RAW:
+            return encoded
+    return codec.encode([*entry, show_details(details)])
+
+
+def _decode(encoded: bytes) -> list[Any]:
     try:
-        return codec.encode(entry)
-    except (ValueError, TypeError):  # too deep
-        return codec.encode([*entry[:-1], show_details(entry[-1])])
+        return codec.decode(encoded)  # type: ignore[no-any-return]
+    except ValueError:  # something in the details, which are parts of the objects as they came
+        return [codec.decode(item) for item in codec.split_items(encoded)[:5]]
 
 
 def _show(entry: list[Any]) -> list[Any]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from kopf._client.resources.watch_facts import ObjectPatched
 from kopf._controller.changes.decision import Plan, Saving
 from kopf._controller.changes.look_facts import LookDecided, LookEnded
-from kopf._controller.controller_facts import ObjectObserved, ObjectQueued, WorkBegun, WorkEnded
+from kopf._controller.controller_facts import ObjectObserved
 from kopf._events.event_facts import EventPosted
 from kopf._facts.bus import Bus
 from kopf._insight.console.grouped_errors import GroupedErrors
 from kopf._insight.console.history import ERROR, INFO, WARNING, History
+from kopf._insight.console.object_records import ObjectRecord
 from kopf._insight.console.patch_details import Kept, keep_diff, keep_patch, restore_diff, restore_patch
 from kopf._insight.console.stream_vitals import Streams
 from kopf._insight.console.texts import WITHHELD, cut, is_secret, show_error
@@ -39,59 +40,36 @@ class ObjectListener:
         follow = history.backlog.follow
         self._errors = errors
         self._streams = streams
-        self._plans: dict[tuple[Resource, str], Plan] = {}
+        self._plans: dict[int, Plan] = {}
         bus.subscribe(ObjectObserved, self._observe)
         bus.subscribe(LookDecided, self._decide)
         bus.subscribe(ObjectPatched, self._patch)
-        follow(bus, ObjectQueued, self._queue, is_passing=True)
-        follow(bus, WorkBegun, self._begin_work, is_passing=True)
-        follow(bus, WorkEnded, self._end_work)
-        follow(bus, LookEnded, self._end_look, is_passing=True)
+        follow(bus, LookEnded, self._end_look)
         follow(bus, EventPosted, self._post)
 
     def _observe(self, fact: ObjectObserved) -> None:
         self._note(fact.at, fact.obj.size, self._take_observed, fact)
 
     def _take_observed(self, fact: ObjectObserved) -> None:
-        resource, type, head = fact.resource, fact.type, fact.obj.head
-        version = head.resourceVersion
-        record = self._history.obtain(resource, fact.key, head.namespace, head.name)
+        history, type, head = self._history, fact.type, fact.obj.head
+        version, now = head.resourceVersion, history.backlog.now
+        record = history.obtain(fact.resource, fact.key, head.namespace, head.name)
         text = f"{type or 'listed'}, version {cut(version, 40)}"
         lag = None
         if record.own_write is not None and record.own_write[0] == version:
-            lag = max(0.0, self._history.backlog.now - record.own_write[1])
+            lag = max(0.0, now - record.own_write[1])
             record.own_write = None
             text += f": our own write, back after {lag * 1000:.0f} ms"
-        elif head.deletionTimestamp is not None and type != "DELETED":
-            text += ", being deleted"
-        self._streams.note_event(resource, lag)
-        self._history.add(record, "seen", text)
+        else:
+            record.seen = now
+            if head.deletionTimestamp is not None and type != "DELETED":
+                text += ", being deleted"
+        self._streams.note_event(fact.resource, lag, now)
+        history.add(record, "seen", text)
         if type == "DELETED":
-            self._history.set_state(record, "gone")
-        elif record.state == "gone":  # it is selected again
-            self._history.set_state(record, "idle")
-
-    def _queue(self, fact: ObjectQueued) -> None:
-        record = self._history.find(fact.resource, fact.key)
-        if record is not None and record.state != "gone":
-            self._history.set_state(record, "queued", note=record.note)
-
-    def _begin_work(self, fact: WorkBegun) -> None:
-        record = self._history.find(fact.resource, fact.key)
-        if record is None:
-            return
-        waited = self._history.backlog.now - record.since / 1000 if record.state == "queued" else 0
-        self._streams.note_wait(fact.resource, waited)
-        if record.state != "gone":
-            self._history.set_state(record, "handling", note=record.problem, next_at=record.next_at)
-
-    def _end_work(self, fact: WorkEnded) -> None:
-        record = self._history.find(fact.resource, fact.key)
-        self._streams.note_done(fact.resource)
-        if record is not None and record.state == "handling":
-            state = "retrying" if record.next_at else "failed" if record.failed else "idle"
-            note = record.problem if record.next_at or record.failed else ""
-            self._history.set_state(record, state, note=note, next_at=record.next_at)
+            history.set_state(record, "gone")
+        elif record.rest == "gone":  # it is selected again
+            history.set_state(record, "idle")
 
     def _decide(self, fact: LookDecided) -> None:
         change = fact.detection.change
@@ -99,30 +77,36 @@ class ObjectListener:
         self._note(fact.at, len(kept), self._take_decided, fact, kept)
 
     def _take_decided(self, fact: LookDecided, kept: Kept) -> None:
-        plan = self._plans[fact.resource, fact.key] = fact.plan
+        plan = fact.plan
         if (record := self._history.find(fact.resource, fact.key)) is not None:
+            self._plans[record.id] = plan
             text = _describe(plan, withheld=record.kind.is_secret)
             level = WARNING if plan.choice.relevant_failures else INFO
             self._history.add(record, "look", text, level=level, details=restore_diff(kept))
 
     def _end_look(self, fact: LookEnded) -> None:
-        begun, delay = fact.begun, fact.delay
-        plan = self._plans.pop((begun.resource, begun.key), None)
+        begun, delay, now = fact.begun, fact.delay, self._history.backlog.now
         record = self._history.find(begun.resource, begun.key)
         if record is None:
             return
+        plan = self._plans.pop(record.id, None)
         if fact.error is None and plan is not None and plan.saving is Saving.END and plan.progress.states:
             record.failed = any(state.failure for state in plan.progress.states.values())
             record.problem = record.problem if record.failed else ""
-        next_at = 0 if delay is None else int((self._history.backlog.now + delay) * 1000)
+        waited = now - (fact.at - begun.at) - record.seen
+        self._streams.note_look(begun.resource, waited if record.seen and not record.next_at else -1.0)
         if isinstance(fact.error, Exception):
-            self._errors.add("the framework", fact.error, record)
-            text = f"{type(fact.error).__name__}: {WITHHELD}" if record.kind.is_secret else show_error(fact.error)
-            again = "" if delay is None else f"; again in {delay:g} s"
-            self._history.add(record, "error", f"{text}{again}", level=ERROR)
-            record.problem = text
-        if record.state != "gone":
-            self._history.set_state(record, record.state, note=record.problem, next_at=next_at)
+            self._note_error(record, fact.error, "" if delay is None else f"; again in {delay:g} s")
+        record.calling = ""
+        if record.rest != "gone":
+            state = "idle" if delay is None and not record.failed else "failed" if delay is None else "retrying"
+            next_at = 0 if delay is None else int((now + delay) * 1000)
+            self._history.set_state(record, state, note=record.problem if state != "idle" else "", next_at=next_at)
+
+    def _note_error(self, record: ObjectRecord, error: Exception, again: str) -> None:
+        self._errors.add("the framework", error, record)
+        record.problem = f"{type(error).__name__}: {WITHHELD}" if record.kind.is_secret else show_error(error)
+        self._history.add(record, "error", f"{record.problem}{again}", level=ERROR)
 
     def _patch(self, fact: ObjectPatched) -> None:
         kept = keep_patch(fact.changes, is_secret=is_secret(fact.resource))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from kopf._insight.console.texts import cut
 from kopf._values.resources import Resource
 
+MAX_NOTE = 200
+"""How much of a note is shown, in characters."""
 BASE_SIZE = 700
 """About how much memory a record takes without its timeline, in bytes."""
 ENTRY_SIZE = 48
@@ -13,12 +16,14 @@ ENTRY_SIZE = 48
 class Kind:
     """The objects of one resource."""
 
-    __slots__ = ("is_secret", "number", "resource", "row")
+    __slots__ = ("is_secret", "number", "records", "resource", "row")
 
     def __init__(self, number: int, resource: Resource, *, is_secret: bool) -> None:
         self.number = number
         self.resource = resource
         self.is_secret = is_secret
+        self.records: dict[str, ObjectRecord] = {}
+        """The objects by their keys."""
         self.row = [number, repr(resource), resource.kind or resource.plural, is_secret]
         """As it goes to the page."""
 
@@ -31,21 +36,9 @@ class ObjectRecord:
     """
 
     __slots__ = (
-        "entries",
-        "failed",
-        "id",
-        "key",
-        "kind",
-        "name",
-        "namespace",
-        "next_at",
-        "note",
-        "own_write",
-        "problem",
-        "since",
-        "size",
-        "state",
-    )
+        "calling", "entries", "failed", "id", "key", "kind", "name", "namespace", "next_at", "own_write", "problem",
+        "rest", "rest_note", "seen", "since", "size", "work",
+    )  # fmt: skip
 
     def __init__(self, id: int, kind: Kind, key: str, namespace: str | None, name: str) -> None:
         self.id = id
@@ -53,13 +46,20 @@ class ObjectRecord:
         self.key = key
         self.namespace = namespace
         self.name = name
-        self.state = "idle"
+        self.rest = "idle"
+        """The state apart from the work: idle, retrying, failed, gone."""
+        self.rest_note = ""
+        """What is to be known of that state, e.g. the latest error."""
+        self.work = ""
+        """Whether it is queued or handling, as of the latest survey; empty if neither."""
+        self.calling = ""
+        """The running handler."""
+        self.seen = 0.0
+        """When its latest event has come, in seconds since the epoch."""
         self.since = 0
         """Since when it is in the state, in milliseconds since the epoch."""
         self.next_at = 0
         """When it is looked at again, if that is planned, in the same way."""
-        self.note = ""
-        """What is to be known of the state: the running handlers, or the latest error."""
         self.problem = ""
         """The latest error of the current change, or of the latest one."""
         self.failed = False
@@ -70,6 +70,18 @@ class ObjectRecord:
         """The timeline: serialised entries, the oldest ones first."""
         self.size = BASE_SIZE
         """About how much memory it takes, in bytes."""
+
+    @property
+    def state(self) -> str:
+        """What is going on with it."""
+        return self.work if self.work and self.rest != "gone" else self.rest
+
+    @property
+    def note(self) -> str:
+        """What is to be known of the state: the running handler, or the latest error."""
+        if self.work != "handling" or self.rest == "gone":
+            return self.rest_note
+        return cut(f"calling {self.calling}" if self.calling else self.problem, MAX_NOTE)
 
     def make_row(self) -> list[object]:
         """What the list of the objects shows."""

@@ -10,6 +10,8 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from kopf._insight.console.texts import MAX_VALUE, Details, show_diff, show_patch
 from kopf._values import codec
 from kopf._values.diffs import Diff
@@ -19,6 +21,12 @@ _MAX_COMPARED = 16_384
 """Up to which size an object is decoded to show what was there before a patch, in bytes; and the changes, to wait."""
 _SMALL = 600
 """What is smaller, is kept as it is, in bytes."""
+_SMALL_BEFORE = 300
+"""The same for a stanza as it was before a patch."""
+_FEW = 8
+"""How many old values of the metadata are looked up one by one."""
+
+_SHOWN_METADATA = frozenset({"labels", "annotations", "finalizers"})
 
 Kept = bytes | Sequence[str]
 """The details as they wait: serialised, or as lines if they are secret, large, or too deep."""
@@ -40,21 +48,20 @@ def restore_diff(kept: Kept) -> Details:
     """Get the details of a difference."""
     if not isinstance(kept, bytes):
         return kept
-    diff = codec.decode(kept)
-    return {"diff": diff if len(kept) <= _SMALL else _shorten(diff)}
+    return {"diff": msgspec.Raw(kept) if len(kept) <= _SMALL else _shorten(codec.decode(kept))}
 
 
 def restore_patch(before: KubeObject, kept: Kept) -> Details:
     """Get the details of a patch; with what was there before it, if the object is small."""
     if not isinstance(kept, bytes):
         return kept
-    changes, known = codec.decode(kept), {}
-    if isinstance(changes, dict) and before.size <= _MAX_COMPARED and not before.pruned:
+    changes, known = codec.decode(kept), None
+    if isinstance(changes, dict) and not before.pruned:
         with contextlib.suppress(ValueError, RecursionError):  # the values cannot be decoded, or are too deep
-            known = _get_before(before.for_users(), changes)  # not to share its values between threads
-    if len(kept) <= _SMALL:
-        return {"changes": changes, "before": known}
-    return {"changes": _shorten(changes), "before": _shorten(known)}
+            known = _get_raw_before(before, changes)
+            if known is None and before.size <= _MAX_COMPARED:
+                known = _shorten(_get_before(before.for_users(), changes))  # not to share its values between threads
+    return {"changes": msgspec.Raw(kept) if len(kept) <= _SMALL else _shorten(changes), "before": known or {}}
 
 
 def _encode(value: Any) -> bytes | None:
@@ -72,6 +79,36 @@ def _get_before(obj: KubeObject, changes: dict[str, Any]) -> dict[str, Any]:
         head = obj.head
         known["metadata"] = {"labels": head.labels, "annotations": head.annotations, "finalizers": head.finalizers}
     return _take_same(changes, known)
+
+
+def _get_raw_before(before: KubeObject, changes: dict[str, Any]) -> dict[str, Any] | None:
+    """Take the same from a small object with nothing decoded: whole stanzas as they are; ``None`` if it is large."""
+    known: dict[str, Any] = {}
+    for stanza, values in changes.items():
+        if stanza != "metadata":
+            raw = before.find_raw(stanza)
+            if raw is not None:
+                if memoryview(raw).nbytes > _SMALL_BEFORE:
+                    return None
+                known[stanza] = raw
+        elif not isinstance(values, dict) or (metadata := _get_metadata_before(before, values)) is None:
+            return None
+        else:
+            known[stanza] = metadata
+    return known
+
+
+def _get_metadata_before(before: KubeObject, changes: dict[str, Any]) -> dict[str, Any] | None:
+    known: dict[str, Any] = {}
+    for name, values in changes.items():
+        old = getattr(before.head, name, None) if name in _SHOWN_METADATA else None
+        if isinstance(old, dict) and isinstance(values, dict):
+            if len(values) > _FEW:
+                return None
+            known[name] = {key: old[key][: MAX_VALUE + 1] for key in values if key in old}
+        elif old:
+            known[name] = old[:_FEW]
+    return known
 
 
 def _take_same(changes: dict[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:

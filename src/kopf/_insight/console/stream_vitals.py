@@ -45,23 +45,21 @@ class Streams:
         bus.subscribe(ControllerStopped, self._stop)
         bus.subscribe(WatchInterrupted, self._interrupt)
 
-    def note_event(self, resource: Resource, lag: float | None) -> None:
+    def note_event(self, resource: Resource, lag: float | None, now: float) -> None:
         """An event has come, so much later than our write that has caused it, if it was ours."""
         traffic = self._get(resource)
         traffic.events += 1
-        traffic.last_event = self._history.backlog.now
+        traffic.last_event = now
         if lag is not None:
             traffic.lag = lag if traffic.lag is None else traffic.lag + _SMOOTHING * (lag - traffic.lag)
 
-    def note_wait(self, resource: Resource, seconds: float) -> None:
-        """A worker has taken an object that has waited for so long."""
+    def note_look(self, resource: Resource, waited: float) -> None:
+        """A worker has looked at an object so long after its event; it is negative if that is not what it was for."""
         traffic = self._get(resource)
-        traffic.wait += _SMOOTHING * (seconds - traffic.wait)
-        traffic.worst_wait = max(traffic.worst_wait, seconds)
-
-    def note_done(self, resource: Resource) -> None:
-        """A worker is done with an object."""
-        self._get(resource).done += 1
+        traffic.done += 1
+        if waited >= 0:
+            traffic.wait += _SMOOTHING * (waited - traffic.wait)
+            traffic.worst_wait = max(traffic.worst_wait, waited)
 
     def _get(self, resource: Resource) -> _Traffic:
         traffic = self._traffic.get(resource)

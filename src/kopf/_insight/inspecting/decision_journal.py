@@ -22,12 +22,14 @@ ObjectKey = tuple[Resource, str]
 class ObjectRecord:
     """What is remembered of one object."""
 
-    __slots__ = ("decisions", "errors", "name", "namespace")
+    __slots__ = ("decisions", "errors", "is_looked_at", "name", "namespace")
 
     def __init__(self) -> None:
         self.namespace: str | None = None
         self.name = ""
         self.decisions: list[Decision] = []  # the oldest ones first
+        self.is_looked_at = False
+        """Whether the latest decision is of a look that is not over."""
         self.errors: dict[str, Attempt] = {}
         """The last attempts of those handlers which have failed in them."""
 

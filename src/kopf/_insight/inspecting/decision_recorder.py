@@ -17,7 +17,7 @@ from kopf._handlers.outcomes import Outcome
 from kopf._insight.backlog import Backlog
 from kopf._insight.explaining.handler_kinds import TITLES
 from kopf._insight.explaining.showing import Showing, shorten
-from kopf._insight.inspecting.decision_journal import MAX_OBJECTS, DecisionJournal, ObjectKey
+from kopf._insight.inspecting.decision_journal import MAX_OBJECTS, DecisionJournal, ObjectKey, ObjectRecord
 from kopf._insight.inspecting.decisions import Attempt, Decision
 from kopf._values.patches import FinalizerChange
 from kopf._values.reasons import Reason
@@ -37,34 +37,36 @@ class DecisionRecorder:
     def __init__(self, journal: DecisionJournal, bus: Bus, backlog: Backlog) -> None:
         self._journal = journal
         self._backlog = backlog
-        backlog.follow(bus, LookBegun, self._on_look, is_passing=True)
         backlog.follow(bus, LookDecided, self._on_decision, is_passing=True)
         backlog.follow(bus, LookEnded, self._on_end, is_passing=True)
         backlog.follow(bus, AttemptBegun, self._on_attempt)
         backlog.follow(bus, AttemptEnded, self._on_outcome)
 
-    def _on_look(self, fact: LookBegun) -> None:
+    def _on_decision(self, fact: LookDecided) -> None:
+        record, decision = self._begin(fact)
+        record.is_looked_at = True
+        plan = fact.plan
+        decision.reason = plan.reason.value
+        decision.called = called = tuple([str(handler.id) for handler in plan.call])
+        later = _list_later(plan) if len(plan.called) != len(called) else ()
+        decision.text = _describe(plan.reason, plan.finalizer, called, later, plan.error is not None)
+
+    def _begin(self, fact: LookBegun | LookDecided) -> tuple[ObjectRecord, Decision]:
         record, head = self._journal.obtain(fact.resource, fact.key), fact.obj.head
         record.namespace, record.name = head.namespace, head.name
-        record.add(Decision(self._backlog.now))
-
-    def _on_decision(self, fact: LookDecided) -> None:
-        record = self._journal.get(fact.resource, fact.key)
-        if record is not None and record.decisions:
-            decision = record.decisions[-1]
-            plan = fact.plan
-            decision.reason = plan.reason.value
-            decision.called = called = tuple([str(handler.id) for handler in plan.call])
-            later = _list_later(plan) if len(plan.called) != len(called) else ()
-            decision.text = _describe(plan.reason, plan.finalizer, called, later, plan.error is not None)
+        decision = Decision(self._backlog.now)
+        record.add(decision)
+        return record, decision
 
     def _on_end(self, fact: LookEnded) -> None:
         begun = fact.begun
         record = self._journal.get(begun.resource, begun.key)
-        if record is not None and record.decisions:
-            decision = record.decisions[-1]
-            decision.error = None if fact.error is None else _show_error(fact.error, Showing(begun.resource))
-            decision.next_at = self._find_time(fact.delay)
+        if record is None or not record.is_looked_at:  # there was nothing to decide
+            record, _ = self._begin(begun)
+        record.is_looked_at = False
+        decision = record.decisions[-1]
+        decision.error = None if fact.error is None else _show_error(fact.error, Showing(begun.resource))
+        decision.next_at = self._find_time(fact.delay)
 
     def _on_attempt(self, fact: AttemptBegun) -> None:
         if (key := _get_key(fact)) is not None:
