@@ -29,7 +29,7 @@ MAX_WEIGHT = 2**18
 """How much memory they may hold beside themselves, in bytes."""
 MAX_AGE = 1.0
 """For how long a fact can wait, in seconds."""
-WATCHED_AGE = 0.05
+WATCHED_AGE = 0.125
 """For how long it can wait while somebody looks, in seconds."""
 _BLOCKED_AGE = 0.3
 """After how long others do not wait for the event loop of the operator to process the notes, in seconds."""
@@ -64,6 +64,8 @@ class Backlog:
         self._is_expected = False
         self.is_watched = False
         """Whether somebody looks, and wants to know soon."""
+        self.on_expiry: Callable[[], None] | None = None
+        """Called when what has waited is processed because of its age, in the event loop of the operator."""
         self._complaints: set[str] = set()
 
     @property
@@ -116,6 +118,8 @@ class Backlog:
     def _expire(self) -> None:
         self._is_expected = False
         self.settle()
+        if self.on_expiry is not None:
+            self.on_expiry()
 
     def settle_old(self) -> None:
         """

@@ -3,6 +3,9 @@ Updates: what changes in the list of objects, sent to the open pages as server-s
 
 A page gets all rows first, and then those that change. A page that does not read for long is left alone: it comes
 again, and begins with all rows.
+
+The message is made once for all pages: by the event loop of the operator, which has just had these objects in the
+caches of its processor; or by the one of the console if the operator is blocked, or nothing happens.
 """
 
 from __future__ import annotations
@@ -21,10 +24,10 @@ if TYPE_CHECKING:
 
 MAX_PAGES = 16
 """How many pages can be open."""
-_INTERVAL = 0.1
-"""How often to look if there is anything new, and to tell of it, in seconds."""
-_KEEPALIVE = 10.0
-"""How long it may be silent, in seconds."""
+_INTERVAL = 0.5
+"""How often to look by ourselves if there is anything new, in seconds: usually, the operator tells of it."""
+_KEEPALIVE = 20
+"""After so many of these looks, something is told even if there is nothing."""
 _CHUNK = 1000
 """How many rows are serialised at once: the operator waits meanwhile."""
 _BACKLOG = 50
@@ -43,6 +46,7 @@ class Updates:
         self._state: object = None
         self._pages: set[_Page] = set()
         self._pump: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Tell a page of everything until it is closed."""
@@ -56,8 +60,10 @@ class Updates:
             response = await open_stream(request, "text/event-stream")
             await self._greet(response)
             if self._pump is None:
+                self._loop = asyncio.get_running_loop()
                 self._pump = asyncio.create_task(self._keep_telling())
-            while (message := await self._next(page)) is not None:
+                self._history.backlog.on_expiry = self._gather
+            while (message := await page.get()) is not None:
                 async with asyncio.timeout(_WRITING_TIMEOUT):
                     await response.write(message)
         except (TimeoutError, ConnectionError):
@@ -77,15 +83,9 @@ class Updates:
             await response.write(_make_message("rows", [item.make_row() for item in records[start : start + _CHUNK]]))
         await response.write(_make_message("ready", len(records)))
 
-    async def _next(self, page: _Page) -> bytes | None:
-        try:
-            async with asyncio.timeout(_KEEPALIVE):
-                return await page.get()
-        except TimeoutError:
-            return b":\n\n"
-
     async def _rest(self) -> None:
         self._history.unwatch()
+        self._history.backlog.on_expiry = None
         pump, self._pump = self._pump, None
         if pump is not None:
             pump.cancel()
@@ -94,14 +94,22 @@ class Updates:
 
     async def _keep_telling(self) -> None:
         while True:
+            for _ in range(_KEEPALIVE):
+                self._gather()
+                await asyncio.sleep(_INTERVAL)
+            self._tell(b":\n\n")
+
+    def _gather(self) -> None:
+        """Make a message of what is new. In any thread: the messages come in the order in which they are made."""
+        with self._history.backlog.lock:
             changes = self._history.take_changes()
             before, self._state = self._state, self._describe_state()
-            messages = b"" if self._state == before else _make_message("state", self._state)
+            message = b"" if self._state == before else _make_message("state", self._state)
             if changes:
-                messages += make_update(changes)
-            if messages:
-                self._tell(messages)
-            await asyncio.sleep(_INTERVAL)
+                message += make_update(changes)
+            if message and self._loop is not None:
+                with contextlib.suppress(RuntimeError):  # it is closed, as the operator exits
+                    self._loop.call_soon_threadsafe(self._tell, message)
 
     def _tell(self, message: bytes) -> None:
         for page in self._pages:
