@@ -60,6 +60,8 @@ class Backlog:
         self._notes: collections.deque[_Note | Any] = collections.deque()  # any fact with a time
         self._weight = 0
         self._now: float | None = None
+        self.stamp = 0
+        """When it was noted what is processed now, in milliseconds since the epoch; 0 if nothing is."""
         self._takers: dict[type[Fact], tuple[Callable[[Any], None], ...]] = {}
         self._is_expected = False
         self.is_watched = False
@@ -73,17 +75,21 @@ class Backlog:
         """When it was noted what is processed now; otherwise, the current time."""
         return self._clock() if self._now is None else self._now
 
-    def follow(self, bus: Bus, kind: type[F], take: Callable[[F], None], *, is_passing: bool = False) -> None:
+    def follow(
+        self, bus: Bus, kind: type[F], take: Callable[[F], None], *, is_passing: bool = False, is_heavy: bool = False
+    ) -> None:
         """
         Have each fact of exactly this type taken later, by all who follow them, in the order of their following.
 
         It is for facts that have a time (``at``), are told in the event loop of the operator, and do not change after
         that. If they are ``is_passing``, others that are not come soon and bring them along: no code of ours is called.
+        If they are ``is_heavy``, they have an object (``obj``), which can be large.
         """
         takers = self._takers.get(kind, ())
         self._takers[kind] = (*takers, take)
         if not takers:
-            bus.subscribe(kind, self._notes.append if is_passing else self._hear)
+            hear = self._hear_heavy if is_heavy else self._hear
+            bus.subscribe(kind, self._notes.append if is_passing else hear)
 
     def note(self, process: Callable[..., None], *args: Any) -> None:
         """Have it processed later. The arguments are not to change, and are not to hold what is large or secret."""
@@ -99,6 +105,14 @@ class Backlog:
         """
         self._notes.append((at, process, args))
         self._weight += weight
+        if not self._is_expected:
+            self._expect()
+        if len(self._notes) >= MAX_NOTES or self._weight > MAX_WEIGHT:
+            self.settle()
+
+    def _hear_heavy(self, fact: Any) -> None:
+        self._notes.append(fact)
+        self._weight += fact.obj.size
         if not self._is_expected:
             self._expect()
         if len(self._notes) >= MAX_NOTES or self._weight > MAX_WEIGHT:
@@ -149,13 +163,15 @@ class Backlog:
                     note = self._notes.popleft()
                     if isinstance(note, tuple):
                         at, process, args = note
-                        self._now = epoch + at
+                        self._now = now = epoch + at
+                        self.stamp = int(now * 1000)
                         try:
                             process(*args)
                         except Exception as e:
                             self._complain(e)
                     else:
-                        self._now = epoch + note.at
+                        self._now = now = epoch + note.at
+                        self.stamp = int(now * 1000)
                         for take in self._takers[type(note)]:
                             try:
                                 take(note)
@@ -163,6 +179,7 @@ class Backlog:
                                 self._complain(e)
             finally:
                 self._now = None
+                self.stamp = 0
 
     def _complain(self, error: Exception) -> None:
         """It is not the fault of those who tell of something else right now."""

@@ -24,7 +24,7 @@ class AttemptListener:
         self._background = background
         self.secret_indices: set[str] = set()
         """Those that are made of secrets."""
-        history.backlog.follow(bus, AttemptBegun, self._begin)
+        history.backlog.follow(bus, AttemptBegun, self._begin, is_passing=True)
         history.backlog.follow(bus, AttemptEnded, self._end)
 
     def _begin(self, fact: AttemptBegun) -> None:

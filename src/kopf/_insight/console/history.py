@@ -11,7 +11,6 @@ time; then, they are forgotten; then, the objects themselves.
 from __future__ import annotations
 
 import collections
-import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -113,7 +112,8 @@ class History:
         self, record: ObjectRecord, sort: str, text: str, *, level: int = INFO, details: Details = ()
     ) -> None:
         """Add to the timeline of the object."""
-        entry: list[object] = [next(self._sequence), int(self.backlog.now * 1000), sort, level, text]
+        at = self.backlog.stamp or int(self.backlog.now * 1000)
+        entry: list[object] = [next(self._sequence), at, sort, level, text]
         encoded = _encode(entry, details) if details else codec.encode(entry)
         with self._lock:
             grown = len(encoded) + ENTRY_SIZE
@@ -127,7 +127,8 @@ class History:
                 if record is not self._latest:
                     self._storied[record.id] = self._latest = record
                     self._storied.move_to_end(record.id)
-                self.mark(record)
+                if self._changes is not None:
+                    self._changes[record.id] = record
                 if self.size > self._limit:
                     self._shrink()
 
@@ -137,10 +138,11 @@ class History:
             if state == "gone" != record.rest:
                 self._gone.append(record)
             record.rest = state
-            record.since = int(self.backlog.now * 1000)
+            record.since = self.backlog.stamp or int(self.backlog.now * 1000)
             record.rest_note = cut(note, MAX_NOTE) if note else note
             record.next_at = next_at
-            self.mark(record)
+            if self._changes is not None:
+                self._changes[record.id] = record
             while len(self._gone) > MAX_GONE:
                 oldest = self._gone.popleft()
                 if oldest.rest == "gone":  # it can be back
@@ -229,11 +231,11 @@ def _survey_nothing() -> None:
 def _encode(entry: list[Any], details: Details) -> bytes:
     if not isinstance(details, dict):
         return codec.encode([*entry, details])
-    with contextlib.suppress(ValueError, TypeError):  # too deep
+    try:
         encoded = codec.encode([*entry, details])
-        if len(encoded) <= _MAX_RAW:
-            return encoded
-    return codec.encode([*entry, show_details(details)])
+    except (ValueError, TypeError):  # too deep
+        encoded = b""
+    return encoded if 0 < len(encoded) <= _MAX_RAW else codec.encode([*entry, show_details(details)])
 
 
 def _decode(encoded: bytes) -> list[Any]:

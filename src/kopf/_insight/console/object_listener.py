@@ -23,6 +23,7 @@ from kopf._values.reasons import Reason
 from kopf._values.resources import Resource
 
 _MAX_NAMES = 10
+_MAX_VERSION = 40
 
 _FINALIZERS = {FinalizerChange.ADD: "add the finalizer", FinalizerChange.REMOVE: "remove the finalizer"}
 
@@ -41,20 +42,19 @@ class ObjectListener:
         self._errors = errors
         self._streams = streams
         self._plans: dict[int, Plan] = {}
-        bus.subscribe(ObjectObserved, self._observe)
+        follow(bus, ObjectObserved, self._observe, is_heavy=True)
         bus.subscribe(LookDecided, self._decide)
         bus.subscribe(ObjectPatched, self._patch)
         follow(bus, LookEnded, self._end_look)
         follow(bus, EventPosted, self._post)
 
     def _observe(self, fact: ObjectObserved) -> None:
-        self._note(fact.at, fact.obj.size, self._take_observed, fact)
-
-    def _take_observed(self, fact: ObjectObserved) -> None:
         history, type, head = self._history, fact.type, fact.obj.head
         version, now = head.resourceVersion, history.backlog.now
-        record = history.obtain(fact.resource, fact.key, head.namespace, head.name)
-        text = f"{type or 'listed'}, version {cut(version, 40)}"
+        record = history.find(fact.resource, fact.key)
+        if record is None:
+            record = history.obtain(fact.resource, fact.key, head.namespace, head.name)
+        text = f"{type or 'listed'}, version {version[:_MAX_VERSION]}"
         lag = None
         if record.own_write is not None and record.own_write[0] == version:
             lag = max(0.0, now - record.own_write[1])
@@ -73,7 +73,7 @@ class ObjectListener:
 
     def _decide(self, fact: LookDecided) -> None:
         change = fact.detection.change
-        kept = () if change is None else keep_diff(change.diff, is_secret=is_secret(fact.resource))
+        kept = () if change is None else keep_diff(change.diff, fact.resource)
         self._note(fact.at, len(kept), self._take_decided, fact, kept)
 
     def _take_decided(self, fact: LookDecided, kept: Kept) -> None:
@@ -82,7 +82,8 @@ class ObjectListener:
             self._plans[record.id] = plan
             text = _describe(plan, withheld=record.kind.is_secret)
             level = WARNING if plan.choice.relevant_failures else INFO
-            self._history.add(record, "look", text, level=level, details=restore_diff(kept))
+            details = restore_diff(kept, is_secret=record.kind.is_secret) if kept else ()
+            self._history.add(record, "look", text, level=level, details=details)
 
     def _end_look(self, fact: LookEnded) -> None:
         begun, delay, now = fact.begun, fact.delay, self._history.backlog.now
@@ -109,7 +110,7 @@ class ObjectListener:
         self._history.add(record, "error", f"{record.problem}{again}", level=ERROR)
 
     def _patch(self, fact: ObjectPatched) -> None:
-        kept = keep_patch(fact.changes, is_secret=is_secret(fact.resource))
+        kept = keep_patch(fact.changes, fact.resource)
         self._note(fact.at, fact.before.size + fact.after.size + len(kept), self._take_patched, fact, kept)
 
     def _take_patched(self, fact: ObjectPatched, kept: Kept) -> None:
@@ -122,8 +123,9 @@ class ObjectListener:
         if not fact.is_noop:
             version = head.resourceVersion
             record.own_write = version, self._history.backlog.now
-            text = f"the {what} is patched, version {cut(version, 40)}"
-        self._history.add(record, "patch", text, details=restore_patch(fact.before, kept))
+            text = f"the {what} is patched, version {version[:_MAX_VERSION]}"
+        details = restore_patch(fact.before, kept, is_secret=record.kind.is_secret)
+        self._history.add(record, "patch", text, details=details)
 
     def _post(self, fact: EventPosted) -> None:
         report = fact.report

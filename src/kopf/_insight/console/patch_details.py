@@ -6,16 +6,16 @@ They are kept serialised until then: the values are of the users, who can modify
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from kopf._insight.console.texts import MAX_VALUE, Details, show_diff, show_patch
+from kopf._insight.console.texts import MAX_VALUE, Details, is_secret, show_diff, show_patch
 from kopf._values import codec
 from kopf._values.diffs import Diff
 from kopf._values.objects import KubeObject
+from kopf._values.resources import Resource
 
 _MAX_COMPARED = 16_384
 """Up to which size an object is decoded to show what was there before a patch, in bytes; and the changes, to wait."""
@@ -28,48 +28,51 @@ _FEW = 8
 
 _SHOWN_METADATA = frozenset({"labels", "annotations", "finalizers"})
 
+
 Kept = bytes | Sequence[str]
-"""The details as they wait: serialised, or as lines if they are secret, large, or too deep."""
+"""The details as they wait: serialised, or as lines if they are too deep."""
 
 
-def keep_diff(diff: Diff, *, is_secret: bool) -> Kept:
+def keep_diff(diff: Diff, resource: Resource) -> Kept:
     """Keep the difference."""
-    encoded = None if is_secret else _encode(diff)
-    return show_diff(diff, secret=is_secret) if encoded is None else encoded
+    try:
+        return codec.encode(diff)
+    except (ValueError, TypeError):  # too deep
+        return show_diff(diff, secret=is_secret(resource))
 
 
-def keep_patch(changes: Any, *, is_secret: bool) -> Kept:
+def keep_patch(changes: Any, resource: Resource) -> Kept:
     """Keep the changes."""
-    encoded = None if is_secret else _encode(changes)
-    return show_patch(changes, None, secret=is_secret) if encoded is None else encoded
+    try:
+        return codec.encode(changes)
+    except (ValueError, TypeError):  # too deep
+        return show_patch(changes, None, secret=is_secret(resource))
 
 
-def restore_diff(kept: Kept) -> Details:
-    """Get the details of a difference."""
+def restore_diff(kept: Kept, *, is_secret: bool) -> Details:
+    """Get the details of a difference; of a secret one, only which stanzas are different."""
     if not isinstance(kept, bytes):
         return kept
+    if is_secret or len(kept) > _MAX_COMPARED:
+        return show_diff(codec.decode(kept), secret=is_secret)
     return {"diff": msgspec.Raw(kept) if len(kept) <= _SMALL else _shorten(codec.decode(kept))}
 
 
-def restore_patch(before: KubeObject, kept: Kept) -> Details:
-    """Get the details of a patch; with what was there before it, if the object is small."""
+def restore_patch(before: KubeObject, kept: Kept, *, is_secret: bool) -> Details:
+    """Get the details of a patch; with what was there before it, if the object is small and not secret."""
     if not isinstance(kept, bytes):
         return kept
     changes, known = codec.decode(kept), None
+    if is_secret or len(kept) > _MAX_COMPARED:
+        return show_patch(changes, None, secret=is_secret)
     if isinstance(changes, dict) and not before.pruned:
-        with contextlib.suppress(ValueError, RecursionError):  # the values cannot be decoded, or are too deep
+        try:
             known = _get_raw_before(before, changes)
             if known is None and before.size <= _MAX_COMPARED:
                 known = _shorten(_get_before(before.for_users(), changes))  # not to share its values between threads
+        except (ValueError, RecursionError):  # the values cannot be decoded, or are too deep
+            known = None
     return {"changes": msgspec.Raw(kept) if len(kept) <= _SMALL else _shorten(changes), "before": known or {}}
-
-
-def _encode(value: Any) -> bytes | None:
-    try:
-        encoded = codec.encode(value)
-    except (ValueError, TypeError):  # too deep
-        return None
-    return encoded if len(encoded) <= _MAX_COMPARED else None
 
 
 def _get_before(obj: KubeObject, changes: dict[str, Any]) -> dict[str, Any]:

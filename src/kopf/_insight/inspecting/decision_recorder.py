@@ -38,8 +38,8 @@ class DecisionRecorder:
         self._journal = journal
         self._backlog = backlog
         backlog.follow(bus, LookDecided, self._on_decision, is_passing=True)
-        backlog.follow(bus, LookEnded, self._on_end, is_passing=True)
-        backlog.follow(bus, AttemptBegun, self._on_attempt)
+        backlog.follow(bus, LookEnded, self._on_end)
+        backlog.follow(bus, AttemptBegun, self._on_attempt, is_passing=True)
         backlog.follow(bus, AttemptEnded, self._on_outcome)
 
     def _on_decision(self, fact: LookDecided) -> None:
