@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kopf._facts.bus import Bus
 from kopf._handlers.attempt_facts import AttemptBegun, AttemptEnded
-from kopf._handlers.causes import ActivityCause, ResourceCause
+from kopf._handlers.causes import ActivityCause, Cause, ResourceCause
 from kopf._handlers.handlers import DaemonHandler, Handler, IndexingHandler, SpawningHandler
 from kopf._handlers.outcomes import Outcome
 from kopf._insight.console.background_runs import BackgroundRuns
@@ -22,6 +22,8 @@ class AttemptListener:
         self._history = history
         self._errors = errors
         self._background = background
+        self._records: dict[AttemptBegun, ObjectRecord] = {}
+        """Those which are tried right now."""
         self.secret_indices: set[str] = set()
         """Those that are made of secrets."""
         history.backlog.follow(bus, AttemptBegun, self._begin, is_passing=True)
@@ -33,9 +35,10 @@ class AttemptListener:
             if isinstance(fact.cause, ResourceCause) and is_secret(fact.cause.resource):
                 self.secret_indices.add(handler.id)
             return
-        record = self._find(fact)
+        record = self._find(fact.cause)
         if record is None:
             return
+        self._records[fact] = record
         if isinstance(handler, SpawningHandler):
             self._background.begin(record, handler, self._history.backlog.now)
         if isinstance(handler, DaemonHandler):
@@ -46,9 +49,9 @@ class AttemptListener:
 
     def _end(self, fact: AttemptEnded) -> None:
         begun, outcome, took = fact.begun, fact.outcome, fact.at - fact.begun.at
-        handler, record = begun.handler, self._find(begun)
+        handler, record = begun.handler, self._records.pop(begun, None)
         error = None if outcome is None else outcome.exception
-        if record is None:
+        if record is None and (record := self._find(begun.cause)) is None:
             return
         if isinstance(handler, SpawningHandler):
             self._background.end(record, handler, outcome, took)
@@ -56,16 +59,15 @@ class AttemptListener:
             record.calling = ""
         if isinstance(error, Exception):
             self._errors.add(handler.id, error, record)
-        if isinstance(handler, IndexingHandler) or _is_of_probe(begun):
+        if isinstance(handler, IndexingHandler) or (record is self._history.operator and _is_of_probe(begun)):
             return
         text, level = _describe(handler, outcome, took, is_withheld=record.kind.is_secret)
         self._history.add(record, "attempt", text, level=level)
         if level != INFO:
             record.problem = text
 
-    def _find(self, fact: AttemptBegun) -> ObjectRecord | None:
+    def _find(self, cause: Cause) -> ObjectRecord | None:
         """Find which object it is about, or that it is about the operator itself."""
-        cause = fact.cause
         if isinstance(cause, ResourceCause):
             return self._history.find(cause.resource, cause.body.object.head.key)
         return self._history.operator if isinstance(cause, ActivityCause) else None
@@ -76,7 +78,7 @@ def _is_of_probe(fact: AttemptBegun) -> bool:
 
 
 def _describe(handler: Handler, outcome: Outcome | None, took: float, *, is_withheld: bool) -> tuple[str, int]:
-    name, duration = _name(handler), _show_duration(took)
+    name, duration = _name(handler), f"{took * 1000:.1f} ms" if took < 1 else f"{took:.1f} s"
     if outcome is None:
         return f"{name} is cancelled after {duration}", WARNING
     error = outcome.exception or outcome.ignored
@@ -96,7 +98,3 @@ def _name(handler: Handler) -> str:
     if isinstance(handler, SpawningHandler):
         return f"the {'daemon' if isinstance(handler, DaemonHandler) else 'timer'} {handler.id}"
     return str(handler.id)
-
-
-def _show_duration(seconds: float) -> str:
-    return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"

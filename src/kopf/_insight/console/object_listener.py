@@ -6,6 +6,9 @@ The facts come late, by the backlog. Only what can change until then, is seriali
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
+
 from kopf._client.resources.watch_facts import ObjectPatched
 from kopf._controller.changes.decision import Plan, Saving
 from kopf._controller.changes.look_facts import LookDecided, LookEnded
@@ -153,14 +156,23 @@ _REASONS = {
 
 
 def _describe(plan: Plan, *, withheld: bool) -> str:
-    call, finalizer = plan.call, plan.finalizer
+    called = tuple([str(handler.id) for handler in plan.call])
+    failures = plan.choice.relevant_failures[:_MAX_NAMES]
+    shown = tuple([WITHHELD if withheld else show_error(error) for error in failures]) if failures else ()
+    return _word(plan.reason, plan.finalizer, called, shown, is_later=bool(plan.called))
+
+
+@functools.lru_cache(maxsize=1000)
+def _word(
+    reason: Reason, finalizer: FinalizerChange | None, called: Sequence[str], errors: Sequence[str], *, is_later: bool
+) -> str:
+    """Say in words what was decided. It is the same for many objects."""
     actions = []
-    if call:
-        names = ", ".join(handler.id for handler in call[:_MAX_NAMES])
-        actions.append(f"call {names}{' and more' if len(call) > _MAX_NAMES else ''}")
-    elif plan.called and finalizer is not FinalizerChange.ADD:
+    if called:
+        actions.append(f"call {', '.join(called[:_MAX_NAMES])}{' and more' if len(called) > _MAX_NAMES else ''}")
+    elif is_later and finalizer is not FinalizerChange.ADD:
         actions.append("nothing to call now")
     if finalizer is not None:
         actions.append(_FINALIZERS[finalizer])
-    actions += [WITHHELD if withheld else show_error(error) for error in plan.choice.relevant_failures[:_MAX_NAMES]]
-    return cut(f"{_REASONS.get(plan.reason, str(plan.reason))}: {'; '.join(actions) or 'nothing to do'}")
+    actions += errors
+    return cut(f"{_REASONS.get(reason, str(reason))}: {'; '.join(actions) or 'nothing to do'}")

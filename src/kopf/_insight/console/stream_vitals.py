@@ -40,6 +40,8 @@ class Streams:
         self._history = history
         self._requests = Requests(bus, history)
         self._traffic: dict[Resource, _Traffic] = {}
+        self._latest: tuple[Resource, _Traffic] | None = None
+        """What was needed lately, and most probably is needed next."""
         self._controllers: dict[Resource, Controller] = {}
         bus.subscribe(ControllerStarted, self._start)
         bus.subscribe(ControllerStopped, self._stop)
@@ -47,7 +49,8 @@ class Streams:
 
     def note_event(self, resource: Resource, lag: float | None, now: float) -> None:
         """An event has come, so much later than our write that has caused it, if it was ours."""
-        traffic = self._get(resource)
+        latest = self._latest
+        traffic = latest[1] if latest is not None and latest[0] is resource else self._get(resource)
         traffic.events += 1
         traffic.last_event = now
         if lag is not None:
@@ -55,7 +58,8 @@ class Streams:
 
     def note_look(self, resource: Resource, waited: float) -> None:
         """A worker has looked at an object so long after its event; it is negative if that is not what it was for."""
-        traffic = self._get(resource)
+        latest = self._latest
+        traffic = latest[1] if latest is not None and latest[0] is resource else self._get(resource)
         traffic.done += 1
         if waited >= 0:
             traffic.wait += _SMOOTHING * (waited - traffic.wait)
@@ -65,6 +69,7 @@ class Streams:
         traffic = self._traffic.get(resource)
         if traffic is None:
             traffic = self._traffic[resource] = _Traffic()
+        self._latest = resource, traffic
         return traffic
 
     def _start(self, fact: ControllerStarted) -> None:

@@ -37,6 +37,8 @@ class DecisionRecorder:
     def __init__(self, journal: DecisionJournal, bus: Bus, backlog: Backlog) -> None:
         self._journal = journal
         self._backlog = backlog
+        self._attempts: dict[AttemptBegun, tuple[ObjectKey, Attempt]] = {}
+        """Those that are being made right now."""
         backlog.follow(bus, LookDecided, self._on_decision, is_passing=True)
         backlog.follow(bus, LookEnded, self._on_end)
         backlog.follow(bus, AttemptBegun, self._on_attempt, is_passing=True)
@@ -70,14 +72,17 @@ class DecisionRecorder:
 
     def _on_attempt(self, fact: AttemptBegun) -> None:
         if (key := _get_key(fact)) is not None:
-            self._journal.begin(key, Attempt(fact.handler.id, self._backlog.now))
+            attempt = Attempt(fact.handler.id, self._backlog.now)
+            self._attempts[fact] = key, attempt
+            self._journal.begin(key, attempt)
 
     def _on_outcome(self, fact: AttemptEnded) -> None:
-        if (key := _get_key(fact.begun)) is None:
+        if (known := self._attempts.pop(fact.begun, None)) is None:
             return
-        attempt = self._journal.end(key, fact.begun.handler.id)
+        key, attempt = known
+        self._journal.end(key, attempt.handler)
         record = self._journal.get(*key)
-        if attempt is None or record is None or fact.outcome is None:
+        if record is None or fact.outcome is None:
             return
         self._note_outcome(attempt, fact.outcome, key[0])
         record.errors.pop(attempt.handler, None)
