@@ -14,6 +14,9 @@ _decoder = msgspec.json.Decoder()
 _skimmer = msgspec.json.Decoder(msgspec.Raw)
 _members_splitter = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _items_splitter = msgspec.json.Decoder(list[msgspec.Raw])
+Raw = msgspec.Raw
+"""A serialised value, which becomes a part of a larger one as it is."""
+
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
 
 

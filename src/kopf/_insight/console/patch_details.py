@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from kopf._insight.console.texts import MAX_VALUE, Details, is_secret, show_diff, show_patch
 from kopf._values import codec
 from kopf._values.diffs import Diff
@@ -55,7 +53,7 @@ def restore_diff(kept: Kept, *, is_secret: bool) -> Details:
         return kept
     if is_secret or len(kept) > _MAX_COMPARED:
         return show_diff(codec.decode(kept), secret=is_secret)
-    return {"diff": msgspec.Raw(kept) if len(kept) <= _SMALL else _shorten(codec.decode(kept))}
+    return {"diff": codec.Raw(kept) if len(kept) <= _SMALL else _shorten(codec.decode(kept))}
 
 
 def restore_patch(before: KubeObject, kept: Kept, *, is_secret: bool) -> Details:
@@ -72,7 +70,7 @@ def restore_patch(before: KubeObject, kept: Kept, *, is_secret: bool) -> Details
                 known = _shorten(_get_before(before.for_users(), changes))  # not to share its values between threads
         except (ValueError, RecursionError):  # the values cannot be decoded, or are too deep
             known = None
-    return {"changes": msgspec.Raw(kept) if len(kept) <= _SMALL else _shorten(changes), "before": known or {}}
+    return {"changes": codec.Raw(kept) if len(kept) <= _SMALL else _shorten(changes), "before": known or {}}
 
 
 def _get_before(obj: KubeObject, changes: dict[str, Any]) -> dict[str, Any]:
