@@ -267,7 +267,7 @@ class KubeObject(Mapping[str, Any]):
 
     def is_serialised_as(self, stanza: str, content: bytes) -> bool:
         """Tell if the stanza has arrived in this very form, with nothing decoded."""
-        return (raw := self._find(stanza)) is not None and bytes(raw) == content
+        return (raw := self.find_raw(stanza)) is not None and bytes(raw) == content
 
     def get_content(self) -> dict[str, Any]:
         """
