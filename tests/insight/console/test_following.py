@@ -158,6 +158,25 @@ async def test_running_handlers_are_shown(simulation: Simulation, console: Conso
     assert (record.state, record.note) == ("handling", "calling create_fn")
 
 
+async def test_those_who_wait_for_a_worker_are_shown(simulation: Simulation, console: Console) -> None:
+    @kopf.on.startup()
+    async def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
+        settings.queueing.worker_limit = 1
+
+    @kopf.on.create("kopfexamples", id="create_fn")
+    async def create_fn(**_: Any) -> None:
+        await asyncio.sleep(100)
+
+    await simulation.restart()
+    await simulation.settle()
+    for name in ("one", "another"):
+        await simulation.apply(make(name))
+    await simulation.advance(seconds=10)
+    assert [find(console, name).state for name in ("one", "another")] == ["handling", "queued"]
+    await simulation.advance(seconds=300)
+    assert [find(console, name).state for name in ("one", "another")] == ["idle", "idle"]
+
+
 async def test_errors_of_the_api(simulation: Simulation, console: Console) -> None:
     @kopf.on.create("kopfexamples", id="create_fn")
     async def create_fn(patch: kopf.Patch, **_: Any) -> None:
