@@ -18,7 +18,7 @@ from kopf._handlers.causes import Cause, Kwargs, ResourceCause
 from kopf._handlers.context import SubhandlingContext, current_body, current_subhandling
 from kopf._handlers.handler_errors import HandlerTimeoutError
 from kopf._handlers.handlers import Handler, SpawningHandler
-from kopf._handlers.invocation import check_if_ours, invoke
+from kopf._handlers.invocation import invoke
 from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._handlers.results import make_content
 from kopf._handlers.retry_policy import check_limits, judge
@@ -118,11 +118,7 @@ class HandlerExecutor:
                 result = await invoke(handler, kwargs, threads=self.threads)
             else:
                 with around.user_code:
-                    try:
-                        result = await handler.fn(**kwargs)
-                    except asyncio.CancelledError as e:
-                        check_if_ours(e)
-                        raise
+                    result = await invoke(handler, kwargs, threads=self.threads)
             if subhandling is not None and subhandling.declared:
                 await subhandling.execute(subhandling, subhandling.declared)
             return result

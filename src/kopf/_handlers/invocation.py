@@ -37,15 +37,11 @@ async def invoke(handler: Handler, kwargs: Mapping[str, Any], *, threads: Thread
     try:
         return await result
     except asyncio.CancelledError as e:
-        check_if_ours(e)
-        raise
-
-
-def check_if_ours(error: asyncio.CancelledError) -> None:
-    """Raise :class:`RuntimeError` if not the handler is cancelled, but something that it waits for, e.g. a task."""
-    task = asyncio.current_task()
-    if task is None or not task.cancelling():
-        raise RuntimeError(_describe("coroutine", error)) from error
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        # Not the handler is cancelled, but something that it waits for, e.g. a task of somebody else.
+        raise RuntimeError(_describe("coroutine", e)) from e
 
 
 def _call(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:

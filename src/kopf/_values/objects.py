@@ -247,8 +247,7 @@ class KubeObject(Mapping[str, Any]):
         return self._split()[0].get(key)
 
     def __getitem__(self, key: str) -> Any:
-        value = self.get(key, _ABSENT)
-        if value is _ABSENT:
+        if (value := self.get(key, _ABSENT)) is _ABSENT:
             raise KeyError(key)
         return value
 
