@@ -72,6 +72,7 @@ OWN_NEEDS = [
     "hashlib", "_hashlib", "_blake2",  # names of annotations, and whether certificates have changed
     "random", "_random", "_sha512", "bisect", "_bisect",  # jitters of delays
     "pathlib", "fnmatch", "ntpath", "http",  # files of handlers; codes of HTTP
+    "glob", "grp", "pwd",  # the same files, since Python 3.13
     "yaml",  # the kubeconfigs; not in pods
 ]
 

@@ -96,8 +96,9 @@ class HandlerExecutor:
         try:
             return outcome
         finally:
-            # The error of a failed handler holds this frame by its traceback. If the frame held the error, too, both
-            # would stay, with all kwargs of the handler, until the garbage is collected; which is rare.
+            # The error of a failed handler holds this frame by its traceback, and the frames of those who await it.
+            # If any of them held the error, too, all would stay until the garbage is collected, which is rare; with
+            # the kwargs of the handler.
             del outcome
 
     def _fail(self, handler: Handler, attempt: Attempt, error: Exception, logger: Logger) -> Outcome:

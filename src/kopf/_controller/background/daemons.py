@@ -47,9 +47,10 @@ class DaemonRun(BackgroundRun[DaemonHandler]):
         try:
             while not await self._sleep(delay):
                 outcome = await self._attempt()
-                if outcome.final:
+                is_final, delay = outcome.final, outcome.delay or 0
+                del outcome  # see the executor on errors and frames
+                if is_final:
                     break
-                delay = outcome.delay or 0
             if self.stopper.is_set:
                 logger.debug("%s has exited on request and will not be retried or restarted.", self.handler)
         except asyncio.CancelledError:

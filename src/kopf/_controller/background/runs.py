@@ -162,7 +162,10 @@ class BackgroundRun(abc.ABC, Generic[H]):
         self.retries.note(outcome)
         deliver_result(self.handler, outcome, cause.patch)
         await deliver_patch(companion, self.handler, cause.patch, self.stopper)
-        return outcome
+        try:
+            return outcome
+        finally:
+            del outcome  # see the executor on errors and frames
 
     def _make_cause(self) -> BackgroundCause:
         companion = self._companion

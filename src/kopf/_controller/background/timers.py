@@ -94,6 +94,7 @@ class TimerRun(BackgroundRun[TimerHandler]):
         self._task = None
         self._companion.body.object.forget_values()
         self._plan_next(outcome)
+        del outcome  # see the executor on errors and frames
 
     def _plan_next(self, outcome: Outcome) -> None:
         """Decide when to run again: by the error if there was any, by the schedule of the timer otherwise."""

@@ -22,6 +22,7 @@ from kopf._handlers.executor import Surroundings
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.lifecycles import STOCK_LIFECYCLES, LifeCycleFn
+from kopf._handlers.outcomes import Outcome
 from kopf._handlers.results import deliver_result
 from kopf._values.callbacks import explaining
 from kopf._values.codec import UnreadableError
@@ -97,7 +98,14 @@ class Execution(Record, eq=False):
         context = SubhandlingContext(parent=handler, cause=cause, execute=self._execute_subhandlers)
         attempt = self._progress.states[handler.id].get_attempt(now)
         around = Surroundings(user_code=self._user_code, subhandling=context)
-        outcome = await self._runtime.executor.execute(handler, cause, attempt, around)
+        # With no name for the outcome here: see the executor on errors and frames.
+        return self._take(await self._runtime.executor.execute(handler, cause, attempt, around), cause, context, parent)
+
+    def _take(
+        self, outcome: Outcome, cause: ChangingCause, context: SubhandlingContext, parent: SubhandlingContext | None
+    ) -> datetime.datetime:
+        """Note how the attempt has ended; get the time of that."""
+        handler = context.parent
         if isinstance(outcome.exception, UnreadableError):
             cause.body.object.check()  # if it is the object that cannot be decoded, no retry will help
         deliver_result(handler, outcome, cause.patch)
