@@ -7,9 +7,8 @@ Facts are records. Each room declares its own ones, in its ``…_facts.py``, and
         bus.tell(AttemptEnded(…))
 
 So, when nobody listens, a fact costs a check of a flag: nothing is made for it. If hardly anybody listens to that type,
-it is asked for: ``if bus.is_heard and bus.hears(AttemptEnded)``; with no call where it is for every object:
-``if bus.is_heard and LookDecided in bus.heard``. A beginning that nobody listens to is still made,
-for its end to refer to.
+it is asked for: ``if bus.is_heard and LookDecided in bus.heard``. A beginning that nobody listens to is still made, for
+its end to refer to.
 
 Listeners are called at once, by the task in which the fact happens, before it goes on: they see the context variables
 of that task, and may set them. They must be quick. They cannot fail the operator: their errors are logged, each once.
@@ -78,10 +77,6 @@ class Bus:
                     self._complain(fact, e)
 
         return listeners[0] if len(listeners) == 1 else tell_all
-
-    def hears(self, kind: type[Fact]) -> bool:
-        """Tell if anybody listens to facts of this type."""
-        return kind in self.heard
 
     def tell(self, fact: Fact) -> None:
         """Call those who listen to such facts. To be called only if somebody listens at all."""
