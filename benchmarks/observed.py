@@ -100,16 +100,17 @@ def measure_request() -> float:
     """Get what the metrics add to a request, in seconds."""
     bus = Bus()
     metrics = make_metrics(bus)
-    best = float("inf")
+    if bus.counters is None:
+        raise RuntimeError("Nobody counts.")
+    count, best = bus.counters.request, float("inf")
     for _ in range(20):
         gc.collect()
         started = time.process_time()
         for _ in range(1000):
-            telling = begin_telling(bus, "PATCH", "/api/v1/x", "https://localhost:6443", None)
-            if telling is None:
-                raise RuntimeError("Nobody listens.")
-            telling.open(200)
-            telling.end()
+            begun, telling = bus.clock(), begin_telling(bus, "PATCH", "/api/v1/x", "https://localhost:6443", None)
+            if telling is not None:
+                raise RuntimeError("More is told than the metrics need.")
+            count("PATCH", "https://localhost:6443", 200, bus.clock() - begun)
         best = min(best, time.process_time() - started)
     metrics.read()
     return best / 1000

@@ -10,18 +10,27 @@ import signal
 from typing import Any
 
 import kopf
+from kopf._controller.controller_facts import ControllerStarted
 from kopf._facts.bus import Bus
 from kopf._insight.metrics import operator_metrics
 
 
 class SwitchedMetrics(operator_metrics.Metrics):
-    """When they are off, the bus says that nobody listens, as it does without them."""
+    """When they are off, nobody listens and nobody counts, as without them."""
 
     def __init__(self, bus: Bus, *args: Any, **kwargs: Any) -> None:
         super().__init__(bus, *args, **kwargs)
 
+        counters, started = bus.counters, list[ControllerStarted]()
+        bus.subscribe(ControllerStarted, started.append)
+        reconciling = self._groups[0]
+
         def switch(*_: Any) -> None:
             bus.is_heard = not bus.is_heard
+            bus.counters = counters if bus.is_heard else None
+            for fact in started:
+                flow = reconciling._flows[id(fact.resource)]
+                fact.controller.report_to(flow if bus.is_heard else None)
 
         if signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL:  # otherwise, these are those that only tell the names
             signal.signal(signal.SIGUSR1, switch)

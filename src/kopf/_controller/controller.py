@@ -19,7 +19,6 @@ from kopf._controller.controller_facts import (
     ControllerStopped,
     ObjectObserved,
     ObjectQueued,
-    WriteReturned,
 )
 from kopf._controller.handling import StateHandling
 from kopf._controller.object_states import ObjectStates
@@ -88,11 +87,12 @@ class Controller:
             event = WatchEvent("DELETED", event.object.make_stub())
         key = event.object.head.key
         scope = self.scope
-        if (bus := scope.runtime.bus).is_heard:
-            if ObjectObserved in bus.heard:
-                bus.tell(ObjectObserved(scope.resource, key, event.type, event.object, bus.clock()))
-            if (version := event.object.head.resourceVersion) in bus.awaited:
-                bus.tell(WriteReturned(scope.resource, version, bus.clock()))
+        bus = scope.runtime.bus
+        if bus.is_followed and ObjectObserved in bus.heard:
+            bus.tell(ObjectObserved(scope.resource, key, event.type, event.object, bus.clock()))
+        version = event.object.head.resourceVersion
+        if (counters := bus.counters) is not None and version in counters.awaited:
+            counters.echo(version)
         is_raw = self.raw_events.accept(key, event)
         is_of_interest = self.states.accept(key, event, now)
         if is_deleted and key not in self.raw_events.waiting and not self.queue.is_active(key):
@@ -108,14 +108,12 @@ class Controller:
         """Something has happened to the object: bring the queue in line."""
         state = self.states.get(key)
         is_ready = state is not None and state.is_ready
-        if is_ready or key in self.raw_events.waiting or key in self.states.gone:
-            bus = self.scope.runtime.bus
-            if bus.is_heard and key not in self.queue.waiting and not self.queue.is_active(key):
-                if (passages := self._workers.passages) is not None:
-                    passages.queue(key)
-                if ObjectQueued in bus.heard:
-                    bus.tell(ObjectQueued(self.scope.resource, key, bus.clock()))
-            self.queue.add(key, urgent=urgent)
+        is_to_do = is_ready or key in self.raw_events.waiting or key in self.states.gone
+        if is_to_do and self.queue.add(key, urgent=urgent):
+            if (passages := self._workers.passages) is not None:
+                passages.queue(key)
+            if (bus := self.scope.runtime.bus).is_followed and ObjectQueued in bus.heard:
+                bus.tell(ObjectQueued(self.scope.resource, key, bus.clock()))
         alarm = None if state is None else state.alarm
         if alarm is not None or key in self.queue.planned:
             self.queue.set_alarm(key, alarm)

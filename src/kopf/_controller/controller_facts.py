@@ -51,6 +51,7 @@ class StreamClosed(Fact, frozen=True, eq=False):
 class ObjectObserved(Fact, frozen=True, eq=False, gc=False):
     """The state of an object has come on the stream, or from a listing."""
 
+    is_frequent = True
     resource: Resource
     key: str
     type: str | None
@@ -59,17 +60,10 @@ class ObjectObserved(Fact, frozen=True, eq=False, gc=False):
     at: float
 
 
-class WriteReturned(Fact, frozen=True, eq=False, gc=False):
-    """A version of an object that somebody has waited for has come on the stream, see :attr:`Bus.awaited`."""
-
-    resource: Resource
-    version: str
-    at: float
-
-
 class ObjectQueued(Fact, frozen=True, eq=False, gc=False):
     """There is something to do for an object that was neither waiting nor worked on."""
 
+    is_frequent = True
     resource: Resource
     key: str
     at: float
@@ -78,6 +72,7 @@ class ObjectQueued(Fact, frozen=True, eq=False, gc=False):
 class WorkBegun(Fact, frozen=True, eq=False, gc=False):
     """A worker has taken the object."""
 
+    is_frequent = True
     resource: Resource
     key: str
     at: float
@@ -86,6 +81,7 @@ class WorkBegun(Fact, frozen=True, eq=False, gc=False):
 class WorkEnded(Fact, frozen=True, eq=False, gc=False):
     """The worker has done all that was to be done for the object now."""
 
+    is_frequent = True
     resource: Resource
     key: str
     at: float

@@ -25,14 +25,14 @@ class StateHandling:
         self._background = scope.background
         self._bus = scope.runtime.bus
         self.passages: Passages | None = None
-        """Who counts the looks, if anybody does; only while the bus is heard."""
+        """Who counts the looks, if anybody does."""
 
     async def handle(self, key: str, state: ObjectState) -> None:
         """Handle what is pending. All errors are reported, and lead to a delay."""
         before = state.on_start()
         bus = self._bus
         look = LookBegun(self._scope.resource, key, before, bus.clock()) if bus.is_heard else None
-        if look is not None and LookBegun in bus.heard:
+        if look is not None and bus.is_followed:
             bus.tell(look)
         try:
             result = await self._reconciler.look_at(key, before, state.memory)
@@ -86,7 +86,7 @@ class StateHandling:
             at = bus.clock()
             if self.passages is not None:
                 self.passages.look(look.key, at - look.at, error is not None, delay)
-            if LookEnded in bus.heard:
+            if bus.is_followed and LookEnded in bus.heard:
                 bus.tell(LookEnded(look, obj, error, delay, at))
 
     def release_memory(self, key: str, state: ObjectState | None) -> None:

@@ -65,12 +65,16 @@ class WorkQueue(Generic[K]):
         """How many keys are in the queue: waiting for a worker, for a time, or being worked on."""
         return len({*self.waiting, *self.active, *self.planned})
 
-    def add(self, key: K, *, urgent: bool = True) -> None:
-        """Have the key worked on as soon as possible. If it waits already, it can only become more urgent."""
+    def add(self, key: K, *, urgent: bool = True) -> bool:
+        """
+        Have the key worked on as soon as possible. If it waits already, it can only become more urgent.
+
+        Tell if it has neither waited nor been worked on.
+        """
         if key in self.active:
             self.active[key] = True
-        elif not self.is_closed:
-            self._lanes.add(key, urgent=urgent)
+            return False
+        return not self.is_closed and self._lanes.add(key, urgent=urgent)
 
     def set_alarm(self, key: K, when: float | None) -> None:
         """Have the callback called for the key at this time, instead of any other time for this key, or never."""
@@ -128,11 +132,12 @@ class _Lanes(Generic[K]):
         self._urgent: deque[tuple[K, bool]] = deque()
         self._others: deque[tuple[K, bool]] = deque()
 
-    def add(self, key: K, *, urgent: bool) -> None:
+    def add(self, key: K, *, urgent: bool) -> bool:
         known = self.entries.get(key)
         if known is None or (urgent and not known[1]):
             entry = self.entries[key] = (key, urgent)
             (self._urgent if urgent else self._others).append(entry)
+        return known is None
 
     def pop(self) -> K:
         """Get the next one; there must be any."""

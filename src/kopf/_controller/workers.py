@@ -60,7 +60,7 @@ class Workers:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._is_waiting_for_indices = False
         self.passages: Passages | None = None
-        """Who counts what passes the queue and the workers, if anybody does; only while the bus is heard."""
+        """Who counts what passes the queue and the workers, if anybody does."""
         self.user_code = UserCode(queue, self.wake)
         """For the time when a coroutine of a user is executed."""
         runtime.executor.threads.usage.subscribe(self.wake)
@@ -88,21 +88,19 @@ class Workers:
 
     async def _run(self, key: str) -> None:
         bus = self._runtime.bus
-        if bus.is_heard:
-            if self.passages is not None:
-                self.passages.begin(key)
-            if WorkBegun in bus.heard:
-                bus.tell(WorkBegun(self._resource, key, bus.clock()))
+        if (passages := self.passages) is not None:
+            passages.begin(key)
+        if bus.is_followed and WorkBegun in bus.heard:
+            bus.tell(WorkBegun(self._resource, key, bus.clock()))
         try:
             await self._work(key)
         except Exception:
             logger.critical("The %s has failed; this is a bug of the framework.", self._name, exc_info=True)
         finally:
-            if bus.is_heard:
-                if self.passages is not None:
-                    self.passages.end(key)
-                if WorkEnded in bus.heard:
-                    bus.tell(WorkEnded(self._resource, key, bus.clock()))
+            if (passages := self.passages) is not None:
+                passages.end(key)
+            if bus.is_followed and WorkEnded in bus.heard:
+                bus.tell(WorkEnded(self._resource, key, bus.clock()))
             del self._tasks[key]
             self._queue.done(key)
             self.wake()

@@ -10,6 +10,9 @@ So, when nobody listens, a fact costs a check of a flag: nothing is made for it.
 it is asked for: ``if bus.is_heard and LookDecided in bus.heard``. A beginning that nobody listens to is still made, for
 its end to refer to.
 
+Of most facts, there are many for each object. Whether anybody listens to those at all, is another flag: metrics do not,
+they have counters instead, see :mod:`kopf._facts.counters`.
+
 Listeners are called at once, by the task in which the fact happens, before it goes on: they see the context variables
 of that task, and may set them. They must be quick. They cannot fail the operator: their errors are logged, each once.
 """
@@ -18,9 +21,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Container, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeVar
 
+from kopf._facts.counters import Counters
 from kopf._values.records import FrozenRecord
 
 logger = logging.getLogger(__name__)
@@ -28,6 +32,9 @@ logger = logging.getLogger(__name__)
 
 class Fact(FrozenRecord, frozen=True, eq=False):
     """Something that has happened right now. Facts are told apart by their identity, so those of a pair can refer."""
+
+    is_frequent: ClassVar[bool] = False
+    """Whether there are some for each event of each object."""
 
 
 F = TypeVar("F", bound=Fact)
@@ -38,7 +45,7 @@ Listener = Callable[[F], None]
 class Bus:
     """Tells the facts of one operator to those who listen."""
 
-    __slots__ = ("_complaints", "_listeners", "awaited", "clock", "heard", "is_heard")
+    __slots__ = ("_complaints", "_listeners", "clock", "counters", "heard", "is_followed", "is_heard")
 
     def __init__(self) -> None:
         self._listeners: Mapping[type[Fact], tuple[Callable[[Any], None], ...]] = {}
@@ -46,9 +53,11 @@ class Bus:
         """The types of facts that anybody listens to, with what is to be called."""
         self._complaints: set[tuple[str, str]] = set()
         self.is_heard = False
-        """Whether anybody listens."""
-        self.awaited: Container[str] = ()
-        """The versions of objects that somebody waits for: it is told if they come, even if no others are told of."""
+        """Whether anybody listens or counts."""
+        self.is_followed = False
+        """Whether anybody listens to what is frequent."""
+        self.counters: Counters | None = None
+        """What is counted without being told."""
         self.clock: Callable[[], float] = time.perf_counter
         """The time of those facts which have one."""
 
@@ -64,7 +73,13 @@ class Bus:
         self._listeners = {**self._listeners, kind: listeners}
         heard = {kind: listeners for kind, listeners in self._listeners.items() if listeners}
         self.heard = {kind: self._make_hearing(listeners) for kind, listeners in heard.items()}
-        self.is_heard = bool(heard)
+        self.is_heard = bool(heard or self.counters)
+        self.is_followed = any(kind.is_frequent for kind in heard)
+
+    def count(self, counters: Counters) -> None:
+        """Count from now on. There is one set of counters, as one operator has one set of metrics."""
+        self.counters = counters
+        self.is_heard = True
 
     def _make_hearing(self, listeners: tuple[Callable[[Any], None], ...]) -> Callable[[Any], None]:
         """A single listener, as is usual, is called with nothing in between: it is for every fact of every object."""

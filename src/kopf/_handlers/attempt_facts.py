@@ -11,6 +11,7 @@ from kopf._handlers.outcomes import Attempt, Outcome
 class AttemptBegun(Fact, frozen=True, eq=False):
     """A handler is going to be called. Sub-handlers are called inside of the attempt of their parent."""
 
+    is_frequent = True
     handler: Handler
     cause: Cause
     attempt: Attempt
@@ -20,6 +21,7 @@ class AttemptBegun(Fact, frozen=True, eq=False):
 class AttemptEnded(Fact, frozen=True, eq=False):
     """The attempt is over."""
 
+    is_frequent = True
     begun: AttemptBegun
     outcome: Outcome | None
     """How it has ended; ``None`` if it was cancelled."""

@@ -65,10 +65,11 @@ class HandlerExecutor:
         Only cancellation and the exits of the interpreter go through as exceptions.
         """
         logger, bus = cause.logger, self._bus
-        begun, outcome = None, None
+        started, begun, outcome = None, None, None
         if bus.is_heard:
-            begun = AttemptBegun(handler, cause, attempt, bus.clock())
-            if AttemptBegun in bus.heard:
+            started = bus.clock()
+            if bus.is_followed:
+                begun = AttemptBegun(handler, cause, attempt, started)
                 bus.tell(begun)
         running = self.running.enter(handler, logger)
         try:
@@ -91,8 +92,12 @@ class HandlerExecutor:
             outcome = _conclude(handler, result, logger, around)
         finally:
             self.running.leave(running)
-            if begun is not None:
-                bus.tell(AttemptEnded(begun, outcome, bus.clock()))
+            if started is not None:
+                ended = bus.clock()
+                if (counters := bus.counters) is not None:
+                    counters.attempt(handler, cause, outcome, ended - started)
+                if begun is not None:
+                    bus.tell(AttemptEnded(begun, outcome, ended))
         try:
             return outcome
         finally:

@@ -166,14 +166,16 @@ class APIClient:
             server = connection.credentials.server
             telling = begin_telling(self.bus, "GET", target, server, headers, is_stream=True)
             error: APIError | None = None
+            status = None
             is_open = False
             try:
                 sent_headers = headers if telling is None else telling.begun.headers
                 async with connection.session.request("GET", target, None, sent_headers, limits) as response:
+                    status = response.status
                     if telling is not None:
-                        telling.open(response.status)
+                        telling.open(status)
                     self._reachability.note_response(connection.credentials.server)
-                    if response.status < 300:
+                    if status < 300:
                         is_open = True
                         yield []
                         splitter = LineSplitter()
@@ -193,8 +195,10 @@ class APIClient:
                 raise self._make_network_error("GET", server, target, exc, is_open) from exc
             finally:
                 error = None  # what is raised holds this frame by its traceback: they must not hold each other
+                if (counters := self.bus.counters) is not None:
+                    counters.request("GET", server, status, None)
                 if telling is not None:
-                    telling.end()
+                    telling.end(status)
                 self._vault.release(connection)
 
     def _get_limits(self) -> Limits:
@@ -224,19 +228,23 @@ class APIClient:
         Make one attempt, though with all credentials if they are refused one after another; ``target`` is the path
         and the query. Raises the errors of the class. Recordings are made and replayed around this and :meth:`stream`.
         """
+        bus = self.bus
         while True:
             connection = await self._vault.acquire()
             token = connection.token
+            server = connection.credentials.server
             error: APIError | None = None
-            telling = begin_telling(self.bus, method, target, connection.credentials.server, headers)
-            sent_headers = headers if telling is None else telling.begun.headers
+            started, status, telling, sent_headers = None, None, None, headers
+            if bus.is_heard:
+                started = bus.clock()
+                if (telling := begin_telling(bus, method, target, server, headers)) is not None:
+                    sent_headers = telling.begun.headers
             try:
                 async with connection.session.request(method, target, body, sent_headers, limits) as response:
-                    if telling is not None:
-                        telling.open(response.status)
-                    self._reachability.note_response(connection.credentials.server)
+                    status = response.status
+                    self._reachability.note_response(server)
                     content = await response.read()
-                    if response.status < 300:
+                    if status < 300:
                         return content
                     error = _make_error(method, target, response, content)
                 if not self._can_renew(connection, token, error):
@@ -244,11 +252,13 @@ class APIClient:
             except OSError as exc:
                 if tls.find_error(exc) is not None and self._vault.renew(connection):
                     continue
-                raise self._make_network_error(method, connection.credentials.server, target, exc) from exc
+                raise self._make_network_error(method, server, target, exc) from exc
             finally:
                 error = None  # what is raised holds this frame by its traceback: they must not hold each other
+                if started is not None and (counters := bus.counters) is not None:
+                    counters.request(method, server, status, bus.clock() - started)
                 if telling is not None:
-                    telling.end()
+                    telling.end(status)
                 self._vault.release(connection)
 
     def _can_renew(self, connection: Connection, token: str | None, error: APIError) -> bool:

@@ -11,6 +11,7 @@ from kopf._facts.bus import Bus, Fact
 class RequestBegun(Fact, frozen=True, eq=False):
     """An attempt of a request, or of a stream, begins: it has its connection."""
 
+    is_frequent = True
     method: str
     path: str
     """The path of the URL with the query."""
@@ -33,6 +34,7 @@ class StreamAnswered(Fact, frozen=True, eq=False):
 class RequestEnded(Fact, frozen=True, eq=False):
     """It has ended."""
 
+    is_frequent = True
     request: RequestBegun
     status: int | None
     """The status of the response; ``None`` if there was none."""
@@ -54,25 +56,21 @@ class RequestRetried(Fact, frozen=True, eq=False):
 class Telling:
     """Tells of one attempt of a request from its beginning to its end."""
 
-    __slots__ = ("_bus", "_context", "_status", "begun")
+    __slots__ = ("_bus", "_context", "begun")
 
     def __init__(self, bus: Bus, begun: RequestBegun) -> None:
         self._bus = bus
         self._context = sys.exception()  # of those who make requests while they handle an error
-        self._status: int | None = None
         self.begun = begun
-        if RequestBegun in bus.heard:
-            bus.tell(begun)
+        bus.tell(begun)
 
     def open(self, status: int) -> None:
-        """The server responds."""
-        self._status = status
-        if self.begun.is_stream:
-            self._bus.tell(StreamAnswered(self.begun, status))
+        """The server responds to a stream."""
+        self._bus.tell(StreamAnswered(self.begun, status))
 
-    def end(self) -> None:
+    def end(self, status: int | None) -> None:
         """It is over, successfully or not: the error is the one that is underway, if any."""
-        error, status = sys.exception(), self._status
+        error = sys.exception()
         if error is not None and (error is self._context or (status is not None and status >= 300)):
             error = None
         self._bus.tell(RequestEnded(self.begun, status, error, self._bus.clock()))
@@ -81,8 +79,7 @@ class Telling:
 def begin_telling(
     bus: Bus, method: str, path: str, server: str, headers: Mapping[str, str] | None, *, is_stream: bool = False
 ) -> Telling | None:
-    """Begin to tell of an attempt, if anybody listens; the headers to be sent are in the fact then."""
-    heard = bus.heard
-    if not (bus.is_heard and (RequestEnded in heard or RequestBegun in heard or StreamAnswered in heard)):
+    """Begin to tell of an attempt, if anybody listens to that; the headers to be sent are in the fact then."""
+    if not (bus.is_followed or (is_stream and bus.is_heard)):
         return None
     return Telling(bus, RequestBegun(method, path, server, {**headers} if headers else {}, is_stream, bus.clock()))

@@ -136,9 +136,11 @@ async def _send(
                 raise PatchConflict(str(e)) from e
             raise
         before, obj = obj, KubeObject.salvage(response, api_version=obj.api_version, kind=obj.kind)
-        if api.bus.is_heard and request.changes:
-            at = api.bus.clock()
-            api.bus.tell(ObjectPatched(resource, before, obj, request.subresource, request.changes, at))
+        if request.changes:
+            if (counters := api.bus.counters) is not None:
+                counters.patch(resource, before, obj)
+            if (bus := api.bus).is_followed and ObjectPatched in bus.heard:
+                bus.tell(ObjectPatched(resource, before, obj, request.subresource, request.changes, bus.clock()))
         if on_saved is not None and request.changes:
             on_saved(request, obj)
     return obj

@@ -6,7 +6,7 @@ from typing import Any
 
 from kopf._client.resources.targets import Target
 from kopf._facts.bus import Fact
-from kopf._values.objects import KubeObject
+from kopf._values.objects import KubeObject, ObjectMeta
 from kopf._values.resources import Resource
 
 
@@ -24,6 +24,7 @@ class WatchInterrupted(Fact, frozen=True, eq=False):
 class ObjectPatched(Fact, frozen=True, eq=False):
     """One request of a patch is done."""
 
+    is_frequent = True
     resource: Resource
     before: KubeObject
     after: KubeObject
@@ -34,6 +35,10 @@ class ObjectPatched(Fact, frozen=True, eq=False):
 
     @property
     def is_noop(self) -> bool:
-        """Whether nothing has changed by that. The patch that ends an object is answered with the version before it."""
-        before, after = self.before.head, self.after.head
-        return before.resourceVersion == after.resourceVersion and (before.finalizers or []) == (after.finalizers or [])
+        """Whether nothing has changed by that."""
+        return is_same(self.before.head, self.after.head)
+
+
+def is_same(before: ObjectMeta, after: ObjectMeta) -> bool:
+    """Tell if a patch has changed nothing. The one that ends an object is answered with the version before it."""
+    return before.resourceVersion == after.resourceVersion and (before.finalizers or []) == (after.finalizers or [])

@@ -16,6 +16,7 @@ from kopf._values.resources import Resource
 class LookBegun(Fact, frozen=True, eq=False, gc=False):
     """The object is looked at in this state."""
 
+    is_frequent = True
     resource: Resource
     key: str
     obj: KubeObject
@@ -25,6 +26,7 @@ class LookBegun(Fact, frozen=True, eq=False, gc=False):
 class LookDecided(Fact, frozen=True, eq=False):
     """It is decided what to do about the object: which handlers are called, and what is saved then."""
 
+    is_frequent = True
     resource: Resource
     key: str
     obj: KubeObject
@@ -37,6 +39,7 @@ class LookDecided(Fact, frozen=True, eq=False):
 class LookEnded(Fact, frozen=True, eq=False):
     """The look is over: all that was to be done is done and saved, or something has failed."""
 
+    is_frequent = True
     begun: LookBegun
     obj: KubeObject | None
     """The object after it; ``None`` if it is gone."""

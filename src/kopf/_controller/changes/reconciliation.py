@@ -53,7 +53,7 @@ class Reconciliation(Record, eq=False):
         scope = self._scope
         view = View(scope, self._obj, self._carried)
         plan = decide(view.situation, view.choose)
-        if (bus := scope.runtime.bus).is_heard and LookDecided in bus.heard:
+        if (bus := scope.runtime.bus).is_followed and LookDecided in bus.heard:
             situation, at = view.situation, bus.clock()
             bus.tell(LookDecided(scope.resource, situation.key, self._obj, situation.detection, plan, at))
         writing = self._writing = Writing(scope, view, self._carried, plan)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from kopf._controller.changes.look_facts import LookDecided
 from kopf._controller.controller_facts import ControllerStopped, ObjectObserved
 from kopf._facts.bus import Bus
-from kopf._handlers.attempt_facts import AttemptEnded
-from kopf._handlers.causes import ResourceCause, WatchingCause, WebhookCause
+from kopf._handlers.causes import Cause, ResourceCause, WatchingCause, WebhookCause
 from kopf._handlers.handler_errors import HandlerChildrenRetry
-from kopf._handlers.handlers import IndexingHandler
+from kopf._handlers.handlers import Handler, IndexingHandler
+from kopf._handlers.outcomes import Outcome
 from kopf._insight.metrics.families import Labels
 from kopf._insight.metrics.labels import HandlerNames
 from kopf._values.reasons import Reason
@@ -91,10 +91,8 @@ class Failures:
         self._bus.subscribe(ObjectObserved, self._on_object)
         self._bus.subscribe(ControllerStopped, self._on_stop)
 
-    def note(self, fact: AttemptEnded) -> None:
+    def note(self, handler: Handler, cause: Cause, outcome: Outcome | None) -> None:
         """Note how an attempt has ended, of any handler."""
-        outcome = fact.outcome
-        handler, cause = fact.begun.handler, fact.begun.cause
         if not isinstance(cause, ResourceCause) or isinstance(cause, WatchingCause | WebhookCause):
             return
         is_final: bool | None = None

@@ -96,7 +96,8 @@ class Counter:
         return Snapshot(self.name, self.help, "counter", self.labels, values=values)
 
 
-_BATCH = 1000
+BATCH = 1000
+"""How many values are put aside at most."""
 
 
 class Cell:
@@ -106,27 +107,31 @@ class Cell:
     The values are put aside, and sorted into the buckets all at once: when somebody reads, or when there are many.
     """
 
-    __slots__ = ("_bounds", "_counts", "_lock", "_total", "_values")
+    __slots__ = ("_bounds", "_counts", "_lock", "_total", "values")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
         self._total = 0.0
-        self._values: list[float] = []
+        self.values: list[float] = []
+        """
+        What is put aside; always the same list. Those who observe a lot add to it in place, and have it read if there
+        are more than :data:`BATCH`.
+        """
         self._lock = threading.Lock()  # those who read can be in several threads
 
     def observe(self, value: float) -> None:
         """Count the value."""
-        values = self._values
+        values = self.values
         values.append(value)
-        if len(values) >= _BATCH:
+        if len(values) >= BATCH:
             self.read()
 
     def read(self) -> Distribution:
         """Get what there is now."""
         with self._lock:
-            values = self._values.copy()
-            del self._values[: len(values)]  # what has come meanwhile, is behind them
+            values = self.values.copy()
+            del self.values[: len(values)]  # what has come meanwhile, is behind them
             self._total += math.fsum(values)
             values.sort()
             known = 0

@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 
 from kopf._controller.controller_facts import ControllerStarted, ControllerStopped
 from kopf._facts.bus import Bus
-from kopf._handlers.attempt_facts import AttemptEnded
 from kopf._handlers.attempt_names import name_outcome, name_reason
-from kopf._handlers.causes import ChangingCause
+from kopf._handlers.causes import Cause, ChangingCause
 from kopf._handlers.handler_errors import HandlerChildrenRetry
-from kopf._handlers.handlers import TimerHandler
+from kopf._handlers.handlers import Handler, TimerHandler
 from kopf._handlers.outcomes import Outcome
 from kopf._insight.metrics.failures import Failures
 from kopf._insight.metrics.families import LONG, Cell, Counter, Family, Gauge, Histogram, Labels
@@ -22,7 +21,7 @@ from kopf._values.reasons import Reason
 class HandlingMetrics:
     """Counts the attempts of all handlers; ``on_failure`` is called for those that have failed in any way."""
 
-    def __init__(self, bus: Bus, names: HandlerNames, on_failure: Callable[[AttemptEnded], None]) -> None:
+    def __init__(self, bus: Bus, names: HandlerNames, on_failure: Callable[[Cause, Outcome], None]) -> None:
         self._names = names
         self._on_failure = on_failure
         self._durations = Histogram(
@@ -38,32 +37,28 @@ class HandlingMetrics:
         self._controllers: list[ControllerStarted] = []
         bus.subscribe(ControllerStarted, self._controllers.append)
         bus.subscribe(ControllerStopped, self._on_stop)
-        bus.subscribe(AttemptEnded, self._on_end)
 
     def _on_stop(self, fact: ControllerStopped) -> None:
         self._controllers[:] = [item for item in self._controllers if item.controller is not fact.controller]
 
-    def _on_end(self, fact: AttemptEnded) -> None:
-        begun, outcome = fact.begun, fact.outcome
-        cause = begun.cause
+    def count(self, handler: Handler, cause: Cause, outcome: Outcome | None, duration: float) -> None:
+        """An attempt of a handler is over."""
         if type(cause) is ChangingCause and outcome is not None and outcome.final and outcome.exception is None:
-            key = begun.handler.id, cause.reason
-            (self._successes.get(key) or self._find_successes(*key)).observe(fact.at - begun.at)
+            key = handler.id, cause.reason
+            (self._successes.get(key) or self._find_successes(*key)).observe(duration)
         else:
-            self._on_other_end(fact, outcome)
+            self._count_unusual(handler, cause, outcome, duration)
         if self._failures.is_following:
-            self._failures.note(fact)
+            self._failures.note(handler, cause, outcome)
 
-    def _on_other_end(self, fact: AttemptEnded, outcome: Outcome | None) -> None:
+    def _count_unusual(self, handler: Handler, cause: Cause, outcome: Outcome | None, duration: float) -> None:
         """It is not the usual success."""
-        begun = fact.begun
-        handler, name = begun.handler, self._names.get(begun.handler.id)
-        reason = name_reason(handler, begun.cause)
-        self._durations.observe(fact.at - begun.at, name, reason, name_outcome(outcome))
+        name = self._names.get(handler.id)
+        self._durations.observe(duration, name, name_reason(handler, cause), name_outcome(outcome))
         if outcome is not None and outcome.exception is not None:
             if not outcome.final and not isinstance(outcome.exception, HandlerChildrenRetry):
                 self._retries.add(name)
-            self._on_failure(fact)
+            self._on_failure(cause, outcome)
             self._failures.follow()
 
     def _find_successes(self, id: HandlerId, reason: Reason) -> Cell:

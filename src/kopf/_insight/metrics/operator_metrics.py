@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from kopf._facts.bus import Bus
+from kopf._facts.counters import Counters
 from kopf._handlers.registry import OperatorRegistry
 from kopf._insight.metrics.families import Snapshot
 from kopf._insight.metrics.handling import HandlingMetrics
@@ -37,15 +38,25 @@ class Metrics:
         names = HandlerNames([*registry.activities, *registry.resources, *registry.webhooks])
         bus.clock = clock
         reconciling = ReconcilingMetrics(bus, clock)
+        handling = HandlingMetrics(bus, names, reconciling.note_failure)
+        requests = RequestMetrics(bus)
+        streaming = StreamingMetrics(bus, clock)
         self._groups = (
             reconciling,
-            HandlingMetrics(bus, names, reconciling.note_failure),
-            RequestMetrics(bus),
-            StreamingMetrics(bus),
+            handling,
+            requests,
+            streaming,
             AdmissionMetrics(bus),
             PostingMetrics(bus),
             OperatorMetrics(bus, settings, get_lag),
         )
+        bus.count(Counters(
+            attempt=handling.count,
+            request=requests.count,
+            patch=streaming.count_patch,
+            echo=streaming.count_echo,
+            awaited=streaming.writes,
+        ))  # fmt: skip
 
     def read(self) -> Sequence[Snapshot]:
         """Get all values as of now; in any thread."""

@@ -13,10 +13,10 @@ from kopf._controller.controller_facts import ControllerStarted, ControllerStopp
 from kopf._controller.passages import Passages
 from kopf._controller.workers import get_limit
 from kopf._facts.bus import Bus
-from kopf._handlers.attempt_facts import AttemptEnded
-from kopf._handlers.causes import ChangingCause
+from kopf._handlers.causes import Cause, ChangingCause
 from kopf._handlers.handler_errors import TemporaryError
-from kopf._insight.metrics.families import Counter, Family, Gauge, Histogram, Labels
+from kopf._handlers.outcomes import Outcome
+from kopf._insight.metrics.families import BATCH, Counter, Family, Gauge, Histogram, Labels
 from kopf._values.resources import Resource
 
 _RESULTS = ("success", "error", "requeue", "requeue_after")
@@ -54,8 +54,8 @@ class _Flow:
     """
 
     __slots__ = (
-        "_clock", "_totals", "adds", "controller", "failed", "looks", "names", "queued", "resource", "successes",
-        "waits", "working", "works",
+        "_clock", "_totals", "adds", "cells", "controller", "failed", "looks", "names", "queued", "resource",
+        "successes", "waits", "working", "works",
     )  # fmt: skip
 
     def __init__(
@@ -67,9 +67,8 @@ class _Flow:
         self._clock = clock
         name = resource.name
         self.names = (name, name)
-        self.looks = totals.looks.get(name)
-        self.waits = totals.waits.get(name, name)
-        self.works = totals.works.get(name, name)
+        self.cells = totals.looks.get(name), totals.waits.get(name, name), totals.works.get(name, name)
+        self.looks, self.waits, self.works = (cell.values for cell in self.cells)
         for result in _RESULTS:
             totals.results.get(name, result)
         for counter in (totals.errors, totals.terminal):
@@ -92,20 +91,28 @@ class _Flow:
         """A worker has taken the object."""
         now = self.working[key] = self._clock()
         if (since := self.queued.pop(key, None)) is not None:
-            self.waits.observe(now - since)
+            self.waits.append(now - since)
 
     def end(self, key: str) -> None:
         """The worker has done all that was to be done for the object now."""
         if (since := self.working.pop(key, None)) is not None:
-            self.works.observe(self._clock() - since)
+            works = self.works
+            works.append(self._clock() - since)
+            if len(works) >= BATCH:
+                self._sort()
 
     def look(self, key: str, duration: float, has_error: bool, delay: float | None) -> None:
         """The object was looked at."""
-        self.looks.observe(duration)
+        self.looks.append(duration)
         if not has_error and delay is None and not self.failed:
             self.successes.value += 1
         else:
             self._count_trouble(key, has_error, delay)
+
+    def _sort(self) -> None:
+        """Have those durations counted that are put aside."""
+        for cell in self.cells:
+            cell.read()
 
     def _count_trouble(self, key: str, has_error: bool, delay: float | None) -> None:
         """It was looked at, but that was maybe no success."""
@@ -150,11 +157,10 @@ class ReconcilingMetrics:
             del self._flows[id(fact.resource)]
             fact.controller.report_to(None)
 
-    def note_failure(self, fact: AttemptEnded) -> None:
+    def note_failure(self, cause: Cause, outcome: Outcome) -> None:
         """An attempt has ended with an exception."""
-        outcome, cause = fact.outcome, fact.begun.cause
         # Those who ask to come later have not failed; only for those who give up on that, it is over.
-        if outcome is None or not isinstance(cause, ChangingCause):
+        if not isinstance(cause, ChangingCause):
             return
         flow = self._flows.get(id(cause.resource))
         if flow is not None and (outcome.final or not isinstance(outcome.exception, TemporaryError)):

@@ -5,11 +5,12 @@ The metrics of requests to the API, as client-go has them: the streams are count
 from __future__ import annotations
 
 import asyncio
+import sys
 import urllib.parse
 from collections.abc import Sequence
 
 from kopf._client.errors import APIError
-from kopf._client.http.request_facts import RequestEnded, RequestRetried, StreamAnswered
+from kopf._client.http.request_facts import RequestRetried, StreamAnswered
 from kopf._facts.bus import Bus
 from kopf._insight.metrics.families import Cell, Count, Counter, Family, Histogram
 
@@ -23,7 +24,7 @@ class RequestMetrics:
         self._hosts: dict[str, str] = {}
         self._usual: dict[tuple[str, str, int], tuple[Count, Cell]] = {}
         """By servers, methods and statuses: what to count for those that have got a response."""
-        self._latest_host = ""  # that of the request which is going to be repeated: it is said at once
+        self._latest_server = ""  # that of the request which is going to be repeated: it is said at once
         self._requests = Counter("rest_client_requests", "Requests to the API.", ("code", "method", "host"))
         self._retries = Counter(
             "rest_client_request_retries", "Requests that have failed, and are repeated.", ("code", "verb", "host")
@@ -31,7 +32,6 @@ class RequestMetrics:
         self._durations = Histogram(
             "rest_client_request_duration_seconds", "How long the requests take, without streams.", ("verb", "host")
         )
-        bus.subscribe(RequestEnded, self._on_end)
         bus.subscribe(StreamAnswered, self._on_stream)
         bus.subscribe(RequestRetried, self._on_retry)
 
@@ -39,16 +39,15 @@ class RequestMetrics:
         """It is counted right now, as it can be a day until it ends."""
         self._requests.add(str(fact.status), fact.request.method, self._get_host(fact.request.server))
 
-    def _on_end(self, fact: RequestEnded) -> None:
-        request, status = fact.request, fact.status
-        duration = None if request.is_stream else fact.at - request.at
+    def count(self, method: str, server: str, status: int | None, duration: float | None) -> None:
+        """A request is over. A stream has no duration: its response is counted already, if there was any."""
+        self._latest_server = server
         if status is None:
-            if not isinstance(fact.error, asyncio.CancelledError | GeneratorExit):
-                self._count_failure(request.server, request.method, duration)
+            if not isinstance(sys.exception(), asyncio.CancelledError | GeneratorExit):
+                self._count_failure(server, method, duration)
         elif duration is not None:
-            key = request.server, request.method, status
+            key = server, method, status
             count, durations = self._usual.get(key) or self._make_usual(*key)
-            self._latest_host = self._hosts[request.server]
             count.value += 1
             durations.observe(duration)
 
@@ -66,13 +65,12 @@ class RequestMetrics:
 
     def _on_retry(self, fact: RequestRetried) -> None:
         code = str(fact.error.status) if isinstance(fact.error, APIError) else _NO_RESPONSE
-        self._retries.add(code, fact.method, self._latest_host)
+        self._retries.add(code, fact.method, self._get_host(self._latest_server))
 
     def _get_host(self, server: str) -> str:
         host = self._hosts.get(server)
         if host is None:
             host = self._hosts[server] = urllib.parse.urlsplit(server).netloc.rpartition("@")[2]
-        self._latest_host = host
         return host
 
     def get_families(self) -> Sequence[Family]:

@@ -7,20 +7,19 @@ comes before the response, there is nothing to be measured.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 from kopf._client.errors import APIError, APIForbiddenError, APIGoneError, APINetworkError, APIServerError
-from kopf._client.resources.watch_facts import ObjectPatched, WatchInterrupted
+from kopf._client.resources.watch_facts import WatchInterrupted, is_same
 from kopf._controller.controller_facts import (
     ControllerStarted,
     ControllerStopped,
     StreamClosed,
     StreamOpened,
-    WriteReturned,
 )
 from kopf._facts.bus import Bus
 from kopf._insight.metrics.families import Cell, Count, Counter, Family, Gauge, Histogram, Labels
+from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
 
 _MAX_WRITES = 1000
@@ -29,20 +28,28 @@ _MAX_WRITES = 1000
 _CAUSES = ("closed", "expired", "network", "server")
 
 
-class _Known(NamedTuple):
+class _Known:
     """What is counted of one resource, found once."""
 
-    resource: Resource  # kept, so that its id remains its own
-    changed: Count
-    unchanged: Count
-    lags: Cell
+    __slots__ = ("changed", "lags", "resource", "unchanged")
+
+    def __init__(self, resource: Resource, changed: Count, unchanged: Count, lags: Cell) -> None:
+        self.resource = resource  # kept, so that its id remains its own
+        self.changed = changed
+        self.unchanged = unchanged
+        self.lags = lags
 
 
 class StreamingMetrics:
     """Counts what comes on the streams of one operator, and what it writes."""
 
-    def __init__(self, bus: Bus) -> None:
-        self._writes: dict[str, float] = {}
+    def __init__(self, bus: Bus, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.writes: dict[str, tuple[float, Cell]] = {}
+        """
+        When the own writes were answered, and what counts their lags; by the versions that they have made, until those
+        come on the stream.
+        """
         self._known: dict[int, _Known] = {}
         """By the ids of the resources that are handled."""
         self._streams: list[StreamOpened] = []
@@ -61,9 +68,6 @@ class StreamingMetrics:
         bus.subscribe(StreamOpened, self._streams.append)
         bus.subscribe(StreamClosed, self._on_close)
         bus.subscribe(WatchInterrupted, self._on_interruption)
-        bus.subscribe(ObjectPatched, self._on_patch)
-        bus.subscribe(WriteReturned, self._on_return)
-        bus.awaited = self._writes
 
     def _on_controller(self, fact: ControllerStarted) -> None:
         name = fact.resource.name
@@ -85,21 +89,23 @@ class StreamingMetrics:
     def _on_interruption(self, fact: WatchInterrupted) -> None:
         self._restarts.add(fact.target.resource.name, name_cause(fact.error))
 
-    def _on_patch(self, fact: ObjectPatched) -> None:
-        known = self._known.get(id(fact.resource)) or self._find(fact.resource)
-        version = fact.after.head.resourceVersion
-        if version == fact.before.head.resourceVersion and fact.is_noop:
+    def count_patch(self, resource: Resource, before: KubeObject, after: KubeObject) -> None:
+        """One request of a patch is answered."""
+        known = self._known.get(id(resource)) or self._find(resource)
+        version = after.head.resourceVersion
+        if version == before.head.resourceVersion and is_same(before.head, after.head):
             known.unchanged.value += 1
             return
         known.changed.value += 1
-        writes = self._writes
-        writes[version] = fact.at
+        writes = self.writes
+        writes[version] = self._clock(), known.lags
         if len(writes) > _MAX_WRITES:
             del writes[next(iter(writes))]
 
-    def _on_return(self, fact: WriteReturned) -> None:
-        known = self._known.get(id(fact.resource)) or self._find(fact.resource)
-        known.lags.observe(fact.at - self._writes.pop(fact.version))
+    def count_echo(self, version: str) -> None:
+        """An own write has come on the stream."""
+        at, lags = self.writes.pop(version)
+        lags.observe(self._clock() - at)
 
     def get_families(self) -> Sequence[Family]:
         """Get all that is known."""
