@@ -49,7 +49,7 @@ import kopf
 
 @kopf.on.startup()
 def configure(settings, **_):
-    settings.admission.server = kopf.WebhookServer(addr="127.0.0.1")
+    settings.admission.server = kopf.WebhookServer(addr="127.0.0.1", port=0)
     settings.admission.managed = {managed!r}
 
 @kopf.on.mutate("kopfexamples")
@@ -335,7 +335,7 @@ def test_files_that_are_named_as_libraries(
         "import kopf\n"
         "@kopf.on.startup()\n"
         "def startup_fn(logger, settings, **_):\n"
-        "    settings.admission.server = kopf.WebhookServer(addr='127.0.0.1')\n"
+        "    settings.admission.server = kopf.WebhookServer(addr='127.0.0.1', port=0)\n"
         "    from neighbour import TEXT\n"
         "    logger.info(TEXT)\n"
         "@kopf.on.validate('configmaps')\n"
