@@ -29,7 +29,7 @@ MAX_WEIGHT = 2**18
 """How much memory they may hold beside themselves, in bytes."""
 MAX_AGE = 1.0
 """For how long a fact can wait, in seconds."""
-WATCHED_AGE = 0.125
+WATCHED_AGE = 0.15
 """For how long it can wait while somebody looks, in seconds."""
 _BLOCKED_AGE = 0.3
 """After how long others do not wait for the event loop of the operator to process the notes, in seconds."""
@@ -158,9 +158,10 @@ class Backlog:
                 return  # it is asked for by one of them
             self._weight = 0
             epoch = self._clock() - self._measure()
+            notes, takers = self._notes, self._takers
             try:
-                while self._notes:
-                    note = self._notes.popleft()
+                while notes:
+                    note = notes.popleft()
                     if isinstance(note, tuple):
                         at, process, args = note
                         self._now = now = epoch + at
@@ -172,7 +173,7 @@ class Backlog:
                     else:
                         self._now = now = epoch + note.at
                         self.stamp = int(now * 1000)
-                        for take in self._takers[type(note)]:
+                        for take in takers[type(note)]:
                             try:
                                 take(note)
                             except Exception as e:

@@ -2,7 +2,8 @@
 The history: what has happened to the objects, as far as it fits into the memory that it may take.
 
 It is written by the threads of the operator, and read by the thread of the console. The listeners do not write at once,
-but leave it to the backlog, which is settled before anything is read.
+but leave it to the backlog, which is settled before anything is read. The backlog has a lock, and holds it while it is
+settled: so it needs not to be taken for each entry again.
 
 When there is too much of it, the timelines of those objects are cut first to which nothing has happened for the longest
 time; then, they are forgotten; then, the objects themselves.
@@ -101,11 +102,10 @@ class History:
             kind = self.get_kind(resource)
             record = ObjectRecord(next(self._ids), kind, key, namespace and cut(namespace), cut(name))
             record.since = int(self.backlog.now * 1000)
-            with self._lock:
-                kind.records[key] = self._records[record.id] = record
-                self.size += record.size
-                self.mark(record)
-                self._shrink()
+            kind.records[key] = self._records[record.id] = record
+            self.size += record.size
+            self.mark(record)
+            self._shrink()
         return record
 
     def add(
@@ -115,45 +115,48 @@ class History:
         at = self.backlog.stamp or int(self.backlog.now * 1000)
         entry: list[object] = [next(self._sequence), at, sort, level, text]
         encoded = _encode(entry, details) if details else codec.encode(entry)
+        entries = record.entries
+        entries.append(encoded)
+        grown = len(encoded) + ENTRY_SIZE
+        if len(entries) > MAX_ENTRIES:
+            grown -= len(entries.pop(0)) + ENTRY_SIZE
+        if record is self.operator:
+            return
+        record.size += grown
+        self.size += grown
+        if record is not self._latest:
+            self._storied[record.id] = self._latest = record
+            self._storied.move_to_end(record.id)
+        if self._changes is not None:
+            self._changes[record.id] = record
+        if self.size > self._limit:
+            self._shrink()
+
+    def add_own(self, sort: str, text: str, *, level: int = INFO) -> None:
+        """Add to the timeline of the operator itself, at once: not by the backlog."""
         with self._lock:
-            grown = len(encoded) + ENTRY_SIZE
-            entries = record.entries
-            entries.append(encoded)
-            if len(entries) > MAX_ENTRIES:
-                grown -= len(entries.pop(0)) + ENTRY_SIZE
-            if record is not self.operator:
-                record.size += grown
-                self.size += grown
-                if record is not self._latest:
-                    self._storied[record.id] = self._latest = record
-                    self._storied.move_to_end(record.id)
-                if self._changes is not None:
-                    self._changes[record.id] = record
-                if self.size > self._limit:
-                    self._shrink()
+            self.add(self.operator, sort, text, level=level)
 
     def set_state(self, record: ObjectRecord, state: str, *, note: str = "", next_at: int = 0) -> None:
         """Note what is going on with the object now, apart from the work."""
-        with self._lock:
-            if state == "gone" != record.rest:
-                self._gone.append(record)
-            record.rest = state
-            record.since = self.backlog.stamp or int(self.backlog.now * 1000)
-            record.rest_note = cut(note, MAX_NOTE) if note else note
-            record.next_at = next_at
-            if self._changes is not None:
-                self._changes[record.id] = record
-            while len(self._gone) > MAX_GONE:
-                oldest = self._gone.popleft()
-                if oldest.rest == "gone":  # it can be back
-                    self._forget(oldest)
+        if state == "gone" != record.rest:
+            self._gone.append(record)
+        record.rest = state
+        record.since = self.backlog.stamp or int(self.backlog.now * 1000)
+        record.rest_note = cut(note, MAX_NOTE) if note else note
+        record.next_at = next_at
+        if self._changes is not None:
+            self._changes[record.id] = record
+        while len(self._gone) > MAX_GONE:
+            oldest = self._gone.popleft()
+            if oldest.rest == "gone":  # it can be back
+                self._forget(oldest)
 
     def set_work(self, record: ObjectRecord, work: str) -> None:
-        """Note that the object is queued, or with a worker, or neither."""
-        with self._lock:
-            record.work = work
-            record.since = int(self.backlog.now * 1000)
-            self.mark(record)
+        """Note that the object is queued, or with a worker, or neither. The lock of the backlog is to be held."""
+        record.work = work
+        record.since = int(self.backlog.now * 1000)
+        self.mark(record)
 
     def watch(self) -> list[ObjectRecord]:
         """Begin to note what changes; get all that there is by now."""

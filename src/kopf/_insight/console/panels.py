@@ -37,7 +37,7 @@ class Company:
     def _pause(self, fact: PauseChanged) -> None:
         self._latest = fact
         text = f"paused: {'; '.join(self.pause)}" if self.pause else "not paused"
-        self._history.add(self._history.operator, "pause", cut(text), level=WARNING if self.pause else 0)
+        self._history.add_own("pause", cut(text), level=WARNING if self.pause else 0)
 
     def describe(self) -> dict[str, object]:
         """As it goes to the page."""

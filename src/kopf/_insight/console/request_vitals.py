@@ -34,7 +34,7 @@ class Requests:
     def _retry(self, fact: RequestRetried) -> None:
         self._repeated += 1
         text = f"{fact.method} {fact.path.partition('?')[0]}: {show_error(fact.error)}; again in {fact.delay:g} s"
-        self._history.add(self._history.operator, "request", cut(text), level=WARNING)
+        self._history.add_own("request", cut(text), level=WARNING)
 
     def describe(self) -> dict[str, object]:
         """As it goes to the page."""

@@ -75,12 +75,12 @@ class Streams:
     def _start(self, fact: ControllerStarted) -> None:
         self._controllers[fact.resource] = fact.controller
         self._history.get_kind(fact.resource)
-        self._history.add(self._history.operator, "stream", f"{fact.resource!r} is served")
+        self._history.add_own("stream", f"{fact.resource!r} is served")
 
     def _stop(self, fact: ControllerStopped) -> None:
         if self._controllers.get(fact.resource) is fact.controller:
             del self._controllers[fact.resource]
-            self._history.add(self._history.operator, "stream", f"{fact.resource!r} is not served anymore")
+            self._history.add_own("stream", f"{fact.resource!r} is not served anymore")
 
     def _interrupt(self, fact: WatchInterrupted) -> None:
         traffic = self._get(fact.target.resource)
@@ -89,7 +89,7 @@ class Streams:
         if fact.error is not None:
             what = "listing" if fact.is_listing else "stream"
             text = f"the {what} of {fact.target.resource!r}: {traffic.interruption}; again in {fact.delay:g} s"
-            self._history.add(self._history.operator, "stream", cut(text), level=WARNING)
+            self._history.add_own("stream", cut(text), level=WARNING)
 
     def describe(self) -> dict[str, object]:
         """As it goes to the page. It is called in the thread of the console."""

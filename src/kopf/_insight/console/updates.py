@@ -45,6 +45,8 @@ class Updates:
         self._describe_state = describe_state
         self._state: object = None
         self._pages: set[_Page] = set()
+        self._is_told = False
+        """Whether the operator has told something since it was last looked."""
         self._pump: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -95,13 +97,16 @@ class Updates:
     async def _keep_telling(self) -> None:
         while True:
             for _ in range(_KEEPALIVE):
-                self._gather()
+                if not self._is_told:
+                    self._gather()
+                self._is_told = False
                 await asyncio.sleep(_INTERVAL)
             self._tell(b":\n\n")
 
     def _gather(self) -> None:
         """Make a message of what is new. In any thread: the messages come in the order in which they are made."""
         with self._history.backlog.lock:
+            self._is_told = True
             changes = self._history.take_changes()
             before, self._state = self._state, self._describe_state()
             message = b"" if self._state == before else _make_message("state", self._state)
