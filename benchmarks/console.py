@@ -92,8 +92,10 @@ class Page:
                     self._get("/api/console/timeline?id=1").read()
 
     def _poll(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)  # one for all, as browsers do it
         while not self._is_closed:
-            self._get("/api/console/panel?name=queues").read()
+            connection.request("GET", "/api/console/panel?name=queues")
+            connection.getresponse().read()
             time.sleep(2)
 
 
@@ -125,9 +127,7 @@ def wait_until_handled(cluster: LocalCluster) -> None:
 
 def compare(mode: str, clusters: Sequence[LocalCluster], options: argparse.Namespace, folder: pathlib.Path) -> float:
     """Give the CPU per change of the operator with the console, relative to that of the one without it."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = int(sock.getsockname()[1])
+    port = find_port()
     plain, other = clusters
     with running_operator(plain, folder, None) as base, running_operator(other, folder, port) as meter:
         for cluster in clusters:
@@ -160,6 +160,20 @@ def compare(mode: str, clusters: Sequence[LocalCluster], options: argparse.Names
 _sizes = itertools.count(1000)
 
 
+def find_port() -> int:
+    """Find a port for the console."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def create_widgets(cluster: LocalCluster, count: int) -> None:
+    """Fill the cluster with the objects."""
+    cluster.apply(_CRD)
+    for number in range(count):
+        cluster.create(make(number))
+
+
 def change(cluster: LocalCluster, number: int) -> None:
     """Change the object in any way that is to be handled."""
     cluster.patch("widgets", f"widget-{number}", {"spec": {"size": next(_sizes)}})
@@ -181,9 +195,7 @@ def main() -> None:
     results: dict[str, list[float]] = {mode: [] for mode in MODES}
     with tempfile.TemporaryDirectory() as folder, LocalCluster() as one, LocalCluster() as another:
         for cluster in (one, another):
-            cluster.apply(_CRD)
-            for number in range(options.objects):
-                cluster.create(make(number))
+            create_widgets(cluster, options.objects)
         for number in range(options.rounds):
             for mode in MODES:
                 clusters = (one, another) if number % 2 else (another, one)

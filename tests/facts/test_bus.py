@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from kopf._facts.bus import Bus, Fact
+from kopf._facts.counters import Counters
 
 
 class Rain(Fact, frozen=True, eq=False):
@@ -12,7 +13,7 @@ class Rain(Fact, frozen=True, eq=False):
 
 
 class Snow(Fact, frozen=True, eq=False):
-    pass
+    is_frequent = True
 
 
 @pytest.fixture
@@ -44,6 +45,26 @@ def test_those_who_leave_hear_nothing(bus: Bus) -> None:
     assert bus.is_heard
     bus.unsubscribe(Snow, print)
     assert not bus.is_heard
+
+
+def test_what_is_frequent_is_asked_for_apart(bus: Bus) -> None:
+    bus.subscribe(Rain, print)
+    assert not bus.is_followed
+    bus.subscribe(Snow, print)
+    assert bus.is_followed
+    bus.unsubscribe(Snow, print)
+    assert (bus.is_heard, bus.is_followed) == (True, False)
+
+
+def test_those_who_count_hear_nothing(bus: Bus) -> None:
+    def count(*_: object) -> None:
+        pass
+
+    bus.count(Counters(attempt=count, request=count, patch=count, echo=count, awaited=()))
+    assert (bus.is_heard, bus.is_followed) == (True, False)
+    bus.subscribe(Snow, print)
+    bus.unsubscribe(Snow, print)
+    assert (bus.is_heard, bus.is_followed) == (True, False)
 
 
 def test_errors_of_listeners_are_logged_once_and_stop_nobody(bus: Bus, caplog: pytest.LogCaptureFixture) -> None:

@@ -92,8 +92,9 @@ class StreamingMetrics:
     def count_patch(self, resource: Resource, before: KubeObject, after: KubeObject) -> None:
         """One request of a patch is answered."""
         known = self._known.get(id(resource)) or self._find(resource)
-        version = after.head.resourceVersion
-        if version == before.head.resourceVersion and is_same(before.head, after.head):
+        old, new = before.head, after.head
+        version = new.resourceVersion
+        if version == old.resourceVersion and is_same(old, new):
             known.unchanged.value += 1
             return
         known.changed.value += 1
