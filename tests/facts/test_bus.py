@@ -49,9 +49,9 @@ def test_those_who_leave_hear_nothing(bus: Bus) -> None:
 
 def test_what_is_frequent_is_asked_for_apart(bus: Bus) -> None:
     bus.subscribe(Rain, print)
-    assert not bus.is_followed
+    assert (bus.is_heard, bus.is_followed) == (True, False)
     bus.subscribe(Snow, print)
-    assert bus.is_followed
+    assert (bus.is_heard, bus.is_followed) == (True, True)
     bus.unsubscribe(Snow, print)
     assert (bus.is_heard, bus.is_followed) == (True, False)
 
