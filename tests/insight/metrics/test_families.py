@@ -5,6 +5,7 @@ import concurrent.futures
 import itertools
 import math
 import threading
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -14,17 +15,21 @@ from kopf._admission.review_facts import ReviewBegun, ReviewEnded
 from kopf._admission.servers.certificate_reads import READS
 from kopf._admission.servers.tls_setup import TLSOptions, TLSSetup
 from kopf._client.resources.watch_facts import WatchInterrupted
+from kopf._controller.controller_facts import ControllerStarted, ControllerStopped
 from kopf._events.event_facts import EventDropped
 from kopf._facts.bus import Bus
 from kopf._handlers.handlers import Handler
 from kopf._health.loop_lag import LoopLag
 from kopf._insight.metrics.collector import get_collector
-from kopf._insight.metrics.families import Counter, Distribution, Gauge, Histogram, merge
+from kopf._insight.metrics.families import BATCH, Counter, Distribution, Gauge, Histogram, merge
 from kopf._insight.metrics.labels import HandlerNames
 from kopf._insight.metrics.operator_metrics import Metrics
 from kopf._insight.metrics.streaming import name_cause
 from kopf._values.ids import HandlerId
+from kopf._values.resources import Resource
 from tests.insight.metrics.exposed import Exposed
+
+RESOURCE = Resource("kopf.dev", "v1", "kopfexamples", kind="KopfExample")
 
 
 def test_buckets() -> None:
@@ -80,6 +85,35 @@ def test_what_is_read_is_consistent_while_it_changes() -> None:
             is_over.set()
         written = writing.result()
         assert read() == (written, written)
+
+
+class Reporting:
+    """A controller that only reports."""
+
+    passages: Any = None
+
+    def report_to(self, passages: Any) -> None:
+        self.passages = passages
+
+
+def test_what_is_put_aside_is_bounded() -> None:
+    """Even if nobody scrapes, and a worker is never done with an object, as that changes all the time."""
+    bus, controller = Bus(), Reporting()
+    metrics = Metrics(bus, kopf.OperatorRegistry(), kopf.OperatorSettings())
+    bus.tell(ControllerStarted(RESOURCE, controller))
+    for _ in range(2 * BATCH):
+        controller.passages.look("key", 0.1, False, None)
+        assert len(controller.passages.looks) < BATCH
+    for _ in range(2 * BATCH):
+        controller.passages.queue("key")
+        controller.passages.begin("key")
+        controller.passages.end("key")
+        assert max(len(controller.passages.waits), len(controller.passages.works)) < BATCH
+    bus.tell(ControllerStopped(RESOURCE, controller))
+    snapshots = {snapshot.name: snapshot for snapshot in metrics.read()}
+    for name in ("controller_runtime_reconcile_time_seconds", "workqueue_queue_duration_seconds"):
+        [distribution] = snapshots[name].distributions.values()
+        assert sum(distribution.counts) == 2 * BATCH
 
 
 def test_ids_of_subhandlers_are_of_no_number() -> None:

@@ -103,7 +103,10 @@ class _Flow:
 
     def look(self, key: str, duration: float, has_error: bool, delay: float | None) -> None:
         """The object was looked at."""
-        self.looks.append(duration)
+        looks = self.looks
+        looks.append(duration)
+        if len(looks) >= BATCH:  # there can be no end of the work if the object changes all the time
+            self._sort()
         if not has_error and delay is None and not self.failed:
             self.successes.value += 1
         else:
