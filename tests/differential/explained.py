@@ -113,7 +113,7 @@ EXPLANATIONS = [
     Explanation("daemons-that-end-late", ("daemon*", "timer*"), (
         r"- NEVER: it does not settle", rf"\+ {STEP} exit code: 0",
     ), is_luck=True),
-    Explanation("finalizers-of-exited-daemons", ("daemon-sees-changes", "timer-retries"), (
+    Explanation("finalizers-of-exited-daemons", ("daemon-sees-changes", "daemon-arbitrary-errors", "timer-retries"), (
         rf"- {STEP} KopfExample default/obj finalizers: .*",
     ), is_luck=True),
     # The operator.
