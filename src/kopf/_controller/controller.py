@@ -85,14 +85,14 @@ class Controller:
         is_deleted = event.type == "DELETED"
         if is_deleted and event.object.pruned:
             event = WatchEvent("DELETED", event.object.make_stub())
-        key = event.object.head.key
+        head = event.object.head
+        key = head.key
         scope = self.scope
         bus = scope.runtime.bus
         if bus.is_followed and ObjectObserved in bus.heard:
             bus.tell(ObjectObserved(scope.resource, key, event.type, event.object, bus.clock()))
-        version = event.object.head.resourceVersion
-        if (counters := bus.counters) is not None and version in counters.awaited:
-            counters.echo(version)
+        if (counters := bus.counters) is not None and head.resourceVersion in counters.awaited:
+            counters.echo(head.resourceVersion)
         is_raw = self.raw_events.accept(key, event)
         is_of_interest = self.states.accept(key, event, now)
         if is_deleted and key not in self.raw_events.waiting and not self.queue.is_active(key):

@@ -4,14 +4,13 @@ The bus: whatever an operator does or decides is a fact, and is told to those wh
 Facts are records. Each room declares its own ones, in its ``…_facts.py``, and tells them where they happen:
 
     if bus.is_heard:
-        bus.tell(AttemptEnded(…))
+        bus.tell(PauseChanged(…))
 
-So, when nobody listens, a fact costs a check of a flag: nothing is made for it. If hardly anybody listens to that type,
-it is asked for: ``if bus.is_heard and LookDecided in bus.heard``. A beginning that nobody listens to is still made, for
-its end to refer to.
+So, when nobody listens, a fact costs a check of a flag: nothing is made for it.
 
-Of most facts, there are many for each object. Whether anybody listens to those at all, is another flag: metrics do not,
-they have counters instead, see :mod:`kopf._facts.counters`.
+Of most facts, there are many for each object. Whether anybody listens to those at all, is another flag, and the type is
+asked for: ``if bus.is_followed and LookDecided in bus.heard``. A beginning that nobody listens to is still made, for its
+end to refer to. Metrics do not listen to those, they have counters instead, see :mod:`kopf._facts.counters`.
 
 Listeners are called at once, by the task in which the fact happens, before it goes on: they see the context variables
 of that task, and may set them. They must be quick. They cannot fail the operator: their errors are logged, each once.

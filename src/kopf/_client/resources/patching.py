@@ -137,9 +137,10 @@ async def _send(
             raise
         before, obj = obj, KubeObject.salvage(response, api_version=obj.api_version, kind=obj.kind)
         if request.changes:
-            if (counters := api.bus.counters) is not None:
+            bus = api.bus
+            if (counters := bus.counters) is not None:
                 counters.patch(resource, before, obj)
-            if (bus := api.bus).is_followed and ObjectPatched in bus.heard:
+            if bus.is_followed and ObjectPatched in bus.heard:
                 bus.tell(ObjectPatched(resource, before, obj, request.subresource, request.changes, bus.clock()))
         if on_saved is not None and request.changes:
             on_saved(request, obj)
