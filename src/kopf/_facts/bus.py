@@ -9,8 +9,8 @@ Facts are records. Each room declares its own ones, in its ``…_facts.py``, and
 So, when nobody listens, a fact costs a check of a flag: nothing is made for it.
 
 Of most facts, there are many for each object. Whether anybody listens to those at all, is another flag, and the type is
-asked for: ``if bus.is_followed and LookDecided in bus.heard``. A beginning that nobody listens to is still made, for its
-end to refer to. Metrics do not listen to those, they have counters instead, see :mod:`kopf._facts.counters`.
+asked for: ``if bus.is_followed and LookDecided in bus.heard``. A beginning that nobody listens to is still made, for
+its end to refer to. Metrics do not listen to those, they have counters instead, see :mod:`kopf._facts.counters`.
 
 Listeners are called at once, by the task in which the fact happens, before it goes on: they see the context variables
 of that task, and may set them. They must be quick. They cannot fail the operator: their errors are logged, each once.
