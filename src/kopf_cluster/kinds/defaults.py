@@ -81,10 +81,8 @@ TABLE: Final[Mapping[str, Obj]] = {
     "core.v1.ServicePort": {"protocol": "TCP"},
     "core.v1.ServiceSpec": {"type": "ClusterIP", "sessionAffinity": "None"},
     "discovery.v1.EndpointPort": {"name": "", "protocol": "TCP"},
-    "flowcontrol.v1.FlowSchemaSpec": {"matchingPrecedence": 1000},
     "networking.v1.IngressClassParametersReference": {"scope": "Cluster"},
     "networking.v1.NetworkPolicyPort": {"protocol": "TCP"},
-    "rbac.v1.RoleRef": {"apiGroup": "rbac.authorization.k8s.io"},
     "resource.v1.ExactDeviceRequest": _ALLOCATION,
     "resource.v1.DeviceSubRequest": _ALLOCATION,
     "scheduling.v1.PriorityClass": {"preemptionPolicy": "PreemptLowerPriority"},
@@ -264,6 +262,13 @@ def _subject(value: Obj) -> None:
         value.setdefault("apiGroup", "rbac.authorization.k8s.io")
 
 
+def _instead_of_empty(name: str, default: Any) -> Callable[[Obj], None]:
+    """Make the default of a field that Go never leaves out, so that it is there even if it is empty."""
+    def complete(value: Obj) -> None:
+        value[name] = value.get(name) or default
+    return complete
+
+
 def _limits(value: Obj) -> None:
     """The limits of containers follow from each other: the default from the maximum, the request from both."""
     if value.get("type") != "Container":
@@ -285,6 +290,8 @@ FUNCTIONS: Final[Mapping[str, Callable[[Obj], None]]] = {
     "core.v1.PodSpec": _pod_spec,
     "core.v1.ReplicationController": _replication_controller,
     "core.v1.ServiceSpec": _service,
+    "flowcontrol.v1.FlowSchemaSpec": _instead_of_empty("matchingPrecedence", 1000),
     "networking.v1.NetworkPolicySpec": _network_policy,
+    "rbac.v1.RoleRef": _instead_of_empty("apiGroup", "rbac.authorization.k8s.io"),
     "rbac.v1.Subject": _subject,
 }

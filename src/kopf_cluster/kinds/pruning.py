@@ -1,7 +1,8 @@
 """
 What the API server keeps of an object of a built-in kind: only known fields, only of the right types.
 
-The server decodes objects into typed structures, so what has no place there is lost: unknown fields and nulls.
+The server decodes objects into typed structures, so what has no place there is lost: unknown fields and nulls;
+and empty values where they are no different from absent ones.
 Values of wrong types are refused, with the words of Go's JSON decoder. Quantities and timestamps are kept in their
 canonical forms. Nothing is modified: what has to change is copied, all the rest is shared with the original.
 """
@@ -61,21 +62,23 @@ class _Pruner:
     def _object(self, value: Any, structure: Structure, owner: Structure) -> Any:
         if type(value) is not dict:
             raise self._mistyped(value, structure, owner)
-        fields, path, visits = structure.fields, self._path, _VISITS  # local names are faster; this is the hot loop
+        fields, omitted, path, visits = structure.fields, structure.omitted, self._path, _VISITS  # faster; a hot loop
         changes: dict[str, Any] | None = None
         for name, item in value.items():
             field = fields.get(name)
             if field is not None:
                 if field.exact is type(item):
-                    continue
-                if item is None:
+                    kept = item
+                elif item is None:
                     kept = _DROPPED
                 else:
                     path.append(name)
                     kept = visits[field.shape](self, item, field, structure)
                     path.pop()
-                    if kept is item:
-                        continue
+                if not kept and name in omitted:
+                    kept = _DROPPED
+                if kept is item:
+                    continue
             else:
                 self.unknown.append(_show([*path, name]))
                 kept = _DROPPED

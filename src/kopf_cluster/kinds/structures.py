@@ -18,6 +18,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from ..protobuf import messages
+
 Shape: TypeAlias = Literal[
     "object", "map", "array", "string", "boolean", "integer", "number", "quantity", "int-or-string", "any",
 ]
@@ -64,6 +66,8 @@ class Structure:
     fields: dict[str, Structure] = dataclasses.field(default_factory=dict)
     items: Structure | None = None
     """What is in the array, or are the values of the map."""
+    omitted: frozenset[str] = frozenset()
+    """The fields whose empty values are absent ones: those that are no pointers in Go, and are left out of JSON."""
     required: tuple[str, ...] = ()
     enum: tuple[str, ...] = ()
     list_type: ListType = ""
@@ -178,6 +182,7 @@ def _make_shape(node: Node, name: str) -> Structure:
         definition=name,
         exact=_SCALARS.get(shape) if not node.format else None,
         format=node.format,
+        omitted=frozenset(messages.find_omitted(name)),
         required=node.required,
         enum=node.enum,
         list_type=node.list_type,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import gzip
 import importlib.resources
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -219,6 +219,15 @@ def find_message(api_version: str, kind: str) -> Message | None:
 def read_rows(name: str) -> list[Row]:
     """Give the fields of a message as they are in the data, in the order that they have in JSON."""
     return msgspec.json.decode(_data().messages[name], type=list[Row])
+
+
+def find_omitted(name: str) -> Iterator[str]:
+    """Give the fields of a message that are not in JSON if they are empty; nothing if there is no such message."""
+    for row in read_rows(name) if name in _data().messages else ():
+        if not row.name:
+            yield from find_omitted(row.type)
+        elif not Field(row).is_shown_empty:
+            yield row.name
 
 
 def list_messages() -> list[str]:

@@ -21,6 +21,8 @@ MAX_ANNOTATIONS: Final = 256 * 1024
 # What the encoding of an object begins with; the first two are stored apart, as they depend on the version.
 HEAD_FIELDS: Final = ("apiVersion", "kind", "metadata")
 
+_TEXTS: Final = frozenset({"labels", "annotations"})
+
 MAX_OBJECT: Final = 3 * 512 * 1024  # etcd's limit of a request
 
 SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -47,16 +49,22 @@ LABEL_VALUE_RULE: Final = (
 def settle_metadata(raw: Any) -> Obj:
     """Give a clean copy of the metadata, or raise `ValueError` telling what has a wrong type.
 
-    Unknown fields are dropped, nulls and empty collections are left out, as in the API server.
+    Unknown fields are dropped, nulls and what is empty are left out, as in the API server.
     """
     if raw is not None and not isinstance(raw, dict):
         raise ValueError("json: cannot unmarshal a non-object into Go struct field .metadata of type v1.ObjectMeta")
     try:
-        msgspec.convert(raw or {}, Metadata)
+        metadata = {key: _without_nulls(value) if key in _TEXTS else value for key, value in (raw or {}).items()
+                    if key in KNOWN_METADATA and value not in (None, {}, [], "")}
+        msgspec.convert(metadata, Metadata)
     except msgspec.ValidationError as error:
         raise ValueError(f"json: cannot unmarshal metadata: {error}") from None
-    return {key: value for key, value in (raw or {}).items()
-            if key in KNOWN_METADATA and value not in (None, {}, [], "")}
+    return metadata
+
+
+def _without_nulls(value: Any) -> Any:
+    """Give the same with empty texts in the place of nulls, as Go decodes texts."""
+    return {key: "" if text is None else text for key, text in value.items()} if isinstance(value, dict) else value
 
 
 def open_record(kind: Kind, record: Record) -> Obj:

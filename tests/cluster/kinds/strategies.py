@@ -51,7 +51,8 @@ def _objects(draw: st.DrawFn, structure: Structure, depth: int) -> dict[str, Any
     if depth <= 0 or not structure.fields:
         return {}
     names = draw(st.lists(st.sampled_from(sorted(structure.fields)), max_size=4, unique=True))
-    return {name: draw(values(structure.fields[name], depth - 1)) for name in names}
+    drawn = {name: draw(values(structure.fields[name], depth - 1)) for name in names}
+    return {name: value for name, value in drawn.items() if value or name not in structure.omitted}
 
 
 @st.composite

@@ -135,7 +135,7 @@ WRONG: Final[list[tuple[str, dict[str, Any], list[str]]]] = [
         "spec.progressDeadlineSeconds: Invalid value: 5: must be greater than minReadySeconds"]),
     ("deployments", {"spec": {"template": template()}}, ["spec.selector: Required value"]),
     ("replicasets", {"spec": workload(template=template({}))}, [
-        "spec.template.metadata.labels: Invalid value: {}: `selector` does not match template `labels`"]),
+        "spec.template.metadata.labels: Invalid value: null: `selector` does not match template `labels`"]),
     ("statefulsets", {"spec": workload({}, template=template(activeDeadlineSeconds=5))}, [
         "spec.selector: Invalid value: {}: empty selector is invalid for statefulset",
         "spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in StatefulSet is not Supported"]),

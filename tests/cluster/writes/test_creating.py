@@ -99,7 +99,7 @@ async def test_the_size_of_annotations_is_limited_as_in_reality(client: Client) 
 
 
 @pytest.mark.parametrize("metadata", [
-    {"labels": {"a": 1}}, {"labels": ["a"]}, {"annotations": {"a": None}}, {"finalizers": "x"}, {"name": 5},
+    {"labels": {"a": 1}}, {"labels": ["a"]}, {"annotations": {"a": True}}, {"finalizers": "x"}, {"name": 5},
     {"ownerReferences": ["x"]}, {"generation": "x"},
 ])
 async def test_metadata_of_wrong_types_is_bad(client: Client, metadata: dict[str, Any]) -> None:
