@@ -171,7 +171,11 @@ def _head_of_object(dialect: Dialect) -> Obj:
 
 
 # What of a schema has a place in OpenAPI v2; the rest was added in v3.
-_SIMPLE: Final = frozenset({"type", "format", "title", "description", "required", "enum"})
+_SIMPLE: Final = frozenset({
+    "type", "format", "title", "description", "default", "required", "enum", "multipleOf", "maximum",
+    "exclusiveMaximum", "minimum", "exclusiveMinimum", "maxLength", "minLength", "pattern", "maxItems", "minItems",
+    "uniqueItems", "maxProperties", "minProperties", "additionalProperties",
+})
 
 
 def _describe(raw: Any, dialect: Dialect) -> Obj:
@@ -182,20 +186,23 @@ def _describe(raw: Any, dialect: Dialect) -> Obj:
     for key in ("items", "additionalProperties"):
         if isinstance(made.get(key), dict):
             made[key] = _describe(made[key], dialect)
-    if raw.get("x-kubernetes-embedded-resource") and ("properties" in made or dialect == "v3"):
+    is_told = dialect == "v3" or not raw.get("x-kubernetes-preserve-unknown-fields")
+    if raw.get("x-kubernetes-embedded-resource") and is_told:
         made["properties"] = {**(made.get("properties") or {}), **_head_of_object(dialect)}
         made["required"] = [*dict.fromkeys([*(made.get("required") or ()), "kind", "apiVersion"])]
     return made
 
 
 def _simplify(raw: Any) -> Obj:
-    """Leave out what v2 does not know. Where anything or null may be, nothing is told of what is inside."""
+    """Leave out what v2 does not know. Where anything or null may be, no fields and items are told: kubectl would
+    take it that there are no others. Neither can it have lists of no items.
+    """
     made = {key: value for key, value in raw.items()
             if key in _SIMPLE or (key.startswith("x-kubernetes-") and key != "x-kubernetes-validations")}
-    if raw.get("nullable"):
-        made.pop("type", None)
     if not raw.get("nullable") and not raw.get("x-kubernetes-preserve-unknown-fields"):
-        made |= {key: raw[key] for key in ("properties", "items", "additionalProperties") if key in raw}
+        made |= {key: raw[key] for key in ("properties", "items") if key in raw}
+    if raw.get("nullable") or (made.get("type") == "array" and "items" not in made):
+        made.pop("type", None)
     if made.get("required"):
         fields = raw.get("properties") or {}
         made["required"] = [name for name in made["required"] if not (fields.get(name) or {}).get("nullable")]

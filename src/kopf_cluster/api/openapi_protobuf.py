@@ -10,62 +10,65 @@ from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
 from .. import codec
+from ..protobuf.values import SCALARS
+from ..protobuf.wire import write_field, write_key
 
 Obj: TypeAlias = dict[str, Any]
 
-# The numbers of the fields in ``openapi.v2.Schema``.
-_TEXTS: Final = {"$ref": 1, "format": 2, "title": 3, "description": 4}
-_REQUIRED, _ENUM, _ADDITIONAL, _TYPE, _ITEMS, _PROPERTIES, _EXTENSIONS = 19, 20, 21, 22, 23, 25, 31
+# The numbers and the types of the fields in ``openapi.v2.Schema``.
+_SIMPLE: Final = {
+    "$ref": (1, "string"), "format": (2, "string"), "title": (3, "string"), "description": (4, "string"),
+    "multipleOf": (6, "double"), "maximum": (7, "double"), "exclusiveMaximum": (8, "bool"), "minimum": (9, "double"),
+    "exclusiveMinimum": (10, "bool"), "maxLength": (11, "int64"), "minLength": (12, "int64"), "pattern": (13, "string"),
+    "maxItems": (14, "int64"), "minItems": (15, "int64"), "uniqueItems": (16, "bool"), "maxProperties": (17, "int64"),
+    "minProperties": (18, "int64"),
+}
+_DEFAULT, _REQUIRED, _ENUM, _ADDITIONAL, _TYPE, _ITEMS, _PROPERTIES, _EXTENSIONS = 5, 19, 20, 21, 22, 23, 25, 31
 
 
 def encode(document: Obj) -> bytes:
     """Encode a document of the version 2.0."""
     info = b"".join(_text(number, document["info"][name]) for name, number in (("title", 1), ("version", 2)))
     return b"".join([
-        _text(1, document["swagger"]), _bytes(2, info), _bytes(8, b""),
-        _bytes(9, _named(1, document["definitions"])),
+        _text(1, document["swagger"]), write_field(2, info), write_field(8, b""),
+        write_field(9, _named(1, document["definitions"])),
     ])
 
 
 def _schema(schema: Obj) -> bytes:
-    parts = [_text(number, schema[name]) for name, number in _TEXTS.items() if name in schema]
+    parts = [_simple(number, type_, schema[name]) for name, (number, type_) in _SIMPLE.items() if name in schema]
+    if "default" in schema:
+        parts.append(write_field(_DEFAULT, _anything(schema["default"])))
     parts += [_text(_REQUIRED, name) for name in schema.get("required") or ()]
-    parts += [_bytes(_ENUM, _anything(value)) for value in schema.get("enum") or ()]
+    parts += [write_field(_ENUM, _anything(value)) for value in schema.get("enum") or ()]
     if "additionalProperties" in schema:
-        parts.append(_bytes(_ADDITIONAL, _bytes(1, _schema(schema["additionalProperties"]))))
+        values = schema["additionalProperties"]
+        parts.append(write_field(_ADDITIONAL, _simple(2, "bool", values) if isinstance(values, bool)
+                                 else write_field(1, _schema(values))))
     if "type" in schema:
-        parts.append(_bytes(_TYPE, _text(1, schema["type"])))
+        parts.append(write_field(_TYPE, _text(1, schema["type"])))
     if "items" in schema:
-        parts.append(_bytes(_ITEMS, _bytes(1, _schema(schema["items"]))))
+        parts.append(write_field(_ITEMS, write_field(1, _schema(schema["items"]))))
     if "properties" in schema:
-        parts.append(_bytes(_PROPERTIES, _named(1, schema["properties"])))
-    parts += [_bytes(_EXTENSIONS, _text(1, name) + _bytes(2, _anything(value)))
+        parts.append(write_field(_PROPERTIES, _named(1, schema["properties"])))
+    parts += [write_field(_EXTENSIONS, _text(1, name) + write_field(2, _anything(value)))
               for name, value in schema.items() if name.startswith("x-")]
     return b"".join(parts)
 
 
 def _named(number: int, schemas: Obj) -> bytes:
-    items: Iterable[bytes] = (_text(1, name) + _bytes(2, _schema(schema)) for name, schema in schemas.items())
-    return b"".join(_bytes(number, item) for item in items)
+    items: Iterable[bytes] = (_text(1, name) + write_field(2, _schema(schema)) for name, schema in schemas.items())
+    return b"".join(write_field(number, item) for item in items)
+
+
+def _simple(number: int, type_: str, value: Any) -> bytes:
+    return write_key(number, SCALARS[type_].wire) + SCALARS[type_].encode(value)
 
 
 def _anything(value: Any) -> bytes:
     """Encode what is of no fixed type: as YAML, of which JSON is a part."""
-    return _bytes(2, codec.encode(value))
+    return write_field(2, codec.encode(value))
 
 
 def _text(number: int, value: str) -> bytes:
-    return _bytes(number, value.encode())
-
-
-def _bytes(number: int, value: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(value)) + value
-
-
-def _varint(value: int) -> bytes:
-    made = bytearray()
-    while value >= 0x80:
-        made.append(value & 0x7F | 0x80)
-        value >>= 7
-    made.append(value)
-    return bytes(made)
+    return write_field(number, value.encode())

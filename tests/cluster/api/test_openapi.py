@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pathlib
 import re
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -63,7 +64,40 @@ async def test_the_old_dialect_leaves_out_what_it_does_not_know(client: Client, 
     definitions = (await client.get("/openapi/v2"))["definitions"]
     assert POD in definitions
     assert definitions["com.example.v1.Kex"]["properties"]["spec"]["properties"]["size"] == {
-        "description": "How much."}
+        "description": "How much.", "minimum": 1}
+
+
+LIMITED = {"type": "object", "minProperties": 1, "maxProperties": 2, "required": ["text"], "properties": {
+    "text": {"type": "string", "pattern": "^a+$", "minLength": 1, "maxLength": 9, "default": "a"},
+    "number": {"type": "number", "minimum": 0.5, "maximum": 7, "exclusiveMinimum": True, "exclusiveMaximum": True,
+               "multipleOf": 0.5},
+    "list": {"type": "array", "minItems": 1, "maxItems": 3, "uniqueItems": True, "items": {"type": "integer"}},
+    "free-list": {"type": "array", "x-kubernetes-preserve-unknown-fields": True, "items": {"type": "integer"}},
+    "nullable-map": {"type": "object", "nullable": True, "maxProperties": 3, "additionalProperties": {"type": "integer"}},
+    "map": {"type": "object", "additionalProperties": True},
+    "choice": {"type": "string", "anyOf": [{"pattern": "a"}, {"maxLength": 1}], "enum": ["a", "b"]}}}
+
+
+async def test_the_old_dialect_tells_all_limits_of_single_values(client: Client, cluster: LocalCluster) -> None:
+    cluster.apply(make_definition(spec=LIMITED))
+    old, given = (await published(client, "/openapi/v2"))["properties"]["spec"], LIMITED["properties"]
+    assert isinstance(given, dict)
+    assert old == {**LIMITED, "properties": {
+        **given, "free-list": {"x-kubernetes-preserve-unknown-fields": True},
+        "nullable-map": {"maxProperties": 3, "additionalProperties": {"type": "integer"}},
+        "choice": {"type": "string", "enum": ["a", "b"]}}}
+
+
+async def test_limits_are_in_the_binary_form_too(client: Client, cluster: LocalCluster) -> None:
+    cluster.apply(make_definition(spec=LIMITED))
+    body = (await client.call("GET", "/openapi/v2", headers={"Accept": PROTOBUF})).body
+    text = b"\x2a\x05\x12\x03\"a\"" + b"\xb2\x01\x08\x0a\x06string"  # the default, the type
+    assert b"\x58\x09\x60\x01\x6a\x04^a+$" in body and text in body
+    number = struct.pack("<BdBdB?Bd", 0x31, 0.5, 0x39, 7, 0x40, True, 0x49, 0.5) + b"\x50\x01"
+    assert number in body
+    assert b"\x70\x03\x78\x01\x80\x01\x01" in body  # of lists
+    assert b"\x88\x01\x02\x90\x01\x01" in body  # of objects
+    assert b"\xaa\x01\x02\x10\x01" in body  # anything in a map
 
 
 async def published(client: Client, path: str) -> Any:
@@ -82,7 +116,7 @@ async def test_nothing_is_closed_where_anything_may_be(client: Client, cluster: 
     cluster.apply(make_definition(spec=spec))
     old = (await published(client, "/openapi/v2"))["properties"]["spec"]["properties"]
     assert old == {"free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}, "nullable": {},
-                   "map": {"type": "object", "additionalProperties": {"type": "integer"}},
+                   "map": {"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}},
                    "any": {"type": "object", "additionalProperties": True}}
     assert (await published(client, "/openapi/v3/apis/example.com/v1"))["properties"]["spec"] == spec
 
