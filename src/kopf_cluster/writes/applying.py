@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from .. import statuses
 from . import owners
-from .comparing import Difference, SchemaMismatch, compare, fields_of, merge, remove
+from .comparing import Difference, SchemaMismatch, all_fields, compare, fields_of, merge, remove
 from .fieldsets import FieldSet
 from .owners import Entry, Manager, Owners
 from .topologies import Topology
@@ -188,7 +188,8 @@ def _prune_elsewhere(
     owned = configured
     for entry in current.values():
         owned |= entry.fields if entry.api_version == version else NOTHING
-    pruned: Obj = merge(back[0], remove(merged, fields_of(merged, topology) - owned, owned, topology), topology)
+    everything = FieldSet(all_fields(merged, topology))  # even what does not fit in the schema of this version
+    pruned: Obj = merge(back[0], remove(merged, everything - owned, owned, topology), topology)
     lost = _Changes(merged, pruned, compare(merged, pruned, topology), translate)
     if any(entry.fields & lost.seen_in(entry.api_version).removed for entry in current.values()):
         return merged

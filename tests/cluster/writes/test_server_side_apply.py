@@ -346,3 +346,38 @@ async def test_metadata_are_removed_across_versions(client: Client) -> None:
     reply = await apply(client, f"{KEXES}/one", {"apiVersion": "example.com/v1", **head})
     assert reply.body["metadata"]["labels"] == {"a": "1"}
     assert "b" not in reply.body.get("spec", {})
+
+
+def make_versions(old: Any, new: Any) -> Any:
+    """Make a definition with two versions that do not have the same fields."""
+    definition = make_definition(spec={"type": "object", "properties": old})
+    first = definition["spec"]["versions"][0]
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": new}}}
+    definition["spec"]["versions"].append(
+        {**first, "name": "v2", "storage": False, "schema": {"openAPIV3Schema": schema}})
+    return definition
+
+
+async def test_what_the_other_version_does_not_know_is_removed_when_it_is_applied_no_more(client: Client) -> None:
+    text = {"type": "string"}
+    await client.create(CRDS, make_versions({"a": text, "c": text}, {"b": text, "c": text}))
+    head = {"kind": "Kex", "metadata": {"name": "one"}}
+    await apply(client, f"{KEXES}/one", {"apiVersion": "example.com/v1", **head, "spec": {"a": "1", "c": "1"}})
+    path = f"{KEXES.replace('v1', 'v2')}/one"
+    reply = await apply(client, path, {"apiVersion": "example.com/v2", **head, "spec": {"b": "2"}})
+    assert (reply.status, reply.body["spec"]) == (200, {"b": "2"})
+    assert managers(reply.body) == {("me", "Apply"): {"f:spec": {"f:b": {}}}}
+    refused = await apply(client, path, {"apiVersion": "example.com/v2", **head, "spec": {"a": "2"}})
+    assert (refused.status, refused.body["message"]) == (
+        500, "failed to create typed patch object (default/one; example.com/v2, Kind=Kex): "
+             ".spec.a: field not declared in schema")
+
+
+async def test_items_that_are_ambiguous_in_the_other_version_are_no_failure(client: Client) -> None:
+    items = {"type": "array", "items": {"type": "string"}}
+    await client.create(CRDS, make_versions({"a": items}, {"a": {**items, "x-kubernetes-list-type": "set"}}))
+    head = {"kind": "Kex", "metadata": {"name": "one"}}
+    await apply(client, f"{KEXES}/one", {"apiVersion": "example.com/v1", **head, "spec": {"a": ["x", "x"]}})
+    reply = await apply(client, f"{KEXES.replace('v1', 'v2')}/one", {
+        "apiVersion": "example.com/v2", **head, "spec": {"a": ["y"]}})
+    assert (reply.status, reply.body["spec"]) == (200, {"a": ["y"]})
