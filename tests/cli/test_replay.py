@@ -55,6 +55,7 @@ async def timer_fn(patch, **_):
 """
 PASSWORD = "never-to-be-seen-42"
 SAME, DIVERGED, UNUSABLE = 0, 1, 2
+FAILED = 1
 
 
 def make(name: str) -> dict[str, object]:
@@ -77,8 +78,8 @@ def record(
         "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"password": PASSWORD},
     })
     with start(
-        "run", "-A", "--standalone", "--record", "recording", *options, "handlers.py", kubeconfig=cluster.kubeconfig,
-        KOPF_RUN_VERBOSE="true",
+        "run", "-A", "--standalone", "--record", "recording", "--record-random", *options, "handlers.py",
+        kubeconfig=cluster.kubeconfig, KOPF_RUN_VERBOSE="true",
     ) as process:
         process.wait_for("Handler 'secret_fn' is invoked|secret_fn.*succeeded")
         make_trouble(cluster)
@@ -195,7 +196,7 @@ def test_random_numbers_of_the_process_are_its_own_again() -> None:
 
 def test_unwritable_files_are_refused(start: Starter, folder: pathlib.Path) -> None:
     with start("run", "-A", "--record", "nosuch/recording", "handlers.py") as process:
-        assert process.wait() == UNUSABLE
+        assert process.wait() == FAILED
     assert "'nosuch/recording' cannot be written: No such file or directory." in process.output
 
 

@@ -65,7 +65,16 @@ def test_for_machines(
         cluster.apply(OBJ)
         process.wait_for("Creation is processed: 1 succeeded; 0 failed.")
         assert "\x1b" not in process.output
-        assert "ready: " not in process.output
+        process.wait_for(
+            "ready: 3 handlers, watching kopfexamples.kopf.dev/v1 in all namespaces, as kubernetes-admin, standalone"
+        )
+
+
+def test_nothing_is_asked_for_a_line_that_nobody_sees(start: Starter, cluster: LocalCluster) -> None:
+    with start("run", "-A", "--quiet", HANDLERS, kubeconfig=cluster.kubeconfig) as process:
+        cluster.apply(OBJ)
+        cluster.wait_for("kex", "obj1", lambda obj: "create_fn" in obj.get("status", {}))
+    assert "ready: " not in process.output
     assert ("create", "selfsubjectreviews", 201) not in cluster.counters
 
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import pathlib
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._recording.recording import recording
+from kopf._recording.recording import recording_to
 from kopf._recording.redaction import Redactor
+from kopf._recording.writer import Writer
 from kopf.testing import Simulation, replay, simulate
 from tests.recording.reading import read_all
 from tests.testing.kopfexamples import CRD, make
@@ -193,7 +195,7 @@ def test_nothing_secret_is_in_a_recording_and_it_can_be_replayed(tmp_path: pathl
         assert obj["status"]["copy"] == PASSWORD
         await simulation.stop()
 
-    with recording(tmp_path / "recording"):
+    with contextlib.closing(Writer(tmp_path / "recording", 2**26)) as writer, recording_to(writer, options={}):
         simulate(live, registry=registry, crds=CRD)
     content = read_all(tmp_path / "recording")
     for text in (PASSWORD, encode(PASSWORD), TOKEN, "simulated-operator", "Authorization"):

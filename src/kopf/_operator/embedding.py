@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterator
+import os
+import pathlib
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, TypedDict, Unpack
 
 from kopf._client.auth.vault import Vault
@@ -19,7 +21,7 @@ from kopf._handlers.registry import OperatorRegistry, get_default_registry
 from kopf._handlers.signatures import check_registry
 from kopf._operator.flags import Flag, release_flag, wait_flag
 from kopf._operator.running import Operator, OperatorSetup
-from kopf._operator.scopes import NamespacePattern, check
+from kopf._operator.scopes import NamespacePattern, check, encode_pattern
 from kopf._operator.signals import stopping_by_signals
 from kopf._operator.tasks import cancel
 from kopf._serving.endpoints import parse_endpoint
@@ -45,6 +47,14 @@ class OperatorOptions(TypedDict, total=False):
     memo: Any
     liveness_endpoint: str | None
     metrics_endpoint: str | None
+    record: str | os.PathLike[str] | None
+    record_limit: int
+    record_random: bool
+
+
+DEFAULT_RECORD_LIMIT = 64 * 2**20
+"""The largest size of a recording, in bytes."""
+_SEED_SIZE = 6
 
 
 async def operator(
@@ -65,6 +75,9 @@ async def operator(
     memo: Any = None,
     liveness_endpoint: str | None = None,
     metrics_endpoint: str | None = None,
+    record: str | os.PathLike[str] | None = None,
+    record_limit: int = DEFAULT_RECORD_LIMIT,
+    record_random: bool = False,
 ) -> None:
     """
     Run an operator in the current event loop until it is stopped.
@@ -84,6 +97,10 @@ async def operator(
     ``peering_name`` is the object by which the operator knows of the other ones, and which is then mandatory; of
     several, the one with the highest ``priority`` works. With ``standalone``, it does not look for others. It is known
     to them by its ``identity``, which is made up by default. All these go to the settings, if they are set.
+
+    ``record`` is a file to be written with all that the operator reads, writes, and calls, for replays; of more than
+    ``record_limit`` bytes, the oldest half is dropped. With ``record_random``, what handlers get by the module
+    ``random`` can be replayed, too; and derived by whoever has the file.
 
     All else has defaults as described in the documentation.
 
@@ -109,6 +126,8 @@ async def operator(
         patterns = check([*namespaces, *([] if namespace is None else [namespace])])
         if patterns and clusterwide:
             raise ValueError("The operator can be either cluster-wide or restricted to namespaces, not both.")
+        if record is not None and identity is None:
+            identity = _make_identity()  # it is to be known in advance: the records of the peering have it
         setup = OperatorSetup(
             registry=registry,
             settings=settings,
@@ -119,8 +138,34 @@ async def operator(
             memo=memo if memo is not None else Memo(),
             ready_flag=ready_flag,
             endpoint=None if liveness_endpoint is None else parse_endpoint(liveness_endpoint),
+            tells_readiness=True,
         )
-        await _run_until_stopped(Operator(setup), stop_flag, settings)
+        kept = {
+            "standalone": standalone,
+            "peering_name": peering_name,
+            "priority": priority,
+            "namespaces": [encode_pattern(pattern) for pattern in patterns],
+            "identity": identity,
+        }
+        async with contextlib.nullcontext() if record is None else _recording(
+            pathlib.Path(record), record_limit, kept, has_seed=record_random
+        ):
+            await _run_until_stopped(Operator(setup), stop_flag, settings)
+
+
+def _make_identity() -> str:
+    from kopf._coordination.peers import make_identity  # those who are alone, need none of that
+
+    return make_identity()
+
+
+def _recording(
+    path: pathlib.Path, limit: int, options: Mapping[str, Any], *, has_seed: bool
+) -> contextlib.AbstractAsyncContextManager[None]:
+    from kopf._recording.recording import recording  # it is rare
+
+    seed = int.from_bytes(os.urandom(_SEED_SIZE)) if has_seed else None
+    return recording(path, limit=limit, options=options, seed=seed)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,5 @@
 """
-The summary for people at a terminal, once, when the operator is ready: what it does, where, as whom, and with whom.
+The summary, once, when the operator is ready: what it does, where, as whom, and with whom.
 
 It must not cost or break anything: the name of the user is asked for by one request, without retries, which changes
 nothing; whatever goes wrong with that, the name is left out. Source: Kubernetes documentation, "SelfSubjectReview".
@@ -18,7 +18,6 @@ from kopf._client.resources.discovery import Discovery
 from kopf._controller.runtime import Runtime
 from kopf._coordination.peering import Peering
 from kopf._handlers.registry import OperatorRegistry
-from kopf._logging.audience import get_guiding_level
 from kopf._operator.namespaces import Namespaces
 from kopf._values import codec
 from kopf._values.resources import Resource
@@ -30,6 +29,11 @@ _REVIEW_URL = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 _REVIEW_TIMEOUT = 2.0
 """How long it may take to find out the name of the user, in seconds."""
+
+
+def is_heard() -> bool:
+    """Tell if anybody would see the summary."""
+    return logger.isEnabledFor(logging.INFO)
 
 
 class ReadinessSummary:
@@ -55,11 +59,11 @@ class ReadinessSummary:
             is_indexed = asyncio.Event()
             self._runtime.index_readiness.call_when_open(is_indexed.set)
             await is_indexed.wait()
-        user = await _find_user(self._runtime.api)
+        user = await _find_user(self._runtime.api.for_tools)
         count = len(self._registry.resources) + len(self._registry.webhooks)
         parts = [f"{count} handler{'s' * (count != 1)}", _describe_place(resources, self._namespaces.names)]
         parts += [] if user is None else [f"as {user}"]
-        logger.log(get_guiding_level(), "ready: %s", ", ".join([*parts, self._peering.describe()]))
+        logger.info("ready: %s", ", ".join([*parts, self._peering.describe()]))
         await asyncio.Event().wait()
 
 

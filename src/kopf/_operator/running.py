@@ -22,6 +22,7 @@ from kopf._controller.clock import Clock
 from kopf._controller.controller_facts import PauseChanged
 from kopf._controller.indexing.indexers import Indexers
 from kopf._controller.indexing.readiness import IndexReadiness
+from kopf._controller.instruments import instruments
 from kopf._controller.memos import Memos
 from kopf._controller.pausing import Pause
 from kopf._controller.runtime import Runtime
@@ -35,14 +36,14 @@ from kopf._handlers.outcomes import Outcome
 from kopf._handlers.registry import OperatorRegistry
 from kopf._health.liveness import Liveness
 from kopf._health.watchdog import Watchdog
-from kopf._logging.audience import get_internal_level, is_human
+from kopf._logging.audience import get_internal_level
 from kopf._operator.activities import Activities
 from kopf._operator.flags import Flag, raise_flag
 from kopf._operator.insight import Exhibit, serving
-from kopf._operator.instruments import instruments
 from kopf._operator.login import Authenticator
 from kopf._operator.login import logger as login_logger
 from kopf._operator.namespaces import Namespaces
+from kopf._operator.readiness_summary import ReadinessSummary, is_heard
 from kopf._operator.resource_observer import ResourceObserver
 from kopf._operator.scopes import NamespacePattern
 from kopf._operator.tasks import cancel, either, fail_together
@@ -88,6 +89,8 @@ class OperatorSetup(FrozenRecord, frozen=True, kw_only=True):
     """What makes the attempts of its handlers."""
     bus: Bus = field(default_factory=Bus)
     """Who is told of all that happens."""
+    tells_readiness: bool = False
+    """Whether it logs what it does, where, and as whom, when it is ready: one request more."""
 
 
 class Operator:
@@ -169,7 +172,7 @@ class Operator:
             namespaces = Namespaces(runtime, self._setup.namespaces)
             observer = ResourceObserver(runtime, self._setup.registry, namespaces, peering)
             publishing = []
-            if is_human():
+            if self._setup.tells_readiness and is_heard():
                 helpers.append(self._start_summary(runtime, observer, namespaces, peering))
             if webhooks is not None:
                 helpers.append(asyncio.create_task(webhooks.serve(), name="webhook server"))
@@ -198,8 +201,6 @@ class Operator:
     def _start_summary(
         self, runtime: Runtime, observer: ResourceObserver, namespaces: Namespaces, peering: Peering
     ) -> asyncio.Task[None]:
-        from kopf._operator.readiness_summary import ReadinessSummary  # only people need it
-
         summary = ReadinessSummary(runtime, self._setup.registry, namespaces, peering)
         observer.subscribe(summary.accept_resources)
         return asyncio.create_task(summary.run(), name="summary of the readiness")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Collection, Iterable
+from typing import Any
 
 NamespacePattern = str | re.Pattern[str]
 
@@ -47,6 +48,16 @@ def check(patterns: Iterable[NamespacePattern]) -> Collection[NamespacePattern]:
         if isinstance(pattern, str) and not all(glob.removeprefix("!") for glob in _split(pattern)):
             raise ValueError(f"The pattern of namespaces is empty, or a part of it between the commas is: {pattern!r}.")
     return list(unique)
+
+
+def encode_pattern(pattern: NamespacePattern) -> str | list[Any]:
+    """Get it as JSON."""
+    return pattern if isinstance(pattern, str) else [pattern.pattern, pattern.flags]
+
+
+def decode_pattern(value: str | list[Any]) -> NamespacePattern:
+    """Get it from JSON. Raises :class:`ValueError` or :class:`TypeError` if it is not what was encoded."""
+    return value if isinstance(value, str) else re.compile(*value)
 
 
 def _split(pattern: str) -> list[str]:

@@ -7,6 +7,7 @@ needed to replay an operator. They tell when exactly it has come to them, and wh
 
 from __future__ import annotations
 
+import contextlib
 from contextvars import ContextVar
 from typing import Any, TypedDict
 
@@ -39,7 +40,7 @@ class Place(TypedDict):
 class RecordingExecutor(HandlerExecutor):
     """Does what that executor does, and notes down the calls."""
 
-    def __init__(self, inner: HandlerExecutor, recorder: Recorder, randomness: Randomness) -> None:
+    def __init__(self, inner: HandlerExecutor, recorder: Recorder, randomness: Randomness | None) -> None:
         self._inner = inner
         self._randomness = randomness
         self._recorder = recorder
@@ -54,7 +55,7 @@ class RecordingExecutor(HandlerExecutor):
         number = self._recorder.begin("call", describe_call(handler, cause, attempt), [])
         outcome: Outcome | None = None
         try:
-            with self._randomness.of_call(number):
+            with contextlib.nullcontext() if self._randomness is None else self._randomness.of_call(number):
                 outcome = await self._inner.execute(handler, cause, attempt, around)
         finally:
             self._recorder.note("done", number, describe_outcome(outcome), [])

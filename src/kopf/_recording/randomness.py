@@ -2,7 +2,8 @@
 Randomness: every call of a handler has random numbers of its own, which come from the seed of the recording.
 
 With one sequence for all, the numbers would depend on who was the first of those who work at the same time. So, the
-functions of the module ``random`` are replaced for as long as an operator is recorded or replayed.
+functions of the module ``random`` are replaced for as long as an operator is recorded or replayed. Whoever is not in a
+call of a handler, e.g. the rest of the application, gets numbers from elsewhere.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -35,14 +36,12 @@ _source: contextvars.ContextVar[_Source] = contextvars.ContextVar("random_source
 class _CallRandom(Random):
     """What the functions of the module use: it passes everything on to the source of the current call."""
 
-    def __init__(self, common: _Source, jitter: Callable[[], float]) -> None:
-        self._jitter = jitter
+    def __init__(self, outside: Random) -> None:
         # Not as in the parent class: that would seed what others use already.
-        self._common = common
+        self._outside = outside
 
     def random(self) -> float:
-        source = _source.get(None)
-        return self._jitter() if source is None else source.generator.random()
+        return self._get().random()
 
     def getrandbits(self, k: int, /) -> int:
         return self._get().getrandbits(k)
@@ -60,31 +59,41 @@ class _CallRandom(Random):
         self._get().setstate(state)
 
     def _get(self) -> Random:
-        return _source.get(self._common).generator
+        source = _source.get(None)
+        return self._outside if source is None else source.generator
+
+
+class Shortest(Random):
+    """
+    Makes the delays with jitter the shortest ones.
+
+    They cannot be repeated, as nobody knows who has asked for them; but what is too early in a replay, is held back.
+    """
+
+    def random(self) -> float:
+        return 0.0
 
 
 class Randomness:
     """
     Random numbers that are the same when they are asked for again, by the same call.
 
-    :param is_jittery: whether delays outside of calls are random. If not, they are the shortest ones: they cannot be
-        repeated, as nobody knows who has asked for them; but what is too early in a replay, is held back.
+    :param outside: where the numbers come from outside of calls; by default, from where they have always come.
     """
 
-    def __init__(self, seed: int, *, is_jittery: bool) -> None:
+    def __init__(self, seed: int, outside: Random | None = None) -> None:
         self._seed = seed
-        self._is_jittery = is_jittery
+        self._outside = outside
 
     @contextlib.contextmanager
     def ruling(self) -> Iterator[None]:
         """Let the module ``random`` work so, as long as this context lasts."""
-        jitter = Random(f"{self._seed}:jitter").random if self._is_jittery else float
-        instance = _CallRandom(_Source(str(self._seed)), jitter)
         originals = {
             name: function
             for name in random.__all__
             if isinstance(getattr(function := getattr(random, name), "__self__", None), Random)
         }
+        instance = _CallRandom(self._outside if self._outside is not None else originals["getrandbits"].__self__)
         for name in originals:
             setattr(random, name, getattr(instance, name))
         try:

@@ -4,20 +4,21 @@ Recording: the instruments of an operator that is recorded.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import os
 import pathlib
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 from kopf._client.auth.vault import Vault
 from kopf._client.http.api import APIClient
 from kopf._controller.clock import Clock
+from kopf._controller.instruments import Instruments, instruments
 from kopf._facts.bus import Bus
 from kopf._handlers.executor import HandlerExecutor
-from kopf._operator.instruments import Instruments, instruments
 from kopf._recording.calls import RecordingExecutor
+from kopf._recording.format import RecordingError
 from kopf._recording.randomness import Randomness
 from kopf._recording.recorder import Recorder
 from kopf._recording.recording_client import RecordingClient
@@ -25,14 +26,11 @@ from kopf._recording.writer import Writer
 from kopf._settings.settings import OperatorSettings
 from kopf._values.version import __version__
 
-DEFAULT_LIMIT = 64 * 2**20
-"""The largest size of a recording, in bytes."""
-
 
 class RecordingInstruments(Instruments):
     """What notes down the requests and the calls."""
 
-    def __init__(self, recorder: Recorder, randomness: Randomness) -> None:
+    def __init__(self, recorder: Recorder, randomness: Randomness | None) -> None:
         self._recorder = recorder
         self._randomness = randomness
 
@@ -49,26 +47,43 @@ class RecordingInstruments(Instruments):
         self._recorder.begin("stop", {}, [])
 
 
-@contextlib.contextmanager
-def recording(
-    path: pathlib.Path, *, limit: int = DEFAULT_LIMIT, options: Mapping[str, Any] | None = None, seed: int | None = None
-) -> Iterator[None]:
+@contextlib.asynccontextmanager
+async def recording(
+    path: pathlib.Path, *, limit: int, options: Mapping[str, Any] | None = None, seed: int | None = None
+) -> AsyncIterator[None]:
     """
-    Record the operators that are made in this context; there should be one.
+    Record the operator that is made in this context, in this event loop.
 
     :param options: what is to be the same for the operator when it is replayed.
-    :param seed: of the random numbers; a random one by default.
+    :param seed: of what handlers get by the module ``random``, to be replayed: it is in the file. If there is none,
+        nothing is done about such numbers, and nobody can derive them.
 
-    Raises :class:`OSError` if the file cannot be written.
+    Raises :class:`RecordingError` if the file cannot be written.
     """
-    writer = Writer(path, limit)
-    seed = int.from_bytes(os.urandom(6)) if seed is None else seed
-    randomness = Randomness(seed, is_jittery=True)
-    head = {"kopf": __version__, "python": platform.python_version(), "seed": seed, "options": dict(options or {})}
+    writer = _open(path, limit)
+    try:
+        with recording_to(writer, options=options or {}, seed=seed):
+            yield
+    finally:
+        await asyncio.to_thread(writer.close)  # others in the loop go on
+
+
+def _open(path: pathlib.Path, limit: int) -> Writer:
+    try:
+        return Writer(path, limit)
+    except OSError as e:
+        raise RecordingError(f"The recording {str(path)!r} cannot be written: {e.strerror or e}.") from e
+
+
+@contextlib.contextmanager
+def recording_to(writer: Writer, *, options: Mapping[str, Any], seed: int | None = None) -> Iterator[None]:
+    """Let the operators that are made in this context be recorded; there should be one."""
+    randomness = None if seed is None else Randomness(seed)
+    head: dict[str, Any] = {"kopf": __version__, "python": platform.python_version(), "options": dict(options)}
+    head |= {} if seed is None else {"seed": seed}
     token = instruments.set(RecordingInstruments(Recorder(writer, head), randomness))
     try:
-        with randomness.ruling():
+        with contextlib.nullcontext() if randomness is None else randomness.ruling():
             yield
     finally:
         instruments.reset(token)
-        writer.close()

@@ -30,6 +30,7 @@ class RecordingClient(APIClient):
     def __init__(self, vault: Vault, settings: OperatorSettings, bus: Bus, recorder: Recorder) -> None:
         super().__init__(vault, settings, bus)
         self._recorder = recorder
+        self.for_tools = APIClient(vault, settings, bus)
 
     async def send(
         self,

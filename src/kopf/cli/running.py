@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib
 import logging
 import os
@@ -11,7 +10,7 @@ import pathlib
 import signal
 import sys
 import threading
-from collections.abc import Callable, Collection, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 import click
@@ -109,6 +108,9 @@ def _check_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
               help="Record what the operator reads, writes, and calls; without secrets. See \"kopf replay\".")
 @click.option("--record-limit", default="64Mi", metavar="SIZE", callback=_check_size, show_default=True,
               help="The largest size of the recording: of more than that, the oldest half is dropped.")
+@click.option("--record-random", is_flag=True,
+              help="Let the numbers that handlers get by the module \"random\" be replayed, too. "
+                   "Whoever has the file, can derive them.")
 @click.option("-m", "--module", "modules", multiple=True, metavar="MODULE", envvar="KOPF_RUN_MODULE",
               help="Load this importable module; can be repeated.")
 @click.option("--report-sources", type=click.Path(path_type=pathlib.Path), hidden=True)
@@ -133,6 +135,7 @@ def run(
         console_endpoint: str | None,
         record: pathlib.Path | None,
         record_limit: int,
+        record_random: bool,
         report_sources: pathlib.Path | None,
         report_webhooks: pathlib.Path | None,
         developing: bool,
@@ -183,27 +186,11 @@ def run(
         "stop_flag": stop_flag,
         "ready_flag": controls.ready_flag,
         "vault": controls.vault,
+        "record": record,
+        "record_limit": record_limit,
+        "record_random": record_random,
     }
-    with contextlib.nullcontext() if record is None else _recording(record, record_limit, options):
-        _run(controls.loop, loop_factory, ctx.meta[DEBUG_KEY], operator(**options))
-
-
-@contextlib.contextmanager
-def _recording(path: pathlib.Path, limit: int, options: OperatorOptions) -> Iterator[None]:
-    """Record the operator, with an identity that is known in advance: its records of the peering have it."""
-    from kopf._coordination.peers import make_identity
-    from kopf._recording.recording import recording
-
-    options["identity"] = make_identity()
-    kept = {key: options.get(key) for key in ("standalone", "peering_name", "priority", "namespaces", "identity")}
-    try:
-        context = recording(path, limit=limit, options=kept)
-        context.__enter__()
-    except OSError as e:
-        raise click.BadParameter(f"{str(path)!r} cannot be written: {e.strerror or e}.", param_hint="--record") from e
-    with contextlib.ExitStack() as stack:
-        stack.push(context)
-        yield
+    _run(controls.loop, loop_factory, ctx.meta[DEBUG_KEY], operator(**options))
 
 
 def _prepare_for_development(settings: OperatorSettings) -> Flag:

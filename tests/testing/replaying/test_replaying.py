@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import os
 import pathlib
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._recording.recording import recording
+from kopf._recording.recording import recording_to
+from kopf._recording.writer import Writer
 from kopf.testing import Replay, Simulation, SimulationError, replay, simulate
 from tests.testing.kopfexamples import CRD, make
 
@@ -90,7 +92,10 @@ def record(
 
     registry = kopf.OperatorRegistry()
     declare(registry)
-    with recording(path, options={"identity": "simulation"}, seed=options.get("seed", 0)):
+    with (
+        contextlib.closing(Writer(path, 2**26)) as writer,
+        recording_to(writer, options={"identity": "simulation"}, seed=options.get("seed", 0)),
+    ):
         return simulate(live, registry=registry, **{"crds": CRD, **options})
 
 

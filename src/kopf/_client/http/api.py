@@ -87,6 +87,8 @@ class APIClient:
     def __init__(self, vault: Vault, settings: OperatorSettings, bus: Bus | None = None) -> None:
         self.bus = Bus() if bus is None else bus
         """Who is told of the requests."""
+        self.for_tools: APIClient = self
+        """The client for what is not asked by the operator itself, but by those who look at it: never recorded."""
         self._vault = vault
         self._settings = settings
         self._reachability = Reachability()

@@ -216,7 +216,7 @@ class Inspector:
 async def _find_object(runtime: Runtime, resource: Resource, namespace: str | None, name: str) -> KubeObject | None:
     """Get the object in the way that operators are permitted to: not all may get objects one by one."""
     path = resource.get_url(namespace=namespace, params={"fieldSelector": f"metadata.name={name}"})
-    _, items = parse_list(await runtime.api.get(path, backoffs=()))
+    _, items = parse_list(await runtime.api.for_tools.get(path, backoffs=()))
     found = [KubeObject.salvage(item, api_version=resource.api_version, kind=resource.kind) for item in items]
     return next((obj for obj in found if obj.head.name == name), None)
 

@@ -69,7 +69,7 @@ class RecordedRun:
         self.calls: dict[int, Recorded] = {}
         self.checkpoint: Checkpoint | None = None
         try:
-            self.seed, self.start = int(self.head["seed"]), datetime.datetime.fromisoformat(self.head["start"])
+            self.seed, self.start = int(self.head.get("seed", 0)), datetime.datetime.fromisoformat(self.head["start"])
             self._build()
         except (LookupError, TypeError, ValueError) as e:
             raise RecordingError(f"The recording {str(path)!r} is damaged: {e!r}.") from e

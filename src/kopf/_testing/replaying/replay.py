@@ -17,17 +17,17 @@ from kopf._client.auth.credentials import ConnectionInfo
 from kopf._client.auth.vault import Vault
 from kopf._client.http.api import APIClient
 from kopf._controller.background.stopping import new_event
+from kopf._controller.instruments import Instruments, instruments
 from kopf._controller.memos import Memo
 from kopf._facts.bus import Bus
 from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.lifecycles import get_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry
 from kopf._handlers.signatures import check_registry
-from kopf._operator.instruments import Instruments, instruments
 from kopf._operator.running import Operator, OperatorSetup
-from kopf._operator.scopes import check
+from kopf._operator.scopes import check, decode_pattern
 from kopf._recording.format import RecordingError
-from kopf._recording.randomness import Randomness
+from kopf._recording.randomness import Randomness, Shortest
 from kopf._settings.settings import OperatorSettings
 from kopf._testing.anyio_threads import running_as_jobs
 from kopf._testing.environment import offering_kubeconfig
@@ -174,7 +174,7 @@ class _Stage:
         conductor = Conductor(run.entries, loop, 0.0 if checkpoint is None else checkpoint.time, self._stop)
         book = Book(run, conductor)
         journal, logs = Journal(lambda: conductor.now), SimulatedLogs(lambda: conductor.now)
-        improviser, randomness = Improviser(run), Randomness(run.seed, is_jittery=False)
+        improviser, randomness = Improviser(run), Randomness(run.seed, Shortest(run.seed))
         tools = _ReplayingInstruments(
             lambda vault, settings, _: ReplayingClient(vault, settings, book, conductor, improviser),
             lambda executor: ReplayingExecutor(executor, book, conductor, journal, randomness),
@@ -252,7 +252,7 @@ class _Stage:
             registry=self._registry,
             settings=self._settings,
             lifecycle=get_default_lifecycle(),
-            namespaces=check([*namespaces]),
+            namespaces=check([decode_pattern(item) for item in namespaces]),
             identity=options.get("identity"),
             vault=vault,
             memo=Memo(),
