@@ -86,6 +86,30 @@ async def test_own_patches_in_an_update_do_not_repeat_the_others(
     assert calls == ["one", "two", [("spec", "field"), ("spec", "own")]]
 
 
+@pytest.mark.parametrize("change", [set_merged, set_transformed, set_metadata])
+@pytest.mark.parametrize("field", [None, "spec", "metadata"])
+async def test_own_patches_in_an_update_do_not_repeat_the_subhandlers_of_others(
+        operator: Operator, kex: Objects, calls: Calls, change: Any, field: str | None,
+) -> None:
+    @kopf.on.update("kopfexamples", id="parent")
+    def parent(**_: Any) -> None:
+        for item in ("a", "b"):
+            kopf.subhandler(id=item, field=field)(calls.noting(lambda *, item=item, **_: item))
+
+    @kopf.on.update("kopfexamples", id="other")
+    def other(patch: kopf.Patch, retry: int, **_: Any) -> None:
+        calls.append("other")
+        change(patch)
+        if retry < 1:
+            raise kopf.TemporaryError("not yet", delay=0)
+
+    await operator.start_and_create(kex)
+    await kex.wait_handled()
+    await kex.merge({"spec": {"marker": 1}, "metadata": {"labels": {"marker": "1"}}})
+    await kex.wait(lambda obj: get_essence(obj) is not None and "own" in str(get_essence(obj)))
+    assert sorted(calls) == ["a", "b", "other", "other"]
+
+
 async def test_overlapping_fields_miss_no_changes(operator: Operator, kex: Objects, calls: Calls) -> None:
     for field in ("status.deep.one", "status", "status.deep", "metadata.finalizers", "status.deep.one.deepest"):
         kopf.on.field("kopfexamples", id="fn", field=field, param=field)(calls.noting(lambda param, **_: param))

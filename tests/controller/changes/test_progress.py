@@ -443,9 +443,9 @@ def test_own_changes_of_one_cycle_are_seen_by_those_called_in_it() -> None:
     assert progress.unsaved[FIELD.id].digest == see(a=2).get(FIELD)
 
 
-@pytest.mark.parametrize(("reason", "is_changed"), [(Reason.CREATE, True), (Reason.UPDATE, False)])
-def test_own_changes_in_creations_are_seen_by_subhandlers_of_other_cycles(reason: Reason, is_changed: bool) -> None:
-    before, later = see(reason, a=1), see(reason, a=2)
+@pytest.mark.parametrize("reason", [Reason.CREATE, Reason.UPDATE])
+def test_own_changes_are_seen_by_subhandlers_of_other_cycles(reason: Reason) -> None:
+    before, later = see(reason, a=1, b=1), see(reason, a=2, b=1)
     done = HandlerState(started=NOW, purpose=reason.value, success=True)
     known = {
         "one": replace(done, subrefs=("one/x", "one/other", "one/undigested", "one/gone")),
@@ -455,10 +455,25 @@ def test_own_changes_in_creations_are_seen_by_subhandlers_of_other_cycles(reason
     }
     progress = make_progress(reason=reason, known=known)
     progress.account_for(before, later)
+    assert list(progress.unsaved) == ["one/x"]
+    sub = progress.recall(HandlerId("one/x"))
+    assert sub is not None
+    assert sub.digest == later.get_whole()
+
+
+@pytest.mark.parametrize(("field", "is_changed"), [(("spec",), True), (("spec", "b"), False)])
+def test_own_changes_are_seen_by_subhandlers_of_fields(field: tuple[str, ...], is_changed: bool) -> None:
+    """The single value that is changed here, is the same as in the field of the sub-handler; it is not mistaken."""
+    before, later = see(a=1, b=1), see(a=2, b=1)
+    handler = make_changing_handler("one/x", field=field)
+    state = HandlerState(started=NOW, purpose="update", success=True, digest=before.get(handler))
+    known = {"one": HandlerState(started=NOW, purpose="update", subrefs=(handler.id,)), "one/x": state}
+    progress = make_progress(reason=Reason.UPDATE, known=known)
+    progress.account_for(before, later)
     assert list(progress.unsaved) == (["one/x"] if is_changed else [])
     sub = progress.recall(HandlerId("one/x"))
     assert sub is not None
-    assert sub.digest == (later if is_changed else before).get_whole()
+    assert sub.digest == later.get(handler)
 
 
 def test_subhandlers_of_this_cycle_are_accounted_for_as_all_others() -> None:

@@ -170,14 +170,16 @@ class Progress(Mapping[HandlerId, HandlerState]):
         Let the handlers be aware of the changes that are made by the handlers of the same cycle.
 
         Whoever has seen the object as it was before, needs not to see it again. Whoever has not, is still overtaken.
+        Of the sub-handlers of other cycles, it is unknown which fields they are for: their digests tell.
         """
         self._digest()
         for handler in self._handlers.values():
             if self.states[handler.id].digest is not None:
                 self._replace_digest(handler.id, before.get_seen(handler), after.get_seen(handler))
-        if self._reason is Reason.CREATE:
-            for key in [key for state in self.states.values() for key in state.subrefs if key not in self._handlers]:
-                self._replace_digest(key, before.get_whole(), after.get_whole())
+        others = [key for state in self.states.values() for key in state.subrefs if key not in self._handlers]
+        for digests in before.compare(after) if others else ():
+            for key in others:
+                self._replace_digest(key, *digests)
 
     def _replace_digest(self, key: HandlerId, before: str | None, after: str | None) -> None:
         state = self.recall(key)

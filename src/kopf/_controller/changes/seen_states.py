@@ -8,10 +8,12 @@ changes again, the handlers that are done by then would never know. See ``docs/d
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 
 from kopf._handlers.handlers import ChangingHandler
 from kopf._values import codec
 from kopf._values.bodies import BodyEssence
+from kopf._values.diffs import diff
 from kopf._values.fields import FieldPath, resolve
 from kopf._values.reasons import Reason
 from kopf._values.records import Record
@@ -60,6 +62,16 @@ class SeenStates(Record, eq=False):
             self.whole = self._make(())
         return self.whole
 
+    def compare(self, other: SeenStates) -> Iterator[tuple[str, str]]:
+        """
+        Get the digests of both states: of the whole objects, and of all their changed parts.
+
+        Single values are not compared: the same one can be in many fields, and would be taken for another one.
+        """
+        changed = [item.field for item in diff(self._get_essence(), other._get_essence())]
+        for field in dict.fromkeys(path[:length] for path in changed for length in range(len(path))):
+            yield self._get(field), other._get(field)
+
     def _get(self, field: FieldPath) -> str:
         if not field:
             return self.get_whole()
@@ -70,6 +82,9 @@ class SeenStates(Record, eq=False):
         return digest
 
     def _make(self, field: FieldPath) -> str:
+        return make_digest(resolve(self._get_essence(), field))
+
+    def _get_essence(self) -> BodyEssence | None:
         if self._essence is None and self._snapshot is not None:
             self._essence = codec.decode(self._snapshot)
-        return make_digest(resolve(self._essence, field))
+        return self._essence
