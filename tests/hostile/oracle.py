@@ -26,9 +26,13 @@ _MEMORY_NOISE = 100 * 2**20
 """What the process of the tests itself (the cluster, the histories, the fragments) can keep, in bytes."""
 
 
-def get_starvation() -> float:
-    """For how long this thread was ready to run, but has waited for a processor, in seconds since its start."""
-    return int(pathlib.Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+def get_starvation(process: int | None = None) -> float:
+    """
+    For how long the main thread of the process was ready to run, but has waited for a processor, in seconds since its
+    start; by default, it is the current thread.
+    """
+    folder = "thread-self" if process is None else str(process)
+    return int(pathlib.Path(f"/proc/{folder}/schedstat").read_text().split()[1]) / 1e9
 
 
 class Oracle:

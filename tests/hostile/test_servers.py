@@ -228,6 +228,34 @@ async def test_slow_bodies_give_way_when_there_are_too_many_bytes() -> None:
         assert not slow[-1].is_closed
 
 
+async def test_bodies_that_give_way_can_be_complete_by_then(caplog: pytest.LogCaptureFixture) -> None:
+    """Their last bytes have come already, when they are to go because of what has come before those."""
+    reviewer = Reviewer()
+    with socket.socket() as slow, socket.socket() as fast:
+        async with serve(reviewer, max_body=60_000, max_total=75_000) as served:
+            for client in (slow, fast):
+                client.connect(("127.0.0.1", served.port))
+                client.settimeout(20)
+                client.sendall(HEADERS + b"Content-Length: 50000\r\n\r\n" + b"x" * 30_000)
+                await asyncio.sleep(0.1)  # until it is there, usually; otherwise, there is nothing to be seen
+            for client in (fast, slow):  # the server runs in the same thread, so it finds both at once
+                client.sendall(b"x" * 20_000)
+            answers = await asyncio.gather(asyncio.to_thread(fast.recv, 12), asyncio.to_thread(_receive, slow))
+            honest = await served.connect()
+            honest.send_review()
+            assert await honest.read_status() == 200
+    assert answers[0] == b"HTTP/1.1 400"  # it is no JSON
+    assert answers[1] in (b"", b"HTTP/1.1 503")
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def _receive(client: socket.socket) -> bytes:
+    try:
+        return client.recv(12)
+    except ConnectionError:
+        return b""
+
+
 async def test_there_are_only_so_many_bytes_for_complete_reviews() -> None:
     reviewer = Reviewer()
     reviewer.allowed_to_finish.clear()

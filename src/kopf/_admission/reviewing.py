@@ -216,4 +216,5 @@ def _make_reference(body: Body, request: ReviewRequest, namespace: str | None) -
     """What the log messages refer to. The options of connections have no names in them."""
     if body.object.head.name:
         return body
-    return {**body, "metadata": {"name": request.name, "namespace": namespace}}
+    versions = {"apiVersion": body.object.api_version, "kind": body.object.kind}
+    return {**versions, "metadata": {"name": request.name, "namespace": namespace}}

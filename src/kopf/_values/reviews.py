@@ -129,6 +129,12 @@ class MalformedReviewError(ReviewError):
     """It is not a review: some fields are absent or of wrong types. The text has no values of the fields."""
 
 
+class TooLargeReviewError(ReviewError):
+    """An object in it is larger than any that Kubernetes accepts."""
+
+    status: ClassVar[int] = 413
+
+
 class UnknownWebhookError(ReviewError):
     """There is no handler with such an id. Most likely, it is called by an outdated configuration."""
 
@@ -181,12 +187,15 @@ class EncodedReview(Mapping[str, Any]):
     """
     A review as it came, in JSON; it is a usual mapping for those who look inside.
 
+    ``max_object`` is the size of the largest object in it, in bytes.
+
     Raises :class:`MalformedReviewError` if it is not a JSON object.
     """
 
-    __slots__ = ("_members", "_values")
+    __slots__ = ("_members", "_values", "max_object")
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, *, max_object: int | None = None) -> None:
+        self.max_object = max_object
         try:
             self._members = _split(content)
         except msgspec.ValidationError:
@@ -216,7 +225,7 @@ _decode_request = msgspec.json.Decoder(ReviewRequest).decode
 
 
 def parse_review(payload: object) -> ReviewRequest:
-    """Check the review and take the request of it. Raises :class:`MalformedReviewError`."""
+    """Check the review and take the request of it. Raises :class:`ReviewError`."""
     if not isinstance(payload, Mapping):
         raise MalformedReviewError(f"A review must be a JSON object, got {type(payload).__name__}.")
     try:
@@ -225,11 +234,18 @@ def parse_review(payload: object) -> ReviewRequest:
                 f"A review must be of the kind {_KIND} and of the API version {' or '.join(_SUPPORTED_VERSIONS)}."
             )
         if isinstance(payload, EncodedReview):
-            return _decode_request(payload.get_encoded("request"))
+            return _check_sizes(_decode_request(payload.get_encoded("request")), payload.max_object)
         return _decode_request(codec.encode(payload.get("request")))
     except (ValueError, TypeError, RecursionError) as e:
         reason = re.sub(r"value '.*'", "value", str(e), flags=re.DOTALL)  # nothing of the content goes to the logs
         raise MalformedReviewError(f"The request of the review is malformed: {reason}") from None
+
+
+def _check_sizes(request: ReviewRequest, max_object: int | None) -> ReviewRequest:
+    largest = max(memoryview(raw).nbytes for raw in (request.object, request.old_object))
+    if max_object is not None and largest > max_object:
+        raise TooLargeReviewError(f"An object of the review is larger than {max_object} bytes.")
+    return request
 
 
 def decode_object(raw: msgspec.Raw) -> KubeObject | None:

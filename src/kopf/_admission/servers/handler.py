@@ -4,6 +4,8 @@ Endpoint: takes the reviews out of HTTP requests, and puts the responses into HT
 It is open to everybody who can reach it, so it limits everything that a client can exhaust: connections (by the HTTP
 server), bytes (by the bodies), and the time of handling. Whatever comes, the client gets a response, and the log gets a
 line with no contents of the request: there can be secrets in it. After a refusal, the connection is closed.
+
+It is not enough to limit the bytes: decoded, they can take 25 times more memory. So that is limited, too.
 """
 
 from __future__ import annotations
@@ -19,10 +21,12 @@ from typing import Any
 
 from aiohttp import web
 
+from kopf._admission.servers.decoding_budget import DecodingBudget
 from kopf._admission.servers.request_bodies import Bodies, Refusal
 from kopf._serving.http_server import OPENING_TIMEOUT, HTTPServer, limit_connections
 from kopf._serving.limited_logs import RateLimitedLogger
 from kopf._values import codec
+from kopf._values.decoded_sizes import estimate_decoded_size
 from kopf._values.reviews import EncodedReview, ReviewError, WebhookFn
 
 logger = logging.getLogger(__name__)
@@ -30,7 +34,13 @@ logger = logging.getLogger(__name__)
 MAX_BODY = 7 * 1024 * 1024
 """In bytes. A review has up to two objects; Kubernetes accepts up to 3 MiB of each."""
 
-MAX_TOTAL = 64 * 1024 * 1024
+_OBJECT_SHARE = 3 / 7
+"""How much of a review one object can be."""
+
+_GROWTH = 9
+"""How many times more memory than bytes the largest review may take when it is decoded: usual objects grow by 2 to 8."""
+
+MAX_TOTAL = 32 * 1024 * 1024
 """In bytes: of all reviews that are being received and handled at the same time."""
 
 MAX_CONNECTIONS = 4096
@@ -74,11 +84,11 @@ class Endpoint:
         limits = limits if limits is not None else Limits()
         self._fn = fn
         self._path = path
-        self._bodies = Bodies(
-            max_body=MAX_BODY if limits.max_body is None else limits.max_body,
-            max_total=limits.max_total,
-            timeout=limits.body_timeout,
-        )
+        max_body = MAX_BODY if limits.max_body is None else limits.max_body
+        max_total = max(limits.max_total, max_body)
+        self._bodies = Bodies(max_body=max_body, max_total=max_total, timeout=limits.body_timeout)
+        self._budget = DecodingBudget(max_body * _GROWTH, max_waiting=max_total // 2, timeout=limits.body_timeout)
+        self._max_object = int(max_body * _OBJECT_SHARE)
         self._closing = False
         self._logger = RateLimitedLogger(logger, burst=_MAX_MESSAGES)
         default_limit = limit_connections(most=MAX_CONNECTIONS, share=4)
@@ -133,10 +143,11 @@ class Endpoint:
     async def _call(
         self, request: web.BaseRequest, body: bytes, webhook: str | None, timeout: float | None
     ) -> Mapping[str, Any]:
+        size = estimate_decoded_size(body, enough=self._budget.max_size)
         try:
-            async with asyncio.timeout(timeout) as limit:
+            async with asyncio.timeout(timeout) as limit, self._budget.taking(size, len(body)):
                 return await self._fn(
-                    EncodedReview(body),
+                    EncodedReview(body, max_object=self._max_object),
                     webhook=webhook,
                     headers=request.headers,
                     sslpeer=request.get_extra_info("peercert") or None,

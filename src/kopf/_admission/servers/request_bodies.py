@@ -37,7 +37,7 @@ class Bodies:
 
     def __init__(self, *, max_body: int, max_total: int, timeout: float) -> None:
         self._max_body = max_body
-        self._max_total = max(max_total, max_body)
+        self._max_total = max_total
         self._timeout = timeout
         self._total = 0
         self._incomplete: dict[_Body, None] = {}
@@ -51,6 +51,7 @@ class Bodies:
         self._incomplete[body] = None
         try:
             await self._read(body)
+            self._check(body)
             del self._incomplete[body]
             content, body.chunks = b"".join(body.chunks), []
             yield content
@@ -74,16 +75,21 @@ class Bodies:
     def _add(self, body: _Body, chunk: bytes) -> None:
         if body.size + len(chunk) > self._max_body:
             raise self._make_refusal()
+        self._check(body)
         body.chunks.append(chunk)
         body.size += len(chunk)
         self._total += len(chunk)
         while self._total > self._max_total:
             oldest = next(iter(self._incomplete))
             self._forget(oldest)
-            if oldest is body:
-                raise Refusal(503, "There are too many requests at once.", {"Retry-After": "1"})
-            if oldest.request.transport is not None:
+            if oldest is not body and oldest.request.transport is not None:
                 oldest.request.transport.abort()
+            self._check(body)
+
+    def _check(self, body: _Body) -> None:
+        """Raise :class:`Refusal` if it had to go: its last bytes could have come meanwhile."""
+        if body not in self._incomplete:
+            raise Refusal(503, "There are too many requests at once.", {"Retry-After": "1"})
 
     def _forget(self, body: _Body) -> None:
         self._incomplete.pop(body, None)

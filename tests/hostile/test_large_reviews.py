@@ -1,0 +1,108 @@
+"""
+Reviews of anybody that are small as bytes, and large as Python objects: what they take is limited, and nobody waits.
+
+Within the limits of bytes, a review can have millions of empty dicts, which take 25 times more memory when decoded.
+"""
+from __future__ import annotations
+
+import asyncio
+import copy
+import io
+import json
+import logging
+import pathlib
+import re
+import ssl
+
+import aiohttp
+import pytest
+
+from kopf._admission.servers.handler import MAX_BODY
+from tests.admission.reviewing import make_review
+from tests.hostile.oracle import PROMPTNESS, get_starvation
+from tests.hostile.sieges import Victim, living, measuring, wait_until
+
+logger = logging.getLogger(__name__)
+
+PARALLEL = 9
+ROUNDS = 3
+MAX_MEMORY = 200_000_000
+"""Of the whole operator at its peak, in bytes."""
+
+BODY = MAX_BODY - 100_000
+"""Within the limits of bytes."""
+
+
+def fill(item: str, size: int) -> str:
+    return f"[{','.join([item] * (size // (len(item) + 1)))}]"
+
+
+def make_large(place: str, item: str, size: int) -> bytes:
+    """Make a review with many items in that place of it."""
+    review = copy.deepcopy(make_review("UPDATE" if place == "both" else "CREATE"))
+    request = review["request"]
+    match place:
+        case "object":
+            request["object"]["spec"] = {"x": "HERE"}
+        case "both":
+            request["object"]["spec"] = request["oldObject"]["spec"] = {"x": "HERE"}
+            size //= 2
+        case "userInfo":
+            request["userInfo"]["extra"] = "HERE"
+        case "kind":
+            review["kind"] = "HERE"
+        case "members":
+            members = ",".join(f'"{number:x}":0' for number in range(size // 8))
+            return f"{{{members},{json.dumps(review)[1:]}".encode()
+    return json.dumps(review).replace('"HERE"', fill(item, size)).encode()
+
+
+async def attack(url: str, context: ssl.SSLContext, body: bytes) -> list[int]:
+    """Send it in parallel, again and again; give the statuses, 0 is for closed connections."""
+    async def post() -> int:
+        headers = {"Content-Type": "application/json"}
+        try:
+            async with session.post(url, data=io.BytesIO(body), headers=headers, ssl=context) as response:
+                return response.status
+        except (aiohttp.ClientError, ConnectionError):
+            return 0
+
+    async with aiohttp.ClientSession() as session:
+        return [status for _ in range(ROUNDS) for status in await asyncio.gather(*[post() for _ in range(PARALLEL)])]
+
+
+def get_peak(victim: Victim) -> int:
+    status = pathlib.Path(f"/proc/{victim.process.pid}/status").read_text()
+    match = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert match is not None
+    return int(match[1]) * 1024
+
+
+@pytest.mark.parametrize(("place", "item", "size"), [
+    ("object", "{}", BODY),
+    ("both", "{}", 1_500_000),  # they are decoded: no more of them than there is memory for
+    ("both", '{"a":{"b":[]}}', 1_100_000),
+    ("object", '"ab"', 2_900_000),
+    ("userInfo", "{}", BODY),
+    ("kind", "{}", BODY),
+    ("members", "", BODY),
+], ids=["objects", "decoded", "decoded deeply", "texts", "user info", "kind", "members"])
+async def test_memory_and_honest_reviews(tmp_path: pathlib.Path, place: str, item: str, size: int) -> None:
+    body = make_large(place, item, size)
+    async with living(tmp_path) as victim:
+        url = f"https://127.0.0.1:{victim.webhook_port}/check"
+        authority, review = str(tmp_path / "ca.pem"), json.dumps(make_review()).encode()
+        with measuring(url, tmp_path / "reviews", "kept", authority, body=review, pace=0.05) as reviews:
+            await wait_until(lambda: len(reviews.delays) >= 3)
+            calm, starvation = len(reviews.delays), get_starvation(victim.process.pid)
+            statuses = await attack(url, victim.context, body)
+            attacked = len(reviews.delays)
+            await wait_until(lambda: len(reviews.delays) > attacked)
+            starvation = get_starvation(victim.process.pid) - starvation
+            delays, problems = reviews.delays[calm:], reviews.problems
+        peak = get_peak(victim)
+        logger.info("%s: %d MB at most, the slowest honest one took %.2f s; %s", place, peak / 1e6, max(delays), statuses)
+        assert peak <= MAX_MEMORY
+        assert not problems
+        assert max(delays) <= PROMPTNESS + starvation
+        assert "Traceback" not in victim.process.output
