@@ -60,6 +60,20 @@ async def test_it_gives_up_when_it_never_works(caplog: pytest.LogCaptureFixture)
 
 
 @pytest.mark.fastforward
+async def test_what_is_not_vital_is_restarted_forever(caplog: pytest.LogCaptureFixture) -> None:
+    liveness, routine = Liveness(), Routine(*(ValueError(f"boom{i}") for i in range(9)))
+    task = asyncio.create_task(
+        keep_running("thing", routine, fatal=(LookupError,), liveness=liveness, is_vital=False))
+    async with asyncio.timeout(1000):
+        while len(routine.starts) < 10:
+            await asyncio.sleep(1)
+    assert [round(b - a) for a, b in itertools.pairwise(routine.starts)] == [1, 2, 5, 10, 30, 30, 30, 30, 30]
+    assert liveness.find_problems(OperatorSettings())
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.fastforward
 async def test_failures_after_a_long_work_are_the_first_ones() -> None:
     liveness = Liveness()
     plan = [item for i in range(10) for item in (100.0, ValueError(f"boom{i}"))]

@@ -25,6 +25,7 @@ KNOWN: list[dict[str, Any]] = [
 UNKNOWN: list[Any] = [
     "str", None, [], 5, {}, {"name": ""}, {"name": 5}, {"name": None, "namespace": "default"}, {"name": "bad1"},
     {"name": "x" * 1025, "namespace": "default"}, {"name": "bad1", "namespace": ""}, {"name": "bad1", "namespace": 5},
+    {"name": "..", "namespace": "default"}, {"name": ".", "namespace": "default"}, {"name": "bad1", "namespace": ".."},
 ]
 SKIPPED = ".*kopfexamples.*is skipped, as it has no proper metadata.*"
 UNREADABLE = "The object cannot be decoded: its metadata are malformed.*It is not handled until.*"

@@ -72,12 +72,13 @@ class Informer:
         return self._target.resource
 
     def run(self, take: Take) -> Coroutine[Any, Any, None]:
-        """Pass the events to the consumer, forever. Raises :class:`LoginError`, and the errors that do not go away."""
+        """Pass the events to the consumer, forever, whatever happens. Raises :class:`LoginError`."""
         return keep_running(
             f"watcher of {self._target.resource!r}",
             lambda: self._run(take),
             fatal=(LoginError,),
             liveness=self._runtime.liveness,
+            is_vital=False,
         )
 
     async def _run(self, take: Take) -> None:

@@ -179,7 +179,8 @@ class Stream:
         if self._departures is not None:
             name = f"watcher of the unselected {resource!r}"
             follow = functools.partial(self._follow, self._departures)
-            following = keep_running(name, follow, fatal=(LoginError,), liveness=self._service.runtime.liveness)
+            liveness = self._service.runtime.liveness
+            following = keep_running(name, follow, fatal=(LoginError,), liveness=liveness, is_vital=False)
             self._tasks.append(group.create_task(following, name=name))
 
     async def _run(self) -> None:

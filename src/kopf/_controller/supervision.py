@@ -12,20 +12,26 @@ from kopf._health.liveness import Liveness
 logger = logging.getLogger(__name__)
 
 _BACKOFFS = (1, 2, 5, 10, 30)
-"""Delays before the restarts, in seconds; when they are over, the operator is considered broken."""
+"""Delays before the restarts, in seconds; when they are over, the operator is considered broken if that is vital."""
 
 _STABLE_AFTER = 60.0
 """After how many seconds of work a task is considered healthy again."""
 
 
 async def keep_running(
-    name: str, start: Callable[[], Awaitable[None]], *, fatal: tuple[type[Exception], ...], liveness: Liveness
+    name: str,
+    start: Callable[[], Awaitable[None]],
+    *,
+    fatal: tuple[type[Exception], ...],
+    liveness: Liveness,
+    is_vital: bool = True,
 ) -> None:
     """
     Run the routine; restart it if it fails, with growing delays; to end is a failure, too.
 
     ``fatal`` errors go through at once, all other ones when the task fails again and again. Before that, it is noted
-    in the liveness, so that the operator is reported as unhealthy.
+    in the liveness, so that the operator is reported as unhealthy. If the task is not vital, it is restarted forever:
+    what is wrong with one resource must not end the work for all others.
     """
     loop = asyncio.get_running_loop()
     failures = 0
@@ -41,9 +47,9 @@ async def keep_running(
                 raise
             except Exception as e:
                 failures = 1 if loop.time() - started >= _STABLE_AFTER else failures + 1
-                if failures > len(_BACKOFFS):
+                if failures > len(_BACKOFFS) and is_vital:
                     raise
-                delay = _BACKOFFS[failures - 1]
+                delay = _BACKOFFS[min(failures, len(_BACKOFFS)) - 1]
                 liveness.note_failure(name, failures, str(e) or type(e).__name__)
                 logger.exception("The %s has failed, and will be restarted in %s seconds: %s", name, delay, e)
                 await asyncio.sleep(delay)

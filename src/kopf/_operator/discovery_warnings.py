@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 _SUGGESTING_TIMEOUT = 10.0
 """How long the search of similar resources may hold the warning that some resources are absent, in seconds."""
 
+_MAX_NAME = 100
+"""How much of an improper name is shown, in characters."""
+
 
 class DiscoveryWarnings:
     """Says what is wrong with the resources of the handlers: each thing once, until it changes."""
@@ -40,6 +43,8 @@ class DiscoveryWarnings:
     def look_at(self, discovery: Discovery, group: asyncio.TaskGroup) -> None:
         """Compare what is there with what the handlers are for. What needs more requests is done in the group."""
         self._warn_of_unavailable(discovery)
+        for name in sorted(discovery.improper):
+            self._warn_once(f"{name[:_MAX_NAME]!r} is skipped: it is no proper name of a resource or of an API version.")
         for selector, found in self._registry.get_ambiguities(discovery.resources).items():
             names = ", ".join(sorted(map(repr, found)))
             self._warn_once(f"{selector} is ambiguous, so it is not served: it can be any of {names}. Add a group.")

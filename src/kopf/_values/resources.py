@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import urllib.parse
 from collections.abc import Mapping
 
 _MAX_LIST_URLS = 10_000
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+def is_proper_name(text: str) -> bool:
+    """Tell if it can be the name of a resource, of a group, or of a version: they are parts of URLs, and of log lines."""
+    return _NAME.fullmatch(text) is not None
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -66,13 +73,14 @@ class Resource:
     @property
     def base_url(self) -> str:
         """The path of all resources of this group and version."""
-        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        group, version = _quote(self.group), _quote(self.version)
+        return f"/apis/{group}/{version}" if group else f"/api/{version}"
 
     def _make_list_url(self, namespace: str | None) -> str:
         scope = "" if namespace is None else f"/namespaces/{_quote(namespace)}"
         if len(self._list_urls) >= _MAX_LIST_URLS:
             self._list_urls.clear()
-        url = self._list_urls[namespace] = f"{self.base_url}{scope}/{self.plural}"
+        url = self._list_urls[namespace] = f"{self.base_url}{scope}/{_quote(self.plural)}"
         return url
 
     def get_url(
@@ -100,7 +108,7 @@ class Resource:
         if subresource is not None:
             if name is None:
                 raise ValueError(f"A subresource of {self!r} needs the name of an object.")
-            url = f"{url}/{subresource}"
+            url = f"{url}/{_quote(subresource)}"
         if params:
             url += "?" + urllib.parse.urlencode(params)
         return url if server is None else server.rstrip("/") + url

@@ -32,7 +32,7 @@ from kopf._client.resources.aggregated_discovery import (
 )
 from kopf._values import codec
 from kopf._values.records import FrozenRecord
-from kopf._values.resources import Resource
+from kopf._values.resources import Resource, is_proper_name
 from kopf._values.selectors import Selector
 
 MAX_PARALLEL_REQUESTS = 10
@@ -55,6 +55,11 @@ class Discovery(FrozenRecord, frozen=True):
     """
     API versions (as in ``apiVersion``) that the cluster claims to have, but fails to serve at the moment.
     """
+    improper: frozenset[str] = frozenset()
+    """
+    The names of resources and of API versions that are not as in Kubernetes: extensions can say anything, also what
+    would change the meaning of the URLs. They are left out.
+    """
 
 
 async def discover(api: APIClient, selectors: Iterable[Selector]) -> Discovery:
@@ -69,7 +74,9 @@ async def discover(api: APIClient, selectors: Iterable[Selector]) -> Discovery:
     """
     selectors = list(selectors)
     semaphore = asyncio.Semaphore(MAX_PARALLEL_REQUESTS)
-    groups, known = await _find_groups(api, {selector.group for selector in selectors}, semaphore)
+    found_groups, known = await _find_groups(api, {selector.group for selector in selectors}, semaphore)
+    improper: set[str] = set()
+    groups = [_leave_out_improper(group, improper) for group in found_groups]
     needed = [
         (group, version) for group in groups for version in group.versions if _is_needed(group, version, selectors)
     ]
@@ -82,7 +89,18 @@ async def discover(api: APIClient, selectors: Iterable[Selector]) -> Discovery:
         for (group, version), outcome in found.items()
         if isinstance(outcome, Exception)
     }
-    return Discovery(frozenset(_mark_preferred(groups, found)), unavailable)
+    resources = frozenset(_mark_preferred(groups, found))
+    proper = frozenset(resource for resource in resources if is_proper_name(resource.plural))
+    improper.update(repr(resource) for resource in resources - proper)
+    return Discovery(proper, unavailable, frozenset(improper))
+
+
+def _leave_out_improper(group: Group, improper: set[str]) -> Group:
+    """Give the group with those of its versions that can be asked for."""
+    is_proper = not group.name or is_proper_name(group.name)
+    versions = tuple(version for version in group.versions if is_proper and is_proper_name(version))
+    improper.update(_get_api_version(group, version) for version in group.versions if version not in versions)
+    return Group(group.name, versions)
 
 
 def _mark_preferred(

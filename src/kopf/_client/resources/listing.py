@@ -102,6 +102,9 @@ It is four times more than most kinds permit: those whose names are only segment
 Source: Kubernetes documentation, "Object Names and IDs".
 """
 
+_DOTS = frozenset({".", ".."})
+"""They are of another meaning in URLs, quoted or not."""
+
 
 def take_item(
     resource: Resource, raw: bytes | msgspec.Raw, *, api_version: str | None = None, kind: str | None = None
@@ -112,6 +115,8 @@ def take_item(
         raise msgspec.ValidationError("there is no namespace")
     if len(obj.head.name) > _MAX_NAME:
         raise msgspec.ValidationError("the name is too long")
+    if not _DOTS.isdisjoint((obj.head.name, obj.head.namespace)):
+        raise msgspec.ValidationError("the name or the namespace is of dots")
     return obj
 
 
