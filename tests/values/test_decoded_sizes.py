@@ -25,7 +25,8 @@ def measure(data: bytes) -> int:
 
 
 @pytest.mark.parametrize("item", [
-    {}, [], [[]], [{}], {"a": {}}, {"a": 1}, {"a": [1.5]}, 12345678901, -1.5, None, True, "", "ab", "é", "😀", "😀" + "a" * 50, [0],
+    {}, [], [[]], [{}], [0], {"a": {}}, {"a": 1}, {"a": [1.5]}, 12345678901, -1.5, None, True,
+    "", "ab", "é", "😀", "😀" + "a" * 50,
     {f"k{n}": n * 1000 for n in range(6)}, {f"k{n}": n * 1000 for n in range(11)}, {"": ""}, "\\", '"', '",', "\\\"{",
 ], ids=repr)
 @pytest.mark.parametrize("ascii", [True, False])

@@ -44,7 +44,8 @@ class DiscoveryWarnings:
         """Compare what is there with what the handlers are for. What needs more requests is done in the group."""
         self._warn_of_unavailable(discovery)
         for name in sorted(discovery.improper):
-            self._warn_once(f"{name[:_MAX_NAME]!r} is skipped: it is no proper name of a resource or of an API version.")
+            shown = name[:_MAX_NAME]
+            self._warn_once(f"{shown!r} is skipped: it is no proper name of a resource or of an API version.")
         for selector, found in self._registry.get_ambiguities(discovery.resources).items():
             names = ", ".join(sorted(map(repr, found)))
             self._warn_once(f"{selector} is ambiguous, so it is not served: it can be any of {names}. Add a group.")

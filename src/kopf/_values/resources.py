@@ -13,7 +13,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 def is_proper_name(text: str) -> bool:
-    """Tell if it can be the name of a resource, of a group, or of a version: they are parts of URLs, and of log lines."""
+    """Tell if it can be the name of a resource, of a group, or of a version: they are parts of URLs."""
     return _NAME.fullmatch(text) is not None
 
 

@@ -38,7 +38,7 @@ _OBJECT_SHARE = 3 / 7
 """How much of a review one object can be."""
 
 _GROWTH = 9
-"""How many times more memory than bytes the largest review may take when it is decoded: usual objects grow by 2 to 8."""
+"""How many times more memory than bytes the largest review may take when decoded: usual objects take 2 to 8 times."""
 
 MAX_TOTAL = 32 * 1024 * 1024
 """In bytes: of all reviews that are being received and handled at the same time."""
