@@ -110,6 +110,9 @@ class Company:
     def is_running(self, key: str) -> bool:
         return self.running and key == "uid"
 
+    def is_blocking(self, key: str) -> bool:
+        return self.is_running(key)
+
     def is_over(self, key: str, handler: Any) -> bool:
         return self.over and key == "uid" and isinstance(handler, DaemonHandler)
 

@@ -61,6 +61,13 @@ class Background:
         companion = self.companions.get(uid)
         return companion is not None and companion.is_running
 
+    def is_blocking(self, uid: str) -> bool:
+        """Whether anything of that blocks the deletion of the object, as it is not optional."""
+        companion = self.companions.get(uid)
+        return companion is not None and any(
+            run.is_running and run.handler.requires_finalizer for run in companion.runs.values()
+        )
+
     def is_over(self, uid: str, handler: SpawningHandler) -> bool:
         """Whether the handler has run for the object, and will not run again until the operator restarts."""
         companion = self.companions.get(uid)

@@ -9,6 +9,7 @@ from kopf._controller.changes.decision import Choice
 from kopf._handlers.causes import ChangingCause, ResourceCause
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, SpawningHandler
 from kopf._handlers.matching import matches, matches_change, matches_either_state, matches_field
+from kopf._handlers.reading import list_read_arguments
 from kopf._handlers.registry import HandlersOfResource, deduplicate
 from kopf._values.callbacks import FilterError
 from kopf._values.objects import ObjectMeta
@@ -26,6 +27,10 @@ class Candidates:
         self.ids = tuple(dict.fromkeys(handler.id for handler in handlers.changing))
         self.is_filtered = any(map(is_filtered, (*handlers.changing, *handlers.spawning)))
         """Whether the objects matter for the selection, or the handlers are for all of them."""
+        self.follows = frozenset[str]().union(
+            *map(list_followed, (*handlers.spawning, *(item for item in handlers.changing if item.requires_finalizer)))
+        )
+        """In which stanzas, of those that are not essential, a change can matter for what accompanies the object."""
         self._choices: dict[tuple[Reason, bool], Choice] = {}
 
     def select_all(self, reason: Reason, *, initial: bool) -> Choice:
@@ -170,6 +175,27 @@ def _select_specific(handlers: Sequence[ChangingHandler], reason: Reason) -> lis
 def is_filtered(handler: ResourceHandler) -> bool:
     """Tell if it depends on the object whether the handler is for it."""
     return bool(handler.labels or handler.annotations or handler.field) or handler.when is not None
+
+
+_TRACED = frozenset({"metadata", "status"})
+"""The stanzas that we write to besides what is essential."""
+
+_UNTRACED = frozenset({"spec", "labels", "name", "namespace", "uid", "value", "param", "logger", "resource"})
+"""The arguments of callbacks that are the same however these are written to."""
+
+
+def list_followed(handler: ResourceHandler) -> frozenset[str]:
+    """Tell in which of the traced stanzas a change can affect whether the handler is for the object."""
+    patterns = (*(handler.labels or {}).values(), *(handler.annotations or {}).values())
+    callbacks = [item for item in (handler.when, handler.value, *patterns) if callable(item)]
+    read = [list_read_arguments(item) for item in callbacks]
+    if any(names is None or not names <= _UNTRACED | _TRACED_ARGUMENTS.keys() for names in read):
+        return _TRACED  # it can look at anything
+    stanzas = {stanza for names in read for name in names or () if (stanza := _TRACED_ARGUMENTS.get(name))}
+    return _TRACED & {*stanzas, *handler.field[:1], *(["metadata"] if handler.annotations else [])}
+
+
+_TRACED_ARGUMENTS = {"status": "status", "meta": "metadata", "annotations": "metadata"}
 
 
 def is_for_reason(handler: ChangingHandler, reason: Reason, initial: bool) -> bool:

@@ -233,8 +233,11 @@ class Writing:
             check_status(self._scope.runtime, self._scope.resource, obj, outgoing, self._view.logger)
 
     def _has_only_our_traces(self, obj: KubeObject | None, outgoing: Patch) -> bool:
-        patch = self._view.patch
-        if obj is None or patch.fns or not patch.keys() <= _STATUS or self._scope.snapshots.extra_fields:
+        """Tell if nothing has changed that any handler could depend on; if in doubt, the object is looked at again."""
+        patch, scope = self._view.patch, self._scope
+        if obj is None or patch.fns or not patch.keys() <= _STATUS or scope.snapshots.extra_fields:
+            return False
+        if not scope.candidates.follows.isdisjoint(outgoing):
             return False
         return has_only_traces(self._view.obj, obj, outgoing)
 
