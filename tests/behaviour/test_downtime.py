@@ -175,9 +175,7 @@ async def test_changes_during_the_downtime_in_the_middle_of_the_handling(
 async def test_changes_in_the_middle_of_the_creation_are_not_lost_if_the_operator_restarts_then(
         operator: Operator, kex: Objects, calls: Calls,
 ) -> None:
-    """
-    The handlers that were done before see the change as an update, though it is not known anymore what has changed.
-    """
+    """The handlers that were done before see the change as an update."""
     for id in ("first", "second"):
         @kopf.on.create("kopfexamples", id=id, param=id)
         async def create_fn(param: str, retry: int, spec: kopf.Spec, **_: Any) -> None:
@@ -192,5 +190,5 @@ async def test_changes_in_the_middle_of_the_creation_are_not_lost_if_the_operato
     await kex.merge({"spec": {"field": "new"}})
     await operator.start()
     await kex.wait_handled(field="new")
-    new = {"spec": {"field": "new"}}
-    assert calls == [("first", "value"), ("second", "value"), ("second", "new"), ({}, new)]
+    old, new = {"spec": {"field": "value"}}, {"spec": {"field": "new"}}
+    assert calls == [("first", "value"), ("second", "value"), ("second", "new"), (old, new)]

@@ -103,15 +103,16 @@ def declare_writers(plural: str, write: Write) -> None:
 
         kopf.register(sub, id="sub")
 
-    for writer, decorator, options in [
+    declarations: list[tuple[str, Any, dict[str, Any]]] = [
         ("create", kopf.on.create, {}),
         ("update", kopf.on.update, {}),
         ("resume", kopf.on.resume, {}),
         ("event", kopf.on.event, {}),
         ("timer", kopf.timer, {"optional": True, "interval": 3600}),
         ("daemon", kopf.daemon, {"optional": True}),
-    ]:
-        decorator(plural, id="result", labels={"writer": writer}, **options)(fn)  # type: ignore[operator]
+    ]
+    for writer, decorator, options in declarations:
+        decorator(plural, id="result", labels={"writer": writer}, **options)(fn)
 
 
 def declare_reader(reader: str, plural: str, calls: Calls, options: dict[str, Any]) -> None:

@@ -65,7 +65,7 @@ class _Parser:
     def __call__(self, text: str, body: Body) -> BodyEssence | None:
         try:
             essence = codec.decode(text)
-            _check(essence)
+            check_essence(essence)
         except ValueError as e:
             head = body.object.head
             self._warn(head.namespace, head.name, head.uid, str(e))
@@ -73,7 +73,7 @@ class _Parser:
         return cast(BodyEssence, essence)
 
 
-def _check(essence: object) -> None:
+def check_essence(essence: object) -> None:
     """Anybody who can change the object, can put anything there. Raises :class:`ValueError` if it is not an essence."""
     if not isinstance(essence, dict):
         raise ValueError(f"expected an object, got {type(essence).__name__}")

@@ -40,6 +40,8 @@ class ProgressRecord(TypedDict, total=False):
     """Which state of the object (or of the handler's field) the last attempt was for; only for updates & creations."""
     reentries: int | None
     """How many of the retries were made only to go on with the sub-handlers; only for those that have them."""
+    baseline: str | None
+    """The serialised essence as of the beginning of the creation; only in one of the records."""
 
 
 class ProgressStorage(abc.ABC):
@@ -276,7 +278,7 @@ class StatusProgressStorage(ProgressStorage):
         return drop_field(drop_field(essence, self.field), self.touch_field)
 
 
-_EXTRAS = ("digest", "reentries")
+_EXTRAS = ("digest", "reentries", "baseline")
 """What older versions do not have in their records."""
 
 

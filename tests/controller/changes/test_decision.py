@@ -107,11 +107,8 @@ class Company:
         self.running = running
         self.over = over
 
-    def is_running(self, key: str) -> bool:
+    def is_running(self, key: str, *, blocking: bool = False) -> bool:
         return self.running and key == "uid"
-
-    def is_blocking(self, key: str) -> bool:
-        return self.is_running(key)
 
     def is_over(self, key: str, handler: Any) -> bool:
         return self.over and key == "uid" and isinstance(handler, DaemonHandler)

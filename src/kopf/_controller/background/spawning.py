@@ -56,17 +56,12 @@ class Background:
         if companion is not None:
             companion.body.object.forget_values()
 
-    def is_running(self, uid: str) -> bool:
-        """Whether anything accompanies the object right now."""
+    def is_running(self, uid: str, *, blocking: bool = False) -> bool:
+        """Whether anything accompanies the object right now; if ``blocking``, with what is not optional only."""
         companion = self.companions.get(uid)
-        return companion is not None and companion.is_running
-
-    def is_blocking(self, uid: str) -> bool:
-        """Whether anything of that blocks the deletion of the object, as it is not optional."""
-        companion = self.companions.get(uid)
-        return companion is not None and any(
-            run.is_running and run.handler.requires_finalizer for run in companion.runs.values()
-        )
+        if companion is None or not blocking:
+            return companion is not None and companion.is_running
+        return any(run.is_running and run.handler.requires_finalizer for run in companion.runs.values())
 
     def is_over(self, uid: str, handler: SpawningHandler) -> bool:
         """Whether the handler has run for the object, and will not run again until the operator restarts."""

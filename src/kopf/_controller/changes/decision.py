@@ -55,11 +55,8 @@ class Choice(FrozenRecord, frozen=True):
 class Accompaniment(Protocol):
     """What is known of the daemons & timers of the objects."""
 
-    def is_running(self, key: str) -> bool:
-        """Whether anything accompanies the object right now."""
-
-    def is_blocking(self, key: str) -> bool:
-        """Whether anything of that blocks the deletion of the object, as it is not optional."""
+    def is_running(self, key: str, *, blocking: bool = False) -> bool:
+        """Whether anything accompanies the object right now; if ``blocking``, with what is not optional only."""
 
     def is_over(self, key: str, handler: SpawningHandler) -> bool:
         """Whether the handler has run for the object, and will not run again."""
@@ -226,19 +223,15 @@ def _choose_finalizer(plan: Plan, situation: Situation) -> None:
     # Only the deletion handlers can hold a deletion; of a living object, it is unknown what else is declared for it.
     is_in_doubt = plan.error is not None or (bool(plan.choice.failures) and not situation.blocking.is_deleted)
     blocking, removals = situation.blocking, situation.removals
-    is_waited_for = _is_accompanied(situation) if blocking.is_deleted else _is_blocked(situation)
-    is_kept = is_in_doubt or is_waited_for
+    is_kept = is_in_doubt or _is_accompanied(situation, blocking=not blocking.is_deleted)
     plan.finalizer = choose_change(blocking, is_required=plan.is_required, is_kept=is_kept, removals=removals)
     is_unneeded = blocking.is_ours and not plan.is_required and not is_kept
     plan.is_contested = is_unneeded and plan.finalizer is None and removals == MAX_REMOVALS
 
 
-def _is_accompanied(situation: Situation) -> bool:
-    return situation.background is not None and situation.background.is_running(situation.key)
-
-
-def _is_blocked(situation: Situation) -> bool:
-    return situation.background is not None and situation.background.is_blocking(situation.key)
+def _is_accompanied(situation: Situation, *, blocking: bool = False) -> bool:
+    background = situation.background
+    return background is not None and background.is_running(situation.key, blocking=blocking)
 
 
 def conclude(plan: Plan, situation: Situation, now: datetime.datetime) -> None:

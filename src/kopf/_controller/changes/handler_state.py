@@ -36,6 +36,8 @@ class HandlerState(FrozenRecord, frozen=True):
     message: str | None = None
     digest: str | None = None
     """Which state of the object the handler has seen, with the own changes of this cycle; see :meth:`is_overtaken`."""
+    baseline: str | None = None
+    """The serialised state as of the beginning of the creation: one of the handlers keeps it for all of them."""
     subrefs: tuple[HandlerId, ...] = ()
     """The sub-handlers (on all levels) that were ever seen under this handler."""
 
@@ -77,6 +79,7 @@ class HandlerState(FrozenRecord, frozen=True):
             failure=outcome.final and error is not None,
             message=None if error is None else str(error) or type(error).__name__,
             digest=self.digest,
+            baseline=self.baseline,
             subrefs=tuple(dict.fromkeys([*self.subrefs, *subrefs])) if subrefs else self.subrefs,
         )
 
@@ -94,6 +97,7 @@ class HandlerState(FrozenRecord, frozen=True):
             subrefs=list(self.subrefs) or None,
             digest=self.digest,
             reentries=self.reentries or None,
+            baseline=self.baseline,
         )
 
     @classmethod
@@ -111,6 +115,7 @@ class HandlerState(FrozenRecord, frozen=True):
             subrefs=parse_ids(record.get("subrefs")),
             digest=_parse_text(record.get("digest")),
             reentries=min(_parse_number(record.get("reentries")), _parse_number(record.get("retries"))),
+            baseline=_parse_text(record.get("baseline")),
         )
 
 

@@ -21,6 +21,9 @@ from kopf._values.patches import Patch
 from kopf._values.reasons import Reason
 from kopf._values.records import replace
 
+_MAX_BASELINE_SIZE = 64 * 1024
+"""How large the kept state as of the beginning of a creation can be, in bytes: annotations share 256 KiB."""
+
 
 class Counts(NamedTuple):
     """How many handlers have ended in which way."""
@@ -186,6 +189,25 @@ class Progress(Mapping[HandlerId, HandlerState]):
         if state is not None and state.digest is not None and state.digest == before != after:
             self.states[key] = replace(state, digest=after)
             self._changed.add(key)
+
+    def keep_baseline(self, baseline: bytes, handlers: Iterable[ChangingHandler]) -> None:
+        """
+        Keep the state as of the beginning of the creation, in case that the operator restarts in the middle of it.
+
+        It goes to one of the records: those who know nothing of it, remove it together with that. It is kept by the
+        same handler until the end; at first, by one that is saved anyway. Large states are not kept: the annotations
+        of an object have a limit, and it is exceeded by the progress if not by the last handled state.
+        """
+        keys = [handler.id for handler in handlers]
+        keepers = [key for key in keys if (state := self.recall(key)) is not None and state.baseline is not None]
+        keepers += [key for key in keys if key in self._changed]
+        if not keepers or len(baseline) > _MAX_BASELINE_SIZE:
+            return
+        state, text = self.recall(keepers[0]), baseline.decode()
+        if state is not None and state.baseline != text:
+            self._digest()
+            self.states[keepers[0]] = replace(self.states.get(keepers[0], state), baseline=text)
+            self._changed.add(keepers[0])
 
     def store(self, patch: Patch) -> None:
         """Put the changed states to the patch."""

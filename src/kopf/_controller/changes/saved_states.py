@@ -12,7 +12,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 from kopf._controller.changes.handler_state import HandlerState, parse_ids
 from kopf._handlers.handlers import ChangingHandler
+from kopf._storage.diffbase import check_essence
 from kopf._storage.progress import ProgressRecord, ProgressStorage
+from kopf._values import codec
 from kopf._values.bodies import Body
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
@@ -53,6 +55,18 @@ class SavedStates:
         if key in self._absent or (record := self._storage.fetch(key=key, body=self._body)) is None:
             return None
         return HandlerState.from_record(record, now=self._now)
+
+    def find_baseline(self, keys: Iterable[HandlerId]) -> bytes | None:
+        """Get the state as of the beginning of the creation, if it is kept by any of the handlers."""
+        for key in keys:
+            state = self.recall(key)
+            if state is not None and state.baseline is not None and state.purpose == Reason.CREATE:
+                try:
+                    check_essence(codec.decode(state.baseline))
+                except ValueError:
+                    continue  # anybody could write there
+                return state.baseline.encode()
+        return None
 
     def store(self, states: Mapping[HandlerId, HandlerState], patch: Patch) -> None:
         """Put the states to the patch."""

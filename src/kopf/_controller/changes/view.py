@@ -17,6 +17,7 @@ from kopf._controller.changes.progress import find_seen
 from kopf._controller.changes.saved_states import SavedStates
 from kopf._controller.changes.saving import Carried
 from kopf._controller.changes.scope import ReconciliationScope
+from kopf._controller.changes.seen_states import SeenStates
 from kopf._controller.changes.selection import select
 from kopf._handlers.causes import ChangingCause
 from kopf._logging.loggers import ObjectLogger
@@ -134,15 +135,27 @@ class View:
             get_change=self.situation.detection.get_change,
         )
 
-    def find_baseline(self, plan: Plan) -> bytes:
-        """
-        Get the state as of the beginning of the creation.
+    def find_baseline(self) -> bytes:
+        """Get the state as of the beginning of the creation, also if it was begun before the operator has started."""
+        saved, snapshot = self.situation.saved, self.situation.detection.snapshot
+        known = None if saved.is_blank else saved.find_baseline(self._scope.candidates.ids)
+        return snapshot if known is None else known
 
-        If the operator was restarted in the middle, and some handlers have seen another state before that, then that
-        one is not known anymore. With an empty one instead, the creation is followed by an update of everything.
+    def get_handled_snapshot(self, plan: Plan, baseline: bytes | None) -> bytes:
         """
-        saved = self.situation.saved
-        if saved.is_blank:
-            return self.situation.detection.snapshot
-        seen = {*find_seen(plan.choice.accompanying, saved)}
-        return EMPTY if seen and seen != {plan.seen.get_whole()} else self.situation.detection.snapshot
+        What the handlers have really seen: in a creation, other changes meanwhile are updates after it.
+
+        If any of them has seen what is neither the beginning of the creation nor the end of it, then not all that it
+        has to see is in their difference, and it is an update of everything. So it is if the beginning was refused and
+        is bigger than the actual state (it can be too big).
+        """
+        snapshot, saved, unsaved = self.situation.detection.snapshot, self.situation.saved, self.unsaved
+        if plan.reason is not CREATE or baseline is None or (baseline == snapshot and saved.is_blank):
+            return snapshot
+        was_refused = unsaved is not None and unsaved.is_reported and unsaved.is_refused
+        if was_refused and len(baseline) > len(snapshot):
+            return EMPTY
+        seen = {*find_seen(plan.choice.accompanying, saved)} if not saved.is_blank else set()
+        if seen and not seen <= {plan.seen.get_whole(), SeenStates(CREATE, baseline).get_whole()}:
+            return EMPTY
+        return baseline

@@ -21,14 +21,15 @@ from kopf._controller.changes.saving import (
     note_removal,
 )
 from kopf._controller.changes.scope import ReconciliationScope
+from kopf._controller.changes.seen_states import SeenStates
 from kopf._controller.changes.superseding import Superseding
-from kopf._controller.changes.view import EMPTY, View
+from kopf._controller.changes.view import View
 from kopf._controller.own_writes import is_newer
 from kopf._values.bodies import Body
 from kopf._values.codec import NestingError
 from kopf._values.objects import KubeObject
 from kopf._values.patches import REMOVE, Patch, PatchRequest, thaw
-from kopf._values.reasons import CREATE, DELETE, NOOP, Reason
+from kopf._values.reasons import CREATE, DELETE, NOOP
 from kopf._values.records import replace
 
 _PASSING_ERRORS = (APIServerError, APITooManyRequestsError, APINetworkError)
@@ -71,7 +72,7 @@ class Writing:
         self.correction: Unsaved | None = None
         """What is to be saved anew, as the API has not kept the changes by the handlers as they are."""
         is_begun = plan.reason is CREATE and carried.baseline is None
-        self.baseline = view.find_baseline(plan) if is_begun else carried.baseline
+        self.baseline = view.find_baseline() if is_begun else carried.baseline
         """The snapshot of the object as of the beginning of its creation; all later changes are updates."""
         self.is_saving = False
         """Whether the object is being patched right now, which is not to be interrupted."""
@@ -103,6 +104,7 @@ class Writing:
         except NestingError as e:  # of the patch, not of the object
             self._is_refused = True
             raise SavingFailure(view.obj) from e
+        baseline = self._keep_baseline(own, stored, expected, self.baseline)
         stored.store(outgoing)
         saved = self._carried.saved
         if plan.reason is DELETE and (saved is None or saved.reason is not plan.reason):
@@ -110,7 +112,7 @@ class Writing:
         result = await self.save(outgoing)
         if result.obj is not None:
             self._check_status(result.obj, outgoing)
-            saved = self._remember(stored, expected, outgoing, result.obj)
+            saved = self._remember(stored, expected, baseline, outgoing, result.obj)
             result = replace(result, saved=saved)
         delay = result.requeue_after
         if delay is not None and delay > 0 and not result.changed:
@@ -125,7 +127,7 @@ class Writing:
         outgoing = self._make_outgoing_patch()
         if not view.situation.blocking.is_last:
             plan.progress.purge(scope.candidates.changing, outgoing)  # also of those that have matched before
-        handled = get_handled_snapshot(view, plan.reason, self.baseline)
+        handled = view.get_handled_snapshot(plan, self.baseline)
         if plan.is_handled:
             if (fresher := scope.get_fresher(view.situation.key)) is not None:
                 self._look_for_rivals(fresher)
@@ -203,18 +205,29 @@ class Writing:
             return patch.derive(patch)  # nothing of what is there is going to be modified by us
         return patch.derive(thaw(patch))
 
+    def _keep_baseline(
+        self, own: OwnChanges, progress: Progress, expected: bytes | None, known: bytes | None
+    ) -> bytes | None:
+        """Bring the own changes to the state as of the beginning of a creation, and both of them to the progress."""
+        baseline = own.carry_over(self.baseline, expected)
+        if baseline is not None:
+            if known != baseline:
+                progress.account_for(SeenStates(CREATE, known), SeenStates(CREATE, baseline))
+            progress.keep_baseline(baseline, self._plan.called)
+        return baseline
+
     def _remember(
-        self, stored: Progress, expected: bytes | None, outgoing: Patch, obj: KubeObject
+        self, stored: Progress, expected: bytes | None, baseline: bytes | None, outgoing: Patch, obj: KubeObject
     ) -> SavedProgress:
         """Note what is now on the object, in case that nobody else changes it before the next pass."""
         plan, own = self._plan, self._make_own_changes()
         stored.note_saved()
         if expected is not None:
             expected = own.compare(expected, obj, stored)
+            self.baseline = self._keep_baseline(own, stored, expected, baseline)
             if states := stored.unsaved:
                 self.correction = Unsaved(plan.reason, states, Patch())
         plan.progress = stored
-        self.baseline = own.carry_over(self.baseline, expected)
         is_same = (
             expected is None
             and not self._scope.snapshots.extra_fields
@@ -250,16 +263,3 @@ def drop_refused_wishes(view: View, errors: int) -> None:
         view.logger.error("The object is released without the changes that could not be made: %r", wishes)
         patch.clear()
         patch.fns.clear()
-
-
-def get_handled_snapshot(view: View, reason: Reason, baseline: bytes | None) -> bytes:
-    """
-    What the handlers have really seen: in a creation, other changes meanwhile are updates after it.
-
-    If that was refused and is bigger than the actual state (it can be too big), it is an update of everything.
-    """
-    snapshot, unsaved = view.situation.detection.snapshot, view.unsaved
-    if reason is not CREATE or baseline is None or baseline == snapshot:
-        return snapshot
-    was_refused = unsaved is not None and unsaved.is_reported and unsaved.is_refused
-    return EMPTY if was_refused and len(baseline) > len(snapshot) else baseline

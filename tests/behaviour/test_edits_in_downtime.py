@@ -1,0 +1,218 @@
+"""Edits while the operator is down in the middle of a creation: the state as of its beginning is known afterwards."""
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Obj, Objects, get_annotations, has_progress
+from tests.behaviour.running import Calls, Operator
+
+pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
+
+
+def store_in_status(settings: kopf.OperatorSettings) -> None:
+    settings.persistence.progress_storage = kopf.StatusProgressStorage()
+    settings.persistence.diffbase_storage = kopf.StatusDiffBaseStorage()
+
+
+def use_prefix(settings: kopf.OperatorSettings) -> None:
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix="example.com", verbose=True)
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix="example.com")
+
+
+def store_in_both(settings: kopf.OperatorSettings) -> None:
+    settings.persistence.progress_storage = kopf.MultiProgressStorage([
+        kopf.StatusProgressStorage(), kopf.AnnotationsProgressStorage()])
+
+
+STORAGES = {"default": lambda _: None, "status": store_in_status, "prefix": use_prefix, "both": store_in_both}
+
+
+class Gate:
+    """Holds the last handler of the creation until the operator has restarted."""
+    is_open = False
+
+    def check(self) -> None:
+        if not self.is_open:
+            raise kopf.TemporaryError("not yet", delay=1000)
+
+
+@pytest.fixture
+def gate() -> Gate:
+    return Gate()
+
+
+def declare_one(plural: str, calls: Calls, gate: Gate) -> None:
+    @kopf.on.create(plural, id="held")
+    async def held(**_: Any) -> None:
+        gate.check()
+
+
+def declare_two(plural: str, calls: Calls, gate: Gate) -> None:
+    kopf.on.create(plural, id="done")(calls.noting("done"))
+    declare_one(plural, calls, gate)
+
+
+def declare_subhandlers(plural: str, calls: Calls, gate: Gate) -> None:
+    @kopf.on.create(plural, id="parent")
+    async def parent(**_: Any) -> None:
+        kopf.register(calls.noting("done"), id="done")
+
+        @kopf.subhandler(id="held")
+        async def held(**_: Any) -> None:
+            gate.check()
+
+
+def declare_resuming(plural: str, calls: Calls, gate: Gate) -> None:
+    kopf.on.resume(plural, id="resume")(calls.noting("resume"))
+    declare_two(plural, calls, gate)
+
+
+def declare_patching(plural: str, calls: Calls, gate: Gate) -> None:
+    @kopf.on.create(plural, id="done")
+    async def done(patch: kopf.Patch, **_: Any) -> None:
+        patch.spec["own"] = "mine"
+
+    declare_one(plural, calls, gate)
+
+
+DECLARATIONS = {
+    "one": declare_one, "two": declare_two, "sub": declare_subhandlers, "resume": declare_resuming,
+    "patching": declare_patching,
+}
+
+
+def is_held(obj: Obj) -> bool:
+    return "not yet" in repr(obj) or "Some sub-handlers" in repr(obj)
+
+
+def is_calm(obj: Obj) -> bool:
+    return "last-handled-configuration" in repr(obj) and "started" not in repr(obj)
+
+
+async def stop(operator: Operator, way: str) -> None:
+    await (operator.cancel() if way == "kill" else operator.stop())
+
+
+def declare_updates(plural: str, calls: Calls) -> None:
+    kopf.on.update(plural, id="update")(calls.noting(lambda diff, **_: ("update", diff)))
+    kopf.on.field(plural, id="edited", field="spec.v", old=0, new=1)(calls.noting("v: 0 -> 1"))
+    kopf.on.field(plural, id="same", field="spec.w")(calls.noting(lambda old, new, **_: ("w", old, new)))
+
+
+@pytest.mark.parametrize("way", ["stop", "kill"])
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize("declare", DECLARATIONS.values(), ids=DECLARATIONS)
+async def test_edits_are_what_they_are(
+        operator: Operator, objects: Objects, calls: Calls, gate: Gate, declare: Any, storage: str, way: str,
+) -> None:
+    declare(objects.plural, calls, gate)
+    operator.configure = STORAGES[storage]
+    await operator.start_and_create(objects, spec={"v": 0, "w": 7})
+    await objects.wait(is_held)
+    await stop(operator, way)
+    declare_updates(objects.plural, calls)
+    gate.is_open = True
+    await objects.merge({"spec": {"v": 1}})
+    await operator.start(watching=(objects.plural,))
+    await calls.wait(lambda items: ("update", (("change", ("spec", "v"), 0, 1),)) in items and "v: 0 -> 1" in items)
+    obj = await objects.wait(is_calm)
+    assert "baseline" not in repr(obj)
+    assert [call for call in calls if call[0] == "w"] == [("w", None, 7)]  # in the creation
+    assert [call for call in calls if call[0] == "update"] == [("update", (("change", ("spec", "v"), 0, 1),))]
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+async def test_edits_that_are_undone_are_no_updates(
+        operator: Operator, objects: Objects, calls: Calls, gate: Gate, storage: str,
+) -> None:
+    declare_two(objects.plural, calls, gate)
+    operator.configure = STORAGES[storage]
+    await operator.start_and_create(objects, spec={"v": 0})
+    await objects.wait(is_held)
+    await operator.stop()
+    kopf.on.update(objects.plural, id="update")(calls.noting("update"))
+    gate.is_open = True
+    await objects.merge({"spec": {"v": 1}})
+    await objects.merge({"spec": {"v": 0}})
+    await operator.start(watching=(objects.plural,))
+    await objects.wait(is_calm)
+    await objects.merge({"spec": {"v": 2}})
+    await calls.wait(lambda items: "update" in items)
+    await objects.wait(is_calm)
+    assert calls == ["done", "update"]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+async def test_edits_that_somebody_has_seen_are_undone_for_them(
+        operator: Operator, kex: Objects, calls: Calls, gate: Gate, restart: bool,
+) -> None:
+    kopf.on.create("kopfexamples", id="first")(calls.noting("first"))
+
+    @kopf.on.create("kopfexamples", id="second")
+    async def second(spec: kopf.Spec, retry: int, **_: Any) -> None:
+        if spec["v"] == 0 and not gate.is_open:
+            raise kopf.TemporaryError("not yet", delay=10)
+        calls.append("second")
+
+    @kopf.on.create("kopfexamples", id="third")
+    async def third(**_: Any) -> None:
+        gate.check()
+
+    kopf.on.field("kopfexamples", id="field", field="spec.v")(calls.noting(lambda new, **_: ("field", new)))
+    kopf.on.update("kopfexamples", id="update")(calls.noting("update"))
+    await operator.start_and_create(kex, spec={"v": 0})
+    await kex.wait(has_progress("first", "second", "third"))
+    await kex.merge({"spec": {"v": 1}})
+    await calls.wait(lambda items: "second" in items)
+    await kex.wait(lambda obj: '"success":true' in get_annotations(obj).get("kopf.zalando.org/second", ""))
+    if restart:
+        await operator.stop()
+    await kex.merge({"spec": {"v": 0}})
+    gate.is_open = True
+    if restart:
+        await operator.start()
+    await calls.wait(lambda items: "update" in items)
+    await kex.wait(is_calm)
+    assert [call for call in calls if call[0] == "field"][-1] == ("field", 0)
+
+
+async def test_it_is_kept_once_and_not_if_it_is_large(
+        operator: Operator, kex: Objects, calls: Calls, gate: Gate,
+) -> None:
+    declare_two("kopfexamples", calls, gate)
+    kopf.on.update("kopfexamples", id="update")(calls.noting("update"))
+    await operator.start_and_create(kex, "small", spec={"v": 0})
+    await kex.create("large", spec={"v": 0, "text": "x" * 150_000})
+    small, large = await kex.wait(is_held, "small"), await kex.wait(is_held, "large")
+    assert json.dumps(small).count("baseline") == 1
+    assert json.dumps(large).count("baseline") == 0
+    await operator.stop()
+    gate.is_open = True
+    await kex.merge({"spec": {"v": 1}}, "large")
+    await operator.start()
+    await calls.wait(lambda items: "update" in items)
+    await kex.wait(is_calm, "large")
+
+
+@pytest.mark.parametrize("text", ["", "null", "[]", '{"metadata": 1}', "{", "x"])
+async def test_what_others_have_written_there_is_not_believed(
+        operator: Operator, kex: Objects, calls: Calls, gate: Gate, text: str,
+) -> None:
+    declare_two("kopfexamples", calls, gate)
+    kopf.on.update("kopfexamples", id="update")(calls.noting("update"))
+    await operator.start_and_create(kex, spec={"v": 0})
+    await kex.wait(is_held)
+    await operator.stop()
+    (obj,) = kex.get_history()[-1:]
+    key = "kopf.zalando.org/done"
+    record = json.loads(get_annotations(obj)[key]) | {"baseline": text}
+    await kex.merge({"metadata": {"annotations": {key: json.dumps(record)}}, "spec": {"v": 1}})
+    gate.is_open = True
+    await operator.start()
+    await calls.wait(lambda items: "update" in items)
+    await kex.wait(is_calm)
+    assert calls == ["done", "update"]
