@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import functools
-import re
 import zoneinfo
 from collections.abc import Callable
 from typing import Final, TypeAlias
@@ -44,7 +43,7 @@ _CONVERTED: Final[dict[tuple[str, str], tuple[str, str, Converter]]] = {
 }
 
 # Names of these are limited only by what fits in a URL.
-_LOOSE_NAMES: Final = {"roles", "rolebindings", "clusterroles", "clusterrolebindings"}
+_LOOSE_NAMES: Final = {"apiservices", "roles", "rolebindings", "clusterroles", "clusterrolebindings"}
 
 # What everybody is told who asks for these kinds, which are served as long as there is v1.
 _DEPRECATED: Final = {
@@ -199,32 +198,11 @@ def _settle_secret(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
         new["data"] = {**(new.get("data") or {}), **encoded}
     if old is not None and new.get("type") != old.get("type"):
         errors.append(statuses.invalid_value("type", new.get("type"), "field is immutable"))
-    return errors + _check_keys(new, "data") + _refuse_change_if_immutable(new, old, "data", "immutable")
+    return errors + _refuse_change_if_immutable(new, old, "data", "immutable")
 
 
 def _settle_config_map(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
-    return [*_check_keys(new, "data", "binaryData"),
-            *_refuse_change_if_immutable(new, old, "data", "binaryData", "immutable")]
-
-
-_CONFIG_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
-_CONFIG_KEY_RULE: Final = (
-    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  "
-    "or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')")
-
-
-def _check_keys(new: Obj, *fields: str) -> list[statuses.FieldError]:
-    """The keys are names of files in pods."""
-    errors: list[statuses.FieldError] = []
-    for field in fields:
-        for key in new.get(field) or ():
-            if len(key) > 253:
-                errors.append(statuses.invalid_value(f"{field}[{key}]", key, "must be no more than 253 characters"))
-            elif key in (".", ".."):
-                errors.append(statuses.invalid_value(f"{field}[{key}]", key, f"must not be '{key}'"))
-            elif _CONFIG_KEY.fullmatch(key) is None:
-                errors.append(statuses.invalid_value(f"{field}[{key}]", key, _CONFIG_KEY_RULE))
-    return errors
+    return _refuse_change_if_immutable(new, old, "data", "binaryData", "immutable")
 
 
 def _refuse_change_if_immutable(new: Obj, old: Obj | None, *fields: str) -> list[statuses.FieldError]:

@@ -17,6 +17,8 @@ _TYPES: Final = {"ContainerResource": "containerResource", "External": "external
                  "Resource": "resource"}
 _TARGETS: Final = ("Utilization", "Value", "AverageValue")
 
+_UNGROUPED: Final = "ReplicationController"  # the only one that can be scaled in the core group
+
 _MAX_WINDOW: Final = 3600  # seconds
 _MAX_PERIOD: Final = 1800  # seconds
 
@@ -30,7 +32,11 @@ def validate(new: Obj, old: Obj | None) -> Iterator[FieldError]:
         yield invalid_value("spec.maxReplicas", most, "must be greater than 0")
     if least is not None and most < least:
         yield invalid_value("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`")
-    yield from _validate_reference(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef")
+    target = spec.get("scaleTargetRef") or {}
+    yield from _validate_reference(target, "spec.scaleTargetRef")
+    known = {} if old is None else (old.get("spec") or {}).get("scaleTargetRef") or {}
+    if any(target.get(field) != known.get(field) for field in ("apiVersion", "kind")):
+        yield from _validate_version(target, "spec.scaleTargetRef", grouped=target.get("kind") != _UNGROUPED)
     for index, metric in enumerate(spec.get("metrics") or ()):
         yield from _validate_metric(metric, f"spec.metrics[{index}]")
     if (percent := spec.get("targetCPUUtilizationPercentage")) is not None and percent < 1:  # it is a metric in v2
@@ -44,6 +50,14 @@ def validate(new: Obj, old: Obj | None) -> Iterator[FieldError]:
 def _validate_reference(reference: Obj, path: str) -> Iterator[FieldError]:
     for field in ("kind", "name"):
         yield from _validate_segment(reference.get(field) or "", f"{path}.{field}", "")
+
+
+def _validate_version(reference: Obj, path: str, *, grouped: bool) -> Iterator[FieldError]:
+    version = reference.get("apiVersion") or ""
+    if version.count("/") > 1:
+        yield invalid_value(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}")
+    elif grouped and not version.rpartition("/")[0]:
+        yield invalid_value(f"{path}.apiVersion", version, "apiVersion must specify API group")
 
 
 def _validate_segment(name: str, path: str, missing: str) -> Iterator[FieldError]:
@@ -79,6 +93,7 @@ def _validate_source(kind: str, source: Obj, path: str) -> Iterator[FieldError]:
     target = source.get("target") or {}
     if kind == "object":
         yield from _validate_reference(source.get("describedObject") or {}, f"{path}.describedObject")
+        yield from _validate_version(source.get("describedObject") or {}, f"{path}.describedObject", grouped=False)
     if kind in ("resource", "containerResource"):
         if not source.get("name"):
             yield required(f"{path}.name", "must specify a resource name")

@@ -1,17 +1,23 @@
 """
-Claims of volumes: how they are to be accessed, and how much is asked for; nobody gets back what is given already.
+Volumes and claims of them: how they are accessed, and how much there is; nobody gets back what is given already.
 """
 from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ..kinds import quantities
-from ..statuses import FieldError, forbidden_value, invalid_value, required
+from ..statuses import FieldError, forbidden_value, invalid_value, required, unsupported_value
 from .nested_selectors import validate_selector
 
 Obj: TypeAlias = dict[str, Any]
+
+_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+# What a volume has besides its source.
+_COMMON: Final = frozenset({
+    "accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy",
+    "storageClassName", "volumeAttributesClassName", "volumeMode"})
 
 
 def validate(new: Obj, old: Obj | None) -> Iterator[FieldError]:
@@ -24,16 +30,41 @@ def validate(new: Obj, old: Obj | None) -> Iterator[FieldError]:
 def validate_spec(spec: Obj, path: str) -> Iterator[FieldError]:
     """Give everything that is wrong with a claim, alone or in a template."""
     yield from validate_selector(spec.get("selector") or {}, f"{path}.selector")
-    modes = spec.get("accessModes") or []
-    if not modes:
-        yield required(f"{path}.accessModes", "at least 1 access mode is required")
-    if "ReadWriteOncePod" in modes and len(modes) > 1:
-        yield forbidden_value(f"{path}.accessModes", "may not use ReadWriteOncePod with other access modes")
+    yield from _validate_modes(spec, path, "at least 1 access mode is required")
     size = _requested(spec)
     if size is None:
         yield required(f"{path}.resources[storage]")
     elif quantities.amount(size) <= 0:
         yield invalid_value(f"{path}.resources[storage]", size, "must be greater than zero")
+
+
+def validate_volume(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    spec = new.get("spec") or {}
+    yield from _validate_modes(spec, "spec", "")
+    capacity = spec.get("capacity") or {}
+    if not capacity:
+        yield required("spec.capacity")
+    if capacity.keys() != {"storage"}:
+        yield unsupported_value("spec.capacity", capacity or None, ("storage",))
+    for name, size in capacity.items():
+        if quantities.amount(size) <= 0:
+            yield invalid_value(f"spec.capacity[{name}]", size, "must be greater than zero")
+    sources = [name for name in spec if name not in _COMMON]
+    for name in sources[1:]:
+        yield forbidden_value(f"spec.{name}", "may not specify more than 1 volume type")
+    if not sources:
+        yield required("spec", "must specify a volume type")
+
+
+def _validate_modes(spec: Obj, path: str, missing: str) -> Iterator[FieldError]:
+    modes = spec.get("accessModes") or []
+    if not modes:
+        yield required(f"{path}.accessModes", missing)
+    for mode in modes:
+        if mode not in _MODES:
+            yield unsupported_value(f"{path}.accessModes", mode, _MODES)
+    if "ReadWriteOncePod" in modes and len(modes) > 1:
+        yield forbidden_value(f"{path}.accessModes", "may not use ReadWriteOncePod with other access modes")
 
 
 def _requested(spec: Obj) -> str | None:

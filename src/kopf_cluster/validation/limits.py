@@ -1,5 +1,5 @@
 """
-How many there may be: disruption budgets, quotas.
+How many there may be, and how much: disruption budgets, quotas, ranges of limits.
 """
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
 from ..kinds import quantities
-from ..statuses import FieldError, invalid_value
+from ..statuses import FieldError, duplicate_value, forbidden_value, invalid_value, required
 from .nested_selectors import validate_selector
 from .numbers import number_or_percent
 
@@ -19,6 +19,18 @@ _COUNTED: Final = frozenset({
 _MEASURED: Final = frozenset({
     "cpu", "memory", "ephemeral-storage", "limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.cpu",
     "requests.memory", "requests.ephemeral-storage", "requests.storage"})
+
+# Of each resource, the first must not be greater than the second; the field that is blamed, and whose value is shown.
+_ORDERED: Final = (
+    ("min", "max", "min", "min", "min value {} is greater than max value {}"),
+    ("min", "defaultRequest", "defaultRequest", "defaultRequest",
+     "min value {} is greater than default request value {}"),
+    ("defaultRequest", "max", "defaultRequest", "defaultRequest",
+     "default request value {} is greater than max value {}"),
+    ("defaultRequest", "default", "defaultRequest", "defaultRequest",
+     "default request value {} is greater than default limit value {}"),
+    ("min", "default", "default", "min", "min value {} is greater than default value {}"),
+    ("default", "max", "default", "max", "default value {} is greater than max value {}"))
 
 
 def validate_budget(new: Obj, old: Obj | None) -> Iterator[FieldError]:
@@ -44,3 +56,32 @@ def validate_quota(new: Obj, old: Obj | None) -> Iterator[FieldError]:
             yield invalid_value(path, value, "must be greater than or equal to 0")
         if name in _COUNTED and amount.denominator != 1:
             yield invalid_value(path, value, "must be an integer")
+
+
+def validate_range(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for index, limit in enumerate((new.get("spec") or {}).get("limits") or ()):
+        path, kind = f"spec.limits[{index}]", limit.get("type") or ""
+        if kind in seen:
+            yield duplicate_value(f"{path}.type", kind)
+        seen.add(kind)
+        if kind == "Pod":
+            for field in ("default", "defaultRequest"):
+                if limit.get(field):
+                    yield forbidden_value(f"{path}.{field}", "may not be specified when `type` is 'Pod'")
+        if kind == "PersistentVolumeClaim" and not any("storage" in (limit.get(one) or ()) for one in ("min", "max")):
+            yield required(f"{path}.limits",
+                           "either minimum or maximum storage value is required, but neither was provided")
+        yield from _validate_order(limit, path)
+
+
+def _validate_order(limit: Obj, path: str) -> Iterator[FieldError]:
+    for lower, upper, blamed, shown, text in _ORDERED:
+        least, most = limit.get(lower) or {}, limit.get(upper) or {}
+        for name in sorted(least.keys() & most.keys()):
+            if quantities.amount(least[name]) > quantities.amount(most[name]):
+                yield invalid_value(f"{path}.{blamed}[{name}]", limit[shown][name],
+                                    text.format(least[name], most[name]))
+    for name, ratio in (limit.get("maxLimitRequestRatio") or {}).items():
+        if quantities.amount(ratio) < 1:
+            yield invalid_value(f"{path}.maxLimitRequestRatio[{name}]", ratio, f"ratio {ratio} is less than 1")

@@ -8,8 +8,12 @@ from typing import Any, Final, TypeAlias
 
 from ..statuses import FieldError
 from . import (
+    admission_policies,
     autoscaler_specs,
+    bounds,
     claim_specs,
+    config_data,
+    ingresses,
     job_specs,
     limits,
     network_policies,
@@ -25,25 +29,35 @@ Validator: TypeAlias = Callable[[Obj, Obj | None], Iterator[FieldError]]
 
 # By the plural names, which are unique among built-in kinds.
 _VALIDATORS: Final[Mapping[str, Validator]] = {
+    "apiservices": bounds.validate_api_service,
     "clusterrolebindings": role_rules.validate_binding,
     "clusterroles": role_rules.validate_role,
+    "configmaps": config_data.validate_config_map,
     "cronjobs": job_specs.validate_cron_job,
     "daemonsets": workload_specs.validate_daemon_set,
     "deployments": workload_specs.validate_deployment,
     "horizontalpodautoscalers": autoscaler_specs.validate,
+    "ingresses": ingresses.validate,
     "jobs": job_specs.validate_job,
+    "leases": bounds.validate_lease,
+    "limitranges": limits.validate_range,
     "mutatingwebhookconfigurations": webhook_configurations.validate,
     "networkpolicies": network_policies.validate,
     "persistentvolumeclaims": claim_specs.validate,
+    "persistentvolumes": claim_specs.validate_volume,
     "poddisruptionbudgets": limits.validate_budget,
     "pods": pod_specs.validate,
+    "priorityclasses": bounds.validate_priority_class,
     "replicasets": workload_specs.validate_replica_set,
     "replicationcontrollers": workload_specs.validate_replication_controller,
     "resourcequotas": limits.validate_quota,
     "rolebindings": role_rules.validate_binding,
     "roles": role_rules.validate_role,
+    "secrets": config_data.validate_secret,
     "services": service_specs.validate,
     "statefulsets": workload_specs.validate_stateful_set,
+    "validatingadmissionpolicies": admission_policies.validate_policy,
+    "validatingadmissionpolicybindings": admission_policies.validate_binding,
     "validatingwebhookconfigurations": webhook_configurations.validate,
 }
 

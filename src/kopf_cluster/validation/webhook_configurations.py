@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import urllib.parse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from ..cel import expressions
@@ -42,7 +42,7 @@ def validate(new: Obj, old: Obj | None) -> Iterator[FieldError]:
 def _validate_webhook(webhook: Obj, path: str) -> Iterator[FieldError]:
     yield from _validate_full_name(webhook.get("name") or "", f"{path}.name")
     for index, rule in enumerate(webhook.get("rules") or ()):
-        yield from _validate_rule(rule, f"{path}.rules[{index}]")
+        yield from validate_rule(rule, f"{path}.rules[{index}]")
     for field, choices in _CHOICES.items():
         if webhook.get(field) not in (None, *choices):
             yield unsupported_value(f"{path}.{field}", webhook[field], choices)
@@ -59,7 +59,7 @@ def _validate_webhook(webhook: Obj, path: str) -> Iterator[FieldError]:
     if webhook.get("reinvocationPolicy") not in (None, "IfNeeded", "Never"):
         yield unsupported_value(f"{path}.reinvocationPolicy", webhook["reinvocationPolicy"], ("IfNeeded", "Never"))
     yield from _validate_client(webhook.get("clientConfig") or {}, f"{path}.clientConfig")
-    yield from _validate_conditions(webhook.get("matchConditions") or (), f"{path}.matchConditions")
+    yield from validate_conditions(webhook.get("matchConditions") or (), f"{path}.matchConditions")
 
 
 def _validate_full_name(name: str, path: str) -> Iterator[FieldError]:
@@ -72,7 +72,7 @@ def _validate_full_name(name: str, path: str) -> Iterator[FieldError]:
         yield invalid_value(path, name, "should be a domain with at least three segments separated by dots")
 
 
-def _validate_rule(rule: Obj, path: str) -> Iterator[FieldError]:
+def validate_rule(rule: Obj, path: str) -> Iterator[FieldError]:
     operations: list[str] = rule.get("operations") or []
     yield from _validate_listed(operations, f"{path}.operations", "operations")
     for index, operation in enumerate(operations):
@@ -169,7 +169,7 @@ def _validate_service(service: Obj, path: str) -> Iterator[FieldError]:
                 yield invalid_value(f"{path}.path", url_path, f"segment[{index}]: {why}")
 
 
-def _validate_conditions(conditions: Sequence[Obj], path: str) -> Iterator[FieldError]:
+def validate_conditions(conditions: Sequence[Obj], path: str) -> Iterator[FieldError]:
     if len(conditions) > _MAX_CONDITIONS:
         yield too_many(path, len(conditions), _MAX_CONDITIONS)
     seen: set[str] = set()
@@ -177,7 +177,7 @@ def _validate_conditions(conditions: Sequence[Obj], path: str) -> Iterator[Field
         name, expression = condition.get("name") or "", (condition.get("expression") or "").strip()
         if not expression:
             yield required(f"{path}[{index}].expression")
-        elif why := _find_fault(expression):
+        elif why := find_fault(expression, _VARIABLES, "BOOL"):
             yield invalid_value(f"{path}[{index}].expression", expression, why)
         if not name:
             yield required(f"{path}[{index}].name")
@@ -188,15 +188,15 @@ def _validate_conditions(conditions: Sequence[Obj], path: str) -> Iterator[Field
         seen.add(name)
 
 
-def _find_fault(expression: str) -> str:
-    """Tell why it is no condition; nothing if it is one, or if it cannot be found out here."""
+def find_fault(expression: str, variables: Mapping[str, str], result: str) -> str:
+    """Tell why it cannot be evaluated to this type; nothing if it can, or if it cannot be found out here."""
     if _AUTHORIZER.search(expression) or importlib.util.find_spec("cel_expr_python") is None:
         return ""
     try:
-        result = expressions.compile_expression(expression, _VARIABLES).result_type
+        found = expressions.compile_expression(expression, variables).result_type
     except expressions.CompilationError as error:
         return str(error)
-    return "" if result in ("BOOL", "DYN") else "must evaluate to bool"
+    return "" if not result or found in (result, "DYN") else f"must evaluate to {result.lower()}"
 
 
 def _validate_versions(versions: list[str], path: str) -> Iterator[FieldError]:

@@ -84,7 +84,16 @@ def validate_daemon_set(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     spec = new.get("spec") or {}
     yield from _validate_selection(spec, "daemonset")
     yield from _validate_template(spec, "DaemonSet")
-    yield from not_negative(spec, "spec", "minReadySeconds", "revisionHistoryLimit")
+    yield from not_negative(spec, "spec", "minReadySeconds")
+    rolling, path = (spec.get("updateStrategy") or {}).get("rollingUpdate") or {}, "spec.updateStrategy.rollingUpdate"
+    for field in ("maxUnavailable", "maxSurge") if rolling else ():
+        yield from number_or_percent(rolling[field], f"{path}.{field}", most=100)
+    given = [field for field in ("maxUnavailable", "maxSurge") if rolling.get(field, 0) not in (0, "0%")]
+    if len(given) == 2:
+        yield invalid_value(f"{path}.maxSurge", rolling["maxSurge"], "may not be set when maxUnavailable is non-zero")
+    elif rolling and not given:
+        yield required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0")
+    yield from not_negative(spec, "spec", "revisionHistoryLimit")
 
 
 def _validate_selection(spec: Obj, what: str) -> Iterator[FieldError]:

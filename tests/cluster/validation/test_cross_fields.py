@@ -51,7 +51,8 @@ KINDS: Final = {
     "clusterrolebindings": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
 }
 CLAIM: Final[dict[str, Any]] = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-SCALED: Final[dict[str, Any]] = {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "d"}}
+SCALED: Final[dict[str, Any]] = {"maxReplicas": 3, "scaleTargetRef": {
+    "apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}
 ROLE: Final = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}
 
 GOOD: Final[list[tuple[str, dict[str, Any]]]] = [
@@ -186,7 +187,8 @@ WRONG: Final[list[tuple[str, dict[str, Any], list[str]]]] = [
         "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1",
         "spec.maxReplicas: Invalid value: -1: must be greater than 0",
         "spec.maxReplicas: Invalid value: -1: must be greater than or equal to `minReplicas`",
-        "spec.scaleTargetRef.name: Required value"]),
+        "spec.scaleTargetRef.name: Required value",
+        'spec.scaleTargetRef.apiVersion: Invalid value: "": apiVersion must specify API group']),
     ("horizontalpodautoscalers", {"spec": {**SCALED, "metrics": [
         {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization"}}},
         {"type": "Pods", "resource": {"name": "cpu", "target": {"type": "Average", "averageUtilization": 0}}},
