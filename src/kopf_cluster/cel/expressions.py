@@ -42,6 +42,11 @@ class Expression:
         """The type of the result as far as it is known, e.g. ``BOOL``, or ``DYN`` if it is not."""
         return str(self._program.return_type().name())
 
+    def serialize(self) -> bytes:
+        """Give the syntax tree with its types: a message of ``cel/expr/checked.proto``."""
+        serialized: bytes = self._program.serialize()
+        return serialized
+
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
         """Evaluate the expression with plain JSON-like values, or raise `EvaluationError`."""
         try:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from .. import ages, jsonpaths
+from ..cel import budgets as cel_budgets
 from ..cel import rules as cel_rules
 from ..kinds import columns
 from ..kinds.kind import STATUS_VERBS, Kind, Obj
@@ -49,7 +50,9 @@ def settle(new: Obj, old: Obj | None) -> list[FieldError]:
         for index, version in enumerate(new["spec"]["versions"]):
             path = f"spec.versions[{index}].schema.openAPIV3Schema"
             raw = version["schema"]["openAPIV3Schema"]
-            errors += [*cel_rules.validate_rules(raw, path), *schemas.validate_defaults(schemas.parse(raw), path)]
+            wrong = list(cel_rules.validate_rules(raw, path))
+            wrong = wrong or list(cel_budgets.validate(cel_rules.compile_rules(raw), path))
+            errors += [*wrong, *schemas.validate_defaults(schemas.parse(raw), path)]
         if errors:
             return errors
     spec = new["spec"] = dict(new["spec"])
@@ -166,6 +169,8 @@ def _validate_schema(schema: SchemaProps, path: str) -> Iterator[FieldError]:
             yield required(f"{path}.type", "must not be empty for specified object fields")
     elif schema.type not in _TYPES:
         yield unsupported_value(f"{path}.type", schema.type, _TYPES)
+    if schema.type == "array" and schema.items is None:
+        yield required(f"{path}.items", "must be specified")
     if schema.pattern is not None:
         try:
             compile_pattern(schema.pattern)
