@@ -35,8 +35,8 @@ class Value(NamedTuple):
     root: bool = False
     item: Value | None = None
     """What is in a list or in a map that is made by the expression."""
-    least: int = 0
-    """The least size: that of constants."""
+    text: str = ""
+    """What a constant is; so it is known how small it is, too."""
 
 
 _FLAG: Final = Value("other", 1)
@@ -122,8 +122,8 @@ class _Estimator:
 
     def _constant(self, node: Node) -> tuple[int, Value]:
         if 6 in node or 7 in node:
-            size = len(_text(node, 6)) if 6 in node else len(_bytes(node[7][-1]))
-            return 0, Value("string", size, least=size)
+            text = _text(node, 6)
+            return 0, Value("string", len(text) if 6 in node else len(_bytes(node[7][-1])), text=text)
         return 0, _FLAG
 
     def _name(self, node: Node) -> tuple[int, Value]:
@@ -237,6 +237,14 @@ def _add(values: Sequence[Value]) -> _Result:
     return max(1, _traversal(size)), Value(kind, size)
 
 
+def _select_optional(values: Sequence[Value]) -> _Result:
+    return 1, _field(values[0], values[1].text)
+
+
+def _either(values: Sequence[Value]) -> _Result:
+    return 1, _union(values[0], values[1])
+
+
 def _index(values: Sequence[Value]) -> _Result:
     return 1, _item(values[0])
 
@@ -262,7 +270,7 @@ def _find(values: Sequence[Value]) -> _Result:
 
 
 def _scan(values: Sequence[Value]) -> _Result:
-    return _traversal(values[0].size), values[0]._replace(least=0)
+    return _traversal(values[0].size), values[0]._replace(text="")
 
 
 def _parse(values: Sequence[Value]) -> _Result:
@@ -283,10 +291,10 @@ def _look_through(values: Sequence[Value]) -> _Result:
 
 def _replace(values: Sequence[Value]) -> _Result:
     text, old, new = values[:3]
-    if not old.least:
+    if not old.text:
         size = (text.size + 1) * new.size + text.size
     else:
-        size = text.size if new.size <= old.least else math.ceil(text.size / old.least) * new.size
+        size = text.size if new.size <= len(old.text) else math.ceil(text.size / len(old.text)) * new.size
     return _traversal(text.size, 2 * _TRAVERSAL), Value("string", size)
 
 
@@ -306,7 +314,9 @@ def _sets(factor: int) -> Callable[[Sequence[Value]], _Result]:
 
 
 _COSTS: Final[Mapping[str, Callable[[Sequence[Value]], _Result]]] = {
-    "_&&_": _nothing, "_||_": _nothing, "_==_": _equal, "_!=_": _equal, "dyn": _same,
+    "_&&_": _nothing, "_||_": _nothing, "_==_": _equal, "_!=_": _equal,
+    **dict.fromkeys(("dyn", "value", "optional.of"), _same), **dict.fromkeys(("or", "orValue"), _either),
+    "_?._": _select_optional, "_[?_]": _index,
     "_<_": _order, "_<=_": _order, "_>_": _order, "_>=_": _order, "_+_": _add, "_[_]": _index, "@in": _contained,
     "contains": _part, "matches": _match, "startsWith": _begins, "endsWith": _begins, "find": _find, "findAll": _find,
     **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _look_through),

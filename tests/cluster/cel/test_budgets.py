@@ -115,6 +115,9 @@ def test_costs(schema: Obj, rule: str, cost: int) -> None:
     ("type(self.a) == string", 4),
     ("duration(self.a) < duration('5m') && timestamp(self.a) == timestamp(self.a)", 12),
     ("quantity(self.a).add(1) == quantity(self.a).sub(1)", 11),
+    ("self.?a.orValue('') == 'x'", 4),
+    ("self.?l.orValue([]).all(x, x == 'a')", 39),
+    ("self.l[?0].hasValue()", 4),
     ("(self.l + ['x']).size() > 1", 15),
 ])
 def test_costs_of_what_is_put_together(rule: str, cost: int) -> None:
