@@ -39,6 +39,9 @@ class APIError(OperatorError):
     response, case-insensitive; ``method`` & ``path`` are of the request.
     """
 
+    is_in_doubt = False
+    """Whether the request could have been performed nevertheless: by this or an earlier attempt of it."""
+
     def __init__(
         self,
         message: str = "",

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from typing import Any, Final, TypedDict
 
 from kopf._values.callbacks import explaining
+from kopf._values.deliveries import EVERYTHING, Deliveries, choose
 from kopf._values.diffs import DiffOperation, diff
 from kopf._values.fields import FieldPath
 from kopf._values.records import FrozenRecord, replace
@@ -113,6 +114,7 @@ class Patch(dict[str, Any]):
     """
 
     _authors: Mapping[int, tuple[PatchFn, str]] = {}  # it is replaced, not changed; most have none
+    _deliveries: Deliveries | None = None
 
     def __init__(
         self,
@@ -149,6 +151,13 @@ class Patch(dict[str, Any]):
         """Changes of the status."""
         return StatusPatch(self, "status")
 
+    @property
+    def deliveries(self) -> Deliveries:
+        """Which effects of the functions are on the object already."""
+        if self._deliveries is None:
+            self._deliveries = Deliveries()
+        return self._deliveries
+
     def sign_fns(self, author: str) -> None:
         """Note whose functions these are, as far as it is not known yet; it is said if they fail."""
         self._authors = {**{id(fn): (fn, author) for fn in self.fns}, **self._authors}  # the functions keep their ids
@@ -157,7 +166,7 @@ class Patch(dict[str, Any]):
         """Make a patch with other content, but with the same functions."""
         derived = Patch(content)
         if self.fns:
-            derived.fns, derived._authors = [*self.fns], self._authors
+            derived.fns, derived._authors, derived._deliveries = [*self.fns], self._authors, self.deliveries
         return derived
 
     def transform(self, body: dict[str, Any]) -> None:
@@ -318,10 +327,15 @@ def _drop_status(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _transform(body: dict[str, Any], patch: Patch) -> dict[str, Any]:
+    """Merge the patch, and call the functions for those parts which they have not changed yet."""
     result: dict[str, Any] = thaw(body)
     merge(result, patch)
-    patch.transform(result)
-    return result
+    done = patch.deliveries.done if patch.fns else EVERYTHING
+    if done == EVERYTHING:
+        return result
+    changed = thaw(result) if done else result
+    patch.transform(changed)
+    return choose(result, changed, done) if done else changed
 
 
 _OPERATIONS = {DiffOperation.ADD: "add", DiffOperation.CHANGE: "replace", DiffOperation.REMOVE: "remove"}

@@ -130,10 +130,16 @@ class APIClient:
         is_forbidden_temporary = options.get("retry_forbidden", False)
         temporary_errors = (*_TEMPORARY_ERRORS, APIForbiddenError) if is_forbidden_temporary else _TEMPORARY_ERRORS
         delays = None
+        is_in_doubt = False
         while True:
             try:
                 return await self.send(method, target, body, headers, limits)
-            except temporary_errors as exc:
+            except (APIError, APINetworkError) as exc:
+                is_in_doubt = is_in_doubt or isinstance(exc, (APINetworkError, APIServerError))
+                if isinstance(exc, APIError):
+                    exc.is_in_doubt = is_in_doubt
+                if not isinstance(exc, temporary_errors):
+                    raise
                 if delays is None:
                     backoffs = options.get("backoffs")
                     networking = self._settings.networking

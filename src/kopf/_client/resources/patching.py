@@ -7,9 +7,16 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, NamedTuple
 
-from kopf._client.errors import APIConflictError, APINotFoundError, APIUnprocessableError
+from kopf._client.errors import (
+    APIConflictError,
+    APIError,
+    APINetworkError,
+    APINotFoundError,
+    APIUnprocessableError,
+)
 from kopf._client.http.api import AnyLogger, APIClient
 from kopf._client.resources.watch_facts import ObjectPatched
+from kopf._values.deliveries import EVERYTHING, REST, STATUS
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange, Patch, PatchRequest, compose
 from kopf._values.resources import Resource
@@ -70,13 +77,15 @@ def patch_object(
     """
     finalizer, change, is_superseded, on_saved = options or _NO_OPTIONS
     has_status = "status" in resource.subresources
+    if patch.fns:
+        patch.deliveries.settle(obj, obj.head.resourceVersion)
     requests = compose(patch, obj, finalizer=finalizer, change=change, status_subresource=has_status)
     if not obj.head.uid and obj.head.resourceVersion:
         requests = [request.guard() for request in requests]  # otherwise, it could go to another object of that name
     if is_superseded is not None and has_status and _is_exclusive(requests):
-        send = functools.partial(_send, api, resource, on_saved=on_saved, logger=logger)
+        send = functools.partial(_send, api, resource, patch, on_saved=on_saved, logger=logger)
         return _send_exclusively(send, obj, requests, is_superseded, logger)
-    return _send(api, resource, obj, requests, on_saved=on_saved, logger=logger)
+    return _send(api, resource, patch, obj, requests, on_saved=on_saved, logger=logger)
 
 
 def _is_exclusive(requests: Sequence[PatchRequest]) -> bool:
@@ -110,6 +119,7 @@ async def _send_exclusively(
 async def _send(
     api: APIClient,
     resource: Resource,
+    patch: Patch,
     obj: KubeObject,
     requests: Sequence[PatchRequest],
     *,
@@ -129,12 +139,21 @@ async def _send(
             )
         except APINotFoundError:
             return None
-        except (APIConflictError, APIUnprocessableError) as e:
+        except APINetworkError:
+            _note_lost(patch, request, resource, obj)
+            raise
+        except APIError as e:
+            if e.is_in_doubt:
+                _note_lost(patch, request, resource, obj)
+            if not isinstance(e, (APIConflictError, APIUnprocessableError)):
+                raise
             if _IDENTITY_MISMATCH in e.message:
                 return None  # the object is gone, and there is another one with the same name
             if request.guarded and (isinstance(e, APIConflictError) or isinstance(request.changes, list)):
                 raise PatchConflict(str(e)) from e
             raise
+        if patch.fns and isinstance(request.changes, list):
+            patch.deliveries.note_done(_list_parts(request, resource))
         before, obj = obj, KubeObject.salvage(response, api_version=obj.api_version, kind=obj.kind)
         if request.changes:
             bus = api.bus
@@ -145,6 +164,18 @@ async def _send(
         if on_saved is not None and request.changes:
             on_saved(request, obj)
     return obj
+
+
+def _note_lost(patch: Patch, request: PatchRequest, resource: Resource, obj: KubeObject) -> None:
+    if patch.fns and isinstance(request.changes, list):
+        patch.deliveries.note_lost(obj.head.resourceVersion, _list_parts(request, resource), request.changes)
+
+
+def _list_parts(request: PatchRequest, resource: Resource) -> frozenset[str]:
+    """Tell which parts of the object are changed by the request, if they are changed at all."""
+    if "status" not in resource.subresources:
+        return EVERYTHING
+    return frozenset({STATUS if request.subresource == "status" else REST})
 
 
 def _log(request: PatchRequest, logger: AnyLogger) -> None:

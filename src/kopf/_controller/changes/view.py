@@ -50,6 +50,8 @@ class View:
         """What is to be saved before anything else."""
         if self.unsaved is not None and is_overtaken(detected, self.unsaved.reason):
             self.unsaved = None
+        if self.unsaved is not None and self.unsaved.patch.fns:
+            self.unsaved.patch.deliveries.settle(obj, obj.head.resourceVersion)
         # Not before the detection: what is found out there of the object, goes to the body.
         self.body = Body(obj.for_users())
         self.logger = ObjectLogger(body=self.body, settings=scope.runtime.settings)
