@@ -14,6 +14,7 @@ from kopf._values.fields import FieldPath, resolve
 
 STATUS: Final = "status"
 REST: Final = "rest"
+NOTHING: Final = frozenset[str]()
 EVERYTHING: Final = frozenset({STATUS, REST})
 """The parts of an object that can be patched separately."""
 
@@ -27,25 +28,25 @@ class Deliveries:
     __slots__ = ("_lost", "done")
 
     def __init__(self) -> None:
-        self.done: frozenset[str] = frozenset()
+        self.done = NOTHING
         """The parts of the object that are as the functions have made them."""
-        self._lost: list[tuple[str, frozenset[str], Items]] = []
+        self._lost: tuple[tuple[str, frozenset[str], Items], ...] = ()
 
     def note_done(self, parts: frozenset[str]) -> None:
         """These parts were patched."""
         self.done |= parts
-        self._lost.clear()
+        self._lost = ()
 
     def note_lost(self, version: str, parts: frozenset[str], items: Items) -> None:
         """It is unknown if these parts were patched, as there was no response; if so, then in that very version."""
-        self._lost.append((version, parts, items))
+        self._lost += ((version, parts, items),)
 
     def settle(self, body: Mapping[str, Any], version: str) -> None:
         """Find that out by another version of the object: what is not done there, can never be done."""
         for base, parts, items in self._lost:
             if base != version and is_done(items, body):
                 self.done |= parts
-        self._lost = [lost for lost in self._lost if lost[0] == version and not lost[1] <= self.done]
+        self._lost = tuple(lost for lost in self._lost if lost[0] == version and not lost[1] <= self.done)
 
 
 def is_done(items: Items, body: Mapping[str, Any]) -> bool:

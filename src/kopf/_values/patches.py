@@ -114,7 +114,6 @@ class Patch(dict[str, Any]):
     """
 
     _authors: Mapping[int, tuple[PatchFn, str]] = {}  # it is replaced, not changed; most have none
-    _deliveries: Deliveries | None = None
 
     def __init__(
         self,
@@ -127,6 +126,7 @@ class Patch(dict[str, Any]):
             self.update(src)
         self._original = body
         self.fns: list[PatchFn] = list(fns) if fns else []
+        self.deliveries = Deliveries()
 
     def __bool__(self) -> bool:
         return len(self) > 0 or len(self.fns) > 0
@@ -151,13 +151,6 @@ class Patch(dict[str, Any]):
         """Changes of the status."""
         return StatusPatch(self, "status")
 
-    @property
-    def deliveries(self) -> Deliveries:
-        """Which effects of the functions are on the object already."""
-        if self._deliveries is None:
-            self._deliveries = Deliveries()
-        return self._deliveries
-
     def sign_fns(self, author: str) -> None:
         """Note whose functions these are, as far as it is not known yet; it is said if they fail."""
         self._authors = {**{id(fn): (fn, author) for fn in self.fns}, **self._authors}  # the functions keep their ids
@@ -166,7 +159,7 @@ class Patch(dict[str, Any]):
         """Make a patch with other content, but with the same functions."""
         derived = Patch(content)
         if self.fns:
-            derived.fns, derived._authors, derived._deliveries = [*self.fns], self._authors, self.deliveries
+            derived.fns, derived._authors, derived.deliveries = [*self.fns], self._authors, self.deliveries
         return derived
 
     def transform(self, body: dict[str, Any]) -> None:

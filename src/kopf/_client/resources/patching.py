@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, NamedTuple
@@ -82,10 +81,10 @@ def patch_object(
     requests = compose(patch, obj, finalizer=finalizer, change=change, status_subresource=has_status)
     if not obj.head.uid and obj.head.resourceVersion:
         requests = [request.guard() for request in requests]  # otherwise, it could go to another object of that name
+    sending = _Sending(api, resource, patch, on_saved, logger)
     if is_superseded is not None and has_status and _is_exclusive(requests):
-        send = functools.partial(_send, api, resource, patch, on_saved=on_saved, logger=logger)
-        return _send_exclusively(send, obj, requests, is_superseded, logger)
-    return _send(api, resource, patch, obj, requests, on_saved=on_saved, logger=logger)
+        return _send_exclusively(sending.send, obj, requests, is_superseded, logger)
+    return sending.send(obj, requests)
 
 
 def _is_exclusive(requests: Sequence[PatchRequest]) -> bool:
@@ -116,66 +115,66 @@ async def _send_exclusively(
     return await send(obj, requests)
 
 
-async def _send(
-    api: APIClient,
-    resource: Resource,
-    patch: Patch,
-    obj: KubeObject,
-    requests: Sequence[PatchRequest],
-    *,
-    on_saved: Callable[[PatchRequest, KubeObject], None] | None,
-    logger: AnyLogger,
-) -> KubeObject | None:
-    for request in requests:
-        if logger.isEnabledFor(logging.DEBUG):
-            _log(request, logger)
-        path = resource.get_url(namespace=obj.head.namespace, name=obj.head.name, subresource=request.subresource)
-        try:
-            response = await api.patch(
-                path,
-                payload=request.payload(obj.head.resourceVersion, obj.head.uid),
-                content_type=request.content_type,
-                logger=logger,
-            )
-        except APINotFoundError:
-            return None
-        except APINetworkError:
-            _note_lost(patch, request, resource, obj)
-            raise
-        except APIError as e:
-            if e.is_in_doubt:
-                _note_lost(patch, request, resource, obj)
-            if not isinstance(e, (APIConflictError, APIUnprocessableError)):
+class _Sending(NamedTuple):
+    """The requests of one patch of one object."""
+
+    api: APIClient
+    resource: Resource
+    patch: Patch
+    on_saved: Callable[[PatchRequest, KubeObject], None] | None
+    logger: AnyLogger
+
+    async def send(self, obj: KubeObject, requests: Sequence[PatchRequest]) -> KubeObject | None:
+        for request in requests:
+            if self.logger.isEnabledFor(logging.DEBUG):
+                _log(request, self.logger)
+            try:
+                response = await self._request(obj, request)
+            except APINotFoundError:
+                return None
+            except (APIConflictError, APIUnprocessableError) as e:
+                if _IDENTITY_MISMATCH in e.message:
+                    return None  # the object is gone, and there is another one with the same name
+                if request.guarded and (isinstance(e, APIConflictError) or isinstance(request.changes, list)):
+                    raise PatchConflict(str(e)) from e
                 raise
-            if _IDENTITY_MISMATCH in e.message:
-                return None  # the object is gone, and there is another one with the same name
-            if request.guarded and (isinstance(e, APIConflictError) or isinstance(request.changes, list)):
-                raise PatchConflict(str(e)) from e
+            before, obj = obj, KubeObject.salvage(response, api_version=obj.api_version, kind=obj.kind)
+            if request.changes:
+                self._tell(request, before, obj)
+                if self.on_saved is not None:
+                    self.on_saved(request, obj)
+        return obj
+
+    async def _request(self, obj: KubeObject, request: PatchRequest) -> bytes:
+        """Make the request; note what becomes of the changes by the functions of the patch, if there are any."""
+        head, changes = obj.head, request.changes
+        sending = self.api.patch(
+            self.resource.get_url(namespace=head.namespace, name=head.name, subresource=request.subresource),
+            payload=request.payload(head.resourceVersion, head.uid),
+            content_type=request.content_type,
+            logger=self.logger,
+        )
+        if not self.patch.fns or not isinstance(changes, list):
+            return await sending
+        has_status = "status" in self.resource.subresources
+        parts = frozenset({STATUS if request.subresource == "status" else REST}) if has_status else EVERYTHING
+        try:
+            response = await sending
+        except (APIError, APINetworkError) as e:
+            if isinstance(e, APINetworkError) or e.is_in_doubt:
+                self.patch.deliveries.note_lost(head.resourceVersion, parts, changes)
             raise
-        if patch.fns and isinstance(request.changes, list):
-            patch.deliveries.note_done(_list_parts(request, resource))
-        before, obj = obj, KubeObject.salvage(response, api_version=obj.api_version, kind=obj.kind)
-        if request.changes:
-            bus = api.bus
-            if (counters := bus.counters) is not None:
-                counters.patch(resource, before, obj)
-            if bus.is_followed and ObjectPatched in bus.heard:
-                bus.tell(ObjectPatched(resource, before, obj, request.subresource, request.changes, bus.clock()))
-        if on_saved is not None and request.changes:
-            on_saved(request, obj)
-    return obj
+        self.patch.deliveries.note_done(parts)
+        return response
 
-
-def _note_lost(patch: Patch, request: PatchRequest, resource: Resource, obj: KubeObject) -> None:
-    if patch.fns and isinstance(request.changes, list):
-        patch.deliveries.note_lost(obj.head.resourceVersion, _list_parts(request, resource), request.changes)
-
-
-def _list_parts(request: PatchRequest, resource: Resource) -> frozenset[str]:
-    """Tell which parts of the object are changed by the request, if they are changed at all."""
-    if "status" not in resource.subresources:
-        return EVERYTHING
-    return frozenset({STATUS if request.subresource == "status" else REST})
+    def _tell(self, request: PatchRequest, before: KubeObject, after: KubeObject) -> None:
+        bus = self.api.bus
+        if (counters := bus.counters) is not None:
+            counters.patch(self.resource, before, after)
+        if bus.is_followed and ObjectPatched in bus.heard:
+            bus.tell(
+                ObjectPatched(self.resource, before, after, request.subresource, request.changes, bus.clock())
+            )
 
 
 def _log(request: PatchRequest, logger: AnyLogger) -> None:
