@@ -5,9 +5,12 @@ import functools
 import logging
 from typing import Any
 
+import pytest
+
 import kopf
+from kopf._controller import handled_memory
 from tests.behaviour.objects import LAST_HANDLED, Obj, Objects, get_annotations, get_essence, is_handled
-from tests.behaviour.running import Calls, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 
 LOST = "The last handled configuration of the object was removed by somebody else.*"
 
@@ -45,6 +48,22 @@ async def test_changes_together_with_the_loss_are_handled(operator: Operator, ke
     await kex.merge({"metadata": {"annotations": None}, "spec": {"field": "new"}})
     await kex.wait_handled(field="new")
     assert calls == [("create", "value"), ("update", "new")]
+
+
+@pytest.mark.parametrize(("size", "old"), [(None, {"spec": {"v": 0, "w": 7}}), (1, {})], ids=["known", "forgotten"])
+async def test_it_is_known_what_has_changed_together_with_the_loss(
+        operator: Operator, kex: Objects, calls: Calls, monkeypatch: pytest.MonkeyPatch, size: int | None, old: Any,
+) -> None:
+    """It is remembered as long as there is room; then, everything has changed."""
+    if size is not None:
+        monkeypatch.setattr(handled_memory, "MAX_SIZE", size)
+    kopf.on.create("kopfexamples", id="create")(do_nothing)
+    kopf.on.update("kopfexamples", id="update")(calls.noting(lambda old, **_: old))
+    kopf.on.field("kopfexamples", id="same", field="spec.w")(calls.noting(lambda old, new, **_: (old, new)))
+    await operator.start_and_handle(kex, spec={"v": 0, "w": 7})
+    await kex.merge({"metadata": {"annotations": None}, "spec": {"v": 1}})
+    await kex.wait_handled(v=1)
+    assert calls == [(None, 7), old, *([(None, 7)] if size else [])]
 
 
 async def test_another_operator_process_knows_nothing_of_them(operator: Operator, kex: Objects, calls: Calls) -> None:

@@ -10,18 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+MAX_SIZE = 4 * 1024 * 1024
+"""How many bytes of states are kept for one resource: those of the objects that were handled last."""
+
 
 class HandledMemory:
     """The fingerprints of the last handled states of the objects of one resource, by their keys."""
 
     def __init__(self) -> None:
         self._fingerprints: dict[str, int] = {}
+        self._snapshots: dict[str, bytes] = {}
+        self._size = 0
         self._losses: dict[str, int] = {}
         self._removals: dict[str, int] = {}
         self._released: set[str] = set()
         # There are no detours here, as it is for every look at every object.
-        self.remember: Callable[[str, int], None] = self._fingerprints.__setitem__
-        """By its key: the object was handled in the state with this fingerprint."""
         self.recall: Callable[[str], int | None] = self._fingerprints.get
         """In which state the object was handled by this operator process; ``None`` if it was not."""
         self.is_released: Callable[[str], bool] = self._released.__contains__
@@ -29,6 +32,19 @@ class HandledMemory:
 
     def __len__(self) -> int:
         return len({*self._fingerprints, *self._losses, *self._removals, *self._released})
+
+    def remember(self, key: str, fingerprint: int, snapshot: bytes) -> None:
+        """The object was handled in this state, which is kept as long as there is room; the fingerprint always is."""
+        self._fingerprints[key] = fingerprint
+        snapshots = self._snapshots
+        self._size += len(snapshot) - len(snapshots.pop(key, b""))
+        snapshots[key] = snapshot
+        while self._size > MAX_SIZE:
+            self._size -= len(snapshots.pop(next(iter(snapshots))))
+
+    def recall_snapshot(self, key: str) -> bytes | None:
+        """In which state the object was handled by this process; ``None`` if that is not known anymore."""
+        return self._snapshots.get(key)
 
     def count_loss(self, key: str) -> int:
         """How many times the state of the object was lost, this time included."""
@@ -54,6 +70,7 @@ class HandledMemory:
     def forget(self, key: str) -> None:
         """The object exists no more."""
         self._fingerprints.pop(key, None)
+        self._size -= len(self._snapshots.pop(key, b""))
         self._losses.pop(key, None)
         self._removals.pop(key, None)
         self._released.discard(key)

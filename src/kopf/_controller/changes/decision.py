@@ -22,6 +22,7 @@ from kopf._controller.changes.progress import Progress, find_overtaken, get_dela
 from kopf._controller.changes.saved_states import SavedStates
 from kopf._controller.changes.seen_states import SeenStates
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, SpawningHandler
+from kopf._values import codec
 from kopf._values.callbacks import FilterError
 from kopf._values.ids import HandlerId
 from kopf._values.patches import ADD, REMOVE, FinalizerChange
@@ -135,18 +136,21 @@ class Plan(Record):
     """Because of what some handlers are skipped for good, as these filters have failed too many times."""
 
 
-def recognise(detection: Detection, memory: object | None, *, is_released: bool) -> Detection:
+def recognise(
+    detection: Detection, memory: object | None, *, is_released: bool, last: bytes | None = None
+) -> Detection:
     """
     Correct what was detected by what is remembered of the object: its state on the object can be old or lost.
 
-    ``memory`` is the fingerprint of the state in which the object was handled by this process, if it was.
+    ``memory`` is the fingerprint of the state in which the object was handled by this process, if it was; ``last`` is
+    that state, if it is still known. If it is not, then compared to it, everything has changed.
     """
     if is_released:
         # What we see can be older than our own write. Nobody can put a finalizer on an object being deleted.
         return Detection(FREE)
     if detection.reason is CREATE and memory is not None:
         is_same = memory == make_fingerprint(detection.snapshot)
-        return replace(detection, reason=NOOP if is_same else UPDATE)
+        return replace(detection, reason=NOOP if is_same else UPDATE, last=codec.decode(last or b"{}"))
     return detection
 
 

@@ -70,7 +70,9 @@ class View:
         is_released = scope.handled.is_released(key)
         detection = detected  # mostly, nothing else is known of a new object
         if memory is not None or is_released:
-            detection = recognise(detected, memory, is_released=is_released)
+            detection = recognise(
+                detected, memory, is_released=is_released, last=scope.handled.recall_snapshot(key)
+            )
         now = scope.runtime.clock.now()
         remembered = {} if saved is None else saved.states
         return Situation(

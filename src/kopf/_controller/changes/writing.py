@@ -136,7 +136,7 @@ class Writing:
             view.logger.debug("Something has changed, but we are not interested (the essence is the same).")
         result = await self.save(outgoing)
         if plan.is_handled:
-            scope.handled.remember(view.situation.key, make_fingerprint(handled))
+            scope.handled.remember(view.situation.key, make_fingerprint(handled), handled)
         is_same = handled == view.situation.detection.snapshot
         is_settled = result.changed and is_same and self._has_only_our_traces(result.obj, outgoing)
         if (is_settled or not result.changed) and view.logger.isEnabledFor(logging.DEBUG):
