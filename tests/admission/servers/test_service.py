@@ -310,7 +310,7 @@ async def test_deleted_secrets_are_made_anew(cluster: LocalCluster) -> None:
 
 
 @pytest.mark.parametrize("data", [
-    {"tls.crt": "Z2FyYmFnZQ=="}, {"tls.key": None}, {"next.crt": "Z2FyYmFnZQ=="},
+    {"tls.crt": "Z2FyYmFnZQ=="}, {"next.crt": "Z2FyYmFnZQ=="},
 ], ids=json.dumps)
 async def test_broken_secrets_are_made_anew(
         cluster: LocalCluster, data: dict[str, Any], caplog: pytest.LogCaptureFixture,
