@@ -17,7 +17,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar, Unpack
 
-from kopf._handlers.context import current_subhandling
+from kopf._handlers.context import SubhandlingContext, current_subhandling
 from kopf._handlers.criteria import ValueFilter
 from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.handlers import (
@@ -203,7 +203,7 @@ def subhandler(
         context = current_subhandling.get(None)
         if context is None:
             raise LookupError("Sub-handlers can only be declared while a handler of changes is being executed.")
-        handler = _make_subhandler(context.parent, fn, old=old, new=new, **options)
+        handler = _make_subhandler(context, fn, old=old, new=new, **options)
         check_handlers([handler], context.cause.indices)
         context.declared.append(handler)
         return fn
@@ -268,11 +268,20 @@ def _make_selector(name: tuple[Name, ...], options: Mapping[str, Any]) -> Select
 
 
 def _make_subhandler(
-    parent: ChangingHandler, fn: Callable[..., Any], *, id: str | None = None, field: FieldSpec = None, **options: Any
+    context: SubhandlingContext,
+    fn: Callable[..., Any],
+    *,
+    id: str | None = None,
+    field: FieldSpec = None,
+    **options: Any,
 ) -> ChangingHandler:
-    path = parse_field(field)
+    parent, path = context.parent, parse_field(field)
+    # The field is not a part of the id, unlike with other handlers, unless they could not be told apart.
+    name = HandlerId(f"{parent.id}/{_make_id(fn, id, ())}")
+    if path and any(item.id == name for item in context.declared):
+        name = HandlerId(f"{parent.id}/{_make_id(fn, id, path)}")
     return ChangingHandler(
-        id=HandlerId(f"{parent.id}/{_make_id(fn, id, path)}"),
+        id=name,
         fn=fn,
         selector=None,
         reason=None,

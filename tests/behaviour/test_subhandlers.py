@@ -10,7 +10,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import Objects, get_progress
-from tests.behaviour.running import Calls, Decorator, Journal, Operator
+from tests.behaviour.running import Calls, Decorator, Journal, Operator, do_nothing
 
 pytestmark = pytest.mark.lagging
 
@@ -109,7 +109,7 @@ async def test_progress_of_them_and_of_their_parents(operator: Operator, kex: Ob
     seen = [(sorted(moment), sorted(moment["parent"]["subrefs"]), moment["parent"]["success"])
             for moment in moments if moment]
     # The success of the last one is the end of the parent too, and so of the whole handling.
-    assert seen == [(["parent", "parent.a"], ["parent/a", "parent/b"], False)]
+    assert seen == [(["parent", "parent.a", "parent.b"], ["parent/a", "parent/b"], False)]
 
 
 async def test_nested_subhandlers(operator: Operator, kex: Objects, calls: Calls) -> None:
@@ -259,3 +259,31 @@ async def test_outside_of_handlers_they_are_refused() -> None:
         kopf.register(lambda **_: None)
     with pytest.raises(LookupError):
         await kopf.execute(fns=[])
+
+
+async def test_those_that_wait_for_their_first_attempts_have_records(operator: Operator, kex: Objects) -> None:
+    @kopf.on.create("kopfexamples", id="parent")
+    async def parent(**_: Any) -> None:
+        for id in ("a", "b", "c"):
+            kopf.register(do_nothing, id=id)
+
+    await operator.start_and_handle(kex)
+    progress = next(found for obj in kex.get_history() if (found := get_progress(obj)))
+    states = {key: (record["retries"], record["success"]) for key, record in progress.items()}
+    assert states == {"parent": (1, False), "parent.a": (1, True), "parent.b": (0, False), "parent.c": (0, False)}
+
+
+async def test_fields_are_only_in_the_ids_of_those_that_could_not_be_told_apart(
+        operator: Operator, kex: Objects,
+) -> None:
+    async def fn(param: str, **_: Any) -> str:
+        return param
+
+    @kopf.on.create("kopfexamples", id="parent")
+    async def parent(**_: Any) -> None:
+        kopf.register(fn, id="f", field="spec.field", param="field")
+        kopf.register(fn, id="f", field="spec.other", param="other")
+
+    await operator.start_and_handle(kex, spec={"field": 1, "other": 2})
+    obj = await kex.get()
+    assert obj["status"] == {"parent/f": "field", "parent/f/spec.other": "other"}

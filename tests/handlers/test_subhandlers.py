@@ -64,7 +64,7 @@ def test_subhandlers_are_declared_under_their_parent(context: SubhandlingContext
     def another(**_: Any) -> None: ...
 
     assert kopf.register(do_nothing, id="item/3") is do_nothing
-    assert get_ids(context.declared) == ["parent/one", "parent/two/spec.field", "parent/item/3"]
+    assert get_ids(context.declared) == ["parent/one", "parent/two", "parent/item/3"]
     assert [handler.fn for handler in context.declared] == [one, another, do_nothing]
     assert [(handler.selector, handler.reason) for handler in context.declared] == [(None, None)] * 3
 

@@ -39,7 +39,9 @@ class Progress(Mapping[HandlerId, HandlerState]):
     Large because it is a mapping, for the lifecycles, and all changes of the states are made here.
     """
 
-    __slots__ = ("_called", "_changed", "_handlers", "_noted", "_now", "_purpose", "_reason", "saved", "states")
+    __slots__ = (
+        "_begun", "_called", "_changed", "_handlers", "_noted", "_now", "_purpose", "_reason", "saved", "states",
+    )
 
     def __init__(
         self,
@@ -62,6 +64,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
         """The content of the mapping."""
         self._handlers: dict[HandlerId, ChangingHandler] = {}
         self._changed = set(unsaved) if unsaved else set()
+        self._begun: set[HandlerId] = set()
         self._called = called
         self._noted: dict[HandlerId, tuple[ChangingHandler, SeenStates]] = {}
 
@@ -92,7 +95,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
         self._digest()
         result = copy.copy(self)
         result.states = dict(self.states)
-        result._changed = set(self._changed)
+        result._changed, result._begun = set(self._changed), set(self._begun)
         result._noted = {}
         return result
 
@@ -111,6 +114,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
                 # The sub-handlers are remembered, so that nothing of theirs is left on the object in the end.
                 subrefs = previous.subrefs if previous is not None else ()
                 state = HandlerState(started=self._now, purpose=self._purpose, subrefs=subrefs)
+                self._begun.add(key)
             self.states[key] = state
             self._handlers[key] = handler
 
@@ -157,6 +161,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
         key = handler.id
         self.states[key] = self.states[key].with_outcome(outcome, now, subrefs)
         self._changed.add(key)
+        self._changed.update(self._begun.intersection(subrefs))  # the sub-handlers that wait for their first attempts
         if self._called is not None:
             self._called.add(key)
         if seen is not None:
