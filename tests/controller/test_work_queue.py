@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kopf._controller.work_queue import WorkQueue
+from kopf._controller.work_queue import Alarm, WorkQueue
 
 
 @dataclasses.dataclass
@@ -23,9 +25,6 @@ class FakeAlarm:
 
     def cancel(self) -> None:
         self.is_cancelled = True
-
-    def when(self) -> float:
-        return self.time
 
 
 class FakeClock:
@@ -221,6 +220,34 @@ def test_the_same_time_again_costs_nothing(bench: Bench) -> None:
     [alarm] = bench.clock.alarms
     bench.queue.set_alarm("a", 1.0)
     assert bench.clock.alarms == [alarm]
+
+
+@pytest.mark.parametrize("make_loop", [asyncio.SelectorEventLoop, uvloop.new_event_loop])
+@pytest.mark.parametrize("delay", [-1.0, 0.0, 0.0002, 0.0108])
+def test_alarms_are_told_apart_in_real_event_loops(
+        make_loop: Callable[[], asyncio.AbstractEventLoop], delay: float,
+) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        calls: list[Alarm] = []
+        due = loop.create_future()
+
+        def call_at(when: float, callback: Callable[..., Any], /, *args: Any) -> Alarm:
+            calls.append(loop.call_at(when, callback, *args))
+            return calls[-1]
+
+        queue = WorkQueue[str](
+            has_room=lambda active, exempt: True, on_due=lambda key, when: due.set_result((key, when)), call_at=call_at,
+        )
+        when = loop.time() + delay
+        for planned in (when - 60, when, when):
+            queue.set_alarm("a", planned)
+        assert len(calls) == 2  # the same time again costs nothing
+        assert await due == ("a", when)
+        assert len(queue) == 0
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        runner.run(main())
 
 
 def test_an_alarm_can_be_set_again_when_it_goes_off() -> None:

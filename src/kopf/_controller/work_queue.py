@@ -15,13 +15,10 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Alarm(Protocol):
-    """A call that was scheduled for later; see :class:`asyncio.TimerHandle`."""
+    """A call that was scheduled for later; see :class:`asyncio.Handle`."""
 
     def cancel(self) -> None:
         """Do not call it."""
-
-    def when(self) -> float:
-        """At which time it is to be called."""
 
 
 class CallAt(Protocol):
@@ -54,7 +51,7 @@ class WorkQueue(Generic[K]):
         self.exempt = 0
         """How many of the keys that are worked on do not count."""
         self._alarms = _Alarms[K](on_due, call_at)
-        self.planned: Collection[K] = self._alarms.handles
+        self.planned: Collection[K] = self._alarms.entries
         """The keys that wait for their time."""
         self.is_held = False
         """Whether nothing is given to workers for now, or for ever."""
@@ -160,28 +157,32 @@ class _Lanes(Generic[K]):
 
 
 class _Alarms(Generic[K]):
-    """At most one alarm for a key."""
+    """
+    At most one alarm for a key, with the time that was asked for.
+
+    Not all event loops can tell it: the calls of ``uvloop`` are at whole milliseconds, or at no time if it has come.
+    """
 
     def __init__(self, on_due: Callable[[K, float], None], call_at: CallAt) -> None:
         self._on_due = on_due
         self._call_at = call_at
-        self.handles: dict[K, Alarm] = {}
+        self.entries: dict[K, tuple[float, Alarm]] = {}
 
     def set(self, key: K, when: float | None) -> None:
-        handle = self.handles.get(key)
-        if handle is not None:
-            if handle.when() == when:
+        entry = self.entries.get(key)
+        if entry is not None:
+            if entry[0] == when:
                 return
-            handle.cancel()
-            del self.handles[key]
+            entry[1].cancel()
+            del self.entries[key]
         if when is not None:
-            self.handles[key] = self._call_at(when, self._go_off, key, when)
+            self.entries[key] = (when, self._call_at(when, self._go_off, key, when))
 
     def _go_off(self, key: K, when: float) -> None:
-        del self.handles[key]
+        del self.entries[key]
         self._on_due(key, when)
 
     def clear(self) -> None:
-        for handle in self.handles.values():
-            handle.cancel()
-        self.handles.clear()
+        for _, alarm in self.entries.values():
+            alarm.cancel()
+        self.entries.clear()
