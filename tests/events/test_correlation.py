@@ -145,3 +145,15 @@ def test_the_memory_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     for cache in (correlator._records, correlator._messages, correlator._budgets._of_objects):
         assert len(cache._items) == 10
     assert first.count == 101
+
+
+def test_what_is_too_old_to_be_counted_is_forgotten() -> None:
+    reporter = Reporter(aggregation_window=60)
+    for number in range(10):
+        reporter.report(name=f"obj-{number}")
+    reporter.now += 30
+    kept, _ = reporter.report(name="obj-1")
+    reporter.now += 30
+    last, _ = reporter.report(name="another")
+    assert [*reporter.correlator._records._items.values()] == [kept, last]
+    assert len(reporter.correlator._messages._items) == 2

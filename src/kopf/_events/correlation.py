@@ -39,15 +39,13 @@ class EventCorrelator:
         ref = report.ref
         obj: Hashable = (ref.get("uid"), ref.get("kind"), ref.get("namespace"), ref.get("name"))
         kind = (obj, report.type, report.reason)
-        window = self._settings.aggregation_window
-        messages = self._messages.get(kind)
-        if messages is None or now - messages.updated_at >= window:
-            messages = self._messages.put(kind, _Messages())
+        horizon = now - self._settings.aggregation_window
+        self._messages.forget_until(horizon)
+        self._records.forget_until(horizon)
+        messages = self._messages.get(kind) or self._messages.put(kind, _Messages())
         is_combined = not messages.add(report.message, now, limit=self._settings.similar_limit)
         key = (*kind, None if is_combined else report.message)
-        record = self._records.get(key)
-        if record is None or now - record.updated_at >= window:
-            record = self._records.put(key, EventRecord(report))
+        record = self._records.get(key) or self._records.put(key, EventRecord(report))
         record.note(report._replace(message=COMBINED_PREFIX + report.message) if is_combined else report, now)
         if record.is_pending:
             return record, False  # it will be posted anyway

@@ -1,12 +1,19 @@
-"""The memory of the recent events: it is limited, so what was not used for the longest time is forgotten."""
+"""The memory of the recent events: limited in time and size, so what was not used for the longest time is forgotten."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-V = TypeVar("V")
+
+class Dated(Protocol):
+    """What is updated whenever it is used."""
+
+    updated_at: float
+
+
+V = TypeVar("V", bound=Dated)
 
 CAPACITY = 2000
 """How many of the latest events and objects are remembered."""
@@ -24,6 +31,11 @@ class RecentItems(Generic[V]):
         if item is not None:
             self._items.move_to_end(key)
         return item
+
+    def forget_until(self, moment: float) -> None:
+        """Forget what was updated at that moment or before."""
+        while self._items and next(iter(self._items.values())).updated_at <= moment:
+            self._items.popitem(last=False)
 
     def put(self, key: Hashable, item: V) -> V:
         """Remember the item, and give it back."""
