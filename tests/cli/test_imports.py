@@ -174,6 +174,36 @@ def test_the_allocator_is_told_nothing_if_the_user_has_told_it(
     assert run(code, cwd=tmp_path, **env) == f"{needed}\n"
 
 
+HOLES = """
+import asyncio, resource, sys, kopf.cli.memory as memory
+from kopf._testing.virtual_time import VirtualTimeLoop
+
+def read_resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+async def main():
+    memory.trim_heap_regularly(asyncio.get_running_loop())
+    blocks = [bytes(4000) for _ in range(4000)]
+    del blocks[1::2], blocks[1::2]
+    before = read_resident()
+    await asyncio.sleep(600)
+    print(before - read_resident() > 5 * 2**20, "ctypes" in sys.modules)
+
+with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+    runner.run(main())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator is of glibc")
+@pytest.mark.parametrize(("work", "outcome"), [(0.001, "True True"), (1000, "False False")])
+def test_the_holes_of_the_heap_are_given_back_by_those_who_work(
+        tmp_path: pathlib.Path, work: float, outcome: str,
+) -> None:
+    code = HOLES.replace("async def", f"memory._TRIM_WORK = {work}\nasync def", 1)
+    assert run(code, cwd=tmp_path) == f"{outcome}\n"
+
+
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_what_is_only_printed_needs_nothing_of_the_framework(tmp_path: pathlib.Path, option: str) -> None:
     output = run(

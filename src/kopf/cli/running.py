@@ -29,7 +29,7 @@ from kopf._values.errors import OperatorError
 from kopf.cli.event_loops import LoopFactory, find_loop_factory
 from kopf.cli.garbage import collect_rarely
 from kopf.cli.loading import LoadingError, explain_declarations, list_sources, load
-from kopf.cli.memory import give_back_freed_memory
+from kopf.cli.memory import give_back_freed_memory, trim_heap_regularly
 from kopf.cli.options import DEBUG_KEY, CLIControls, logging_options
 
 logger = logging.getLogger("kopf.cli")
@@ -271,6 +271,7 @@ def _run_in_own_loop(coro: Coroutine[Any, Any, None], loop_factory: LoopFactory 
     give_back_freed_memory()
     collect_rarely()
     runner = asyncio.Runner(loop_factory=loop_factory, debug=debug)
+    trim_heap_regularly(runner.get_loop())
     try:
         runner.run(coro)
     finally:
