@@ -4,10 +4,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import pathlib
+import shutil
 import sys
 import tempfile
 
-from tests.soak.soaking import Plan, soak
+from tests.soak.soaking import LOOPS, Plan, soak
 
 
 def main() -> int:
@@ -16,12 +17,18 @@ def main() -> int:
     parser.add_argument("--objects", type=int, default=200, help="how many objects exist (default: %(default)s)")
     parser.add_argument("--pace", type=float, default=10.0, help="how rare the trouble is (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the random decisions (default: %(default)s)")
+    parser.add_argument("--loop", choices=[*LOOPS], default="uvloop", help="of the operators (default: %(default)s)")
+    parser.add_argument("--census", type=pathlib.Path, help="append to this file what the junior operator consists of")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="kopf-soak-") as directory:
-        plan = Plan(options.duration, options.objects, options.pace, options.seed, verbose=True)
-        report = asyncio.run(soak(plan, pathlib.Path(directory)))
+    plan = Plan(**vars(options), verbose=True)
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="kopf-soak-"))
+    sys.stdout.write(f"{plan}; the logs: {folder}\n")
+    report = asyncio.run(soak(plan, folder))
     sys.stdout.write(report.describe() + "\n")
-    return 1 if report.failures else 0
+    if report.failures:
+        return 1
+    shutil.rmtree(folder)
+    return 0
 
 
 if __name__ == "__main__":

@@ -24,12 +24,16 @@ import aiohttp
 import psutil
 
 from kopf.testing import LocalCluster
+from tests.soak.census import SIGNAL
 
 T = TypeVar("T")
 
 HERE = pathlib.Path(__file__).parent
 PEERING = HERE.parent.parent / "examples" / "peering"
 PATH = "/apis/soak.example.com/v1/namespaces/default/samples"
+LOOPS = {"uvloop": "import uvloop; ", "asyncio": "import sys; sys.modules['uvloop'] = None; "}
+"""How the command line finds the event loop: with a library, or without it."""
+RUN = "from kopf.cli import main; main()"
 SETTLING = 90.0
 """How long the operators can take to handle what is left after the trouble ends: the longest backoffs, in seconds."""
 SPARE_FILES = 60
@@ -53,8 +57,12 @@ class Plan:
     pace: float
     """How many times slower everything happens than it does at 1, which gives the operators time for everything."""
     seed: int
+    loop: str = "uvloop"
+    """Which event loop the operators have: it, or ``asyncio``."""
     verbose: bool = False
     """Whether to print the trouble as it happens."""
+    census: pathlib.Path | None = None
+    """Where to write what the process of the junior operator consists of, twenty times; see there."""
 
 
 class Report:
@@ -81,8 +89,10 @@ class Report:
     def describe(self) -> str:
         trouble = "".join(f"\n  {self.count(what):6} x {what}" for what in sorted(set(self._happened)))
         memory = ", ".join(f"{min(part):.1f}" for part in split(self.memory, 20))
+        quarters = ", ".join(f"{min(part):.1f}" for part in split(self.memory, 4))
         files = ", ".join(str(max(part)) for part in split(self.files, 20))
         failures = "".join(f"\nFAILED: {failure}" for failure in self.failures)
+        memory += f" (of the quarters: {quarters}; the last one is compared to the second one)"
         return f"{self.changes:,} changes; memory, MiB: {memory}; open files: {files}{trouble}{failures}"
 
 
@@ -97,7 +107,7 @@ class Operators:
 
     def __init__(self, kubeconfig: pathlib.Path, plan: Plan, folder: pathlib.Path) -> None:
         self._kubeconfig = kubeconfig
-        self._pace = plan.pace
+        self._plan = plan
         self._folder = folder
         self.log = folder / "operators.log"
         self._is_leaving = False
@@ -135,9 +145,10 @@ class Operators:
     async def _spawn(self, priority: int) -> asyncio.subprocess.Process:
         with self.log.open("ab") as log:
             return await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "kopf", "run", "--all-namespaces", "--peering=default", f"--priority={priority}",
-                str(HERE / "handlers.py"),
-                env={**os.environ, "KUBECONFIG": str(self._kubeconfig), "SOAK_PACE": str(self._pace)},
+                sys.executable, "-c", LOOPS[self._plan.loop] + RUN,
+                "run", "--all-namespaces", "--peering=default", f"--priority={priority}", str(HERE / "handlers.py"),
+                env={**os.environ, "KUBECONFIG": str(self._kubeconfig), "SOAK_PACE": str(self._plan.pace),
+                     "SOAK_CENSUS": str(self._plan.census or ""), "PYTHONPATH": str(HERE.parent.parent)},
                 stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder)
 
     async def _wait_until_started(self, process: asyncio.subprocess.Process) -> None:
@@ -281,7 +292,10 @@ async def soak(plan: Plan, folder: pathlib.Path) -> Report:
         async with aiohttp.ClientSession() as session, operators.running():
             objects = Objects(cluster, session, plan, report)
             trouble = Trouble(cluster, operators, plan, report)
-            await _run_for(plan.duration, [objects.churn(), _observe(operators, report), *trouble.list_all()], cluster)
+            coros = [objects.churn(), _observe(operators, report), *trouble.list_all()]
+            if plan.census is not None:
+                coros.append(_take_censuses(operators, plan.duration / 20))
+            await _run_for(plan.duration, coros, cluster)
             await operators.restore_senior()
             await _settle(objects, report)
             if codes := [code for code in await operators.stop_gracefully() if code]:
@@ -308,10 +322,18 @@ async def _run_for(duration: float, coros: list[Awaitable[None]], cluster: Local
 
 async def _observe(operators: Operators, report: Report) -> None:
     process = psutil.Process(operators.junior.pid)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        while True:
+            await asyncio.sleep(0.5)
+            report.memory.append(process.memory_info().rss / 2**20)
+            report.files.append(process.num_fds())
+    report.failures.append(f"the junior operator has exited with {await operators.junior.wait()}")
+
+
+async def _take_censuses(operators: Operators, interval: float) -> None:
     while True:
-        await asyncio.sleep(0.5)
-        report.memory.append(process.memory_info().rss / 2**20)
-        report.files.append(process.num_fds())
+        await asyncio.sleep(interval)
+        operators.junior.send_signal(SIGNAL)
 
 
 async def _settle(objects: Objects, report: Report) -> None:
@@ -336,7 +358,7 @@ def check_growth(report: Report, *, spare_memory: float) -> None:
     """
     Compare the last quarter with the second one: by then, everything that is ever needed was needed.
 
-    Of the memory, the least counts: the bursts of work need more for a moment. It is the memory as the system sees it,
+    The first quarter warms up: it is not judged. Of the memory, the least counts: the bursts of work need more for a moment. It is the memory as the system sees it,
     so neither garbage nor what the allocator keeps for itself may pile up.
     """
     _, before, _, after = (min(part) for part in split(report.memory, 4))
