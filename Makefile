@@ -2,7 +2,7 @@
 # with nothing but Python (3.11 or newer) and make. Another interpreter gets another environment:
 #     make test PYTHON=python3.13
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types pytest bench budgets soak original migration differential hostile mutants logins data clean
+.PHONY: help install demo test lint types pytest pytest-uvloop bench budgets soak original migration differential hostile mutants logins data clean
 
 PYTHON ?= python3
 PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -54,6 +54,9 @@ bench: $(STAMP)  ## measure against the original framework, on the cluster of KU
 	$(BIN)/python -m benchmarks.client
 	$(BIN)/python -m benchmarks.idle
 	$(BIN)/python -m benchmarks.observed
+
+pytest-uvloop: $(STAMP)  ## run the tests in the event loop of uvloop
+	KOPF_TEST_LOOP=uvloop $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 budgets: $(STAMP)  ## check that our own code has not become dearer than it was recorded to be
 	$(BIN)/python -m benchmarks.budgets $(ARGS)

@@ -20,6 +20,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 
 import pytest
+import uvloop
 
 from tests.certificates import shared_certificates as shared_certificates
 from tests.collecting import import_share
@@ -38,7 +39,20 @@ PROMETHEUS_MISSING = "Prometheus is not installed, nor can it be downloaded as i
 OLD_LIBRARIES_MISSING = "the old versions of the libraries could not be downloaded, but this test needs them"
 
 
+LOOP = os.environ.get("KOPF_TEST_LOOP", "asyncio")
+"""Which event loop the tests run in: ``asyncio`` or ``uvloop``; those that jump in time are always of ``asyncio``."""
+
+
+class FastLoops(asyncio.DefaultEventLoopPolicy):
+    """Whoever makes an event loop, gets the fast one; except for those who say which one they need."""
+
+    def new_event_loop(self) -> asyncio.AbstractEventLoop:
+        return uvloop.new_event_loop()
+
+
 def pytest_configure() -> None:
+    if LOOP == "uvloop":
+        asyncio.set_event_loop_policy(FastLoops())
     # Shells start commands in the background with this signal ignored, and all processes started from there inherit it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -106,7 +120,7 @@ def pytest_asyncio_loop_factories(
     if marker is not None or is_lagging(item):
         is_fast = marker is None or "exit" not in marker.args
         return {"fastforward": lambda: make_loop(is_fast=is_fast)}
-    return {"asyncio": asyncio.SelectorEventLoop}
+    return {LOOP: asyncio.new_event_loop}
 
 
 def is_lagging(item: pytest.Item) -> bool:
