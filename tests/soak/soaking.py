@@ -358,8 +358,9 @@ def check_growth(report: Report, *, spare_memory: float) -> None:
     """
     Compare the last quarter with the second one: by then, everything that is ever needed was needed.
 
-    The first quarter warms up: it is not judged. Of the memory, the least counts: the bursts of work need more for a moment. It is the memory as the system sees it,
-    so neither garbage nor what the allocator keeps for itself may pile up.
+    The first quarter warms up, and is not judged. Of the memory, the least counts: the bursts of work need more for a
+    moment. It is the memory as the system sees it, so neither garbage nor what the allocator keeps for itself may pile
+    up.
     """
     _, before, _, after = (min(part) for part in split(report.memory, 4))
     if after > before + spare_memory:
