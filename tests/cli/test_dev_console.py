@@ -1,17 +1,20 @@
 """The console under ``kopf dev``: it is there by itself, it can edit the cluster, it survives the reloads."""
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import pathlib
 import shutil
+import stat
+import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from kopf.cli.dev_console import find_port, is_to_be_opened
+from kopf.cli.dev_console import DevConsole, find_port, is_to_be_opened
 from tests.cli.conftest import EXAMPLE, Starter
 
 SCREEN = {"DISPLAY": ":0"}
@@ -61,6 +64,19 @@ def test_console_of_an_operator_in_development(start: Starter, tmp_path: pathlib
         assert done == {"done": ["kopfexamples/kopf-example-1 is created"]}
         process.wait_for("Creation is processed: 1 succeeded; 0 failed.")
         assert ask(url, "/api/console/timeline?id=1")
+        secret = "{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {password: swordfish}}"
+        ask(url, "/api/console/dev/apply", {"manifest": secret})
+        for resource, namespace, name in [
+            ("secrets.v1", "default", "s"), ("secrets/s?x=.v1", "default", "obj"), ("secrets/s#.v1", "default", "obj"),
+            ("kopfexamples.v1.kopf.dev", "default", "../../../../../../api/v1/namespaces/default/secrets/s"),
+            ("pods.v1", "default/secrets/s?x=", "obj"), ("pods.v1/namespaces/default/secrets/s?x=", None, "obj"),
+            ("pods.v1", "default", ".."), ("secrets%2fs.v1", "default", "obj"),
+            ("namespaces.v1", None, "default/secrets/s"),
+        ]:
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                ask(url, "/api/console/dev/get", {"resource": resource, "namespace": namespace, "name": name})
+            refused.value.close()
+            assert refused.value.code == 400, resource
         with (tmp_path / "handlers.py").open("a") as file:
             file.write("\n")
         process.wait_for("The console is served at", times=2)
@@ -79,3 +95,25 @@ def test_console_where_it_is_wanted(start: Starter, tmp_path: pathlib.Path) -> N
         process.wait_for(f"The console is served at http://127.0.0.1:{port}")
         process.press_ctrl_c()
         process.wait()
+
+
+async def test_nobody_sees_the_token_in_the_arguments_of_the_browser(
+        tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, unused_tcp_port: int,
+) -> None:
+    """They are for all users of the machine; the page that leads the browser there, is for one."""
+    opened: asyncio.Queue[str] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr("webbrowser.open", lambda url: loop.call_soon_threadsafe(opened.put_nowait, url))
+    monkeypatch.setenv("KOPF_CONSOLE_TOKEN", "0123456789abcdef")
+    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", unused_tcp_port)
+    console = DevConsole(tmp_path / "kubeconfig", f"http://127.0.0.1:{unused_tcp_port}")
+    opening = asyncio.create_task(console.open())
+    async with server, asyncio.timeout(60):
+        url = await opened.get()
+    assert "0123456789abcdef" not in url
+    page = pathlib.Path(urllib.request.url2pathname(urllib.parse.urlsplit(url).path))
+    assert f"url={console.url}" in page.read_text()
+    assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
+    opening.cancel()
+    await asyncio.wait([opening])
+    assert not page.exists()

@@ -9,6 +9,7 @@ import os
 import pathlib
 import stat
 import time
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -197,3 +198,43 @@ def test_hostile_documents_are_no_trouble(tmp_path: pathlib.Path) -> None:
     entries, _ = read_entries(tmp_path / "file")
     assert entries[1].documents[:2] == [large, deep]
     assert b"large" in read_all(tmp_path / "file")
+
+
+@pytest.mark.parametrize("name", ["file", "file.draft"])
+@pytest.mark.parametrize("content", ["", "something"])
+def test_files_that_are_open_for_others_do_not_become_recordings(
+        tmp_path: pathlib.Path, name: str, content: str,
+) -> None:
+    """Also those who have opened it before, see nothing of the recording."""
+    (tmp_path / name).write_text(content)
+    (tmp_path / name).chmod(0o666)
+    with (tmp_path / name).open() as others:
+        lines = [make_entry("lines", n, 0.1, make_line("x", n, size=5000)) for n in range(1000)]
+        write(tmp_path / "file", HEAD, make_entry("open", 0, 0.0, target=PATH, path=PATH), *lines)
+        assert others.read() == content
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("line", [
+    b'{"kind":"req","n":1,"t":1e300}', b'{"kind":"req","n":1,"t":-1}', b'{"kind":"req","n":1,"t":"1"}',
+    b'{"kind":"req","n":"1","t":1}', b'{"kind":[],"n":1,"t":1}',
+    b'{"kind":"req","n":1,"t":1,"x":[' + b"[]," * 2_000_000 + b"[]]}",
+])
+def test_senseless_entries_are_refused(tmp_path: pathlib.Path, line: bytes) -> None:
+    (tmp_path / "file").write_bytes(gzip.compress(encode_entry(HEAD) + line + b"\n"))
+    with pytest.raises(RecordingError, match="damaged"):
+        read_entries(tmp_path / "file")
+
+
+@pytest.mark.parametrize("part", [b'{"kind":"req","n":1,"t":1}\n', b"a", b'{"kind":"lines","n":1,"t":1,"docs":[0]}\n'])
+def test_small_files_take_little_memory(tmp_path: pathlib.Path, part: bytes) -> None:
+    """They are made by others, perhaps: a megabyte can become a gigabyte when it is decompressed."""
+    (tmp_path / "file").write_bytes(gzip.compress(encode_entry(HEAD) + part * (400 * 2**20 // len(part)), 1))
+    assert (tmp_path / "file").stat().st_size < 3 * 2**20
+    tracemalloc.start()
+    try:
+        with pytest.raises(RecordingError, match="too"):
+            read_entries(tmp_path / "file")
+        assert tracemalloc.get_traced_memory()[1] < 400 * 2**20
+    finally:
+        tracemalloc.stop()

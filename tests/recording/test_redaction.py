@@ -203,3 +203,40 @@ def test_nothing_secret_is_in_a_recording_and_it_can_be_replayed(tmp_path: pathl
     assert b"fail_fn" in content
     result = replay(tmp_path / "recording", registry=registry)
     assert result, str(result)
+
+
+@pytest.mark.parametrize("spec", [
+    {"password": PASSWORD},
+    {"db": [{"adminPassword": PASSWORD}]},
+    {"config": f"user=me\npassword={PASSWORD}\n"},
+    {"config": f"password: {PASSWORD}"},
+    {"config": json.dumps({"password": PASSWORD})},
+    {"args": [f"--db-password={PASSWORD}"]},
+    {"env": [{"name": "DB_PASSWORD", "value": PASSWORD}]},
+    {"api-key": "0123456789abcdef"},
+    {"client_secret": "0123456789abcdef"},
+    {"auths": {"registry": {"auth": encode(f"me:{PASSWORD}")}}},
+])
+def test_what_is_called_a_secret_is_hidden_before_any_secret_is_known(spec: dict[str, Any]) -> None:
+    text = json.dumps(redact(Redactor(), {"spec": spec}))
+    assert not any(value in text for value in (PASSWORD, encode(f"me:{PASSWORD}"), "0123456789abcdef"))
+    assert "redacted-" in text
+
+
+def test_what_is_called_a_secret_is_hidden_in_its_copies_too() -> None:
+    annotations = {"last": json.dumps({"spec": {"password": PASSWORD}})}
+    spec = {"x": PASSWORD, "password": PASSWORD}
+    shown = redact(Redactor(), {"metadata": {"annotations": annotations}, "spec": spec})
+    assert PASSWORD not in json.dumps(shown)
+    assert shown["spec"]["x"] == shown["spec"]["password"]
+
+
+@pytest.mark.parametrize("spec", [
+    {"passwordSecretRef": {"name": "my-secret", "key": "password"}},
+    {"tokenSecret": "my-secret-1", "token": "my-token", "auth": "basic", "secretKey": "password"},
+    {"properties": {"password": {"type": "string"}}, "required": ["password"]},
+    {"env": [{"name": "DB_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "s", "key": "password"}}}]},
+    {"password": ""},
+])
+def test_names_of_secrets_and_of_keys_are_no_secrets(spec: dict[str, Any]) -> None:
+    assert redact(Redactor(), {"spec": spec}) == {"spec": spec}

@@ -24,6 +24,15 @@ _GZIP = 31
 """What zlib calls this format."""
 _LEVEL = 1
 
+# A recording of somebody else can be made to take all the memory, and all the time.
+_LONGEST = 10 * 366 * 86400
+"""How long a recording can be, in seconds."""
+_LONGEST_LINE = 64 * 2**20
+_LARGEST_FIELDS = 4 * 2**20
+_LEAST_ROOM, _ROOM = 128 * 2**20, 60
+"""How much a recording can take in the memory: so many bytes, and so many times as much as in the file."""
+_ENTRY_WEIGHT, _VALUE_WEIGHT = 500, 60
+
 
 class RecordingError(OperatorError):
     """The file is no recording, or cannot be read."""
@@ -44,11 +53,17 @@ def decode_entry(line: bytes) -> Entry:
     """Read a line. Raises :class:`ValueError` if it is not a proper one."""
     members = codec.split_members(line)
     documents = [_restore(document) for document in codec.split_items(members.pop("docs", b"[]"))]
+    if sum(map(len, members.values())) > _LARGEST_FIELDS:
+        raise ValueError("there is too much beside the documents")
     fields = {name: codec.decode(value) for name, value in members.items()}
     try:
         kind, number, time = fields.pop("kind"), fields.pop("n"), fields.pop("t")
     except KeyError as e:
         raise ValueError(f"It is not an entry of a recording: there is no {e}") from e
+    if not isinstance(time, int | float) or not 0 <= time <= _LONGEST:
+        raise ValueError("its time makes no sense")
+    if not isinstance(kind, str) or not isinstance(number, int):
+        raise ValueError("its kind or its number makes no sense")
     return Entry(kind, number, time, fields, documents, fields.get("path", ""))
 
 
@@ -66,8 +81,15 @@ def make_compressor() -> Any:
 
 
 def open_privately(path: pathlib.Path) -> io.FileIO:
-    """Open a new file for its owner only: redacted or not, it tells a lot of the cluster. Links are not followed."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
+    """
+    Open a new file for its owner only: redacted or not, it tells a lot of the cluster.
+
+    Links are not followed; a file that is there, is removed: it can be of others, or open for them.
+    """
+    if path.is_file() and not path.is_symlink():
+        path.unlink()
+    is_new = not os.path.lexists(path)
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_EXCL if is_new else 0) | getattr(os, "O_NOFOLLOW", 0)
     return io.FileIO(os.open(path, flags, 0o600), "wb")
 
 
@@ -87,11 +109,16 @@ class Lines:
         self.is_damaged = False
 
     def __iter__(self) -> Iterator[bytes]:
-        rest = b""
+        rest = bytearray()
         for data in self._decompress():
-            lines = (rest + data).split(b"\n")
-            rest = lines.pop()
-            yield from lines
+            end, newline, begin = data.rpartition(b"\n")
+            if newline:
+                rest += end
+                yield from bytes(rest).split(b"\n")
+                rest.clear()
+            rest += begin
+            if len(rest) > _LONGEST_LINE:
+                raise ValueError("it is too long")
         self.is_cut = self.is_cut or bool(rest)
 
     def _decompress(self) -> Iterator[bytes]:
@@ -101,13 +128,13 @@ class Lines:
             while data:
                 self.is_cut = True  # until the member ends
                 try:
-                    text = member.decompress(data)
+                    text = member.decompress(data, _CHUNK)
                 except zlib.error:
                     self.is_damaged = True
                     return
                 if text:
                     yield text
-                data = b""
+                data = member.unconsumed_tail
                 if member.eof:
                     self.is_cut, data, member = False, member.unused_data, zlib.decompressobj(_GZIP)
 
@@ -125,10 +152,16 @@ def read_entries(path: pathlib.Path) -> tuple[list[Entry], bool]:
     Raises :class:`RecordingError` if it cannot be read, is no recording, or is of a newer version.
     """
     lines = Lines(path)
-    entries = []
+    entries: list[Entry] = []
     try:
+        room = _LEAST_ROOM + _ROOM * path.stat().st_size
         for line in lines:
-            entries.append(decode_entry(line))
+            room -= len(line) + _ENTRY_WEIGHT
+            if room > 0:
+                entries.append(decode_entry(line))
+                room -= _VALUE_WEIGHT * len(entries[-1].documents)
+            if room <= 0:
+                raise ValueError("it takes too much memory for its size")
             if len(entries) == 1:
                 _check_head(entries[0], path)
     except OSError as e:

@@ -2,8 +2,8 @@
 Redaction: documents and texts without anything secret in them.
 
 Hidden are: the data of Secrets, wherever such an object is, also in their annotations; these values in all other
-documents; tokens issued by the API; whatever looks like a token, a private key, or a password in a URL. What is hidden
-is replaced by its digest; in ``data``, by the digest in base64, so that whoever decodes it, gets the digest again.
+documents; tokens issued by the API; whatever is called a password, or looks like one, a token, or a private key. What
+is hidden is replaced by its digest; in ``data``, by the digest in base64, so that whoever decodes it, gets the digest.
 Names of objects and keys of the data remain: they are in the paths anyway.
 """
 
@@ -16,13 +16,17 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from kopf._recording.known_secrets import KnownSecrets
+from kopf._recording.known_secrets import PREFIX, KnownSecrets
+from kopf._recording.telling_names import find_secret, may_tell
 from kopf._values import codec
 
 _SECRETS = re.compile(r"/secrets(/|$)")
 _ISSUING = re.compile(r"/token$|/tokenreviews$")
 _DATA = ("data", "stringData")
 _HIDDEN = "redacted"
+_ENCODED_PREFIX = base64.b64encode(PREFIX.encode()).decode()
+_SHORTEST_LEARNED = 8
+"""Shorter values are hidden where they are called secrets: elsewhere, they can be any words."""
 TEXT = "$text"
 """Where that is which was not proper JSON."""
 
@@ -36,6 +40,12 @@ _PATTERNS = (
         r"LS0tLS1CRUdJTi[A-Za-z0-9+/]*(?:UFJJVkFURSBLRVkt|BSSVZBVEUgS0VZL|QUklWQVRFIEtFWS)[A-Za-z0-9+/=]*",
     )),
     ("earer ", re.compile(r"(?<=earer )(?=[A-Za-z._~+/-]*[0-9])[A-Za-z0-9._~+/-]{8,}=*")),
+    ("assword", _PASSWORDS := re.compile(
+        r"""(?:(?<=assword[=:])|(?<=assword":)|(?<=assword: )|(?<=assword":")|(?<=assword": "))"""
+        r"""(?!redacted-)[^\s"'\\,;&]+""",
+        re.IGNORECASE,
+    )),
+    ("ASSWORD", _PASSWORDS),
     ("://", re.compile(r"(?<=://)[^/\s\"\\@:]*:[^/\s\"\\@]+(?=@)")),
 )  # fmt: skip
 _HINTS = tuple(hint.encode() for hint, _ in _PATTERNS)
@@ -70,6 +80,8 @@ class Redactor:
                 document = codec.encode(self._hide_tokens(codec.decode(document)))
             elif is_secret or b'"Secret' in document:
                 document = codec.encode(self._hide_secrets(codec.decode(document), is_secret=is_secret))
+            if may_tell(document):
+                document = codec.encode(self._hide_telling(codec.decode(document)))
             if self._known:
                 found = self._known.find_glued(document) if is_sent else self._known.find(document)
                 if found:
@@ -114,6 +126,24 @@ class Redactor:
             else:
                 hidden[key] = self._hide_secrets(item, is_secret=is_secret and key == "object")
         return hidden
+
+    def _hide_telling(self, value: Any) -> Any:
+        """Hide what is called a password, or the like."""
+        if isinstance(value, list):
+            return [self._hide_telling(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        secret = find_secret(value)
+        return {
+            key: self._hide_named(item) if key in secret else self._hide_telling(item) for key, item in value.items()
+        }
+
+    def _hide_named(self, value: str) -> str:
+        if value.startswith((PREFIX, _ENCODED_PREFIX)):
+            return value
+        if len(value) >= _SHORTEST_LEARNED:
+            self._known.learn(value.encode())
+        return self._known.digest(value.encode())
 
     def _hide_data(self, data: Any) -> Any:
         if isinstance(data, dict):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import os
 import pathlib
 import secrets
 import socket
 import sys
+import tempfile
 import webbrowser
 import zlib
 from collections.abc import Mapping, Sequence
@@ -21,6 +23,9 @@ _PORTS = range(20_000, 30_000)
 """Where nothing usual is served, and from where systems take no ports for connections."""
 _OPENING_TIMEOUT = 15.0
 _POLLING_INTERVAL = 0.1
+_READING_TIMEOUT = 30.0
+"""For how long the page is there that leads the browser to the console, in seconds: browsers can start slowly."""
+REDIRECTION = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={url}">'
 
 
 class DevConsole:
@@ -49,7 +54,12 @@ class DevConsole:
                     await asyncio.sleep(_POLLING_INTERVAL)
         except TimeoutError:
             return
-        await asyncio.to_thread(webbrowser.open, self.url)
+        # All users of the machine see the arguments of the browser's process, so the token is not in them.
+        with tempfile.TemporaryDirectory(prefix="kopf-console-") as folder:
+            page = pathlib.Path(folder, "console.html")
+            page.write_text(REDIRECTION.format(url=html.escape(self.url)))
+            await asyncio.to_thread(webbrowser.open, page.as_uri())
+            await asyncio.sleep(_READING_TIMEOUT)
 
 
 def is_to_be_opened(wish: bool | None, env: Mapping[str, str], stream: Any) -> bool:

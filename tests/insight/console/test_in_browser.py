@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pathlib
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 import kopf
 from kopf._insight.console.console import DEV_VARIABLE
+from kopf.cli.dev_console import REDIRECTION
 from kopf_cluster import LocalCluster
 from tests.insight.console.serving import TOKEN, Served, find_port, running
 from tests.testing.kopfexamples import CRD, make
@@ -324,4 +326,15 @@ def test_strangers_see_nothing(browser: Any, served: Served) -> None:
     page = context.new_page()
     assert page.goto(served.url).status == 401
     assert page.goto(f"{served.url}/api/console/timeline?id=1").status == 401
+    context.close()
+
+
+def test_the_console_is_opened_by_a_page_of_the_disk(browser: Any, served: Served, tmp_path: pathlib.Path) -> None:
+    """As ``kopf dev`` does it: browsers send no strict cookies where the pages of others lead to."""
+    (tmp_path / "console.html").write_text(REDIRECTION.format(url=f"{served.url}/?token={TOKEN}"))
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto((tmp_path / "console.html").as_uri())
+    expect(page.locator("#connection")).to_have_text("live", timeout=30_000)
+    assert "token" not in page.url
     context.close()

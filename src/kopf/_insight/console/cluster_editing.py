@@ -7,6 +7,7 @@ The requests are made in the event loop of the console, not by the operator: the
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ AGENT = "kopf-console"
 
 MAX_LEAP = 366 * 86400.0
 """How far the time goes at once, in seconds."""
+_is_name = re.compile(r"(?!\.{1,2}\Z)[^/?#%\s\\]+").fullmatch
 _POST = frozenset({"POST"})
 _MAX_BODY = 3 * 2**20
 _READING_TIMEOUT = 10.0
@@ -72,6 +74,8 @@ class ClusterEditing:
         if is_secret(resource):
             raise EditingError("Secrets are not shown. They can be replaced by applying a whole new manifest.")
         obj = codec.decode(await self._request("GET", resource.get_url(namespace=namespace, name=name)))
+        if obj.get("kind") == "Secret" or "items" in obj:
+            raise EditingError("It is not an object that can be shown.")
         obj.get("metadata", {}).pop("managedFields", None)
         return {"manifest": yaml.safe_dump(obj, sort_keys=False, allow_unicode=True)}
 
@@ -198,7 +202,10 @@ async def _read_body(request: web.BaseRequest) -> bytes:
 
 
 def _read_address(content: Mapping[str, Any]) -> tuple[Resource, str | None, str]:
-    """Read which object is meant: ``resource`` is as the page knows it."""
+    """Read which object is meant: ``resource`` is as the page knows it. What is no name, can lead to another object."""
+    for part in (content["resource"], content.get("namespace") or "default", content["name"]):
+        if _is_name(str(part)) is None:
+            raise EditingError(f"It is not a name: {cut(str(part), 100)}")
     plural, version, *group = str(content["resource"]).split(".", 2)
     namespace = str(content["namespace"]) if content.get("namespace") else None
     resource = Resource(group[0] if group else "", version, plural, namespaced=namespace is not None)

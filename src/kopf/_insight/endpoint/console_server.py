@@ -7,6 +7,7 @@ The functions of the table are called in the event loop of the server: whoever n
 
 from __future__ import annotations
 
+import html
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
@@ -73,7 +74,12 @@ class ConsoleServer(ThreadedServer):
         refusal = self._protection.judge(inquiry, READING if route is None else route.methods)
         if refusal is not None and refusal.status == 401 and (cookie := self._protection.exchange(inquiry)):
             # The token must not stay in the address, which is shown, remembered, and copied.
-            response = web.Response(status=303, headers={"Location": _make_location(request), "Set-Cookie": cookie})
+            location, headers = _make_location(request), {"Set-Cookie": cookie}
+            if inquiry.site == "cross-site":  # there, browsers send no strict cookies after redirects
+                page = f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(location)}">'
+                response = web.Response(text=page, content_type="text/html", headers=headers)
+            else:
+                response = web.Response(status=303, headers={"Location": location, **headers})
         elif refusal is not None:
             response = make_refusal(refusal, {} if route is None else {"Allow": ", ".join(sorted(route.methods))})
         elif route is None:

@@ -4,7 +4,7 @@ export const STATES = ["failed", "retrying", "handling", "queued", "idle", "gone
 
 export class Store {
   constructor() {
-    this.filter = { text: "", kind: "", states: new Set(STATES.filter((state) => state !== "gone")), order: "name" };
+    this.filter = { text: "", kind: "", states: new Set(STATES.filter((state) => state !== "gone")), order: "state" };
     this.reset();
   }
 
