@@ -135,15 +135,9 @@ class Redactor:
             return value
         secret = find_secret(value)
         return {
-            key: self._hide_named(item) if key in secret else self._hide_telling(item) for key, item in value.items()
+            key: _hide_named(item, self._known) if key in secret else self._hide_telling(item)
+            for key, item in value.items()
         }
-
-    def _hide_named(self, value: str) -> str:
-        if value.startswith((PREFIX, _ENCODED_PREFIX)):
-            return value
-        if len(value) >= _SHORTEST_LEARNED:
-            self._known.learn(value.encode())
-        return self._known.digest(value.encode())
 
     def _hide_data(self, data: Any) -> Any:
         if isinstance(data, dict):
@@ -198,6 +192,14 @@ class Redactor:
                 for key, item in value.items()
             }
         return [self._hide_tokens(item) for item in value] if isinstance(value, list) else value
+
+
+def _hide_named(value: str, known: KnownSecrets) -> str:
+    if value.startswith((PREFIX, _ENCODED_PREFIX)):
+        return value
+    if len(value) >= _SHORTEST_LEARNED:
+        known.learn(value.encode())
+    return known.digest(value.encode())
 
 
 def _map_texts(document: bytes, change: Callable[[str], str]) -> bytes:
