@@ -32,6 +32,7 @@ from .clients.door import Door
 from .clients.naming import find_kind
 from .faults.faults import Faults
 from .http.memory import MemoryNetwork
+from .http.plain import PlainPort
 from .http.requests import ADMINISTRATOR
 from .http.server import Orders
 from .observing import Observer
@@ -107,6 +108,7 @@ class LocalCluster(Client):
         self._credentials: Credentials | None = None
         self._kubeconfigs = Kubeconfigs(pathlib.Path(kubeconfig) if kubeconfig is not None else None)
         self._used_port = port
+        self._plain_port: PlainPort | None = None
         self._server: ClusterServer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -281,6 +283,8 @@ class LocalCluster(Client):
         if self._restarting is not None:
             await asyncio.wait([self._restarting])
         server, self._server, self._loop = self._server, None, None
+        if self._plain_port is not None:
+            await self._plain_port.close()
         try:
             if server is not None:
                 await server.stop()
@@ -340,6 +344,14 @@ class LocalCluster(Client):
         groups = tuple(groups)
         return UserClient(self._door, make_user(name, groups),
                           lambda: self._kubeconfigs.write_another(self.make_kubeconfig(name, groups)))
+
+    async def open_plain_port(self, user: str, groups: Iterable[str] = ()) -> pathlib.Path:
+        """Listen without TLS, too, which new connections take long for; give the path of a kubeconfig for the user."""
+        token = secrets.token_urlsafe(24)
+        self.add_token(token, user, groups)
+        self._plain_port = PlainPort(self._accept)
+        await self._plain_port.open()
+        return self._kubeconfigs.write_another(self._plain_port.make_kubeconfig(token))
 
     def resolve_kind(self, kind: str) -> tuple[str, str, bool]:
         """Tell the plural name of the kind with its group, e.g. ``deployments.apps``, and whether it is namespaced.

@@ -35,6 +35,8 @@ from ..faults.lagging import Delay
 from ..faults.retelling import retell
 from . import encodings, pretty
 from .connection_logs import connection_logger
+from .listeners import stop_accepting
+from .plain import is_plain, take_token
 from .requests import Answer, Call, Identity, Request, Stream, refuse, resolve
 from .shortcuts import ShortRequest
 
@@ -138,7 +140,7 @@ class HTTPServer:
         if self._watch_timer is not None:
             self._watch_timer.cancel()
         if self._listener is not None:
-            await _stop_accepting(self._listener)
+            await stop_accepting(self._listener)
         for task in [*self._streams, *self._asked]:
             task.cancel()
         if self._server is not None:
@@ -162,6 +164,8 @@ class HTTPServer:
             task: asyncio.Task[None],
     ) -> web.BaseRequest:
         loop = asyncio.get_running_loop()
+        if is_plain(protocol.transport):
+            message = take_token(message)
         return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)
 
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
@@ -317,19 +321,6 @@ async def _disturb(rule: FaultRule, http: web.BaseRequest | ShortRequest) -> Non
         raise rule.make_status()
     if rule.action == "disconnect":
         _disconnect(http)
-
-
-async def _stop_accepting(listener: asyncio.Server) -> None:
-    """Stop listening, but only when whatever is accepted already has become a connection.
-
-    Until Python 3.13, the sockets accepted right before the end of the listener are lost, and never closed.
-    """
-    loop = asyncio.get_running_loop()
-    for sock in listener.sockets:
-        loop.remove_reader(sock)
-    for _ in range(2):  # a task is created for every accepted socket; it makes a connection when it begins
-        await asyncio.sleep(0)
-    listener.close()
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, function: Any, *args: Any) -> None:
