@@ -6,10 +6,15 @@ nothing of it before a fixture is used.
 """
 from __future__ import annotations
 
+import contextlib
 import inspect
+import logging
 from collections.abc import Callable, Generator, Iterator
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import _pytest
+import pluggy
 import pytest
 
 if TYPE_CHECKING:
@@ -59,9 +64,27 @@ def simulation(request: pytest.FixtureRequest) -> Iterator[Simulation | SyncSimu
 
     mark = request.node.get_closest_marker("simulation")
     args, options = (mark.args, mark.kwargs) if mark is not None else ((), {})
-    with SyncSimulation(*args, **options) as facade:
+    with _without_details(request.config), SyncSimulation(*args, **options) as facade:
         request.node.stash[_FACADE] = facade
         yield facade.simulation if _is_async(request.function) else facade
+
+
+@contextlib.contextmanager
+def _without_details(config: pytest.Config) -> Iterator[None]:
+    """Leave debugging details out of the reports of pytest unless they are asked for: they hide what has failed."""
+    plugin = config.pluginmanager.get_plugin("logging-plugin")
+    if plugin is None or config.getoption("log_level") or config.getini("log_level"):
+        yield
+        return
+    plugin.report_handler.addFilter(_is_no_detail)
+    try:
+        yield
+    finally:
+        plugin.report_handler.removeFilter(_is_no_detail)
+
+
+def _is_no_detail(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.INFO or not record.name.startswith("kopf")
 
 
 _FACADE = pytest.StashKey["SyncSimulation"]()
@@ -77,7 +100,54 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     facade = pyfuncitem.stash.get(_FACADE, None)
     if facade is not None and _is_async(pyfuncitem.obj):
         pyfuncitem.obj = _make_sync(pyfuncitem.obj, pyfuncitem.instance, facade)
-    return (yield)
+    is_explored = hasattr(pyfuncitem.obj, "exploration") or hasattr(pyfuncitem.obj, "walk")
+    if facade is None and not is_explored:
+        return (yield)
+    try:
+        with _showing_progress(pyfuncitem.config) if is_explored else contextlib.nullcontext():
+            return (yield)
+    except BaseException as e:
+        if pyfuncitem.config.getoption("fulltrace"):
+            raise
+        if (traceback := _find_frames_of_test(e)) is None:
+            raise pytest.fail.Exception(f"{type(e).__name__}: {e}", pytrace=False) from None
+        e.__traceback__ = traceback
+        raise
+
+
+def _find_frames_of_test(error: BaseException) -> TracebackType | None:
+    """Give the traceback with neither frames of the kit nor of pytest: explorations fail in no line of the test."""
+    from kopf._testing.own_frames import leave_out_own_frames
+
+    return leave_out_own_frames(error, [__file__, *_pytest.__path__, *pluggy.__path__])
+
+
+@contextlib.contextmanager
+def _showing_progress(config: pytest.Config) -> Iterator[None]:
+    """Let explorations tell how far they have come, at a terminal: there, pytest has taken the place of the test."""
+    from kopf._testing.exploring.headway import voice
+
+    terminal, capture = (config.pluginmanager.get_plugin(name) for name in ("terminalreporter", "capturemanager"))
+    if terminal is None or capture is None or not terminal.isatty:
+        yield
+        return
+    has_spoken = False
+
+    def show(line: str) -> None:
+        nonlocal has_spoken
+        with capture.global_and_fixture_disabled():
+            if not has_spoken and line:
+                terminal.ensure_newline()
+                has_spoken = True
+            if has_spoken:
+                terminal.rewrite(line, erase=True)
+                terminal.flush()
+
+    token = voice.set(show)
+    try:
+        yield
+    finally:
+        voice.reset(token)
 
 
 def _make_sync(test: Callable[..., Any], instance: object, facade: SyncSimulation) -> Callable[..., object]:

@@ -18,7 +18,8 @@ from kopf._handlers.handlers import Handler
 from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._recording.calls import locate
 from kopf._settings.settings import ExecutionSettings
-from kopf._testing.journal import HandlerCall, Journal
+from kopf._testing.journal import HandlerCall, Journal, describe_place
+from kopf._testing.virtual_time import thread_purpose
 from kopf._values.reasons import Activity
 
 _ALIVE: Callable[[], bool] = lambda: True  # noqa: E731
@@ -54,10 +55,12 @@ class JournalingExecutor(HandlerExecutor):
         loop = asyncio.get_running_loop()
         began, digest = loop.time(), _make_digest(cause)
         outcome: Outcome | None = None
+        token = thread_purpose.set(f"{handler.id!r} of {describe_place(**locate(cause))}".removesuffix(" of "))
         try:
             outcome = await super().execute(handler, cause, attempt, around)
             return Outcome(True, result=self._credentials) if _is_login(cause) else outcome
         finally:
+            thread_purpose.reset(token)
             if self._is_alive() and not (_is_login(cause) and outcome is not None and outcome.exception is None):
                 self._note(handler, cause, attempt, outcome, loop.time() - began, digest)
 

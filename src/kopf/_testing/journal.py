@@ -34,8 +34,7 @@ class Entry(abc.ABC):
     @property
     def place(self) -> str:
         """The object as it is written in the journal: ``kopfexamples.kopf.dev default/obj``."""
-        path = f"{self.namespace}/{self.name}" if self.namespace else self.name
-        return f"{self.resource} {path}".strip()
+        return describe_place(self.resource, self.namespace, self.name)
 
     def is_about(self, resource: str, namespace: str, name: str) -> bool:
         """Whether it is about the object."""
@@ -111,6 +110,8 @@ class Journal:
     def __init__(self, get_time: Callable[[], float]) -> None:
         self._get_time = get_time
         self._entries: list[Entry] = []
+        self.overlaps: set[tuple[str, str]] = set()
+        """The pairs of calls that went on at once in threads: in which order they did what, is not certain."""
 
     def __iter__(self) -> Iterator[Entry]:
         return iter([*self._entries])
@@ -165,6 +166,11 @@ class Journal:
             for entry in self._entries
             if isinstance(entry, Note) or entry.is_about(resource, namespace, name)
         ]
+
+
+def describe_place(resource: str, namespace: str, name: str) -> str:
+    """Tell which object it is: ``kopfexamples.kopf.dev default/obj``."""
+    return f"{resource} {f'{namespace}/{name}' if namespace else name}".strip()
 
 
 def describe_changes(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> tuple[str, ...]:

@@ -90,6 +90,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """Who is told by how many seconds the clock jumps."""
         self.on_stuck: Callable[[str], None] | None = None
         """Who is told if a thread works for too long: what it does. Without anybody, it is waited for, however long."""
+        self.overlaps: set[tuple[str, str]] = set()
+        """What was done by two threads at once, by pairs: in which order they did it, nobody knows."""
         self.on_busy: Callable[[], None] = lambda: None
         """Who is told now and then if there is always something to do at once, so that no time can pass."""
         self._virtual_selector = JumpingSelector(self)
@@ -172,6 +174,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         # Whatever executor it is for: their threads would come and go in their own order.
         job = ThreadedJob(lambda: func(*args), self)
         self._jobs[job] = None
+        self._note_overlaps(job)
         self._threads.start(job)
         if self._is_virtual:  # otherwise, all else goes on meanwhile, as in any loop
             self._attend(job)
@@ -180,7 +183,13 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def wake_up(self, job: ThreadedJob) -> None:
         """Let a sleeping thread go on, and wait for it; in this loop's thread."""
         if job.wake_up():
+            self._note_overlaps(job)
             self._attend(job)
+
+    def _note_overlaps(self, job: ThreadedJob) -> None:
+        for other in self._find_company(job):
+            if job.purpose and other.purpose:
+                self.overlaps.add((min(job.purpose, other.purpose), max(job.purpose, other.purpose)))
 
     def accept(self, job: ThreadedJob) -> None:
         """Take what a thread has come to: the end of its function, or a sleep."""
@@ -202,11 +211,19 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         deadline = time.monotonic() + self.patience
         while not job.rests.wait(_ATTENTION):
             is_stuck = time.monotonic() > deadline
-            if (is_stuck or self._virtual_selector.has_foreign_events()) and job.leave_alone():
+            if (is_stuck or self._is_needed_besides(job)) and job.leave_alone():
                 if is_stuck:
                     self.report_stuck()
                 return
         self.accept(job)
+
+    def _is_needed_besides(self, job: ThreadedJob) -> bool:
+        """Whether somebody waits for the loop: that thread by the network, or another one, whose lock it may need."""
+        return any(self._find_company(job)) or self._virtual_selector.has_foreign_events()
+
+    def _find_company(self, job: ThreadedJob) -> Iterator[ThreadedJob]:
+        """Give the other threads that work now."""
+        return (other for other in self._jobs if other is not job and other.is_awake and not other.is_reported)
 
     def report_stuck(self) -> None:
         """Tell of the threads that work for too long."""
@@ -240,6 +257,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 thread_owner: contextvars.ContextVar[object] = contextvars.ContextVar("thread_owner", default=None)
 """On whose behalf functions are run in threads."""
 
+thread_purpose: contextvars.ContextVar[str] = contextvars.ContextVar("thread_purpose", default="")
+"""What functions are run in threads for, if it matters in which order."""
+
 _thread = threading.local()
 
 
@@ -266,6 +286,7 @@ class ThreadedJob:
         self.is_reported = False
         self.timer: asyncio.TimerHandle | None = None
         self.owner = thread_owner.get()
+        self.purpose = thread_purpose.get()
         self._fn = fn
         self._is_abandoned = False
         self._lock = threading.Lock()

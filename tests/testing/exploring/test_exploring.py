@@ -62,7 +62,7 @@ def test_failures_are_explained() -> None:
     with pytest.raises(AssertionError) as caught:
         report.check()
     text = str(caught.value)
-    assert text.startswith("1 of 4 did not converge.\n\ntrouble ")
+    assert text.startswith("1 of 4 did not converge: downtime at step 2\n\ntrouble ")
     assert re.search(r"^downtime +4 +3 +1$", text, re.MULTILINE)
     assert "the operator crashes\n" in text
     assert "import runpy" in text

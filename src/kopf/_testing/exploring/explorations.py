@@ -10,14 +10,20 @@ from typing import Any, TypedDict
 
 from kopf._testing.exploring.budgets import Budget
 from kopf._testing.exploring.final_states import FinalState
+from kopf._testing.exploring.headway import watch
 from kopf._testing.exploring.origins import Source
-from kopf._testing.exploring.reports import Report, Trial, make_excerpt
+from kopf._testing.exploring.reports import Report, Trial, describe_race, make_excerpt
 from kopf._testing.exploring.scenes import CALM, ENDINGS, Scene, Trouble, no_trouble, only_listen
 from kopf._testing.exploring.scripts import write_script
 from kopf._testing.exploring.subjects import Subject
 from kopf._testing.exploring.variants import TROUBLES, TroubleKind, Variant, make_variants
 from kopf._testing.simulation_errors import SimulationError
 from kopf.cli.garbage import collecting_rarely
+
+_LEFTOVERS = (
+    "What the test, its fixtures, and the operator keep outside of the cluster, is to be made anew in the beginning of "
+    "the test, as it is run many times."
+)
 
 
 class Choices(TypedDict, total=False):
@@ -98,7 +104,7 @@ class Exploration:
         variants = self._choose(baseline, only)
         budget = Budget(self._choices.get("runs"), self._choices.get("seconds"))
         with collecting_rarely():
-            trials = [*self._try_all(budget.spend(variants), baseline)]
+            trials = [*watch(self._try_all(budget.spend(variants), baseline), len(variants), budget)]
         return Report(trials=trials, omitted=len(variants) - len(trials), seconds=time.monotonic() - began)
 
     def run_baseline(self) -> FinalState:
@@ -139,13 +145,14 @@ class Exploration:
 
     def _check_repeatability(self, baseline: FinalState, variant: Variant) -> None:
         """Make sure that it was the trouble that made the difference: it must come out the same again without it."""
-        differences = self.run().compare(baseline)
+        again = self.run()
+        differences = again.compare(baseline)
         if differences:
             told = "\n".join(f"  {line}" for line in differences)
+            overlaps = sorted({*baseline.overlaps, *again.overlaps})
             raise SimulationError(
                 f"The test cannot be explored. It is run again without any trouble, after the run {variant.name!r}, "
-                f"and it comes out in another way:\n{told}\nWhat the test, its fixtures, and the operator keep outside "
-                f"of the cluster, is to be made anew in the beginning of the test, as it is run many times."
+                f"and it comes out in another way:\n{told}\n{describe_race(overlaps) if overlaps else _LEFTOVERS}"
             )
 
     def _try(self, variant: Variant, baseline: FinalState) -> Trial:
@@ -155,7 +162,7 @@ class Exploration:
         if not differences:
             return Trial(name=variant.name, kind=variant.kind)
         return Trial(
-            name=variant.name, kind=variant.kind, differences=differences,
+            name=variant.name, kind=variant.kind, differences=differences, overlaps=final.overlaps,
             excerpt=make_excerpt(final.journal, baseline.journal),
             script=write_script(self._subject, variant, self._source.options.get("seed", 0)),
         )

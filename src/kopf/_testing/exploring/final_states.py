@@ -49,6 +49,8 @@ class FinalState:
     """What is wrong with it, whatever it is compared with."""
     journal: str = ""
     """All that has happened."""
+    overlaps: Sequence[str] = ()
+    """Which handlers have run at once in threads, by pairs."""
     story: Story = Story()
     is_comparable: bool = True
     """Whether the objects are known; they are not if they are deleted in the end, or if it has broken down."""

@@ -26,6 +26,8 @@ class Trial:
     """Of which kind the trouble was."""
     differences: Sequence[str] = ()
     """What was wrong, or has come out in another way than without trouble; nothing if it has converged."""
+    overlaps: Sequence[str] = ()
+    """Which handlers have run at once in threads, by pairs: in which order they did what, was up to chance."""
     excerpt: str = ""
     """What has happened there, from where it has gone another way than without trouble."""
     script: str = ""
@@ -40,8 +42,9 @@ class Trial:
         shown = "\n".join(f"  {line}" for line in self.differences[:_DIFFERENCES])
         omitted = len(self.differences) - _DIFFERENCES
         more = f"\n  ... and {omitted} more" if omitted > 0 else ""
+        race = f"\n{_indent(describe_race(self.overlaps))}" if self.overlaps else ""
         return (
-            f"{self.name}:\n{shown}{more}\n\n Where it goes another way:\n{_indent(self.excerpt)}\n\n"
+            f"{self.name}:\n{shown}{more}{race}\n\n Where it goes another way:\n{_indent(self.excerpt)}\n\n"
             f" To repeat it:\n{_indent(self.script)}\n"
         )
 
@@ -85,8 +88,19 @@ class Report:
         shown = "\n".join(map(str, failures[:_SHOWN]))
         rest = "".join(f"\n{trial.name}: {trial.differences[0]}" for trial in failures[_SHOWN:])
         omitted = f"\n{self.omitted} more were not tried: the budget is spent." if self.omitted else ""
-        verdict = f"{len(failures)} of {len(self.trials)} did not converge." if failures else "All has converged."
+        names = "; ".join(trial.name for trial in failures[:_SHOWN]) + ("; ..." if len(failures) > _SHOWN else "")
+        verdict = f"{len(failures)} of {len(self.trials)} did not converge: {names}" if names else "All has converged."
         return f"{verdict}\n\n{self.table}{omitted}\n" + (f"\n{shown}{rest}" if failures else "")
+
+
+def describe_race(overlaps: Sequence[str]) -> str:
+    """Tell of a race: of handlers that went on at once, and of what comes of it if they change the same."""
+    pairs = "\n".join(f"  {pair}" for pair in overlaps[:_DIFFERENCES])
+    return (
+        f"These handlers have run at once in threads, in no certain order:\n{pairs}\n"
+        f"If both of them read something and write it back, the one overwrites what the other has written meanwhile: a "
+        f"lost update. Write with the resourceVersion that was read, and try again on 409; or change it in one request."
+    )
 
 
 def make_excerpt(journal: str, expected: str) -> str:

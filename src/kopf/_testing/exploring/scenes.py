@@ -87,6 +87,7 @@ class SceneRun:
         self._outside_before: dict[str, Any] = {}
         self._story = Story()
         self._journal = ""
+        self._overlaps: list[str] = []
 
     def play(self, facade: SyncSimulation) -> None:
         """Tell the story from its beginning to its end."""
@@ -104,6 +105,7 @@ class SceneRun:
                 facade.run(self._delete(simulation, scene.deletion, since))
         finally:
             self._journal = str(simulation.journal)
+            self._overlaps = [f"{one}, and {other}" for one, other in sorted(simulation.journal.overlaps)]
             if scene.tracebacks:
                 self.problems += find_tracebacks(simulation.logs, is_harmed=scene.is_harmed)
 
@@ -114,6 +116,7 @@ class SceneRun:
             outside=self._outside,
             problems=list({problem.key: problem for problem in self.problems}.values()),
             journal=self._journal,
+            overlaps=self._overlaps,
             story=self._story,
             is_comparable=self._objects is not None,
         )

@@ -14,6 +14,7 @@ from kopf._testing.exploring.boundary_values import list_changes
 from kopf._testing.exploring.budgets import Budget
 from kopf._testing.exploring.explorations import Choices
 from kopf._testing.exploring.final_states import FinalState
+from kopf._testing.exploring.headway import watch
 from kopf._testing.exploring.origins import Source
 from kopf._testing.exploring.reports import Report, Trial, make_excerpt
 from kopf._testing.exploring.scenes import CALM, ENDINGS, Scene
@@ -75,7 +76,7 @@ class SchemaWalk:
             raise ValueError(f"There is nothing to walk{f' called {only!r}' if only else ': no field has a schema'}.")
         budget = Budget(self._choices.get("runs"), self._choices.get("seconds"))
         with collecting_rarely():
-            tried = [self._try(walk, baseline) for walk in budget.spend(walks)]
+            tried = [*watch((self._try(walk, baseline) for walk in budget.spend(walks)), len(walks), budget)]
         trials = [trial for trial in tried if trial is not None]
         return Report(trials=trials, omitted=len(walks) - len(tried), seconds=time.monotonic() - began)
 
