@@ -14,7 +14,7 @@ metadata: {name: shop}
 spec: {domain: shop.example.org, replicas: 2, text: Welcome!}
 """
 
-pytestmark = pytest.mark.simulation(crds=FOLDER / "crd.yaml", simulate=True, freeze_wall_clock=True)
+pytestmark = pytest.mark.simulation(crds=FOLDER / "crd.yaml", simulate=True)
 
 
 async def test_life_of_a_website(simulation, registrations):
@@ -33,7 +33,7 @@ async def test_life_of_a_website(simulation, registrations):
     assert registrations.domains == set()
 
 
-@pytest.mark.simulation(crds=FOLDER / "crd.yaml", freeze_wall_clock=True)  # with no nodes, which live every second
+@pytest.mark.simulation(crds=FOLDER / "crd.yaml")  # with no nodes, which live every second
 async def test_certificates_are_renewed_in_time(simulation, registrations):
     await simulation.apply(WEBSITE)
     await simulation.advance(hours=23)
@@ -42,7 +42,7 @@ async def test_certificates_are_renewed_in_time(simulation, registrations):
     assert len(registrations.certificates) == 2
 
 
-@pytest.mark.simulation(crds=FOLDER / "crd.yaml", freeze_wall_clock=True)
+@pytest.mark.simulation(crds=FOLDER / "crd.yaml")
 async def test_the_registrar_is_down_for_an_hour(simulation, registrations):
     registrations.is_down = True
     await simulation.apply(WEBSITE)

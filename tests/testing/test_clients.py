@@ -18,13 +18,16 @@ import kubernetes_asyncio
 import lightkube
 import pykube
 import pytest
+import yaml
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap
 
 import kopf
-from kopf.testing import Simulation
+from kopf.testing import Simulation, SyncSimulation
 from tests.testing.kopfexamples import CRD, make
 
+PATIENCE = 45.0
+"""For how long a handler may take, in seconds: some libraries import hundreds of modules at the first call."""
 ROOT = pathlib.Path(__file__).parent.parent.parent
 Client = Callable[[str], Awaitable[None] | None]
 """Creates a config map of the name."""
@@ -79,7 +82,7 @@ def use_pykube(name: str) -> None:
 CLIENTS = [use_kubernetes, use_kubernetes_asyncio, use_lightkube, use_lightkube_asynchronously, use_pykube]
 
 
-@pytest.mark.simulation(crds=CRD, operator=False)
+@pytest.mark.simulation(crds=CRD, operator=False, patience=PATIENCE)
 @pytest.mark.parametrize("use", CLIENTS)
 async def test_clients(simulation: Simulation, use: Client) -> None:
     await check(simulation, use)
@@ -90,7 +93,8 @@ def test_clients_that_last(use: Client) -> None:
     """The library keeps its connections, and a thread with an event loop, for the whole life of a process."""
     code = (
         "from kopf.testing import simulate; from tests.testing import test_clients as t; "
-        f"simulate(lambda simulation: t.check(simulation, t.{use.__name__}), crds=t.CRD, operator=False)"
+        f"simulate(lambda simulation: t.check(simulation, t.{use.__name__}), "
+        "crds=t.CRD, operator=False, patience=t.PATIENCE)"
     )
     command = [sys.executable, "-W", "ignore", "-c", code]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False)
@@ -122,7 +126,7 @@ async def check(simulation: Simulation, use: Client) -> None:
         assert simulation.user in {write.author for write in simulation.journal.get_writes(name=name)}
 
 
-@pytest.mark.simulation(crds=CRD, operator=False)
+@pytest.mark.simulation(crds=CRD, operator=False, patience=PATIENCE)
 async def test_trouble_hits_other_clients_of_the_operator_too(simulation: Simulation) -> None:
     @kopf.on.create("kopfexamples", id="create", backoff=10)
     async def create_fn(name: str, **_: Any) -> None:
@@ -133,3 +137,24 @@ async def test_trouble_hits_other_clients_of_the_operator_too(simulation: Simula
     await simulation.apply(make())
     await simulation.settle(calm=15)
     assert [call.outcome for call in simulation.journal.get_calls("create")] == ["retried", "succeeded"]
+
+
+@pytest.mark.simulation(crds=CRD)
+def test_other_clients_need_no_tls(simulation: SyncSimulation) -> None:
+    """It takes several times as long as all the rest of a request, for those who connect anew for every one."""
+    config = yaml.safe_load(simulation.kubeconfig.read_text())
+    assert config["clusters"][0]["cluster"]["server"].startswith("http://127.0.0.1:")
+
+
+@pytest.mark.simulation(crds=CRD, operator=False, patience=PATIENCE)
+async def test_kubectl_in_handlers(simulation: Simulation, kubectl: str) -> None:
+    """Clients in Go send no tokens without TLS."""
+    @kopf.on.create("kopfexamples", id="create")
+    def create_fn(name: str, **_: Any) -> None:
+        subprocess.run([kubectl, "create", "configmap", name], check=True, capture_output=True, timeout=50)
+
+    await simulation.restart()
+    await simulation.apply(make("one"))
+    await simulation.settle()
+    assert [write.author for write in simulation.journal.get_writes() if write.resource == "configmaps"][-1:] == [
+        simulation.user]

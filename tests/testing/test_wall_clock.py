@@ -45,14 +45,14 @@ async def test_timestamps_are_of_the_simulation(simulation: Simulation) -> None:
     assert simulation.wall_clock == START + 3 * HOUR
 
 
-@pytest.mark.simulation(crds=CRD, operator=False)
-async def test_the_process_has_the_real_time_by_default(simulation: Simulation) -> None:
+@pytest.mark.simulation(crds=CRD, operator=False, freeze_wall_clock=False)
+async def test_the_process_has_the_real_time_if_wanted(simulation: Simulation) -> None:
     before = read_clock()
     await simulation.advance(days=1)
     assert is_near(read_clock(), before)
 
 
-@pytest.mark.simulation(crds=CRD, operator=False, start=START, freeze_wall_clock=True)
+@pytest.mark.simulation(crds=CRD, operator=False, start=START)
 async def test_the_process_has_the_virtual_time(simulation: Simulation) -> None:
     seen: list[tuple[str, datetime.datetime, float]] = []
 
@@ -76,7 +76,7 @@ async def test_the_process_has_the_virtual_time(simulation: Simulation) -> None:
     assert all(when.timestamp() == pytest.approx(stamp) for _, when, stamp in seen)
 
 
-@pytest.mark.simulation(crds=CRD, operator=False, start=START, freeze_wall_clock=True)
+@pytest.mark.simulation(crds=CRD, operator=False, start=START)
 async def test_threads_that_sleep(simulation: Simulation) -> None:
     seen = []
 
@@ -92,7 +92,7 @@ async def test_threads_that_sleep(simulation: Simulation) -> None:
     assert [is_near(when, START + n * HOUR) for n, when in enumerate(seen)] == [True, True]
 
 
-@pytest.mark.simulation(crds=CRD, operator=False, start=START, freeze_wall_clock=True)
+@pytest.mark.simulation(crds=CRD, operator=False, start=START)
 async def test_jumps_of_the_wall_clock(simulation: Simulation) -> None:
     seen = []
 
@@ -114,7 +114,7 @@ async def test_jumps_of_the_wall_clock(simulation: Simulation) -> None:
     assert other["metadata"]["creationTimestamp"].startswith("2030-04-30T13:10:0")
 
 
-@pytest.mark.simulation(crds=CRD, operator=False, start=START)
+@pytest.mark.simulation(crds=CRD, operator=False, start=START, freeze_wall_clock=False)
 async def test_jumps_of_the_wall_clock_for_timestamps_only(simulation: Simulation) -> None:
     simulation.faults.clock_jump(3600)
     obj = await simulation.apply(make())
@@ -133,6 +133,25 @@ def test_the_real_time_is_back_in_the_end() -> None:
     with SyncSimulation(start=START, operator=False, freeze_wall_clock=True) as simulation:
         simulation.advance(days=100)
     assert is_near(read_clock(), before)
+
+
+@pytest.mark.simulation(crds=CRD, operator=False)
+async def test_the_process_has_the_time_of_the_objects(simulation: Simulation) -> None:
+    await simulation.advance(days=1)
+    obj = await simulation.apply(make())
+    created = datetime.datetime.fromisoformat(obj["metadata"]["creationTimestamp"])
+    assert is_near(created, read_clock())
+    assert is_near(created, simulation.wall_clock)
+
+
+def test_without_the_library_it_is_said_that_there_are_two_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "time_machine", None)
+    before = read_clock()
+    with pytest.warns(UserWarning, match="objects are of 2026-01-01.*pip install time-machine"), \
+            SyncSimulation(operator=False):
+        assert is_near(read_clock(), before)
+    with SyncSimulation(operator=False, freeze_wall_clock=False):
+        pass
 
 
 def test_the_library_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
     :param start: the date and time of the beginning. All timestamps come from there, both on the objects and in the
         kwargs of handlers.
     :param freeze_wall_clock: whether ``time.time()``, ``datetime.now()``, etc. tell the virtual time to everybody in
-        this process; it needs the library ``time-machine``.
+        this process; by default, if the library for it is there, ``time-machine``.
     :param operator: whether the operator is started in the beginning; otherwise, it is up to :meth:`restart`.
     :param user: the name of the user that the operator is for the cluster.
     :param groups: the groups of this user; with ``authorization="rbac"``, there are usually none.
@@ -88,7 +88,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         crds: Manifests | Sequence[Manifests] = (),
         seed: int = 0,
         start: datetime.datetime = START,
-        freeze_wall_clock: bool = False,
+        freeze_wall_clock: bool | None = None,
         operator: bool = True,
         user: str = USER,
         groups: Iterable[str] = ("system:masters",),
@@ -162,7 +162,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         self._clock.follow(self._loop)
         self.cluster.faults.clock.tell = self._clock.tell
         await self._stack.enter_async_context(self.cluster)
-        self._kubeconfig = self.cluster.as_user(self.user, self._groups).kubeconfig
+        self._kubeconfig = await self.cluster.open_plain_port(self.user, self._groups)
         self._stack.enter_context(self._clock.freezing())  # not before: certificates are for the real time
         token = wall_clock.set(self._clock.tell)
         self._stack.callback(self._forget_clock, token)
@@ -172,7 +172,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         self._stack.enter_context(sleeping_virtually(self._loop))
         self._stack.enter_context(running_as_jobs(self._loop))
         self._stack.enter_context(BlockingGuard(self._loop, self._patience, self._fail).watching())
-        self._loop.on_busy = self._note_busyness
+        self._loop.on_busy, self._loop.overlaps = self._note_busyness, self.journal.overlaps
         self._loop.on_stuck = lambda problem: self._fail(SimulationError(problem))
         self.cluster.observe(self._note_change)
         self.cluster.faults.advisers += [self._crashes.advise, self._appointments.advise]

@@ -6,19 +6,27 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import warnings
 from collections.abc import Iterator
 
 from kopf._testing.virtual_time import VirtualTimeLoop
+
+_REMEDY = "pip install time-machine"
+_TWO_CLOCKS = (
+    "In this simulation, objects are of {}, but datetime.now() and time.time() tell the real time: "
+    f"one clock for all needs a library ({_REMEDY}). With freeze_wall_clock=False, that is as it should be."
+)
 
 
 class SimulatedClock:
     """
     Tells the date and time in the simulation.
 
-    :param is_frozen: whether all in this process are told the same, by whatever means of Python they ask.
+    :param is_frozen: whether all in this process are told the same, by whatever means of Python they ask; by default,
+        if the library for that is there.
     """
 
-    def __init__(self, start: datetime.datetime, *, is_frozen: bool) -> None:
+    def __init__(self, start: datetime.datetime, *, is_frozen: bool | None) -> None:
         self._start = start if start.tzinfo is not None else start.replace(tzinfo=datetime.UTC)
         self._is_frozen = is_frozen
         self._loop: VirtualTimeLoop | None = None
@@ -42,13 +50,17 @@ class SimulatedClock:
     def freezing(self) -> Iterator[None]:
         """Let the whole process have this time, if it is to be frozen."""
         loop = self._loop
-        if not self._is_frozen or loop is None:
+        if self._is_frozen is False or loop is None:
             yield
             return
         try:
             import time_machine
         except ImportError as e:
-            raise ImportError("freeze_wall_clock needs a library: pip install time-machine", name=e.name) from e
+            if self._is_frozen:
+                raise ImportError(f"freeze_wall_clock needs a library: {_REMEDY}", name=e.name) from e
+            warnings.warn(_TWO_CLOCKS.format(self.tell().date()), stacklevel=2)
+            yield
+            return
         with time_machine.travel(self.tell(), tick=False) as traveller:
             loop.on_jump = traveller.shift
             try:
