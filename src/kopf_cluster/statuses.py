@@ -14,6 +14,9 @@ import msgspec
 
 SERVER_COULD_NOT_FIND: Final = "the server could not find the requested resource"
 
+#: How many mistakes of one object are told.
+MAX_ERRORS: Final = 1000
+
 
 class Named(Protocol):
     """What an error tells of a kind."""
@@ -186,6 +189,8 @@ def unsupported_media(accepted: Iterable[str]) -> APIStatus:
 
 
 def invalid(named: Named, name: str, errors: list[FieldError]) -> APIStatus:
+    """Refuse an object for what is wrong with it; of very much, the beginning is told."""
+    errors = errors[:MAX_ERRORS]
     kind = f"{named.kind}.{named.group}" if named.group else named.kind
     text = str(errors[0]) if len(errors) == 1 else f"[{', '.join(map(str, errors))}]"
     causes = [{"reason": error.reason, "message": error.text, "field": error.field} for error in errors]

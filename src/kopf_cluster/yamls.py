@@ -5,8 +5,9 @@ A few lines with aliases of aliases can mean billions of values. As in the API s
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
 
 import yaml
 
@@ -15,13 +16,22 @@ from . import codec
 #: How many characters and values a document with aliases may have, all copies included.
 MAX_SIZE: Final = 10_000_000
 
+#: How many values and keys a document may have, and how deep it may be. Each of them takes a KiB while it is decoded.
+MAX_VALUES: Final = 200_000
+MAX_DEPTH: Final = 500
+
+T = TypeVar("T")
+_turn: Final = threading.Lock()
+_Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the former has been compiled with libyaml
+
 
 def load(text: bytes) -> Any:
     """Decode a document or raise `yaml.YAMLError`."""
     if (obj := _decode_json(text)) is not None:
         return obj
     try:
-        loader = yaml.SafeLoader(text)
+        _survey(text)
+        loader = _Loader(text)
         try:
             node = loader.get_single_node()
             if node is None:
@@ -33,6 +43,23 @@ def load(text: bytes) -> Any:
             loader.dispose()
     except (ValueError, RecursionError) as error:  # impossible dates, too deep documents
         raise yaml.YAMLError(f"it cannot be decoded: {type(error).__name__}") from None
+
+
+def load_json(text: bytes) -> Any:
+    """Decode a document that is to be JSON then, with no other values than JSON has."""
+    try:
+        return codec.decode(codec.encode(load(text)))
+    except ValueError as error:  # numbers of thousands of digits
+        raise yaml.YAMLError(str(error)) from None
+
+
+def attempt(decode: Callable[[bytes], T], text: bytes) -> tuple[T | None, Exception | None]:
+    """Call a decoder in another thread, one thread at a time: they would only take the time from the event loop."""
+    with _turn:
+        try:
+            return decode(text), None
+        except Exception as error:  # whoever waits for it, raises it
+            return None, error
 
 
 def _decode_json(text: bytes) -> Any:
@@ -63,7 +90,9 @@ _Dumper.add_representer(str, lambda dumper, text: dumper.represent_scalar(
 
 def find_repeated(text: bytes) -> list[str]:
     """Tell which keys are more than once in a mapping of a valid document, in the words of the API server's decoder."""
-    loader = yaml.SafeLoader(text if _decode_json(text) is None else text.replace(b"\t", b" "))
+    text = text if _decode_json(text) is None else text.replace(b"\t", b" ")
+    _survey(text)
+    loader = _Loader(text)
     try:
         return list(_find_repeated(loader.get_single_node(), set()))
     finally:
@@ -85,6 +114,15 @@ def _find_repeated(node: yaml.Node | None, visited: set[int]) -> Iterator[str]:
     elif isinstance(node, yaml.SequenceNode):
         for item in node.value:
             yield from _find_repeated(item, visited)
+
+
+def _survey(text: bytes) -> None:
+    """Refuse what is too large or too deep, before it is made of nodes: the fast loader does not mind its stack."""
+    depth = 0
+    for count, event in enumerate(yaml.parse(text, _Loader)):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if count > MAX_VALUES or depth > MAX_DEPTH:
+            raise yaml.YAMLError("document contains too many values" if count > MAX_VALUES else "exceeded max depth")
 
 
 def _measure(node: yaml.Node, sizes: dict[int, int]) -> int:

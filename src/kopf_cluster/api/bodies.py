@@ -3,13 +3,13 @@ The bodies of requests: decoded from JSON, YAML, or protobuf, and checked for be
 """
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from typing import Any, Final, Protocol
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import yaml
 
-from .. import codec, go_json, statuses, yamls
+from .. import codec, go_json, json_fields, sessions, statuses, yamls
 from ..http import encodings
 from ..http.requests import Request
 from ..protobuf import envelopes
@@ -17,7 +17,12 @@ from ..protobuf.messages import find_message
 from ..protobuf.wire import ProtobufError
 from ..writes import patches
 
-_JSON_TYPES: Final = ("application/json", "")
+JSON_TYPES: Final = ("application/json", "")
+T = TypeVar("T")
+
+#: From how many bytes on YAML is decoded beside the event loop, so that the others are answered meanwhile.
+_LARGE: Final = 64 * 1024
+
 YAML_TYPES: Final = ("application/yaml", "application/x-yaml", "text/yaml")
 
 
@@ -64,21 +69,31 @@ def decode_body(request: Request, expected: Expected) -> dict[str, Any]:
     """Decode whatever object is sent, or refuse what is none. Only in protobuf, its kind matters for that."""
     what = expected.kind
     try:
-        if request.content_type in _JSON_TYPES:
+        if request.content_type in JSON_TYPES:
             body = codec.decode(request.body)
         elif request.content_type == encodings.PROTOBUF:
             body = _decode_protobuf(request.body, expected)
         elif request.content_type in YAML_TYPES:
-            body = codec.decode(codec.encode(yamls.load(request.body)))
+            body = _beside(yamls.load_json, request.body)
         else:
             raise statuses.unsupported_media(encodings.SERVED)
     except (codec.DecodeError, yaml.YAMLError, TypeError, RecursionError) as error:
-        why = (go_json.explain(request.body) if request.content_type in _JSON_TYPES else None) or error
+        why = (go_json.explain(request.body) if request.content_type in JSON_TYPES else None) or error
         raise _unrecognized(what, "couldn't get version/kind; json parse error: "
                                   f"{why} ({_excerpt(request.body)})") from None
     if not isinstance(body, dict):
         raise _unrecognized(what, "couldn't get version/kind; json parse error: not a JSON object")
     return body
+
+
+def _beside(decode: Callable[[bytes], T], body: bytes) -> T:
+    """Decode a text at once if it is small; otherwise, in a thread, and let the request be attempted again then."""
+    if len(body) < _LARGE:
+        return decode(body)
+    decoded, error = sessions.ask((decode, body), lambda: asyncio.to_thread(yamls.attempt, decode, body))
+    if error is not None:
+        raise error
+    return cast(T, decoded)
 
 
 def _decode_protobuf(data: bytes, expected: Expected) -> dict[str, Any]:
@@ -112,15 +127,14 @@ def find_repeated(request: Request, *, strict: bool) -> list[str]:
     applied = request.content_type == patches.APPLY
     if request.content_type in YAML_TYPES or applied:
         return _find_repeated_lines(request.body, strict=strict, applied=applied)
-    if request.content_type not in _JSON_TYPES and not request.content_type.endswith("+json"):
+    if request.content_type not in JSON_TYPES and not request.content_type.endswith("+json"):
         return []
-    return [f'duplicate field "{path}"'
-            for path in _find_repeated(json.loads(request.body, object_pairs_hook=_Pairs), "")]
+    return json_fields.find_repeated(request.body)
 
 
 def _find_repeated_lines(body: bytes, *, strict: bool, applied: bool) -> list[str]:
     try:
-        lines = yamls.find_repeated(body)
+        lines = _beside(yamls.find_repeated, body)
     except (yaml.YAMLError, ValueError, RecursionError):
         return []
     if not lines or not strict:
@@ -129,24 +143,6 @@ def _find_repeated_lines(body: bytes, *, strict: bool, applied: bool) -> list[st
     if applied:
         raise statuses.bad_request(f"error strict decoding YAML: error converting YAML to JSON: {text}")
     return [text]
-
-
-class _Pairs(list[tuple[str, Any]]):
-    """A JSON object with all its fields, repeated or not."""
-
-
-def _find_repeated(value: Any, path: str) -> Iterator[str]:
-    if isinstance(value, _Pairs):
-        seen: set[str] = set()
-        for name, item in value:
-            place = f"{path}.{name}" if path else name
-            if name in seen:
-                yield place
-            seen.add(name)
-            yield from _find_repeated(item, place)
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _find_repeated(item, f"{path}[{index}]")
 
 
 def _unrecognized(what: str, why: str) -> statuses.APIStatus:

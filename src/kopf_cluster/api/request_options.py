@@ -11,7 +11,7 @@ from .. import statuses
 from ..http.requests import Request
 from ..writes import owners, patches
 from ..writes.write_options import DeleteOptions, WriteOptions
-from .bodies import decode_body, find_repeated
+from .bodies import JSON_TYPES, decode_body, find_repeated
 
 _VALIDATIONS: Final = ("Ignore", "Warn", "Strict")
 _NAMES: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions"}
@@ -43,6 +43,7 @@ def write_options(request: Request) -> WriteOptions:
         dry_run=_is_dry_run(named, request.query.get("dryRun")),
         strict=validation == "Strict",
         repeated=tuple(repeated),
+        text=request.body if request.method in ("POST", "PUT") and request.content_type in JSON_TYPES else b"",
         warnings=None if validation in ("Ignore", "Strict") else warnings,
         manager=_read_manager(named, request),
         agent=request.agent,

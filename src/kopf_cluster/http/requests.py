@@ -6,6 +6,7 @@ The structure of URLs is that of the Kubernetes "API Concepts" ("Resource URIs")
 from __future__ import annotations
 
 import contextvars
+import itertools
 import json
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Final, Protocol
@@ -27,6 +28,10 @@ asking: Final[contextvars.ContextVar[User]] = contextvars.ContextVar("asking", d
 
 _FALSE: Final = frozenset({"", "0", "false"})
 _MAX_NUMBER: Final = 2 ** 63
+
+# How many characters all warnings of an answer may have; if they have more, how many each of them may have.
+_MAX_WARNINGS: Final = 4096
+_MAX_WARNING: Final = 256
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -115,8 +120,18 @@ def with_warnings(
 ) -> Mapping[str, str]:
     """Add the warnings for the client before and after those that are there already, if there are any."""
     known = [headers["Warning"]] if "Warning" in headers else []
-    texts = [*map(_warning, before), *known, *map(_warning, after)]
+    texts = [*map(_warning, _shorten(before)), *known, *map(_warning, _shorten(after))]
     return {**headers, "Warning": ", ".join(texts)} if texts else headers
+
+
+def _shorten(texts: Iterable[str]) -> list[str]:
+    """Cut warnings that are too long for headers, as the real server does, and leave out the rest."""
+    kept = list(texts)
+    if sum(map(len, kept)) > _MAX_WARNINGS:
+        kept = [text[:_MAX_WARNING] for text in kept]
+        lengths = itertools.accumulate(map(len, kept))
+        kept = [text for text, length in zip(kept, lengths, strict=True) if length <= _MAX_WARNINGS]
+    return kept
 
 
 def _warning(text: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from ..json_fields import MAX_NOTES
 from . import quantities, timestamps
 from .structures import Shape, Structure
 
@@ -80,7 +81,8 @@ class _Pruner:
                 if kept is item:
                     continue
             else:
-                self.unknown.append(_show([*path, name]))
+                if len(self.unknown) < MAX_NOTES:
+                    self.unknown.append(_show([*path, name]))
                 kept = _DROPPED
             changes = changes or {}
             changes[name] = kept

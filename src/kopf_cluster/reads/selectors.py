@@ -23,7 +23,7 @@ Requirement: TypeAlias = Callable[[Mapping[str, str]], bool]
 _KEY: Final = r"(?P<key>[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?)"
 _SET: Final = re.compile(_KEY + r"\s+(?P<op>in|notin)\s*\((?P<values>[^()]*)\)")
 _EQUAL: Final = re.compile(_KEY + r"\s*(?P<op>==|=|!=)\s*(?P<value>[-A-Za-z0-9_.]*)")
-_COMPARE: Final = re.compile(_KEY + r"\s*(?P<op>[<>])\s*(?P<value>-?[0-9]+)")
+_COMPARE: Final = re.compile(_KEY + r"\s*(?P<op>[<>])\s*(?P<value>-?[0-9]{1,19})(?![0-9])")
 _PRESENT: Final = re.compile(r"(?P<not>!?)\s*" + _KEY)
 _SPACE: Final = re.compile(r"\s*")
 _VALUE: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")

@@ -23,7 +23,10 @@ JSON: Final = "application/json-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 
-MAX_OPERATIONS: Final = 10_000  # as in kube-apiserver
+# Both as in kube-apiserver: a short patch must not make a large object, or take long.
+MAX_OPERATIONS: Final = 10_000
+MAX_COPIED: Final = 3 * 1024 * 1024
+"""How many bytes of JSON all operations ``copy`` of one patch may add."""
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -49,7 +52,14 @@ def json_patch(target: Any, operations: Any) -> Any:
         raise statuses.too_large("The allowed maximum operations in a JSON patch is "
                                  f"{MAX_OPERATIONS}, got {len(operations)}")
     copy = codec.decode(codec.encode(target))  # several times faster than a deep copy
+    copied = 0
     try:
-        return jsonpatch.JsonPatch(operations).apply(copy, in_place=True)
+        for operation in operations:
+            if operation.get("op") == "copy":
+                copied += len(codec.encode(jsonpointer.resolve_pointer(copy, operation["from"])))
+                if copied > MAX_COPIED:
+                    raise statuses.unprocessable()
+            copy = jsonpatch.JsonPatch([operation]).apply(copy, in_place=True)
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError, ValueError):
         raise statuses.unprocessable() from None
+    return copy

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from .. import codec, statuses
+from .. import codec, json_fields, statuses
 from ..cel import rules as cel_rules
 from ..custom_resources import schemas
 from ..kinds.kind import Kind, Obj
@@ -35,7 +35,9 @@ def settle(
     unknown = [f"metadata.{name}" for name in metadata if name not in KNOWN_METADATA] \
         if isinstance(metadata, dict) else []
     errors = settle_body(kind, new, old, unknown)
-    notes = [*options.repeated, *dict.fromkeys(f'unknown field "{path}"' for path in unknown)]
+    notes = [*options.repeated, *(strange := json_fields.describe_unknown(unknown))]
+    if options.repeated and strange and options.text and not kind.custom:
+        notes = json_fields.sort(options.text, options.repeated, strange)
     if notes and options.strict:
         raise _refuse_strictly(kind, new, notes, options)
     if options.warnings is not None:

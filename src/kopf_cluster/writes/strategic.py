@@ -16,6 +16,7 @@ from ..kinds.structures import Structure
 Obj: TypeAlias = dict[str, Any]
 
 _DIRECTIVE: Final = "$patch"
+_DELETED: Final = object()
 _ORDER, _DROP, _RETAIN = "$setElementOrder/", "$deleteFromPrimitiveList/", "$retainKeys"
 
 
@@ -36,9 +37,11 @@ def _merge_map(target: Obj, patch: Obj, structure: Structure | None) -> Obj:
         raise statuses.bad_request(f"Unknown patch directive: {directive}")
     result = dict(target)
     if isinstance(retained := patch.get(_RETAIN), list):
-        result = {key: value for key, value in result.items() if key in retained}
+        names = _rank(retained, "")
+        result = {key: value for key, value in result.items() if _identify(key, "") in names}
     for key, value in _values(patch, _DROP):
-        result[key] = [item for item in result.get(key) or [] if item not in value]
+        dropped = _rank(value, "")
+        result[key] = [item for item in result.get(key) or [] if _identify(item, "") not in dropped]
     for key, value in patch.items():
         if key.startswith("$"):
             continue
@@ -84,25 +87,30 @@ def _merge(old: Any, value: Any, structure: Structure | None) -> Any:
 
 def _merge_list(old: list[Any], patch: list[Any], structure: Structure) -> list[Any]:
     if not any(isinstance(item, dict) for item in (*old, *patch)):
-        return _reorder([*old, *(item for item in _unique(patch) if item not in old)], patch, old, "")
+        known = _rank(old, "")
+        return _reorder([*old, *(item for item in _unique(patch) if _identify(item, "") not in known)], patch, old, "")
     key = structure.merge_key
     if not key:
         raise statuses.bad_request(f"cannot merge lists without merge key for type {structure.go_type}")
     if any(isinstance(item, dict) and item.get(_DIRECTIVE) == "replace" for item in patch):
         return [item for item in patch if not (isinstance(item, dict) and item.get(_DIRECTIVE) == "replace")]
-    items = list(old)
+    items: list[Any] = list(old)
+    places: dict[str, list[int]] = {}
+    for place, other in enumerate(items):
+        places.setdefault(_identify(other, key), []).append(place)
     for item in patch:
         if not isinstance(item, dict) or key not in item:
             raise statuses.bad_request(f"map: {codec.encode(item).decode()} does not contain declared merge key: {key}")
-        places = [place for place, other in enumerate(items)
-                  if isinstance(other, dict) and other.get(key) == item[key]]
+        name = _identify(item, key)
         if item.get(_DIRECTIVE) == "delete":
-            items = [other for place, other in enumerate(items) if place not in places]
-        elif places:
-            items[places[0]] = _merge_map(items[places[0]], item, structure.items)
+            for place in places.pop(name, ()):
+                items[place] = _DELETED
+        elif name in places:
+            items[places[name][0]] = _merge_map(items[places[name][0]], item, structure.items)
         else:
+            places[name] = [len(items)]
             items.append(_merge_map({}, item, structure.items))
-    return _reorder(items, patch, old, key)
+    return _reorder([item for item in items if item is not _DELETED], patch, old, key)
 
 
 def _reorder(items: list[Any], wanted: Sequence[Any], live: Sequence[Any], key: str) -> list[Any]:
@@ -137,7 +145,7 @@ def _identify(item: Any, key: str) -> str:
 
 
 def _unique(items: list[Any]) -> list[Any]:
-    return [item for place, item in enumerate(items) if item not in items[:place]]
+    return [items[place] for place in _rank(items, "").values()]
 
 
 def _as_list(value: Any) -> list[Any]:

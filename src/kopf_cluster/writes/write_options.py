@@ -48,6 +48,8 @@ class WriteOptions(msgspec.Struct, frozen=True):
     """Whether unknown and repeated fields are refused."""
     repeated: tuple[str, ...] = ()
     """Notes about the fields that are more than once in what was sent."""
+    text: bytes = b""
+    """The whole object as it was sent in JSON, if it was."""
     warnings: list[str] | None = None
     """Where to add the warnings about unknown fields; absent if nobody wants them."""
     manager: str = CONTROLLER

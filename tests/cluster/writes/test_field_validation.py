@@ -79,6 +79,14 @@ async def test_repeated_fields(client: Client, validation: str, status: int, exp
         assert reply.body["data"] == {"a": "2"}
 
 
+async def test_fields_are_told_in_the_order_of_the_document(client: Client) -> None:
+    body = '{"a": 1, "metadata": {"name": "one", "z": 1}, "data": {"b": "1", "b": "2"}, "c": 1, "a": {"x": 1, "x": 2}}'
+    reply = await client.call("POST", f"{CONFIG_MAPS}?fieldValidation=Strict", data=body,
+                              headers={"Content-Type": "application/json"})
+    assert reply.body["message"].endswith('strict decoding error: unknown field "a", unknown field "metadata.z", '
+                                          'duplicate field "data.b", unknown field "c"')
+
+
 async def test_custom_kinds_are_validated_the_same(client: Client, cluster: LocalCluster) -> None:
     cluster.apply(make_definition(spec={"type": "object", "properties": {"size": {"type": "integer"}}}))
     path = "/apis/example.com/v1/namespaces/default/kexes"

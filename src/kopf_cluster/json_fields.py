@@ -1,0 +1,94 @@
+"""
+The fields of a JSON text as they are written: in their order, and those of them that are there more than once.
+"""
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, Final
+
+#: How many notes about the fields of one object are made, and of how many characters in all.
+MAX_NOTES: Final = 100  # as in kube-apiserver
+_MAX_LENGTH: Final = 1024 * 1024
+
+_REPEATED: Final = 'duplicate field "{}"'
+_UNKNOWN: Final = 'unknown field "{}"'
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object with all its fields, repeated or not."""
+
+
+def find_repeated(text: bytes) -> list[str]:
+    """Tell which fields are more than once in an object; nothing of a text that is not JSON."""
+    try:
+        pairs = json.loads(text, object_pairs_hook=_Pairs)
+    except (ValueError, RecursionError):
+        return []
+    return limit(_REPEATED.format(_show(path)) for path, repeated in _walk(pairs) if repeated)
+
+
+def describe_unknown(paths: Iterable[str]) -> list[str]:
+    """Tell which fields are unknown."""
+    return limit(map(_UNKNOWN.format, dict.fromkeys(paths)))
+
+
+def sort(text: bytes, repeated: Collection[str], unknown: Collection[str]) -> list[str]:
+    """Put what is told of the fields in the order of the text, each once, and nothing of what is in unknown fields."""
+    notes = dict.fromkeys([*repeated, *unknown])
+    names = {note.rstrip('"').replace('"', ".").rpartition(".")[2] for note in notes}  # others need no paths
+    ordered: dict[str, None] = {}
+    strange = "."  # the latest unknown field
+    for path, again in _walk(json.loads(text, object_pairs_hook=_Pairs)):
+        if path[-1] in names:
+            shown = _show(path)
+            if _UNKNOWN.format(shown) in notes:
+                strange = shown
+                ordered[_UNKNOWN.format(shown)] = None
+            elif again and not shown.startswith((f"{strange}.", f"{strange}[")):
+                ordered[_REPEATED.format(shown)] = None
+    return list(ordered)
+
+
+def limit(notes: Iterable[str]) -> list[str]:
+    """Give the first notes: a short text with many mistakes in it must not make a long answer."""
+    kept: list[str] = []
+    length = 0
+    for note in notes:
+        length += len(note)
+        if len(kept) == MAX_NOTES or length > _MAX_LENGTH:
+            break
+        kept.append(note)
+    return kept
+
+
+def _walk(value: Any) -> Iterator[tuple[list[str | int], bool]]:
+    """Give the path of each field, and whether it was there before; the list is valid until the next one."""
+    levels, path = [_enter(value)], list[str | int]()
+    while levels:
+        step = next(levels[-1], None)
+        if step is None:
+            levels.pop()
+            continue
+        name, item, repeated = step
+        path[len(levels) - 1:] = [name]
+        if isinstance(name, str):
+            yield path, repeated
+        if isinstance(item, list):
+            levels.append(_enter(item))
+
+
+def _enter(value: Any) -> Iterator[tuple[str | int, Any, bool]]:
+    if isinstance(value, _Pairs):
+        seen: set[str] = set()
+        for name, item in value:
+            yield name, item, name in seen
+            seen.add(name)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield index, item, False
+
+
+def _show(path: list[str | int]) -> str:
+    shown = "".join(f"[{name}]" if isinstance(name, int) else f".{name}" for name in path)
+    return shown.removeprefix(".")
