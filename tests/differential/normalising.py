@@ -11,7 +11,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-VOLATILE = {"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink", "digest"}
+VOLATILE = {
+    "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink", "digest", "baseline",
+}
 TIMES = {"started", "stopped", "delayed", "lastseen", "deletionTimestamp", "deletionGracePeriodSeconds"}
 PREFIXES = ("kopf.zalando.org/", "my.example.com/")
 """Under which the frameworks keep their state; when exactly each of it is there, is theirs to decide."""
