@@ -34,8 +34,8 @@ def summarise(events: list[WatchEvent]) -> list[Seen | str]:
 class Steps:
     """A machine and the events of its last step."""
 
-    def __init__(self) -> None:
-        self.machine = WatchMachine(RESOURCE)
+    def __init__(self, *, comparable_versions: bool = False) -> None:
+        self.machine = WatchMachine(RESOURCE, comparable_versions=comparable_versions)
 
     def relist(self, version: int, *pages: list[KubeObject]) -> list[Seen | str]:
         events: list[WatchEvent] = []
@@ -109,6 +109,42 @@ def test_same_state_is_not_repeated(steps: Steps) -> None:
     assert steps.take("MODIFIED", make("a", 11)) == [("MODIFIED", "a", "uid-a", "11")]
     assert steps.take("MODIFIED", make("a", 11)) == []
     assert steps.machine.version == "11"
+
+
+def test_what_has_come_already_is_ignored_if_versions_are_comparable() -> None:
+    steps = Steps(comparable_versions=True)
+    steps.relist(10, [make("a", 9)])
+    assert steps.take("MODIFIED", make("a", 12)) == [("MODIFIED", "a", "uid-a", "12")]
+    assert steps.take("MODIFIED", make("a", 11)) == []
+    assert steps.take("ADDED", make("a", 9)) == []
+    assert steps.take("DELETED", make("a", 13)) == [("DELETED", "a", "uid-a", "13")]
+    assert steps.take("DELETED", make("a", 13)) == []
+    assert steps.take("MODIFIED", make("a", 12)) == []
+    assert steps.take("ADDED", make("b", 8)) == []
+    assert steps.machine.version == "13"
+    assert len(steps.machine) == 0
+    steps.machine.take_bookmark("100")
+    assert steps.take("ADDED", make("a", 99, "uid2")) == []
+    assert steps.take("ADDED", make("a", 101, "uid2")) == [("ADDED", "a", "uid2", "101")]
+
+
+def test_older_versions_after_a_listing_are_accepted() -> None:
+    """The storage of a cluster can be restored from a backup: versions begin from there then."""
+    steps = Steps(comparable_versions=True)
+    steps.relist(100, [make("a", 99)])
+    steps.machine.expire()
+    assert steps.relist(50, [make("a", 49)]) == [("MODIFIED", "a", "uid-a", "49"), "LISTED"]
+    assert steps.take("MODIFIED", make("a", 51)) == [("MODIFIED", "a", "uid-a", "51")]
+
+
+@pytest.mark.parametrize("version", ["", "abc", "-5", "1.5"])
+def test_versions_that_are_no_numbers_are_not_compared(version: str) -> None:
+    steps = Steps(comparable_versions=True)
+    steps.relist(10, [])
+    content = obj("a", 1)
+    content["metadata"]["resourceVersion"] = version
+    item = KubeObject.from_json(json.dumps(content).encode())
+    assert [event[0] for event in steps.take("ADDED", item)] == ["ADDED"]
 
 
 def test_bookmarks_move_the_version_only(steps: Steps) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kopf._controller.own_writes import OwnWrites, is_newer
+from kopf._controller.own_writes import OwnWrites
+from kopf._values.resource_versions import is_newer
 
 
 @pytest.mark.parametrize(("one", "two", "expected"), [

@@ -61,7 +61,9 @@ class Informer:
         self._target = target
         self._explain = explain
         self._on_obstacle = on_obstacle
-        self._machine = machine if machine is not None else WatchMachine(target.resource)
+        if machine is None:
+            machine = WatchMachine(target.resource, comparable_versions=runtime.comparable_versions)
+        self._machine = machine
         self._untaken: list[WatchEvent] = []
         self._obstacles: set[str] = set()
         self._retrying = asyncio.Event()

@@ -9,6 +9,7 @@ come on the watch stream later. Resource versions of one resource are comparable
 from __future__ import annotations
 
 from kopf._values.records import Record
+from kopf._values.resource_versions import is_newer
 
 
 class OwnWrites(Record, eq=False):
@@ -65,8 +66,3 @@ class OwnWrites(Record, eq=False):
     def give_up(self) -> None:
         """Stop waiting for the echo: trust the stream again."""
         self.expected = None
-
-
-def is_newer(version: str, other: str) -> bool:
-    """Compare two versions of one resource, as Kubernetes does: as integers of arbitrary length."""
-    return (len(version), version) > (len(other), other)

@@ -166,7 +166,7 @@ class Stream:
             target,
             explain=self._explain,
             on_obstacle=lambda is_absent: on_listed(scope),
-            machine=_make_machine(service.resource, service.handlers),
+            machine=_make_machine(service),
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._turn = asyncio.Lock()
@@ -257,12 +257,14 @@ class Stream:
         )
 
 
-def _make_machine(resource: Resource, handlers: HandlersOfResource) -> WatchMachine:
+def _make_machine(service: Service) -> WatchMachine:
     """Remember of the objects what the handlers of raw events filter by: deletions can be seen with that only."""
+    handlers = service.handlers.watching
     return WatchMachine(
-        resource,
-        labels={key for handler in handlers.watching for key in handler.labels or ()},
-        annotations={key for handler in handlers.watching for key in handler.annotations or ()},
+        service.resource,
+        labels={key for handler in handlers for key in handler.labels or ()},
+        annotations={key for handler in handlers for key in handler.annotations or ()},
+        comparable_versions=service.runtime.comparable_versions,
     )
 
 

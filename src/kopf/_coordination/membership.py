@@ -19,7 +19,6 @@ from kopf._client.errors import APIForbiddenError
 from kopf._client.resources.targets import Target
 from kopf._client.resources.watch_machine import LISTED, WatchEvent
 from kopf._controller.informer import Informer
-from kopf._controller.own_writes import is_newer
 from kopf._controller.supervision import keep_running
 from kopf._coordination.announcing import Announcer, Audience
 from kopf._coordination.peer_facts import PeersSeen
@@ -27,6 +26,7 @@ from kopf._coordination.records import Site, get_records, get_subresource
 from kopf._coordination.turns import Turn
 from kopf._values.objects import KubeObject
 from kopf._values.permissions import format_advice
+from kopf._values.resource_versions import is_newer
 from kopf._values.resources import Resource
 
 logger = logging.getLogger(__name__)

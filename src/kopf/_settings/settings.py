@@ -222,6 +222,11 @@ class NetworkingSettings:
     """Whether the ``Retry-After`` of the server replaces the delay, instead of being the minimum of it."""
     trust_env: bool = False
     """Whether proxies from the environment variables are used."""
+    client: str = "direct"
+    """
+    What makes the requests: ``direct`` is the framework's own client, ``aiohttp`` is that library, which takes 8 MiB of
+    memory and twice the CPU time, but accepts what some proxies make of HTTP.
+    """
     strict_x509: bool | None = None
     """
     Whether the certificates of the cluster must follow RFC 5280 to the letter; ``None`` is for the default of Python,

@@ -32,6 +32,8 @@ before they expire.
 USER_AGENT = f"kopf/{__version__}"
 """How the framework introduces itself to the API server, e.g. for its audit log."""
 
+_CLIENTS = ("direct", "aiohttp")
+
 Identity = tuple[Credentials, str | None, bytes | None]
 
 
@@ -156,7 +158,9 @@ def _open_session(info: ConnectionInfo, token: str | None, settings: NetworkingS
         **make_http_headers(info, token),
     }
     trust_env = info.trust_env or settings.trust_env
-    if info.proxy_url or (trust_env and _is_environment_important()):
+    if settings.client not in _CLIENTS:
+        raise ValueError(f"settings.networking.client must be one of {', '.join(_CLIENTS)}, not {settings.client!r}.")
+    if settings.client == "aiohttp" or info.proxy_url or (trust_env and _is_environment_important()):
         return _open_proxied_session(info, headers, context, trust_env=trust_env)
     return DirectSession(parse_server(info.server), headers, context, info.tls_server_name)
 

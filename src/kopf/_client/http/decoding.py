@@ -14,16 +14,18 @@ MAX_DECODED = 512 * 2**20
 """How large a body can become, in bytes: listings are read by pages, of 16 MiB or so."""
 
 _PIECE = 2**20
-_GZIP = 16 + zlib.MAX_WBITS
+_WINDOWS = {b"gzip": 16 + zlib.MAX_WBITS, b"x-gzip": 16 + zlib.MAX_WBITS, b"deflate": zlib.MAX_WBITS}
+"""Of the encodings that are known, as the library wants it. API servers have only gzip, but some proxies have more."""
 
 
 class Decoder:
     """The body of one response. Raises :class:`ProtocolError` if it is not what the headers say, or is too large."""
 
     def __init__(self, encoding: bytes) -> None:
-        if encoding not in (b"gzip", b"x-gzip"):
+        if encoding not in _WINDOWS:
             raise ProtocolError(f"The body of the response has an unknown encoding: {encoding[:100]!r}")
-        self._inflating = zlib.decompressobj(_GZIP)
+        self._windows = _WINDOWS[encoding]
+        self._inflating = zlib.decompressobj(self._windows)
         self._rest = b""
         self._size = 0
 
@@ -32,7 +34,7 @@ class Decoder:
         piece, rest = b"", self._rest + data
         while not piece:
             if self._inflating.eof and rest:
-                self._inflating = zlib.decompressobj(_GZIP)  # files of gzip can be put one after another
+                self._inflating = zlib.decompressobj(self._windows)  # files of gzip can be put one after another
             try:
                 piece = self._inflating.decompress(rest, _PIECE)
             except zlib.error as exc:

@@ -86,6 +86,8 @@ class DirectSession:
         """Take a connection that is kept, if there is any."""
         while self._idle:
             wire, _ = self._idle.popitem()
+            if wire.has_unread():  # it would be taken for the next response
+                wire.fail(DisconnectedError("The server has closed the connection, or has sent what nobody asked for"))
             if wire.is_usable:
                 return wire
         return None

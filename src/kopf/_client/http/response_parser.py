@@ -1,8 +1,9 @@
 """
 Responses of HTTP/1.1 (RFC 9112) out of the bytes of one connection, by ``llhttp``, the parser of Node.js.
 
-It is strict: with both lengths at once, with bare line breaks, or with folded headers, it is an error. What the parser
-does not limit, is limited here: headers, interim responses, and whatever else comes besides the body.
+It is strict where it matters for who is answered by what: with both lengths at once, or wrong ones, it is an error.
+It accepts what is harmless, and what some proxies make: folded headers, bare line feeds (RFC 9112, sections 2.2 & 5.2).
+What the parser does not limit, is limited here: headers, interim responses, and whatever else comes besides the body.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ MAX_HEADERS = 128
 _FIRST_FINAL = 200
 """Below, there are interim responses: the real one is still to come."""
 
+_NO_CODINGS = (b"identity", b"")
+"""Those that change nothing."""
+
 _WITHOUT_BODY = (204, 304)
 """Their lengths, if any, are of what is not sent."""
 
@@ -40,6 +44,7 @@ class ResponseParser:
 
     def __init__(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
+        self._parser.set_dangerous_leniencies(lenient_headers=True, lenient_optional_cr_before_lf=True)
         self.begin()
 
     def begin(self) -> None:
@@ -107,6 +112,8 @@ class ResponseParser:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Note a header, or one of the trailers."""
+        if b" " in name or b"\x00" in value:  # to be lenient is not to accept that
+            raise ProtocolError("The server does not talk HTTP properly: a header is malformed")
         self._head_size += len(name) + len(value)
         if self._head_size > MAX_HEAD or len(self.headers) == MAX_HEADERS:
             raise ProtocolError("The headers of the response are too large")
@@ -118,12 +125,13 @@ class ResponseParser:
 
     def _note_framing(self, name: bytes, value: bytes) -> None:
         if name == b"content-encoding":
-            self.encoding = value.strip().lower()
+            self.encoding = value.strip().lower() or None
         elif name == b"content-length":
             self._is_framed = True
         elif name == b"transfer-encoding":
             self._is_framed = True
-            if value.strip().lower() != b"chunked":
+            codings = [coding.strip().lower() for coding in value.split(b",")]
+            if codings[-1] != b"chunked" or any(coding not in _NO_CODINGS for coding in codings[:-1]):
                 raise ProtocolError(f"The transfer encoding is unknown: {value[:100]!r}")
 
     def on_headers_complete(self) -> None:

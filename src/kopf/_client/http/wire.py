@@ -7,6 +7,7 @@ Whatever goes wrong, it is never used again: bytes that are left of one response
 from __future__ import annotations
 
 import asyncio
+import select
 import ssl
 from typing import Protocol
 
@@ -134,6 +135,15 @@ class Wire(asyncio.Protocol):
     def is_usable(self) -> bool:
         """Whether a request can be sent: the last one is over, and the server has not closed the connection."""
         return self._error is None and self._transport is not None and not self._transport.is_closing()
+
+    def has_unread(self) -> bool:
+        """Tell if something has come that nobody has read yet: with nothing asked for, it is a farewell, or worse."""
+        sock = None if self._transport is None else self._transport.get_extra_info("socket")
+        if sock is None or not hasattr(select, "poll"):  # Windows has none
+            return False
+        poll = select.poll()
+        poll.register(sock.fileno(), select.POLLIN)
+        return bool(poll.poll(0))
 
     async def ask(self, head: bytes, body: bytes | None) -> None:
         """Send a request, and wait for the headers of the response. If they come early, the rest is not sent."""

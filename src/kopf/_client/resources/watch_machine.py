@@ -16,6 +16,8 @@ Guarantees to those who consume the events:
   what was known before a repeated listing and is absent in it, gets a synthetic ``DELETED`` event, with the
   identity of the object only, and with those labels & annotations that somebody filters by.
 * An object recreated under the same name is reported as ``DELETED`` (the old one), then as a new one.
+* What has come already, comes once more (a server, or a proxy before it, repeats old events): it is ignored, if the
+  versions of the server can be compared. Otherwise, only the repetition of the latest state of an object is.
 * A repeated listing reports only what is new (``ADDED``) or has changed (``MODIFIED``). The type ``None`` is
   only for the initial listing. Every listing ends with a :data:`LISTED` event.
 
@@ -32,6 +34,7 @@ import msgspec
 from kopf._client.resources.known_objects import KnownObjects
 from kopf._values.bodies import RawEventType
 from kopf._values.objects import KubeObject
+from kopf._values.resource_versions import is_newer
 from kopf._values.resources import Resource
 
 
@@ -68,12 +71,21 @@ class WatchMachine:
     Methods that take something in append the resulting events to the list passed: in the order they came.
     """
 
-    __slots__ = ("_is_initial", "_known", "_listed_version", "_unseen", "state", "version")
+    __slots__ = ("_has_comparable_versions", "_is_initial", "_known", "_listed_version", "_unseen", "state", "version")
 
     def __init__(
-        self, resource: Resource, *, labels: Collection[str] = (), annotations: Collection[str] = ()
+        self,
+        resource: Resource,
+        *,
+        labels: Collection[str] = (),
+        annotations: Collection[str] = (),
+        comparable_versions: bool = False,
     ) -> None:
-        """The ``labels`` & ``annotations`` are the names of those to be remembered for the synthetic deletions."""
+        """
+        The ``labels`` & ``annotations`` are the names of those to be remembered for the synthetic deletions. With
+        ``comparable_versions``, the server guarantees that all versions of one resource can be compared.
+        """
+        self._has_comparable_versions = comparable_versions
         self.state = State.EMPTY
         self.version: str | None = None
         """The version up to which everything is known: where to watch from."""
@@ -120,6 +132,8 @@ class WatchMachine:
         """Take an event of the watch stream; of a streamed listing, only the deletions."""
         self._expect(State.WATCHING, State.LISTING)
         head = obj.head
+        if self._has_comparable_versions and self._is_old(head.resourceVersion):
+            return
         key = f"{head.namespace or ''}/{head.name}"
         if type_ == "DELETED":
             known = self._known.identities.get(key)
@@ -129,6 +143,11 @@ class WatchMachine:
         else:
             self._take(key, obj, type_, events)
         self.version = head.resourceVersion or self.version
+
+    def _is_old(self, version: str) -> bool:
+        """Tell if everything up to this version has come already: streams go from the older to the newer."""
+        known = self.version or ""
+        return version.isdecimal() and known.isdecimal() and not is_newer(version, known)
 
     def take_bookmark(self, version: str) -> None:
         """Take a bookmark: nothing has happened, but the version has moved."""

@@ -18,7 +18,6 @@ from kopf._controller.background.stopping import (
     DaemonStoppingReason,
     SyncDaemonStopperChecker,
 )
-from kopf._controller.own_writes import is_newer
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import BackgroundCause
 from kopf._handlers.handlers import SpawningHandler
@@ -29,6 +28,7 @@ from kopf._logging.loggers import ObjectLogger
 from kopf._values.bodies import Body
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
+from kopf._values.resource_versions import is_newer
 from kopf._values.resources import Resource
 
 H = TypeVar("H", bound=SpawningHandler)

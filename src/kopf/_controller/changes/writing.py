@@ -24,13 +24,13 @@ from kopf._controller.changes.scope import ReconciliationScope
 from kopf._controller.changes.seen_states import SeenStates
 from kopf._controller.changes.superseding import Superseding
 from kopf._controller.changes.view import View
-from kopf._controller.own_writes import is_newer
 from kopf._values.bodies import Body
 from kopf._values.codec import NestingError
 from kopf._values.objects import KubeObject
 from kopf._values.patches import REMOVE, Patch, PatchRequest, thaw
 from kopf._values.reasons import CREATE, DELETE, NOOP
 from kopf._values.records import replace
+from kopf._values.resource_versions import is_newer
 
 _PASSING_ERRORS = (APIServerError, APITooManyRequestsError, APINetworkError)
 """The next attempts can succeed with the same changes; with all other errors, they can only in another state."""
