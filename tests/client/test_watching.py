@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+from aiohttp import web
 
 from kopf._client.auth.credentials import ConnectionInfo, LoginError
 from kopf._client.auth.vault import Vault
@@ -245,6 +246,46 @@ async def test_silent_stream_is_reopened(server: ScriptedServer, take: Take) -> 
     assert await take(1) == ["ADDED:b:12"]
     assert 70 <= asyncio.get_running_loop().time() - started < 75
     assert versions(server) == ["10", "11"]
+
+
+@pytest.mark.fastforward
+async def test_quiet_streams_are_no_trouble(
+    server: ScriptedServer, take: Take, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Servers without bookmarks are asked to end the streams in order; then, one connection is enough for all."""
+    connections: list[object] = []
+
+    async def end_in_time(request: web.Request) -> web.StreamResponse:
+        connections.append(request.transport)
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await asyncio.sleep(int(request.query["timeoutSeconds"]))
+        return response
+
+    server.on(LIST, reply(listing(10)))
+    server.on(WATCH, SILENCE, *[end_in_time] * 3, stream(BOOKMARK), SILENCE, SILENCE)
+    caplog.set_level(logging.INFO, "kopf._client")
+    assert await take(1) == ["LISTED"]
+    await server.until(WATCH, 7)
+    asked = [request.query.get("timeoutSeconds") for request in server.requests if "watch" in request.query]
+    assert asked == [None, "63", "63", "63", "63", None, "63"]
+    assert versions(server) == ["10"] * 5 + ["20"] * 2
+    assert len(connections) == 3
+    assert len({*map(id, connections)}) == 1
+    assert not caplog.records
+
+
+@pytest.mark.fastforward
+async def test_servers_that_do_not_end_streams_as_asked_are_lost(
+    server: ScriptedServer, take: Take, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.on(LIST, reply(listing(10)))
+    server.on(WATCH, *[SILENCE] * 3)
+    caplog.set_level(logging.INFO, "kopf._client")
+    assert await take(1) == ["LISTED"]
+    await server.until(WATCH, 3)
+    [record] = caplog.records
+    assert "is interrupted and will continue" in record.getMessage()
 
 
 @pytest.mark.fastforward

@@ -30,6 +30,10 @@ class APINetworkError(ConnectionError, OperatorError):
     """Whether it is already said in the logs, once for all requests: it is not to be said for each of them."""
 
 
+class APISilenceError(APINetworkError):
+    """Nothing has come for too long of a response that has begun: the server is lost, or has nothing to say."""
+
+
 class APIError(OperatorError):
     """
     The API has responded with an error.

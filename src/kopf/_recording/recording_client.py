@@ -11,7 +11,7 @@ from contextlib import aclosing
 from typing import Any
 
 from kopf._client.auth.vault import Vault
-from kopf._client.errors import APIError, APINetworkError
+from kopf._client.errors import APIError, APINetworkError, APISilenceError
 from kopf._client.http.api import APIClient
 from kopf._client.http.transport import Limits
 from kopf._facts.bus import Bus
@@ -91,6 +91,8 @@ def describe_failure(error: BaseException) -> Mapping[str, Any]:
             }
             headers = {name: error.headers[name] for name in _KEPT_HEADERS if name in error.headers}
             return {"failure": "refused", "status": error.status, "headers": headers, "text": codec.dumps(status)}
+        case APISilenceError():
+            return {"failure": "silence", "text": str(error)}
         case APINetworkError():
             return {"failure": "network", "text": str(error)}
         case Exception():

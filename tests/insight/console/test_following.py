@@ -95,6 +95,41 @@ async def test_way_of_an_object(simulation: Simulation, console: Console) -> Non
     assert find(console).state == "gone"
 
 
+async def test_streams_for_the_operator_itself_are_watched(simulation: Simulation, console: Console) -> None:
+    @kopf.on.event("kopfexamples")
+    async def event_fn(**_: Any) -> None:
+        pass
+
+    await simulation.restart()
+    await simulation.settle()
+    queues = console._panels["queues"]()["queues"]  # type: ignore[index]
+    uses = {queue["resource"]: (queue["use"], queue["watched"]) for queue in queues}
+    assert uses == {
+        "kopfexamples.v1.kopf.dev": ("objects", True),
+        "customresourcedefinitions.v1.apiextensions.k8s.io": ("operator", True),
+    }
+
+
+async def test_quiet_streams_are_no_trouble(simulation: Simulation, console: Console) -> None:
+    @kopf.on.startup()
+    async def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
+        settings.watching.inactivity_timeout = 20
+
+    @kopf.on.event("kopfexamples")
+    async def event_fn(**_: Any) -> None:
+        pass
+
+    await simulation.restart()
+    await simulation.settle()
+    await simulation.advance(seconds=25)
+    [queue] = [
+        queue for queue in console._panels["queues"]()["queues"]  # type: ignore[index]
+        if queue["resource"] == "kopfexamples.v1.kopf.dev"
+    ]
+    assert queue["interruption"] == "nothing has come for long, so it was opened anew"
+    assert [entry for entry in console.history.get_timeline(0) or () if entry[2] == "stream" and entry[3] > 0] == []
+
+
 async def test_changes_and_their_differences(simulation: Simulation, console: Console) -> None:
     @kopf.on.update("kopfexamples", id="update_fn")
     async def update_fn(**_: Any) -> None:
@@ -297,7 +332,7 @@ async def test_queues_and_interruptions(simulation: Simulation, console: Console
     await simulation.advance(seconds=30)
     panel: Any = console._panels["queues"]()
     [queue] = [item for item in panel["queues"] if item["resource"].startswith("kopfexamples")]
-    assert queue["served"]
+    assert queue["watched"]
     assert (queue["waiting"], queue["unfinished"]) == (0, 0)
     assert queue["done"] >= 1
     assert queue["events"] >= 2

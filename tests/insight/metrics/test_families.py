@@ -14,6 +14,7 @@ import kopf
 from kopf._admission.review_facts import ReviewBegun, ReviewEnded
 from kopf._admission.servers.certificate_reads import READS
 from kopf._admission.servers.tls_setup import TLSOptions, TLSSetup
+from kopf._client.resources.targets import Target
 from kopf._client.resources.watch_facts import WatchInterrupted
 from kopf._controller.controller_facts import ControllerStarted, ControllerStopped
 from kopf._events.event_facts import EventDropped
@@ -143,6 +144,19 @@ def test_other_causes_of_restarts() -> None:
     assert name_cause(ValueError("x")) == "other"
     assert name_cause(None) == "closed"
     assert WatchInterrupted.__doc__
+
+
+def test_quiet_streams_have_a_cause_of_their_own() -> None:
+    from kopf._client.errors import APISilenceError
+
+    bus, registry = Bus(), CollectorRegistry()
+    metrics = Metrics(bus, kopf.OperatorRegistry(), kopf.OperatorSettings())
+    get_collector(registry).add(metrics)
+    target = Target(RESOURCE)
+    for is_quiet in (True, False):
+        bus.tell(WatchInterrupted(target, APISilenceError("x"), 0.1, is_listing=False, is_quiet=is_quiet))
+    for cause in ("quiet", "network"):
+        assert Exposed.of(registry).sum("kopf_watch_restarts_total", cause=cause) == 1
 
 
 def test_reviews_and_dropped_events() -> None:

@@ -26,6 +26,7 @@ from kopf._client.errors import (
     APIForbiddenError,
     APINetworkError,
     APIServerError,
+    APISilenceError,
     APITooManyRequestsError,
     APIUnauthorizedError,
     make_error,
@@ -35,7 +36,7 @@ from kopf._client.http.connections import Connection
 from kopf._client.http.lines import LineSplitter
 from kopf._client.http.reachability import Reachability
 from kopf._client.http.request_facts import RequestRetried, begin_telling
-from kopf._client.http.transport import Limits, Response, TransportError
+from kopf._client.http.transport import Limits, Response, SilenceError, TransportError
 from kopf._facts.bus import Bus
 from kopf._settings.settings import Delays, OperatorSettings, iter_delays
 from kopf._values import codec
@@ -281,7 +282,8 @@ class APIClient:
     def _make_network_error(
         self, method: str, server: str, target: str, exc: Exception, is_open: bool = False
     ) -> APINetworkError:
-        error = _make_network_error(method, server, target, exc)
+        cls = APISilenceError if is_open and isinstance(exc, SilenceError) else APINetworkError
+        error = cls(_describe_failure(method, server, target, exc))
         reachability = self._reachability
         error.is_told = reachability.note_break(server) if is_open else reachability.note_failure(server, exc, error)
         return error
@@ -292,8 +294,8 @@ def _make_error(method: str, target: str, response: Response, content: bytes) ->
     return make_error(status=response.status, method=method, path=path, headers=response.headers, body=content)
 
 
-def _make_network_error(method: str, server: str, target: str, exc: Exception) -> APINetworkError:
+def _describe_failure(method: str, server: str, target: str, exc: Exception) -> str:
     reason = str(exc) or ("no response in time" if isinstance(exc, TimeoutError) else type(exc).__name__)
     path = target.partition("?")[0]
     hint = tls.get_hint(exc) or (exc.hint if isinstance(exc, TransportError) else None)
-    return APINetworkError(redact(f"{method} {server.rstrip('/')}{path}: {reason}{'. ' + hint if hint else ''}"))
+    return redact(f"{method} {server.rstrip('/')}{path}: {reason}{'. ' + hint if hint else ''}")

@@ -22,6 +22,10 @@ MAX_BROKEN_STREAMS = 3
 """How many streams in a row may break at the same version until everything is listed anew."""
 
 
+_QUIET_PART = 0.9
+"""After which part of the longest silence a server that sends no bookmarks is to end the stream."""
+
+
 class BrokenStreamError(Exception):
     """The stream has something unusable, e.g. a garbled line or an error: it is to be reopened."""
 
@@ -33,6 +37,8 @@ class Setbacks:
         self._settings = settings
         self._failures = 0
         self._broken_streams = 0
+        self._is_quiet = False
+        """Whether the server is not known to send bookmarks."""
         self.is_productive = False
         """Whether the current attempt has brought anything: then, it is not a failure, however it ends."""
 
@@ -44,6 +50,7 @@ class Setbacks:
         """The version has moved: something has come from the stream."""
         self.is_productive = True
         self._broken_streams = 0
+        self._is_quiet = False
 
     def accept_end(self) -> float:
         """Get over the normal end of a stream, as servers do every several minutes. Give the pause."""
@@ -61,6 +68,24 @@ class Setbacks:
             enforce = self._settings.networking.enforce_retry_after
             delay = get_delay(error, delay, enforce_retry_after=enforce) or delay
         return delay
+
+    def accept_silence(self) -> bool:
+        """Tell if it is no trouble that nothing has come for long: maybe there is nothing to say."""
+        was_quiet, self._is_quiet = self._is_quiet, True
+        return not was_quiet
+
+    @property
+    def server_timeout(self) -> float | None:
+        """
+        When the server is to end the stream in order, if that is to be asked for.
+
+        By that, quiet streams are told from broken ones, and cheaply: the next one goes on by the same connection.
+        """
+        asked, limit = self._settings.watching.server_timeout, self._settings.watching.inactivity_timeout
+        if not self._is_quiet or limit is None:
+            return asked
+        quiet = max(1, int(limit * _QUIET_PART))
+        return quiet if asked is None else min(asked, quiet)
 
     def is_final(self, error: Exception) -> bool:
         """Tell if there is nothing to be watched from the same version after the failure of a stream; count it."""

@@ -19,6 +19,8 @@ class WatchInterrupted(Fact, frozen=True, eq=False):
     delay: float
     """In how many seconds it goes on."""
     is_listing: bool
+    is_quiet: bool = False
+    """Whether nothing has come for long: it is no trouble if nothing has happened, and there are no bookmarks."""
 
 
 class ObjectPatched(Fact, frozen=True, eq=False):

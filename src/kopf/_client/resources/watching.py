@@ -27,6 +27,7 @@ from kopf._client.errors import (
     APINetworkError,
     APINotFoundError,
     APIServerError,
+    APISilenceError,
     APITooManyRequestsError,
 )
 from kopf._client.http.api import APIClient
@@ -224,8 +225,8 @@ class _Watcher:
         }
         if self._machine.state is State.LISTING:
             params |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "resourceVersion": ""}
-        if self._settings.watching.server_timeout is not None:
-            params["timeoutSeconds"] = str(math.ceil(self._settings.watching.server_timeout))
+        if (timeout := self._setbacks.server_timeout) is not None:
+            params["timeoutSeconds"] = str(math.ceil(timeout))
         return params
 
     def _take_lines(self, lines: list[bytes], events: list[WatchEvent]) -> None:
@@ -279,10 +280,11 @@ class _Watcher:
         """Get over a failure, decide what to do next. Give the pause in seconds."""
         is_listing = self._machine.state is not State.WATCHING
         delay = self._setbacks.accept_failure(error)
+        is_quiet = not is_listing and isinstance(error, APISilenceError) and self._setbacks.accept_silence()
         if self._api.bus.is_heard:
-            self._api.bus.tell(WatchInterrupted(self._target, error, delay, is_listing))
+            self._api.bus.tell(WatchInterrupted(self._target, error, delay, is_listing, is_quiet))
         level = logging.INFO if self._setbacks.is_productive or isinstance(error, APIGoneError) else logging.WARNING
-        if isinstance(error, APINetworkError) and error.is_told:
+        if is_quiet or (isinstance(error, APINetworkError) and error.is_told):
             level = logging.DEBUG
         logger.log(
             level,

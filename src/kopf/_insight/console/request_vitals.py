@@ -12,6 +12,7 @@ from kopf._controller.controller_facts import StreamClosed, StreamOpened
 from kopf._facts.bus import Bus
 from kopf._insight.console.history import WARNING, History
 from kopf._insight.console.texts import cut, show_error
+from kopf._values.resources import Resource
 
 
 class Requests:
@@ -24,6 +25,11 @@ class Requests:
         bus.subscribe(StreamOpened, self._open_stream)
         bus.subscribe(StreamClosed, self._close_stream)
         bus.subscribe(RequestRetried, self._retry)
+
+    @property
+    def watched(self) -> set[Resource]:
+        """What is watched now, by whomever."""
+        return {fact.target.resource for fact in [*self._open]}
 
     def _open_stream(self, fact: StreamOpened) -> None:
         self._open[fact] = self._history.backlog.now

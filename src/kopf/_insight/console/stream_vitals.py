@@ -85,27 +85,30 @@ class Streams:
     def _interrupt(self, fact: WatchInterrupted) -> None:
         traffic = self._get(fact.target.resource)
         traffic.interruptions += 1
-        traffic.interruption = "the server has ended it" if fact.error is None else show_error(fact.error)
-        if fact.error is not None:
+        traffic.interruption = _describe_interruption(fact)
+        if fact.error is not None and not fact.is_quiet:
             what = "listing" if fact.is_listing else "stream"
             text = f"the {what} of {fact.target.resource!r}: {traffic.interruption}; again in {fact.delay:g} s"
             self._history.add_own("stream", cut(text), level=WARNING)
 
     def describe(self) -> dict[str, object]:
         """As it goes to the page. It is called in the thread of the console."""
+        watched = self._requests.watched
+        resources = self._traffic.keys() | self._controllers.keys() | watched
         return {
-            "queues": [self._describe_queue(item) for item in [*self._traffic.keys() | self._controllers.keys()]],
+            "queues": [self._describe_queue(item, is_watched=item in watched) for item in resources],
             **self._requests.describe(),
         }
 
-    def _describe_queue(self, resource: Resource) -> dict[str, object]:
-        traffic, controller = self._get(resource), self._controllers.get(resource)
+    def _describe_queue(self, resource: Resource, *, is_watched: bool) -> dict[str, object]:
+        traffic, controller = self._traffic.get(resource) or _Traffic(), self._controllers.get(resource)
         waiting = planned = 0
         if controller is not None:
             waiting, planned = len(controller.queue.waiting), len(controller.states)
         return {
             "resource": repr(resource),
-            "served": controller is not None,
+            "use": "objects" if controller is not None or traffic.events else "operator",
+            "watched": is_watched or controller is not None,
             "waiting": waiting,
             "unfinished": planned,
             "events": traffic.events,
@@ -117,3 +120,9 @@ class Streams:
             "interruptions": traffic.interruptions,
             "interruption": traffic.interruption,
         }
+
+
+def _describe_interruption(fact: WatchInterrupted) -> str:
+    if fact.error is None:
+        return "the server has ended it"
+    return "nothing has come for long, so it was opened anew" if fact.is_quiet else show_error(fact.error)

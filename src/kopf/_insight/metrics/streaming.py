@@ -25,7 +25,7 @@ from kopf._values.resources import Resource
 _MAX_WRITES = 1000
 """Of how many own writes it is remembered that they are to come on the streams."""
 
-_CAUSES = ("closed", "expired", "network", "server")
+_CAUSES = ("closed", "expired", "network", "quiet", "server")
 
 
 class _Known:
@@ -87,7 +87,7 @@ class StreamingMetrics:
         self._streams.remove(fact.opened)
 
     def _on_interruption(self, fact: WatchInterrupted) -> None:
-        self._restarts.add(fact.target.resource.name, name_cause(fact.error))
+        self._restarts.add(fact.target.resource.name, "quiet" if fact.is_quiet else name_cause(fact.error))
 
     def count_patch(self, resource: Resource, before: KubeObject, after: KubeObject) -> None:
         """One request of a patch is answered."""

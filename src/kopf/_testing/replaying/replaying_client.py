@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Mapping
 
 from kopf._client.auth.credentials import LoginError
 from kopf._client.auth.vault import Vault
-from kopf._client.errors import APINetworkError, make_error
+from kopf._client.errors import APINetworkError, APISilenceError, make_error
 from kopf._client.http.api import APIClient
 from kopf._client.http.transport import Limits
 from kopf._recording.recorder import Entry
@@ -96,6 +96,8 @@ def _make_error(method: str, path: str, end: Entry) -> Exception:
             return make_error(
                 status=fields["status"], method=method, path=path, headers=fields["headers"], body=codec.encode(content)
             )
+        case "silence":
+            return APISilenceError(fields["text"])
         case "network":
             return APINetworkError(fields["text"])
         case _:

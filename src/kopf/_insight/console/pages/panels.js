@@ -24,10 +24,12 @@ function showErrors(errors, go) {
 
 function showQueues({ queues, streams, repeated }) {
   return [
-    ...table("Resources", [["Resource"], ["Waiting", "number"], ["Unfinished", "number"], ["Events", "number"], ["Last event", "short"], ["Lag", "number"], ["Handled", "number"], ["Wait, average", "number"], ["Wait, longest", "number"], ["Interruptions", "number"], ["Latest interruption"]],
+    ...table("Resources", [["Resource"], ["Waiting", "number"], ["Unfinished", "number"], ["Events", "number"], ["Last event", "short"], ["Lag", "number"], ["Handled", "number"], ["Wait, average", "number"], ["Wait, longest", "number"], ["Opened anew", "number"], ["Why, latest"]],
       queues.sort((one, other) => (one.resource < other.resource ? -1 : 1)).map((queue) => [
-        queue.served ? queue.resource : `${queue.resource} (not served anymore)`, queue.waiting, queue.unfinished, queue.events, ago(queue.lastEvent),
-        formatDuration(queue.lag), queue.done, formatDuration(queue.wait), formatDuration(queue.worstWait), queue.interruptions, queue.interruption,
+        `${queue.resource}${queue.watched ? (queue.use === "operator" ? " (for the operator itself)" : "") : " (not watched anymore)"}`,
+        ...(queue.use === "operator" ? Array(8).fill("—") : [queue.waiting, queue.unfinished, queue.events, ago(queue.lastEvent),
+          formatDuration(queue.lag), queue.done, formatDuration(queue.wait), formatDuration(queue.worstWait)]),
+        queue.interruptions, queue.interruption,
       ]), "Nothing is served yet."),
     ...table("Streams", [["Path"], ["Watched for", "number"], ["Last sign of life", "number"]],
       streams.map(([path, since, seen]) => [path, formatAge(getNow() - since), ago(seen)]), "Nothing is watched."),
