@@ -234,6 +234,31 @@ async def test_malformed_versions_of_extensions(server: ScriptedServer, api: API
     assert "not a proper discovery document" in str(found.unavailable["broken.io/v1"])
 
 
+@pytest.mark.parametrize("selector", [Selector(EVERYTHING), Selector("kopf.dev", "kexes")], ids=["all", "one-group"])
+async def test_nothing_is_asked_for_after_a_failure(
+    server: ScriptedServer, api: APIClient, selector: Selector
+) -> None:
+    asked = asyncio.Event()
+
+    async def hang(request: web.Request) -> web.StreamResponse:
+        asked.set()
+        return await never(request)
+
+    async def fail(request: web.Request) -> web.StreamResponse:
+        await asked.wait()
+        return await refuse(400)(request)
+
+    server.on("GET /api", reply({"versions": ["v1", "v2"]}) if selector.group else hang)
+    server.on("GET /apis", fail)
+    server.on("GET /apis/kopf.dev", reply(group("kopf.dev", "v1", "v2")))
+    server.on("GET /apis/kopf.dev/v1", hang)
+    server.on("GET /apis/kopf.dev/v2", fail)
+    before = asyncio.all_tasks()
+    with pytest.raises(APIError):
+        await discover(api, [selector])
+    assert not [task for task in asyncio.all_tasks() - before if "_read_" in repr(task)]
+
+
 @pytest.mark.parametrize("path", ["/apis/kopf.dev", "/api", "/apis"])
 @pytest.mark.parametrize("malformed", [
     *map(reply_raw, [b"<html>", b"", b"\xff", b"[" * 3000]),

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from kopf._client.errors import (
     APIForbiddenError,
@@ -42,6 +42,8 @@ EXTENSION_BACKOFFS = (1.0,)
 
 EXTENSION_TIMEOUT = 5.0
 """How long one attempt may take, in seconds, for the groups that extensions can serve. They have dots in the names."""
+
+T = TypeVar("T")
 
 Found = dict[Version, list[Resource] | Exception]
 
@@ -81,7 +83,7 @@ async def discover(api: APIClient, selectors: Iterable[Selector]) -> Discovery:
         (group, version) for group in groups for version in group.versions if _is_needed(group, version, selectors)
     ]
     unknown = [key for key in needed if key not in known]
-    outcomes = await asyncio.gather(*(_read_version(api, group, version, semaphore) for group, version in unknown))
+    outcomes = await _gather([_read_version(api, group, version, semaphore) for group, version in unknown])
     read = dict(zip(unknown, outcomes, strict=True))
     found: Found = {key: read[key] if key in read else known[key] for key in needed}
     unavailable = {
@@ -135,7 +137,18 @@ async def _find_groups(
     else:
         ordered = sorted(name for name in names if name is not None)
         requests = [_read_group(api, name, semaphore) for name in ordered]
-    return [group for groups in await asyncio.gather(*requests) for group in groups], known
+    return [group for groups in await _gather(requests) for group in groups], known
+
+
+async def _gather(requests: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Make all requests at once; if one of them fails, the others are of no use."""
+    tasks = [asyncio.create_task(request) for request in requests]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _read_all_groups(api: APIClient, path: str, known: Found) -> list[Group]:
