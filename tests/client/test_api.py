@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from kopf._client.auth.credentials import AiohttpSession, ConnectionInfo, LoginError
 from kopf._client.auth.vault import Vault
@@ -295,7 +296,13 @@ async def test_renewed_token_is_noticed_when_the_old_one_is_refused(
     server.on("GET /first", reply())
     await api.get("/first")
     path.write_text("new")
-    server.on("GET /x", refuse(401), refuse(401), reply(), reply())
+    are_refused = asyncio.Barrier(2)
+
+    async def refuse_together(request: web.Request) -> web.StreamResponse:
+        await are_refused.wait()
+        return await refuse(401)(request)
+
+    server.on("GET /x", refuse_together, refuse_together, reply(), reply())
     await asyncio.gather(api.get("/x"), api.get("/x"))
     assert get_header(server, "Authorization")[1:] == ["Bearer old"] * 2 + ["Bearer new"] * 2
 
