@@ -115,7 +115,10 @@ def pytest_asyncio_loop_factories(
     Choose the event loop of a test: the fast-forwarded one if it is marked so, else the regular one.
 
     It is chosen once for all parameters of a test, so the lagging tests are fast-forwarded with no lag, too.
+    Those where the event loops of Python and of ``uvloop`` differ are marked to run in both.
     """
+    if item.get_closest_marker("loops") is not None:
+        return {"asyncio": asyncio.SelectorEventLoop, "uvloop": uvloop.new_event_loop}
     marker = item.get_closest_marker("fastforward")
     if marker is not None or is_lagging(item):
         is_fast = marker is None or "exit" not in marker.args

@@ -51,14 +51,17 @@ class SharedTimer:
 
     def __init__(self, callback: Callable[[], None]) -> None:
         self._callback = callback
-        self._handle: asyncio.TimerHandle | None = None
+        self._handle: asyncio.Handle | None = None
+        self._deadline = 0.0
+        """When it rings. Not all event loops can tell it: those of ``uvloop`` know whole milliseconds, if any."""
 
     def ring_at(self, deadline: float) -> None:
         """Call the function at that time of the event loop, or earlier if it is to be called earlier anyway."""
         if self._handle is not None:
-            if self._handle.when() <= deadline:
+            if self._deadline <= deadline:
                 return
             self._handle.cancel()
+        self._deadline = deadline
         self._handle = asyncio.get_running_loop().call_at(deadline, self._ring)
 
     def stop(self) -> None:

@@ -26,12 +26,14 @@ class Deadlines:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._followed: dict[Timed, None] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._due = 0.0
+        """When the timer fires. Not all event loops can tell it: those of ``uvloop`` know milliseconds, if any."""
 
     def follow(self, item: Timed, due: float) -> None:
         """Check the item when it is due, in the time of the event loop, and then as it says."""
         self._followed[item] = None
-        if self._timer is None or due < self._timer.when():
+        if self._timer is None or due < self._due:
             self._arm(due)
 
     def forget(self, item: Timed) -> None:
@@ -48,6 +50,7 @@ class Deadlines:
     def _arm(self, due: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._due = due
         self._timer = self._loop.call_at(due, self._check)
 
     def _check(self) -> None:

@@ -8,6 +8,7 @@ with itself: the next run is scheduled when the previous one is over.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Collection
 
 from kopf._controller.background.runs import BackgroundRun, Companion
@@ -23,20 +24,24 @@ class TimerRun(BackgroundRun[TimerHandler]):
 
     def __init__(self, companion: Companion, handler: TimerHandler) -> None:
         super().__init__(companion, handler)
-        self._tick: asyncio.TimerHandle | None = None
+        self._tick: asyncio.Handle | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_waiting_for_change = False
         self._is_changed = False
         """Whether the object has changed since the latest run has begun; even if no time has passed."""
         self._planned = 0.0
-        """When the current run was planned to begin, by the clock of the event loop."""
+        """
+        When the current run was planned to begin, or the next one is, by the clock of the event loop.
+
+        Not all event loops can tell it: the calls of ``uvloop`` are at whole milliseconds, or at no time at all.
+        """
 
     @property
     def next_call(self) -> float | None:
         if self._tick is None or self.stopper.is_set:
             return None
         idle = self.handler.idle
-        return self._tick.when() if idle is None else max(self._tick.when(), self._companion.changed_at + idle)
+        return self._planned if idle is None else max(self._planned, self._companion.changed_at + idle)
 
     @property
     def is_waiting(self) -> bool:
@@ -105,9 +110,11 @@ class TimerRun(BackgroundRun[TimerHandler]):
         elif self.handler.interval is None:
             self._wait_for_change()
         else:
-            # Sharp timers are counted from the plan, not from the actual beginning, which is always a bit late.
+            # Sharp timers are counted from the plan, not from the actual beginning, which is a bit late; or even early
+            # in event loops that round the time: less than nothing has passed, and the same plan is not made again.
             elapsed = asyncio.get_running_loop().time() - self._planned if self.handler.sharp else 0
-            self._schedule(self.handler.interval - elapsed % self.handler.interval if self.handler.interval else 0)
+            interval = self.handler.interval
+            self._schedule(interval - math.fmod(elapsed, interval) if interval else 0)
 
     def _wait_for_change(self) -> None:
         """With no interval, it runs once, or, if it is idling, once for each time that the object has calmed down."""
