@@ -35,7 +35,7 @@ install: $(STAMP)  ## make the virtual environment: the project with all it need
 demo: $(STAMP)  ## watch an operator at work on a local cluster, step by step; nothing else is needed
 	$(BIN)/python examples/ephemeral-volume-claims/demo.py
 
-test: lint types pytest budgets  ## check everything: style, types, the layers of imports, the tests, the budgets
+test: lint types pytest pytest-uvloop budgets  ## check everything: style, types, the layers of imports, the tests, the budgets
 
 lint: $(STAMP)  ## check the style and the layers of imports
 	$(BIN)/ruff check src tests examples benchmarks tools
@@ -55,8 +55,8 @@ bench: $(STAMP)  ## measure against the original framework, on the cluster of KU
 	$(BIN)/python -m benchmarks.idle
 	$(BIN)/python -m benchmarks.observed
 
-pytest-uvloop: $(STAMP)  ## run the tests in the event loop of uvloop
-	KOPF_TEST_LOOP=uvloop $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+pytest-uvloop: $(STAMP)  ## run the tests where event loops matter in the one of uvloop; ARGS=tests is for all of them
+	KOPF_TEST_LOOP=uvloop $(BIN)/python -m pytest -n $(WORKERS) $(or $(ARGS),tests/client tests/serving tests/controller)
 
 budgets: $(STAMP)  ## check that our own code has not become dearer than it was recorded to be
 	$(BIN)/python -m benchmarks.budgets $(ARGS)

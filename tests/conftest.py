@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 
+import hypothesis
 import pytest
 import uvloop
 
@@ -27,7 +28,7 @@ from tests.collecting import import_share
 from tests.fastforward import make_loop
 
 # What has been told to stop needs a moment to stop: threads to leave their functions, sockets to be closed.
-GRACE_SECONDS = 1.0
+GRACE_SECONDS = 20.0
 
 KUBECTL_MISSING = "kubectl is not installed, but this test drives the real one"
 ORIGINAL_MISSING = "the original framework is not installed, but this test needs it; run `make original`"
@@ -48,6 +49,11 @@ class FastLoops(asyncio.DefaultEventLoopPolicy):
 
     def new_event_loop(self) -> asyncio.AbstractEventLoop:
         return uvloop.new_event_loop()
+
+
+# Whether examples take long, is up to the machine.
+hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("patient")
 
 
 def pytest_configure() -> None:

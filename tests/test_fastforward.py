@@ -10,6 +10,7 @@ import pytest
 from aiohttp import ClientSession, ClientTimeout, web
 
 from tests.fastforward import fast_forwarding, is_fast
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.fastforward
 
@@ -93,7 +94,7 @@ async def test_many_jobs_never_lose_to_their_timeouts() -> None:
 @pytest.mark.fastforward("exit")
 async def test_programs_get_all_their_input() -> None:
     process = await asyncio.create_subprocess_exec("cat", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         output, _ = await process.communicate(b"hello")
     assert output == b"hello"
 

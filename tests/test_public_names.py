@@ -18,6 +18,7 @@ import kopf
 import kopf.cli
 import kopf.on
 import kopf.testing
+from tests.patience import PATIENCE
 
 # The names of the original framework: existing operators import them.
 EXPECTED: dict[ModuleType, str] = {
@@ -153,7 +154,7 @@ def test_names_are_the_same_for_type_checkers_and_at_run_time() -> None:
 
 def test_all_names_are_listed_before_they_are_used() -> None:
     code = "import kopf; assert {*dir(kopf)} >= {*kopf.__all__}; assert 'WebhookServer' not in vars(kopf)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE)
 
 
 # --- the package as a whole ---
@@ -178,7 +179,7 @@ for name in sys.argv[1:]:
         del sys.modules[loaded]
     importlib.import_module(name)
 """
-    subprocess.run([sys.executable, "-c", code, *names], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", code, *names], check=True, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("name", ALL_MODULES)
@@ -201,5 +202,5 @@ def test_importing_the_framework_does_not_load_what_is_not_needed_in_production(
         "pykube", "uvloop",
     ]
     code = f"import kopf, sys; kopf.on, kopf.operator; print([name for name in {unneeded!r} if name in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert result.stdout.strip() == "[]"

@@ -5,6 +5,8 @@ import subprocess
 import sys
 import tomllib
 
+from tests.patience import PATIENCE
+
 ROOT = pathlib.Path(__file__).parent.parent
 TESTS = '''
 import os
@@ -66,7 +68,7 @@ def test_the_plugin_is_an_entry_point() -> None:
 
 def test_the_plugin_costs_nothing_until_it_is_used() -> None:
     code = "import sys, pytest, pytest_kopf; assert not [name for name in sys.modules if name.startswith('kopf')]"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE)
 
 
 def run_tests(folder: pathlib.Path, tests: str, **env: str) -> str:
@@ -76,7 +78,7 @@ def run_tests(folder: pathlib.Path, tests: str, **env: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "pytest_kopf", "-p", "no:cacheprovider", "--strict-markers",
          "test_it.py"],
-        cwd=folder, env=env, capture_output=True, text=True, timeout=50)
+        cwd=folder, env=env, capture_output=True, text=True, timeout=PATIENCE)
     return done.stdout
 
 

@@ -16,6 +16,7 @@ import pytest
 import kopf
 from tests.admission.reviewing import make_object, make_review
 from tests.behaviour.running import Logs, Operator
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.fastforward("exit")
 
@@ -113,7 +114,7 @@ async def url(operator: Operator) -> str:
     operator.configure = address.configure
     declare()
     await operator.launch()
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(PATIENCE):
         return await address.url
 
 
@@ -131,7 +132,7 @@ async def test_spoilt_reviews(url: str, logs: Logs, seed: int) -> None:
     async with aiohttp.ClientSession() as session:
         for _ in range(REVIEWS_PER_SEED):
             body, path = fuzzer.make_body(), fuzzer.make_path()
-            async with asyncio.timeout(20), session.post(f"{url}{path}", data=body, headers=JSON) as response:
+            async with asyncio.timeout(PATIENCE), session.post(f"{url}{path}", data=body, headers=JSON) as response:
                 check_answer(response.status, await response.read())
                 statuses.add(response.status)
     assert statuses == {200, 400, 404}
@@ -148,7 +149,7 @@ async def test_deep_reviews(url: str, logs: Logs, depth: int) -> None:
     async with aiohttp.ClientSession() as session:
         for path in ("/check", "/fill"):
             data = io.BytesIO(body)
-            async with asyncio.timeout(20), session.post(f"{url}{path}", data=data, headers=JSON) as response:
+            async with asyncio.timeout(PATIENCE), session.post(f"{url}{path}", data=data, headers=JSON) as response:
                 check_answer(response.status, await response.read())
     assert not [record for record in logs.records if record.exc_info]
 
@@ -163,5 +164,5 @@ async def test_parallel_reviews(url: str) -> None:
         assert answer["response"]["allowed"]
 
     connector = aiohttp.TCPConnector(limit=64)
-    async with aiohttp.ClientSession(connector=connector) as session, asyncio.timeout(50):
+    async with aiohttp.ClientSession(connector=connector) as session, asyncio.timeout(PATIENCE):
         await asyncio.gather(*(ask(number) for number in range(500)))

@@ -14,6 +14,7 @@ import kopf
 from tests.admission.configurations import MUTATING, NAME, VALIDATING, Configurations
 from tests.behaviour.objects import API, Obj
 from tests.behaviour.running import Calls, Operator
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.fastforward("exit")
 
@@ -39,7 +40,7 @@ def run(kubectl: str, operator: Operator) -> Kubectl:
             kubectl, *args, *(() if obj is None else ("-f", "-")), env=env,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(PATIENCE):
             output, errors = await process.communicate(None if obj is None else json.dumps(obj).encode())
         return Outcome(process.returncode or 0, output.decode(), errors.decode())
     return run
@@ -57,7 +58,7 @@ def start(operator: Operator, registry: kopf.OperatorRegistry, api: API) -> Call
         await operator.launch(**kwargs)
         for type in (VALIDATING, MUTATING):
             expected = sum(handler.type == type for handler in registry.webhooks)
-            async with asyncio.timeout(50):
+            async with asyncio.timeout(PATIENCE):
                 while len(await Configurations(api).get_webhooks(type)) < expected:
                     await asyncio.sleep(0.05)
 

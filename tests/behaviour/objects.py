@@ -17,6 +17,7 @@ import aiohttp
 from kopf._client.http.closings import Closings
 from kopf_cluster import LocalCluster
 from tests.fastforward import is_fast
+from tests.patience import PATIENCE
 
 Obj = dict[str, Any]
 
@@ -30,7 +31,7 @@ JSON_PATCH = "application/json-patch+json"
 
 def get_patience() -> float:
     """How long to wait for a condition, in seconds of the loop's time: a lot of it passes on fast-forwarded loops."""
-    return 6 * 3600.0 if is_fast() else 30.0
+    return 6 * 3600.0 if is_fast() else PATIENCE
 
 
 class Refused(Exception):

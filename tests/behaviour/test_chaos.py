@@ -18,6 +18,7 @@ import pytest
 import kopf
 from tests.behaviour.objects import API, Obj, Refused, is_handled
 from tests.behaviour.running import Logs, Operator
+from tests.patience import PATIENCE
 
 OBJECTS_OF_FAILING_API = int(os.environ.get("KOPF_TEST_FAILURES", "1000"))
 PATH = "/apis/kopf.dev/v1/namespaces/default/kopfexamples"
@@ -29,7 +30,7 @@ async def list_objects(api: API) -> list[Obj]:
     return list((await api.request("GET", PATH))["items"])
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 async def test_a_failing_api(api: API, operator: Operator, logs: Logs) -> None:
     count = OBJECTS_OF_FAILING_API
     calls: Counter[Pair] = Counter()
@@ -53,7 +54,7 @@ async def test_a_failing_api(api: API, operator: Operator, logs: Logs) -> None:
 
     names = iter(range(count))
     await asyncio.gather(*(create_all(api, names) for _ in range(50)))
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(PATIENCE):
         await done.wait()
         while not all(is_handled(obj) for obj in await try_to_list(api)):
             await asyncio.sleep(0.1)

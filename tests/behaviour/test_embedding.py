@@ -17,9 +17,9 @@ import uvloop
 import kopf
 from kopf._client.auth.vault import Vault
 from kopf.testing import LocalCluster
+from tests.patience import PATIENCE
 
 EXAMPLE = pathlib.Path(__file__).parent.parent.parent / "examples" / "01-minimal"
-TIMEOUT = 30.0
 
 # In a thread of its own, with its own event loop, as are the operators: all of that is about threads and loops.
 
@@ -50,7 +50,7 @@ def running(function: Callable[[], None]) -> Iterator[concurrent.futures.Future[
     with concurrent.futures.ThreadPoolExecutor(1) as executor:
         future = executor.submit(function)
         yield future
-        future.result(TIMEOUT)
+        future.result(PATIENCE)
 
 
 @pytest.mark.parametrize("make_flag", [threading.Event, concurrent.futures.Future])
@@ -62,8 +62,8 @@ def test_flags_of_threads(cluster: LocalCluster, make_flag: Callable[[], Any]) -
         asyncio.run(kopf.operator(registry=registry, clusterwide=True, ready_flag=ready, stop_flag=stop))
 
     with running(embed) as future:
-        assert ready.wait(TIMEOUT) if isinstance(ready, threading.Event) else ready.result(TIMEOUT) is None
-        assert seen.result(TIMEOUT) == "kopf-example-1"
+        assert ready.wait(PATIENCE) if isinstance(ready, threading.Event) else ready.result(PATIENCE) is None
+        assert seen.result(PATIENCE) == "kopf-example-1"
         assert not future.done()
         stop.set() if isinstance(stop, threading.Event) else stop.set_result(None)
 
@@ -76,10 +76,10 @@ async def test_flags_of_event_loops(cluster: LocalCluster, kind: str) -> None:
     registry = make_registry(concurrent.futures.Future())
     task = asyncio.create_task(
         kopf.operator(registry=registry, clusterwide=True, ready_flag=ready, stop_flag=stop))
-    await asyncio.wait_for(ready.wait() if kind == "event" else ready, TIMEOUT)
+    await asyncio.wait_for(ready.wait() if kind == "event" else ready, PATIENCE)
     assert not task.done()
     stop.set() if kind == "event" else stop.set_result(None)
-    await asyncio.wait_for(task, TIMEOUT)
+    await asyncio.wait_for(task, PATIENCE)
 
 
 def test_several_operators_in_one_process(cluster: LocalCluster) -> None:
@@ -94,7 +94,7 @@ def test_several_operators_in_one_process(cluster: LocalCluster) -> None:
         @kopf.on.create("kopfexamples", labels={"for": label}, registry=registry)
         def create_fn(name: str, **_: Any) -> None:
             names[key].add(name)
-            both.wait(TIMEOUT)
+            both.wait(PATIENCE)
 
         kopf.run(registry=registry, clusterwide=True, stop_flag=stop)
 
@@ -102,7 +102,7 @@ def test_several_operators_in_one_process(cluster: LocalCluster) -> None:
         metadata = {"name": f"for-{label}", "namespace": "default", "labels": {"for": label}}
         cluster.apply({"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": metadata})
     with running(lambda: embed("one", "1")), running(lambda: embed("two", "2")):
-        both.wait(TIMEOUT)
+        both.wait(PATIENCE)
         stop.set()
     assert names == {"one": {"for-1"}, "two": {"for-2"}}
 
@@ -115,12 +115,12 @@ def test_several_operators_in_one_event_loop(cluster: LocalCluster) -> None:
         operators = [kopf.operator(registry=make_registry(future), clusterwide=True, stop_flag=stop) for future in seen]
         tasks = [asyncio.create_task(operator) for operator in operators]
         for future in seen:
-            await asyncio.wait_for(asyncio.wrap_future(future), TIMEOUT)
+            await asyncio.wait_for(asyncio.wrap_future(future), PATIENCE)
         tasks[0].cancel()  # the other ones do not care
-        await asyncio.wait(tasks[:1], timeout=TIMEOUT)
+        await asyncio.wait(tasks[:1], timeout=PATIENCE)
         assert [task.done() for task in tasks] == [True, False, False]
         stop.set()
-        await asyncio.wait_for(asyncio.gather(*tasks[1:]), TIMEOUT)
+        await asyncio.wait_for(asyncio.gather(*tasks[1:]), PATIENCE)
 
     with running(lambda: asyncio.run(embed())):
         pass
@@ -152,7 +152,7 @@ def test_loop_of_uvloop(cluster: LocalCluster) -> None:
     loop = uvloop.new_event_loop()
     try:
         with running(lambda: kopf.run(loop=loop, registry=registry, clusterwide=True, stop_flag=stop)):
-            seen.result(TIMEOUT)
+            seen.result(PATIENCE)
             stop.set()
     finally:
         loop.close()
@@ -180,9 +180,9 @@ def test_credentials_of_several_operators(cluster: LocalCluster) -> None:
         for registry, future in zip(registries, seen, strict=True):
             options: Any = {"registry": registry, "clusterwide": True, "vault": vault, "stop_flag": stop}
             task = asyncio.create_task(kopf.operator(**options))
-            await asyncio.wait_for(asyncio.wrap_future(future), TIMEOUT)
+            await asyncio.wait_for(asyncio.wrap_future(future), PATIENCE)
             stop.set()
-            await asyncio.wait_for(task, TIMEOUT)
+            await asyncio.wait_for(task, PATIENCE)
             stop.clear()
         await vault.close()
 
@@ -203,16 +203,16 @@ def test_tasks_are_orchestrated_by_the_application(cluster: LocalCluster, option
             assert all(task.done() for task in tasks)
 
     with running(embed):
-        seen.result(TIMEOUT)
+        seen.result(PATIENCE)
         stop.set()
 
 
 async def test_tasks_are_waited_for_by_the_application(cluster: LocalCluster) -> None:
     stop, seen = asyncio.Event(), concurrent.futures.Future[str]()
     tasks = await kopf.spawn_tasks(registry=make_registry(seen), clusterwide=True, stop_flag=stop)
-    await asyncio.wait_for(asyncio.wrap_future(seen), TIMEOUT)
+    await asyncio.wait_for(asyncio.wrap_future(seen), PATIENCE)
     stop.set()
-    done, pending = await asyncio.wait(tasks, timeout=TIMEOUT)
+    done, pending = await asyncio.wait(tasks, timeout=PATIENCE)
     assert done
     assert not pending
 
@@ -224,9 +224,9 @@ async def test_tasks_of_the_application_are_left_alone(cluster: LocalCluster) ->
     tasks = await kopf.spawn_tasks(registry=make_registry(seen), clusterwide=True, stop_flag=stop)
     later = asyncio.create_task(asyncio.Event().wait())
     ignored = asyncio.create_task(asyncio.Event().wait())
-    await asyncio.wait_for(asyncio.wrap_future(seen), TIMEOUT)
+    await asyncio.wait_for(asyncio.wrap_future(seen), PATIENCE)
     stop.set()
-    await asyncio.wait_for(kopf.run_tasks([*tasks, ignored], ignored=[ignored]), TIMEOUT)
+    await asyncio.wait_for(kopf.run_tasks([*tasks, ignored], ignored=[ignored]), PATIENCE)
     own = {earlier, later, ignored}
     assert not any(task.done() for task in own)
     assert asyncio.all_tasks() - own == {asyncio.current_task()}
@@ -244,9 +244,9 @@ async def test_cancellation_is_a_proper_stop(cluster: LocalCluster) -> None:
         cleaned.set()
 
     task = asyncio.create_task(kopf.operator(registry=registry, clusterwide=True))
-    await asyncio.wait_for(asyncio.wrap_future(seen), TIMEOUT)
+    await asyncio.wait_for(asyncio.wrap_future(seen), PATIENCE)
     task.cancel()
-    await asyncio.wait([task], timeout=TIMEOUT)
+    await asyncio.wait([task], timeout=PATIENCE)
     assert task.cancelled()
     assert cleaned.is_set()
 
@@ -260,7 +260,7 @@ async def test_failures_of_other_root_tasks_stop_the_operator(cluster: LocalClus
         raise RuntimeError("the application has failed")
 
     with pytest.raises(RuntimeError, match="the application has failed"):
-        await asyncio.wait_for(kopf.run_tasks([*tasks, asyncio.create_task(fail())]), TIMEOUT)
+        await asyncio.wait_for(kopf.run_tasks([*tasks, asyncio.create_task(fail())]), PATIENCE)
     assert all(task.done() for task in tasks)
 
 
@@ -268,9 +268,9 @@ async def test_signals_stop_the_operator_and_are_restored(cluster: LocalCluster)
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     seen = concurrent.futures.Future[str]()
     task = asyncio.create_task(kopf.operator(registry=make_registry(seen), clusterwide=True))
-    await asyncio.wait_for(asyncio.wrap_future(seen), TIMEOUT)
+    await asyncio.wait_for(asyncio.wrap_future(seen), PATIENCE)
     signal.raise_signal(signal.SIGTERM)
-    await asyncio.wait_for(task, TIMEOUT)
+    await asyncio.wait_for(task, PATIENCE)
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
@@ -280,15 +280,15 @@ async def test_signals_of_the_application_remain_its_own(cluster: LocalCluster) 
     try:
         stop, seen = asyncio.Event(), concurrent.futures.Future[str]()
         task = asyncio.create_task(kopf.operator(registry=make_registry(seen), clusterwide=True, stop_flag=stop))
-        await asyncio.wait_for(asyncio.wrap_future(seen), TIMEOUT)
+        await asyncio.wait_for(asyncio.wrap_future(seen), PATIENCE)
         signal.raise_signal(signal.SIGTERM)
-        deadline = time.monotonic() + TIMEOUT
+        deadline = time.monotonic() + PATIENCE
         while not received and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
         assert received == [signal.SIGTERM]
         assert not task.done()
         stop.set()
-        await asyncio.wait_for(task, TIMEOUT)
+        await asyncio.wait_for(task, PATIENCE)
     finally:
         signal.signal(signal.SIGTERM, original)
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import kopf
-
-TIMEOUT = 30.0
+from tests.patience import PATIENCE
 
 ThreadFlag = threading.Event | concurrent.futures.Future[None]
 
@@ -30,7 +29,7 @@ def refuse() -> kopf.ConnectionInfo:
 
 
 def postpone() -> kopf.ConnectionInfo:
-    raise kopf.TemporaryError("the account is not unlocked yet", delay=TIMEOUT)
+    raise kopf.TemporaryError("the account is not unlocked yet", delay=PATIENCE)
 
 
 def embed(registry: kopf.OperatorRegistry, outcome: concurrent.futures.Future[None], **kwargs: Any) -> threading.Thread:
@@ -60,12 +59,12 @@ def test_flags_of_threads_when_the_login_is_refused(make_flag: Callable[[], Thre
     ready, outcome = make_flag(), concurrent.futures.Future[None]()
     embed(make_registry(refuse), outcome, ready_flag=ready)
     if isinstance(ready, threading.Event):
-        assert ready.wait(TIMEOUT)
+        assert ready.wait(PATIENCE)
     else:
         with pytest.raises(kopf.LoginError, match="the account is locked"):
-            ready.result(TIMEOUT)
+            ready.result(PATIENCE)
     with pytest.raises(kopf.LoginError, match="the account is locked"):
-        outcome.result(TIMEOUT)
+        outcome.result(PATIENCE)
 
 
 @pytest.mark.fastforward
@@ -80,11 +79,11 @@ async def test_flags_of_event_loops_when_the_startup_fails(kind: str) -> None:
     ready: Any = asyncio.Event() if kind == "event" else asyncio.get_running_loop().create_future()
     task = asyncio.create_task(kopf.operator(registry=registry, clusterwide=True, ready_flag=ready))
     if kind == "event":
-        await asyncio.wait_for(ready.wait(), TIMEOUT)
+        await asyncio.wait_for(ready.wait(), PATIENCE)
         assert task.done()  # so it can be seen that it is not ready
     else:
         with pytest.raises(Exception, match="the database is not there"):
-            await asyncio.wait_for(ready, TIMEOUT)
+            await asyncio.wait_for(ready, PATIENCE)
     with pytest.raises(Exception, match="the database is not there"):
         await task
 
@@ -102,7 +101,7 @@ async def test_stopped_before_it_is_ready() -> None:
     ready, stop = concurrent.futures.Future[None](), asyncio.Event()
     stop.set()
     await asyncio.wait_for(
-        kopf.operator(registry=make_registry(postpone), clusterwide=True, ready_flag=ready, stop_flag=stop), TIMEOUT)
+        kopf.operator(registry=make_registry(postpone), clusterwide=True, ready_flag=ready, stop_flag=stop), PATIENCE)
     assert ready.cancelled()
 
 
@@ -112,7 +111,7 @@ async def test_cancelled_before_it_begins() -> None:
     tasks = await kopf.spawn_tasks(registry=make_registry(refuse), clusterwide=True, ready_flag=ready)
     for task in tasks:
         task.cancel()
-    await asyncio.wait_for(ready.wait(), TIMEOUT)
+    await asyncio.wait_for(ready.wait(), PATIENCE)
 
 
 # --- the operator cannot get to the cluster ---
@@ -125,10 +124,10 @@ async def test_unreachable_clusters(login: Callable[[], kopf.ConnectionInfo]) ->
     ready, stop = asyncio.Event(), asyncio.Event()
     task = asyncio.create_task(
         kopf.operator(registry=make_registry(login), clusterwide=True, ready_flag=ready, stop_flag=stop))
-    await asyncio.wait_for(ready.wait(), 10)
+    await asyncio.wait_for(ready.wait(), PATIENCE)
     assert not task.done()
     stop.set()
-    await asyncio.wait_for(task, TIMEOUT)
+    await asyncio.wait_for(task, PATIENCE)
 
 
 # --- the flags to stop it ---
@@ -142,8 +141,8 @@ def test_stop_flags_that_are_raised_too_late(
     stop, outcome = make_flag(), concurrent.futures.Future[None]()
     thread = embed(make_registry(refuse), outcome, stop_flag=stop)
     with pytest.raises(kopf.LoginError):
-        outcome.result(TIMEOUT)
-    thread.join(TIMEOUT)
+        outcome.result(PATIENCE)
+    thread.join(PATIENCE)
     raise_flag(stop)
     assert not [record for record in caplog.records if record.name.startswith(("asyncio", "concurrent"))]
 
@@ -157,9 +156,9 @@ def test_stop_flags_that_are_raised_during_the_login(make_flag: Callable[[], Thr
         return postpone()
 
     embed(make_registry(login), outcome, stop_flag=stop)
-    assert logging_in.wait(TIMEOUT)
+    assert logging_in.wait(PATIENCE)
     raise_flag(stop)
-    outcome.result(TIMEOUT)
+    outcome.result(PATIENCE)
 
 
 @pytest.mark.parametrize("how", ["cancelled", "failed"])
@@ -167,7 +166,7 @@ async def test_stop_flags_that_are_not_fulfilled(how: str) -> None:
     """Whatever becomes of the future, nobody will come to stop the operator."""
     stop = asyncio.get_running_loop().create_future()
     stop.cancel() if how == "cancelled" else stop.set_exception(RuntimeError("the application has failed"))
-    await asyncio.wait_for(kopf.operator(registry=make_registry(postpone), clusterwide=True, stop_flag=stop), TIMEOUT)
+    await asyncio.wait_for(kopf.operator(registry=make_registry(postpone), clusterwide=True, stop_flag=stop), PATIENCE)
 
 
 async def test_stop_flags_of_other_event_loops() -> None:

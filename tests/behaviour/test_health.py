@@ -22,6 +22,7 @@ from kopf._controller import supervision
 from tests.behaviour.objects import API, Objects, get_patience
 from tests.behaviour.peerings import create_peering
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing
+from tests.patience import PATIENCE
 
 Answer = tuple[int, Any]
 
@@ -59,7 +60,7 @@ def executor() -> Iterator[concurrent.futures.Executor]:
 
 def ask_from_a_thread(url: str) -> Answer:
     """Ask until it is unhealthy."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         try:
             with urllib.request.urlopen(url) as response:
@@ -260,7 +261,7 @@ async def test_silent_streams_are_unhealthy_until_they_recover(
     assert re.search(r"The watch-stream for kopfexamples.v1.kopf.dev in the whole cluster is stale, with nothing for",
                      problems)
     operator.cluster.faults.clear()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while (await ask())[0] != 200:
             await kex.merge({"spec": {"field": str(time.monotonic())}})  # something must happen there
 

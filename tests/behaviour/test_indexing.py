@@ -10,6 +10,7 @@ import pytest
 import kopf
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Operator
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("in_memory")
 
@@ -270,7 +271,7 @@ async def test_one_index_of_several_functions_and_resources(
     await kex.create("x", labels={"kind": "a"})
     await kex.create("y", labels={"kind": "b"})
     await sync(kex, calls)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while len(peek.content["all"]) < 3:  # the other stream
             await asyncio.sleep(0.001)
     assert peek.content == {"all": ["a:x", "b:y", "other:x"]}

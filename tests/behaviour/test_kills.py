@@ -24,6 +24,7 @@ from kopf_cluster import LocalCluster
 from tests.behaviour import killable
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import API, Obj, get_progress, is_handled
+from tests.patience import PATIENCE
 
 KILLS = int(os.environ.get("KOPF_TEST_KILLS", "100"))
 PROCESSES = max(10, KILLS // 10)
@@ -64,7 +65,7 @@ class Victim:
     async def wait_for_news(self) -> None:
         """Wait until something is done."""
         seen = self.journal.stat().st_size
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while self.journal.stat().st_size == seen:
                 assert self.process.poll() is None
                 await asyncio.sleep(0.001)
@@ -110,7 +111,7 @@ def make_some(made: int, life: int, kills: int) -> list[Obj]:
     ]
 
 
-@pytest.mark.timeout(60 + KILLS)
+@pytest.mark.timeout(300 + KILLS)
 @pytest.mark.simulation(
     crds=make_crd("KopfExample", "kopfexamples", status=False), settings=killable.make_settings, operator=False,
 )
@@ -137,7 +138,7 @@ async def test_killed_at_any_moment(simulation: Simulation) -> None:
     assert not [line for line in simulation.logs if line.error]
 
 
-@pytest.mark.timeout(60 + 2 * PROCESSES)
+@pytest.mark.timeout(300 + 2 * PROCESSES)
 async def test_processes_are_killed_at_any_moment(api: API, victim: Victim) -> None:
     dice = random.Random(20261121)
     recorded: list[set[Pair]] = []  # as of the end of each life
@@ -153,7 +154,7 @@ async def test_processes_are_killed_at_any_moment(api: API, victim: Victim) -> N
         victim.kill()
         recorded.append(list_recorded(await list_objects(api)))
     victim.revive(PROCESSES)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not all(map(is_handled, await list_objects(api))):
             await asyncio.sleep(0.05)
     check(victim.read(), recorded, await list_objects(api))

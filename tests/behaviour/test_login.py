@@ -18,6 +18,7 @@ import kopf
 from kopf._operator.login import login_by_default
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing
+from tests.patience import PATIENCE
 
 LIBRARIES = ("kubernetes", "kubernetes_asyncio", "pykube")
 
@@ -229,5 +230,5 @@ async def test_refused_credentials_in_the_middle_end_the_operator(
     logs.expected.append(".")
     await operator.start_and_create(kex)
     with pytest.raises(kopf.LoginError, match="the account is locked"):
-        await asyncio.wait_for(operator.wait(), 10)
+        await asyncio.wait_for(operator.wait(), PATIENCE)
     assert calls == ["called", "cleaned"]

@@ -22,6 +22,7 @@ from kopf._operator.insight import EndpointClashError
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 from tests.insight.metrics.exposed import DESIGNED, Exposed
+from tests.patience import PATIENCE
 
 KEX = "kopfexamples.kopf.dev"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -203,7 +204,7 @@ async def test_blocked_loops_are_seen(
     lags: list[float] = []
 
     def read() -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline and (not lags or lags[-1] < 0.2):
             lags.append(Exposed.of(prometheus).sum("kopf_eventloop_lag_seconds"))
 

@@ -12,6 +12,7 @@ from kopf_cluster import LocalCluster
 from tests.behaviour.objects import API, FINALIZER, Refused, get_finalizers, get_patience
 from tests.behaviour.resources import create_in, define_namespaces
 from tests.behaviour.running import Calls, Logs, Operator
+from tests.patience import PATIENCE
 
 
 class Namespaces:
@@ -129,7 +130,7 @@ async def test_terminating_namespaces_are_served_until_they_are_gone(
     namespaces.create("ns1")
     await operator.start(clusterwide=False, namespaces=["ns*"])
     await namespaces.create_object("ns1", "a")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while get_finalizers(await namespaces.get_object("ns1", "a")) != [FINALIZER]:
             await asyncio.sleep(0.01)
     await namespaces.delete("ns1")
@@ -180,7 +181,7 @@ async def test_nothing_is_left_of_the_namespaces_that_are_gone(
         await namespaces.delete("ns1")
         await calls.wait_length(3 + 2 * round)
         await namespaces.wait_gone("ns1")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while list(indices[0].get(None, [])) != ["ns2"]:
                 await asyncio.sleep(0.01)
         await logs.wait("Stopping the watch-stream for kopfexamples.v1.kopf.dev in 'ns1'.", times=round + 1)

@@ -10,6 +10,7 @@ import pytest
 import kopf
 from tests.behaviour.objects import API, Obj, Objects
 from tests.behaviour.running import Calls, Logs, Operator
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("in_memory")
 
@@ -22,7 +23,7 @@ def _posting(operator: Operator) -> None:
 
 
 async def wait_for_events(api: API, number: int) -> list[Obj]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while len(events := await api.list_events()) < number:
             await asyncio.sleep(0.01)
         return events

@@ -10,6 +10,7 @@ import kopf
 from tests.behaviour.objects import API, FINALIZER, Objects, get_finalizers, watch
 from tests.behaviour.resources import CRDS, create, define, undefine
 from tests.behaviour.running import Calls, Logs, Operator
+from tests.patience import PATIENCE
 
 
 def note(calls: Calls, *args: Any, **options: Any) -> None:
@@ -75,7 +76,7 @@ async def test_daemons_and_indices_of_vanished_resources_end(operator: Operator,
         await calls.wait_length(1)
         await undefine(api, "temps")
         await calls.wait_length(2)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while [crd async for crd in _list_definitions(api)].count("temps.kopf.dev") or indices[0]:
                 await asyncio.sleep(0.01)
     assert calls == ["started", "stopped"]
@@ -193,7 +194,7 @@ async def test_terminating_resources_are_served_until_they_are_gone(operator: Op
         await asyncio.sleep(0.5)  # longer than it takes to notice that the definition has changed
         release.set()
         await calls.wait_length(4)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while "temps.kopf.dev" in [crd async for crd in _list_definitions(api)]:
                 await asyncio.sleep(0.01)
     assert sorted(calls) == ["a begins", "a ends", "b begins", "b ends"]

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Self
 
-TIMEOUT = 20.0
+from tests.patience import PATIENCE
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
@@ -41,7 +41,7 @@ class Forge:
         self._popen.stdin.write(json.dumps(job).encode() + b"\n")
         self._popen.stdin.flush()
         while id not in self._pids:
-            self._listen(TIMEOUT)
+            self._listen(PATIENCE)
         return Fork(self, self._pids.pop(id))
 
     def find_code(self, pid: int, timeout: float) -> int | None:
@@ -81,7 +81,7 @@ class Fork:
     def poll(self) -> int | None:
         return self._forge.find_code(self.pid, 0)
 
-    def wait(self, timeout: float = TIMEOUT) -> int:
+    def wait(self, timeout: float = PATIENCE) -> int:
         code = self._forge.find_code(self.pid, timeout)
         if code is None:
             raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
@@ -159,7 +159,7 @@ class Process:
 
     def wait_for(self, pattern: str, *, times: int = 1) -> re.Match[str]:
         """Wait until the pattern appears in the output, for that many times; get the last match."""
-        deadline = time.monotonic() + TIMEOUT
+        deadline = time.monotonic() + PATIENCE
         while True:
             is_over = self._popen.poll() is not None
             matches = list(re.finditer(pattern, self.output, re.MULTILINE))
@@ -168,7 +168,7 @@ class Process:
             if is_over:
                 raise AssertionError(f"The process has ended without {pattern!r}, exit code {self._popen.returncode}.")
             if time.monotonic() > deadline:
-                raise AssertionError(f"No {pattern!r} in {TIMEOUT} seconds.")
+                raise AssertionError(f"No {pattern!r} in {PATIENCE} seconds.")
             time.sleep(0.02)
 
     def press_ctrl_c(self) -> None:
@@ -177,6 +177,6 @@ class Process:
     def send_signal(self, signum: signal.Signals) -> None:
         self._popen.send_signal(signum)
 
-    def wait(self, timeout: float = TIMEOUT) -> int:
+    def wait(self, timeout: float = PATIENCE) -> int:
         """Wait until the end; get the exit code."""
         return self._popen.wait(timeout)

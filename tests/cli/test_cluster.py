@@ -16,6 +16,7 @@ import yaml
 
 from kopf.cli.cluster import parse_user
 from tests.cli.conftest import Starter
+from tests.patience import PATIENCE
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
@@ -122,7 +123,7 @@ def test_cluster_works_with_kubectl(start: Starter, kubectl: str) -> None:
         kubeconfig = process.wait_for("export KUBECONFIG=(.+)$")[1]
         result = subprocess.run(
             [kubectl, f"--kubeconfig={kubeconfig}", "get", "namespaces", "-o", "name"],
-            capture_output=True, text=True, check=True, timeout=20)
+            capture_output=True, text=True, check=True, timeout=PATIENCE)
         assert "namespace/default\n" in result.stdout
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from kopf_cluster import LocalCluster
 from tests.cli.conftest import EXAMPLE, Starter
+from tests.patience import PATIENCE
 
 ARGS = ["handlers.py", "--apply", "crd.yaml", "--apply", "obj.yaml"]
 
@@ -39,7 +40,7 @@ def test_from_nothing_to_a_handled_object(start: Starter, folder: pathlib.Path, 
         kubeconfig = process.wait_for("For a second terminal:   export KUBECONFIG=(.+)$")[1]
         result = subprocess.run(
             [kubectl, f"--kubeconfig={kubeconfig}", "delete", "kex", "kopf-example-1", "--timeout=10s"],
-            capture_output=True, text=True, check=True, timeout=20)
+            capture_output=True, text=True, check=True, timeout=PATIENCE)
         assert "deleted" in result.stdout
         process.wait_for("Goodbye, kopf-example-1!")
 
@@ -120,7 +121,7 @@ def test_operators_are_limited_by_their_roles(start: Starter, folder: pathlib.Pa
         process.wait_for(f'User "{name}" cannot .*kopfexamples')
         result = subprocess.run(
             [kubectl, "--kubeconfig=operator.yaml", "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"],
-            capture_output=True, text=True, check=True, timeout=20, cwd=folder)
+            capture_output=True, text=True, check=True, timeout=PATIENCE, cwd=folder)
         assert result.stdout == name
 
 

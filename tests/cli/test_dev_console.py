@@ -16,6 +16,7 @@ import pytest
 
 from kopf.cli.dev_console import DevConsole, find_port, is_to_be_opened
 from tests.cli.conftest import EXAMPLE, Starter
+from tests.patience import PATIENCE
 
 SCREEN = {"DISPLAY": ":0"}
 
@@ -108,7 +109,7 @@ async def test_nobody_sees_the_token_in_the_arguments_of_the_browser(
     server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", unused_tcp_port)
     console = DevConsole(tmp_path / "kubeconfig", f"http://127.0.0.1:{unused_tcp_port}")
     opening = asyncio.create_task(console.open())
-    async with server, asyncio.timeout(60):
+    async with server, asyncio.timeout(PATIENCE):
         url = await opened.get()
     assert "0123456789abcdef" not in url
     page = pathlib.Path(urllib.request.url2pathname(urllib.parse.urlsplit(url).path))

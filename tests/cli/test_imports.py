@@ -15,6 +15,7 @@ import yaml
 
 from kopf_cluster import LocalCluster
 from tests.cli.conftest import Starter
+from tests.patience import PATIENCE
 
 REPORTER = """
 import json, pathlib, sys
@@ -84,7 +85,8 @@ def forge() -> None:
 
 def run(code: str, *, cwd: pathlib.Path, **env: str) -> str:
     command, env = [sys.executable, "-P", "-c", code], {**os.environ, **env}
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30, cwd=cwd, env=env).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True,
+        timeout=PATIENCE, cwd=cwd, env=env).stdout
 
 
 def find_loaded(unneeded: list[str], loaded: list[str]) -> list[str]:

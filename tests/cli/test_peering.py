@@ -19,6 +19,7 @@ import pytest
 from kopf_cluster import LocalCluster
 from tests.cli.conftest import EXAMPLE, Starter
 from tests.cli.processes import ROOT
+from tests.patience import PATIENCE
 
 HANDLERS = str(EXAMPLE / "handlers.py")
 ME = f"{getpass.getuser()}@{socket.gethostname()}"
@@ -46,7 +47,7 @@ def get_records(cluster: LocalCluster, *, namespace: str | None = None, name: st
 
 def invoke(cluster: LocalCluster, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "kopf", *args], capture_output=True, text=True, check=False, timeout=50,
+        [sys.executable, "-m", "kopf", *args], capture_output=True, text=True, check=False, timeout=PATIENCE,
         env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig), **env})
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from kopf_cluster import LocalCluster
 from tests.cli.api import request
+from tests.patience import PATIENCE
 
 FINALIZER = "kopf.zalando.org/KopfFinalizerMarker"
 THEIRS = "example.com/theirs"
@@ -30,7 +31,7 @@ def get_finalizers(cluster: LocalCluster, name: str, namespace: str = "default")
 
 def invoke(cluster: LocalCluster, *args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "kopf", "release", *args], capture_output=True, text=True, check=False, timeout=50,
+        [sys.executable, "-m", "kopf", "release", *args], capture_output=True, text=True, check=False, timeout=PATIENCE,
         env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)})
 
 

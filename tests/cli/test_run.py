@@ -26,6 +26,7 @@ from kopf._handlers.registry import OperatorRegistry
 from kopf.cli import CLIControls, main
 from kopf_cluster import LocalCluster
 from tests.cli.conftest import EXAMPLE, Starter
+from tests.patience import PATIENCE
 
 OBJ = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": "obj1"}, "spec": {"duration": "1m"}}
 
@@ -586,7 +587,8 @@ def test_logging_of_applications_is_left_as_it_is(cluster: LocalCluster, tmp_pat
         "asyncio.run(main())\n")
     env = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
     command = [sys.executable, "-c", code]
-    result = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=True)
+    result = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True,
+        timeout=PATIENCE, check=True)
     assert "mine: Initial authentication has finished." in result.stderr.splitlines()
     assert all(line.startswith("mine: ") for line in result.stderr.splitlines())
 

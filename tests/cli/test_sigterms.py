@@ -21,6 +21,7 @@ from tests.behaviour.objects import is_handled
 from tests.cli.api import request
 from tests.cli.conftest import EXAMPLE
 from tests.cli.processes import Process
+from tests.patience import PATIENCE
 
 SIGTERMS = int(os.environ.get("KOPF_TEST_SIGTERMS") or 4)
 """How many processes are started & stopped."""
@@ -28,8 +29,6 @@ NEW_OBJECTS = 5
 """How many objects are created for every one of them."""
 HANDLERS = 4
 PATH = "/apis/kopf.dev/v1/namespaces/default/kopfexamples"
-PATIENCE = 60.0
-"""How long to wait for the handlers, in seconds."""
 OPERATOR = """
 import asyncio, os, random, time
 import kopf
@@ -80,7 +79,7 @@ def wait_for_news(journal: pathlib.Path, operator: Process) -> None:
         time.sleep(0.005)
 
 
-@pytest.mark.timeout(60 + 10 * SIGTERMS)
+@pytest.mark.timeout(300 + 10 * SIGTERMS)
 def test_what_has_ended_does_not_run_again_after_sigterm(cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
     (tmp_path / "handlers.py").write_text(OPERATOR)
     journal = tmp_path / "journal"

@@ -16,8 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from kopf_cluster import LocalCluster
 from tests.cli.conftest import Starter
-
-TIMEOUT = 20.0
+from tests.patience import PATIENCE
 
 HANDLERS = """
 import sys
@@ -78,7 +77,7 @@ def collector() -> Iterator[tuple[str, list[Any]]]:
 
 
 def wait_for_status(cluster: LocalCluster) -> dict[str, Any]:
-    deadline = time.monotonic() + TIMEOUT
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         status: dict[str, Any] = cluster.get("kopfexamples", "obj").get("status", {})
         if "create_fn" in status:

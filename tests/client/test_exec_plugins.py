@@ -20,6 +20,7 @@ from kopf._client.auth.credentials import ConnectionInfo, LoginError, PluginErro
 from kopf._client.auth.exec_plugins import run_plugin
 from kopf._client.auth.kubeconfig import Kubeconfig, login_with_kubeconfig, make_connection_info
 from tests.client.plugins import V1, V1BETA1, Plugin
+from tests.patience import PATIENCE
 
 SOURCES = os.pathsep.join(sys.path)
 PEM = "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"
@@ -221,7 +222,8 @@ def test_plugins_do_not_outlive_the_process(plugin: Plugin, tmp_path: pathlib.Pa
         while not (calls.exists() and calls.stat().st_size):
             time.sleep(0.01)
     """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=30, env={**os.environ, "PYTHONPATH": SOURCES})
+    subprocess.run([sys.executable, "-c", code], check=True,
+        timeout=PATIENCE, env={**os.environ, "PYTHONPATH": SOURCES})
     pid = int(plugin.calls[0]["pid"])
     with contextlib.suppress(psutil.NoSuchProcess):
         psutil.Process(pid).wait(timeout=30)
@@ -282,6 +284,6 @@ def test_the_same_as_kubectl(
     login(stanza, tmp_path, monkeypatch, server="https://127.0.0.1:1")
     ours = plugin.info
     command = [kubectl, "get", "--raw", "/version"]
-    subprocess.run(command, check=False, capture_output=True, timeout=30, stdin=subprocess.DEVNULL)
+    subprocess.run(command, check=False, capture_output=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
     assert len(plugin.calls) == 2
     assert plugin.info == {**ours, "spec": {**ours["spec"], "cluster": {**ours["spec"]["cluster"], "config": None}}}

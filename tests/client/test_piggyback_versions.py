@@ -29,7 +29,7 @@ CLIENTS = {
     "pykube-ng-0.17": ("login_via_pykube", ["pykube-ng==0.17"]),
 }
 
-pytestmark = pytest.mark.timeout(150)  # the first time, they are downloaded
+pytestmark = pytest.mark.timeout(300)  # the first time, they are downloaded
 
 PEM = "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"
 

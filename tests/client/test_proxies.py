@@ -22,6 +22,7 @@ from kopf._settings.settings import OperatorSettings
 from tests.client.certificates import Authority
 from tests.client.proxying import HttpProxy, Proxy, SocksProxy
 from tests.client.scripted import ScriptedServer, line, obj, reply, stream
+from tests.patience import PATIENCE
 
 NAME = "kubernetes.internal"
 """A name that only the proxies can resolve."""
@@ -184,7 +185,7 @@ async def test_interrupted_handshakes_leave_nothing_behind(scheme: str, vault: V
             with connection:
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):
-                    await asyncio.wait_for(task, 10)
+                    await asyncio.wait_for(task, PATIENCE)
 
 
 @pytest.mark.parametrize("environment", [True, False])

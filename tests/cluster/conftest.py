@@ -19,6 +19,7 @@ from cryptography.x509.oid import NameOID
 
 from kopf_cluster import LocalCluster
 from tests.certificates import trust
+from tests.patience import PATIENCE
 
 Obj = dict[str, Any]
 
@@ -26,7 +27,6 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 MERGE = "application/merge-patch+json"
 JSON = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
-TIMEOUT = 10  # seconds; only for what hangs
 
 
 class Reply(NamedTuple):
@@ -83,7 +83,7 @@ class Client:
         return self._expect(200, await self.call("DELETE", path, json=options or None))
 
     async def wait_gone(self, path: str) -> None:
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             while (await self.call("GET", path)).status != 404:
                 await asyncio.sleep(0.001)
 

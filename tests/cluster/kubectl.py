@@ -10,8 +10,7 @@ from typing import Any
 import yaml
 
 from kopf_cluster import LocalCluster
-
-TIMEOUT = 30  # seconds per call; only for what hangs
+from tests.patience import PATIENCE
 
 
 class Kubectl:
@@ -26,7 +25,7 @@ class Kubectl:
 
     def run(self, *args: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([self._path, *args], env=self._env, cwd=self._directory, text=True,
-                              capture_output=True, timeout=TIMEOUT, check=False)
+                              capture_output=True, timeout=PATIENCE, check=False)
 
     def __call__(self, *args: str) -> str:
         done = self.run(*args)

@@ -13,6 +13,8 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from tests.patience import PATIENCE
+
 ROOT = pathlib.Path(__file__).parents[2]
 HOST = "tests.differential.inside.host"
 
@@ -107,7 +109,7 @@ async def run_host(name: str, python: str) -> AsyncIterator[Host]:
         assert process.stdin is not None
         process.stdin.close()
         try:
-            await asyncio.wait_for(process.wait(), 10)
+            await asyncio.wait_for(process.wait(), PATIENCE)
         except TimeoutError:
             process.kill()
             await process.wait()

@@ -24,11 +24,10 @@ from tests.differential.hosting import Host, Process
 from tests.differential.kinds import CUSTOM, DEFAULT, KINDS
 from tests.differential.lives import Case, Obj, Step, start, stop
 from tests.differential.normalising import describe_events, describe_journal, describe_object, tidy
+from tests.patience import PATIENCE
 
 QUIET = 0.6
 """Seconds in which nothing may happen for the life to be settled; longer than the streams lag."""
-PATIENCE = 40.0
-"""Seconds to wait for anything."""
 POLLING = 0.05
 LAG = 0.2
 """By how many seconds the operators see changes late, at most."""

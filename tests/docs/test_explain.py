@@ -17,6 +17,7 @@ from kopf.cli import main
 from kopf_cluster import LocalCluster
 from tests.cli.api import request
 from tests.cli.processes import Process
+from tests.patience import PATIENCE
 from tests.testing.kopfexamples import CRD
 
 PAGE = (pathlib.Path(__file__).parent.parent.parent / "docs" / "explain.md").read_text()
@@ -61,7 +62,7 @@ def test_the_answers_of_the_page(tmp_path: pathlib.Path, monkeypatch: pytest.Mon
             process.wait_for("authentication has finished")
             cluster.apply(yaml.safe_load(OBJ))
             process.wait_for("Handler 'create_fn' failed")
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + PATIENCE
             while normalize(answer := ask(first, cluster, tmp_path, url)) != normalize(with_operator):
                 assert time.monotonic() < deadline, answer
             wait_for_event(cluster)
@@ -72,7 +73,7 @@ def test_the_answers_of_the_page(tmp_path: pathlib.Path, monkeypatch: pytest.Mon
 
 
 def wait_for_event(cluster: LocalCluster) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while "create_fn" not in str(request(cluster, "GET", "/api/v1/namespaces/default/events")):
         assert time.monotonic() < deadline
 

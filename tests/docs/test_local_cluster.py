@@ -12,6 +12,7 @@ import time
 import pytest
 
 from tests.docs.test_samples import ROOT, get_blocks
+from tests.patience import PATIENCE
 
 PAGE = ROOT / "docs" / "local-cluster.md"
 PREVIOUS = ROOT / "docs" / "getting-started.md"
@@ -33,7 +34,7 @@ def test_all_tests_of_the_page_succeed(folder: pathlib.Path) -> None:
     (folder / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
     result = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_page.py"],
-        cwd=folder, capture_output=True, text=True, timeout=55, check=False)
+        cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     count = len(re.findall(r"^(?:async )?def test_", samples, re.MULTILINE))
     assert f"{count} passed" in result.stdout

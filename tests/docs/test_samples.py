@@ -15,6 +15,7 @@ import yaml
 
 import kopf
 from kopf_cluster import LocalCluster
+from tests.patience import PATIENCE
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 DOCS = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
@@ -107,7 +108,7 @@ def test_the_tutorial_of_testing_comes_out_as_told(tmp_path: pathlib.Path) -> No
 
 def run_pytest(folder: pathlib.Path) -> str:
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:asyncio", "."]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=140, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
     return "\n".join(line.removeprefix("E ").strip() for line in done.stdout.splitlines())
 
 

@@ -14,11 +14,11 @@ import pytest
 import yaml
 
 from kopf.testing import LocalCluster
+from tests.patience import PATIENCE
 
 EXAMPLE = pathlib.Path(__file__).parent.parent.parent / "examples" / "admission"
 MANAGED = "kopfexamples.kopf.dev"
 NAMESPACE = "kopfexample"
-TIMEOUT = 50.0
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def wait_until(condition: Callable[[], object], log: pathlib.Path) -> None:
-    deadline = time.monotonic() + TIMEOUT
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.1)
@@ -44,7 +44,7 @@ def running(kubeconfig: object, log: pathlib.Path, **env: str) -> Iterator[subpr
             yield process
         finally:
             process.terminate()
-            process.wait(TIMEOUT)
+            process.wait(PATIENCE)
     assert process.returncode == 0, log.read_text()
 
 
@@ -54,7 +54,7 @@ class Kubectl:
 
     def __call__(self, *args: str) -> tuple[str, str]:
         """Get what the command prints, and what it complains about."""
-        result = subprocess.run([*self._command, *args], capture_output=True, text=True, timeout=TIMEOUT, check=False)
+        result = subprocess.run([*self._command, *args], capture_output=True, text=True, timeout=PATIENCE, check=False)
         return result.stdout, result.stderr
 
     def is_published(self) -> bool:

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from kopf.testing import LocalCluster
+from tests.patience import PATIENCE
 
 EXAMPLE = pathlib.Path(__file__).parent.parent.parent / "examples" / "asgi"
-TIMEOUT = 40.0
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def serving(port: int, kubeconfig: pathlib.Path, log: pathlib.Path) -> Iterator[
 
 def wait_for_answer(port: int, expected: Any) -> None:
     url = f"http://127.0.0.1:{port}/"
-    deadline = time.monotonic() + TIMEOUT
+    deadline = time.monotonic() + PATIENCE
     answer = None
     while answer != expected:
         assert time.monotonic() < deadline, answer
@@ -60,7 +60,7 @@ def test_web_server_shows_what_the_operator_knows(port: int, tmp_path: pathlib.P
         with serving(port, cluster.kubeconfig, log) as process:
             wait_for_answer(port, {obj["metadata"]["name"]: obj["spec"]})
             process.send_signal(signal.SIGTERM)
-            process.wait(TIMEOUT)
+            process.wait(PATIENCE)
     # By itself, the web server does the same for the signal that has stopped it.
     assert process.returncode in (0, -signal.SIGTERM)
     assert "Application shutdown complete" in log.read_text()
@@ -70,7 +70,7 @@ def test_web_server_shows_what_the_operator_knows(port: int, tmp_path: pathlib.P
 def test_web_server_does_not_start_if_the_operator_cannot(port: int, tmp_path: pathlib.Path) -> None:
     log = tmp_path / "app.log"
     with serving(port, tmp_path / "absent.yaml", log) as process:
-        process.wait(TIMEOUT)
+        process.wait(PATIENCE)
     assert process.returncode not in (0, -signal.SIGKILL)
     assert "LoginError" in log.read_text()
 
@@ -83,5 +83,5 @@ def test_web_server_stops_if_the_operator_fails(port: int, tmp_path: pathlib.Pat
             wait_for_answer(port, {})
             cluster.faults.inject(401)
             cluster.faults.cut_watches()
-            process.wait(TIMEOUT)
+            process.wait(PATIENCE)
     assert "LoginError" in log.read_text()

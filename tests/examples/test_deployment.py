@@ -18,9 +18,9 @@ import pytest
 import yaml
 
 from kopf.testing import LocalCluster
+from tests.patience import PATIENCE
 
 EXAMPLE = pathlib.Path(__file__).parent.parent.parent / "examples" / "deployment"
-TIMEOUT = 60.0
 PATCH = {"spec": {"duration": 7}}
 
 
@@ -33,7 +33,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 def wait_until(condition: Callable[[], object], operator: subprocess.Popen[bytes] | None = None) -> None:
-    deadline = time.monotonic() + TIMEOUT
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, "this has never happened"
         assert operator is None or operator.poll() is None, "the operator has ended"
@@ -98,7 +98,7 @@ def test_permissions_are_those_needed(cluster: LocalCluster, tmp_path: pathlib.P
 
     def get(*args: str) -> Any:
         command = [kubectl, "--kubeconfig", str(cluster.kubeconfig), "get", *args, "--ignore-not-found", "-ojson"]
-        return json.loads(subprocess.run(command, check=True, capture_output=True, timeout=TIMEOUT).stdout or "null")
+        return json.loads(subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE).stdout or "null")
 
     cluster.reset_counters()
     with running(kubeconfig, log, port) as operator:
@@ -109,10 +109,10 @@ def test_permissions_are_those_needed(cluster: LocalCluster, tmp_path: pathlib.P
         wait_until(lambda: is_healthy(port), operator)
         granted = {verb for verb, code in collect_verbs(cluster) if code < 400}
         subprocess.run([kubectl, "--kubeconfig", str(cluster.kubeconfig), "delete", "-f", str(EXAMPLE / "obj.yaml")],
-                       check=True, capture_output=True, timeout=TIMEOUT)
+                       check=True, capture_output=True, timeout=PATIENCE)
         wait_until(lambda: get("jobs", "example-job") is None, operator)
         operator.terminate()
-        assert operator.wait(TIMEOUT) == 0
+        assert operator.wait(PATIENCE) == 0
 
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert not [line for line in lines if line["severity"] in ("error", "warn", "warning", "fatal")]
@@ -128,7 +128,7 @@ def collect_verbs(cluster: LocalCluster) -> collections.Counter[tuple[tuple[str,
 def test_manifests_are_valid(cluster: LocalCluster, kubectl: str, name: str) -> None:
     args = ["apply", "--validate=strict", "-f", str(EXAMPLE / name)]
     command = [kubectl, "--kubeconfig", str(cluster.kubeconfig), *args]
-    result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIMEOUT)
+    result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE)
     assert result.returncode == 0, result.stderr
 
 
@@ -136,7 +136,7 @@ def test_pods_of_the_deployment_run(cluster: LocalCluster, kubectl: str) -> None
     cluster.apply(EXAMPLE / "deployment.yaml")
     command = [kubectl, "--kubeconfig", str(cluster.kubeconfig), "--namespace=kopfexample", "rollout", "status",
                "deployment/kopfexample-operator", "--timeout=60s"]
-    result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIMEOUT)
+    result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE)
     assert "successfully rolled out" in result.stdout, result.stderr
 
 

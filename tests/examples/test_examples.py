@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from kopf_cluster import LocalCluster
+from tests.patience import PATIENCE
 
 EXAMPLES = pathlib.Path(__file__).parent.parent.parent / "examples"
 DEMO = EXAMPLES / "ephemeral-volume-claims" / "demo.py"
@@ -25,7 +26,7 @@ def run_demo(tmp_path: pathlib.Path, source: str | None = None) -> subprocess.Co
         (folder / "ephemeral.py").write_text(source)
     return subprocess.run(
         [sys.executable, str(folder / "demo.py")], env={**os.environ, "HOME": str(tmp_path)},
-        capture_output=True, text=True, timeout=55, check=False)
+        capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def test_demo_succeeds(tmp_path: pathlib.Path) -> None:

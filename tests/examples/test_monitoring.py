@@ -28,9 +28,9 @@ from tests.cli.processes import Process
 from tests.downloads import get_prometheus
 from tests.examples.test_admission import EXAMPLE as ADMISSION
 from tests.insight.metrics.exposed import Exposed
+from tests.patience import PATIENCE
 
 EXAMPLE = pathlib.Path(__file__).parent.parent.parent / "examples" / "monitoring"
-TIMEOUT = 50.0
 
 #: What dashboards ask that were made for operators with controller-runtime, and with the metrics of client-go.
 QUERIES_OF_CONTROLLER_RUNTIME = [
@@ -156,7 +156,7 @@ def test_alerts(promtool: str, tmp_path: pathlib.Path) -> None:
     content = {"rule_files": [str(EXAMPLE / "rules.yaml")], "evaluation_interval": "1m", "tests": tests}
     (tmp_path / "test.yaml").write_text(yaml.safe_dump(content))
     result = subprocess.run([promtool, "test", "rules", tmp_path / "test.yaml"],
-                            capture_output=True, text=True, timeout=TIMEOUT, check=False)
+                            capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
@@ -178,7 +178,7 @@ def query(tmp_path: pathlib.Path) -> Iterator[Callable[[str], list[Any]]]:
 
     def query(expression: str) -> list[Any]:
         url = f"http://{address}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
-        with urllib.request.urlopen(url, timeout=TIMEOUT) as response:
+        with urllib.request.urlopen(url, timeout=PATIENCE) as response:
             found: list[Any] = json.load(response)["data"]["result"]
             return found
 
@@ -188,11 +188,11 @@ def query(tmp_path: pathlib.Path) -> Iterator[Callable[[str], list[Any]]]:
             yield query
         finally:
             process.terminate()
-            process.wait(TIMEOUT)
+            process.wait(PATIENCE)
 
 
 def wait_for(condition: Callable[[], object], explain: Callable[[], object]) -> None:
-    deadline = time.monotonic() + TIMEOUT
+    deadline = time.monotonic() + PATIENCE
     while True:
         with contextlib.suppress(OSError):
             if condition():
@@ -201,7 +201,7 @@ def wait_for(condition: Callable[[], object], explain: Callable[[], object]) -> 
         time.sleep(0.1)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_real_prometheus(query: Callable[[str], list[Any]], tmp_path: pathlib.Path) -> None:
     """A working operator is scraped: every query of the dashboard returns data, and those of controller-runtime too."""
     (tmp_path / "handlers.py").write_text((ADMISSION / "handlers.py").read_text() + HANDLERS)
@@ -232,7 +232,7 @@ def test_real_prometheus(query: Callable[[str], list[Any]], tmp_path: pathlib.Pa
 
 
 def scrape(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=TIMEOUT) as response:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as response:
         text: str = response.read().decode()
         return text
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 from tests.admission.servers.serving import find_free_port
+from tests.patience import PATIENCE
 
 EXAMPLE = pathlib.Path(__file__).parent.parent.parent / "examples" / "testing"
 
@@ -15,7 +16,7 @@ def test_its_tests_pass() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--rootdir", ".", "."],
         cwd=EXAMPLE, env={**os.environ, "WEBHOOK_PORT": str(find_free_port())}, capture_output=True, text=True,
-        timeout=50, check=False,
+        timeout=PATIENCE, check=False,
     )
     assert done.returncode == 0, done.stdout
     assert " passed" in done.stdout

@@ -13,6 +13,7 @@ import pytest
 from kopf._handlers import thread_usage
 from kopf._handlers.thread_usage import ThreadCall, ThreadUsage
 from kopf._settings.threads import HandlerThreads
+from tests.patience import PATIENCE
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ async def run(name: str, event: threading.Event, pool: concurrent.futures.Execut
 
 
 async def wait_for_message(caplog: pytest.LogCaptureFixture, text: str) -> str:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while not (found := [record.getMessage() for record in caplog.records if text in record.getMessage()]):
         assert time.monotonic() < deadline, f"No {text!r} in {caplog.messages}."
         await asyncio.sleep(0.01)

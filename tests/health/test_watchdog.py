@@ -20,17 +20,18 @@ from kopf._health.watchdog import Watchdog, describe_culprit
 from kopf._settings.settings import ExecutionSettings, HealthSettings
 from kopf._values.ids import HandlerId
 from tests.client.libraries import replace_libraries, write_library
+from tests.patience import PATIENCE
 
 
 async def blocking_fn(seen: list[str | None], watchdog: Watchdog, **_: Any) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while watchdog.blockage is None and time.monotonic() < deadline:
         time.sleep(0.01)  # the bad thing
     seen.append(watchdog.blockage)
 
 
 async def wait_for_message(caplog: pytest.LogCaptureFixture, text: str) -> logging.LogRecord:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while not (found := [record for record in caplog.records if text in record.getMessage()]):
         assert time.monotonic() < deadline, f"No {text!r} in {caplog.messages}."
         await asyncio.sleep(0.01)

@@ -13,7 +13,7 @@ import sys
 import time
 import urllib.parse
 
-TIMEOUT = 20.0
+TIMEOUT = 120.0
 
 
 def ask(connection: http.client.HTTPConnection, path: str, body: bytes) -> None:

@@ -17,6 +17,7 @@ import psutil
 
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator
+from tests.patience import PATIENCE
 
 SECRET = "S3cr3tS3cr3t"
 PROMPTNESS = 1.0
@@ -56,7 +57,7 @@ class Oracle:
         """Another object is handled within a second. Its handler notes down its name in the journal."""
         started, starvation = time.monotonic(), get_starvation()
         await self._kex.create(name)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await self._calls.wait(lambda items: name in items)
         spent = time.monotonic() - started
         assert spent < PROMPTNESS + (get_starvation() - starvation), f"{name!r} was handled in {spent:.3f} s"

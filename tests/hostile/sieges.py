@@ -26,13 +26,13 @@ from kopf.testing import LocalCluster
 from tests.admission.reviewing import make_review
 from tests.behaviour.conftest import make_crd
 from tests.cli.processes import Process
+from tests.patience import PATIENCE
 
 logger = logging.getLogger(__name__)
 
 FILES = 1024
 """How many files the operator may open."""
 
-TIMEOUT = 20.0
 HALF_REQUEST = b"POST /check HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
 HALF_HEADER = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: "
 HALF_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
@@ -109,7 +109,7 @@ class Victim:
         started = time.monotonic()
         self.cluster.apply({"apiVersion": "kopf.dev/v1", "kind": "KopfExample",
                             "metadata": {"name": name, "namespace": "default"}})
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             while f"[default/{name}] Handler 'create' succeeded" not in self.process.output:
                 await asyncio.sleep(0.01)
         return time.monotonic() - started
@@ -172,7 +172,7 @@ def measuring(url: str, log: pathlib.Path, *arguments: str, body: bytes = b"", p
 
 
 async def wait_until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while not condition():
             await asyncio.sleep(0.05)
 

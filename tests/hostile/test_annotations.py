@@ -11,6 +11,7 @@ import kopf
 from tests.behaviour.objects import LAST_HANDLED, PREFIX, Obj, Objects, get_progress, is_handled
 from tests.behaviour.running import Calls, Logs, Operator
 from tests.hostile.inputs import COUNT, get_crafted_texts
+from tests.patience import PATIENCE
 
 ESSENCES = [
     "[" * 3000, "[" * 3000 + "]" * 3000, '{"a":' * 1100 + "1" + "}" * 1100, "5", "null", '"x"', "[]", "\ud7ff", "",
@@ -49,7 +50,7 @@ async def _check(operator: Operator, kex: Objects, logs: Logs, crafted: dict[str
     await kex.create("crafted", annotations=crafted)
     await kex.create("other")
     await operator.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await kex.wait_handled("other")
         await kex.wait(_is_settled, "crafted")
         await kex.merge({"metadata": {"annotations": crafted}, "spec": {"x": 1}}, "crafted")
@@ -82,7 +83,7 @@ async def test_malformed_ones_are_warned_of_once(operator: Operator, kex: Object
     assert not get_progress(await kex.get())
 
 
-@pytest.mark.timeout(60 + COUNT / 10)
+@pytest.mark.timeout(300 + COUNT / 10)
 async def test_generated_annotations(operator: Operator, kex: Objects, logs: Logs) -> None:
     """All at once, and one more object after them."""
     crafted = get_crafted_texts()

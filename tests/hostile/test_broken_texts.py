@@ -17,6 +17,7 @@ from kopf._values import codec
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator
 from tests.hostile.spoiling import SpoilingProxy, custom, find_objects
+from tests.patience import PATIENCE
 
 
 def _do(how: str, text: str, body: kopf.Body, patch: kopf.Patch, logger: kopf.Logger) -> Any:
@@ -53,7 +54,7 @@ async def test_broken_texts_of_handlers(operator: Operator, kex: Objects, logs: 
     logs.expected.append(".*said.*")
     operator.set("posting.enabled", True)
     await operator.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await kex.create("bad", spec={"json": '"said \\ud800"'})
         await kex.wait_handled("bad")
         await kex.create("other")
@@ -80,7 +81,7 @@ async def test_malformed_answers_to_events(operator: Operator, proxy: SpoilingPr
     await kex.create("first")
     await logs.wait("Failed to post an event.*")
     await kex.create("other")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await kex.wait_handled("other")
     assert operator.is_running
 
@@ -122,7 +123,7 @@ async def test_malformed_values(
     await kex.create("crafted")
     await kex.create("other")
     await operator.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await kex.wait_handled("other")
         await kex.create("later")
         await kex.wait_handled("later")

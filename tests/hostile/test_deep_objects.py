@@ -12,6 +12,7 @@ from tests.behaviour.objects import API, FINALIZER, Objects, get_finalizers
 from tests.behaviour.peerings import PeeringObject, define_peering
 from tests.behaviour.running import Calls, Logs, Operator
 from tests.hostile.spoiling import SpoilingProxy, deep, deep_list
+from tests.patience import PATIENCE
 
 UNREADABLE = "The object cannot be decoded: it is nested too deeply.*It is not handled until.*"
 TOO_DEEP = [deep(20_000), deep_list(20_000), deep(100_000)]
@@ -70,7 +71,7 @@ async def test_there_is_a_kubernetes_event(operator: Operator, kex: Objects, api
     await operator.start()
     await kex.create(spec={"a": deep(20_000)})
     await logs.wait(UNREADABLE)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not (events := await api.list_events()):
             await asyncio.sleep(0.01)
     assert [event["type"] for event in events] == ["Warning"]

@@ -33,7 +33,7 @@ from tests.hostile.inputs import COUNT, documents, examples, get_documents, valu
 from tests.hostile.oracle import SECRET, Oracle
 from tests.hostile.spoiling import SpoilingProxy, custom, find_objects
 
-pytestmark = pytest.mark.timeout(60 + COUNT / 5)
+pytestmark = pytest.mark.timeout(300 + COUNT / 5)
 
 
 def _encode(text: str) -> bytes:

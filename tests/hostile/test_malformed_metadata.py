@@ -15,6 +15,7 @@ import kopf
 from tests.behaviour.objects import API, FINALIZER, Objects
 from tests.behaviour.running import Calls, Logs, Operator
 from tests.hostile.spoiling import SpoilingProxy, deep, find_objects
+from tests.patience import PATIENCE
 
 KNOWN: list[dict[str, Any]] = [
     {"labels": []}, {"labels": {"a": 1}}, {"annotations": "str"}, {"annotations": {"a": None}}, {"finalizers": {}},
@@ -165,7 +166,7 @@ async def test_there_is_a_kubernetes_event(
     await operator.start()
     await kex.create("bad1")
     await logs.wait(UNREADABLE)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not (events := await api.list_events()):
             await asyncio.sleep(0.01)
     assert [event["type"] for event in events] == ["Warning"]

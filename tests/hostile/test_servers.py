@@ -22,6 +22,7 @@ from kopf._serving.limited_logs import RateLimitedLogger
 from kopf._serving.listening import open_sockets
 from kopf._values.reviews import EncodedReview, MalformedReviewError, parse_review
 from tests.admission.reviewing import make_review
+from tests.patience import PATIENCE
 
 HEADERS = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 
@@ -57,7 +58,7 @@ class Client:
 
     async def read_status(self) -> int:
         """Read the status of the response, or 0 if the connection is closed."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             try:
                 head = await self.reader.readuntil(b"\r\n\r\n")
             except (asyncio.IncompleteReadError, ConnectionError):
@@ -102,7 +103,7 @@ async def serve(fn: Any, **limits: Any) -> AsyncIterator[Served]:
 
 
 async def wait_until(condition: Any) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -383,7 +384,7 @@ def test_when_others_have_taken_all_descriptors(tmp_path: pathlib.Path) -> None:
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.settimeout(20)
             client.sendall(b"GET / HTTP/1.0\r\n\r\n")
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + PATIENCE
             while not log.read_bytes() and time.monotonic() < deadline:
                 time.sleep(0.01)
             time.sleep(0.5)  # it could have been logged many times by now

@@ -9,6 +9,7 @@ import pytest
 import kopf
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator
+from tests.patience import PATIENCE
 
 RECORD: dict[str, Any] = {"started": 5, "stopped": {}, "delayed": [], "retries": "x", "success": "yes", "subrefs": 5}
 
@@ -37,7 +38,7 @@ async def test_progress_records(
     await kex.create("crafted", status=crafted)
     await kex.create("other")
     await operator.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await kex.wait_handled("other")
         await kex.wait_handled("crafted")
         for name in ("crafted", "other"):

@@ -10,6 +10,7 @@ import pytest
 
 from kopf._facts.bus import Bus, Fact
 from kopf._insight.backlog import MAX_AGE, MAX_NOTES, MAX_WEIGHT, Backlog
+from tests.patience import PATIENCE
 
 
 def test_notes_wait_until_somebody_asks() -> None:
@@ -109,7 +110,7 @@ async def test_facts_are_taken_soon_by_all_who_follow_them() -> None:
     for number, fact in enumerate(facts, 1):
         bus.tell(fact)
         assert len(one) == number - 1
-        await asyncio.wait_for(done.wait(), 10)
+        await asyncio.wait_for(done.wait(), PATIENCE)
         done.clear()
         assert one == another == facts[:number]
 
@@ -127,7 +128,7 @@ async def test_passing_facts_come_along_in_their_order() -> None:
     for fact in facts:
         bus.tell(fact)
     assert taken == []
-    await asyncio.wait_for(done.wait(), 10)
+    await asyncio.wait_for(done.wait(), PATIENCE)
     assert taken == facts
 
 

@@ -17,6 +17,7 @@ import pytest
 import kopf
 import kopf.testing
 from kopf._legacy.names import _TABLE, MODULES, Target, find_target
+from tests.patience import PATIENCE
 
 FORMER_NAMES = [
     (module, item.partition("=")[0]) for module, places in _TABLE.items() for names in places.values()
@@ -36,7 +37,7 @@ def warned(pattern: str) -> Iterator[None]:
 
 def run(code: str, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *options, "-c", textwrap.dedent(code)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 @pytest.mark.parametrize(("module", "name"), FORMER_NAMES)

@@ -8,7 +8,7 @@ import pytest
 from tests.downloads import get_old
 from tests.logs.json_logging import check_json_logs
 
-pytestmark = pytest.mark.timeout(150)  # the first time, they are downloaded
+pytestmark = pytest.mark.timeout(300)  # the first time, they are downloaded
 
 
 def test_the_installed_version() -> None:

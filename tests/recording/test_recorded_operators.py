@@ -13,6 +13,7 @@ import pytest
 
 import kopf
 from kopf.testing import LocalCluster, replay
+from tests.patience import PATIENCE
 from tests.recording.reading import list_kinds, read_all
 
 EXAMPLE = pathlib.Path(__file__).parent.parent.parent / "examples" / "01-minimal"
@@ -46,7 +47,7 @@ async def run_recorded(
     running = asyncio.create_task(kopf.operator(
         registry=make_registry(called), standalone=True, stop_flag=stop, settings=settings, record=path, **options,
     ))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await called.wait()
         await asyncio.to_thread(
             cluster.wait_for, "kex", "kopf-example-1", lambda obj: "create_fn" in obj.get("status", {}),

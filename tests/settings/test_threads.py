@@ -11,6 +11,7 @@ import pytest
 
 from kopf._settings import threads
 from kopf._settings.threads import HandlerThreads
+from tests.patience import PATIENCE
 
 
 class Gate:
@@ -49,7 +50,7 @@ def pool(gate: Gate) -> Iterator[HandlerThreads]:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, "It never came so."
         time.sleep(0.001)
@@ -186,7 +187,7 @@ def test_hung_functions_do_not_hold_the_exit_of_the_process() -> None:
     code = ("import threading; from kopf._settings.threads import HandlerThreads; pool = HandlerThreads(); "
             "started = threading.Event(); pool.submit(lambda: (started.set(), threading.Event().wait())); "
             "started.wait(); print('exits')")
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert result.stdout == "exits\n"
 
 

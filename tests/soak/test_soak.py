@@ -10,7 +10,7 @@ from tests.soak.soaking import Plan, Report, check_growth, soak
 PLAN = Plan(duration=14, objects=30, pace=0.6, seed=0)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 async def test_soak(tmp_path: pathlib.Path) -> None:
     report = await soak(PLAN, tmp_path)
     assert not report.failures, report.describe()

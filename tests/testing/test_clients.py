@@ -24,10 +24,9 @@ from lightkube.resources.core_v1 import ConfigMap
 
 import kopf
 from kopf.testing import Simulation, SyncSimulation
+from tests.patience import PATIENCE
 from tests.testing.kopfexamples import CRD, make
 
-PATIENCE = 45.0
-"""For how long a handler may take, in seconds: some libraries import hundreds of modules at the first call."""
 ROOT = pathlib.Path(__file__).parent.parent.parent
 Client = Callable[[str], Awaitable[None] | None]
 """Creates a config map of the name."""
@@ -97,7 +96,7 @@ def test_clients_that_last(use: Client) -> None:
         "crds=t.CRD, operator=False, patience=t.PATIENCE)"
     )
     command = [sys.executable, "-W", "ignore", "-c", code]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -151,7 +150,7 @@ async def test_kubectl_in_handlers(simulation: Simulation, kubectl: str) -> None
     """Clients in Go send no tokens without TLS."""
     @kopf.on.create("kopfexamples", id="create")
     def create_fn(name: str, **_: Any) -> None:
-        subprocess.run([kubectl, "create", "configmap", name], check=True, capture_output=True, timeout=50)
+        subprocess.run([kubectl, "create", "configmap", name], check=True, capture_output=True, timeout=PATIENCE)
 
     await simulation.restart()
     await simulation.apply(make("one"))

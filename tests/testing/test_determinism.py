@@ -16,6 +16,7 @@ import pytest
 import kopf
 from kopf.testing import Simulation, simulate
 from kopf_cluster.http.memory import MemoryNetwork
+from tests.patience import PATIENCE
 from tests.testing.kopfexamples import CRD, make
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -100,7 +101,7 @@ def test_it_is_the_same_in_all_processes() -> None:
     told = [
         subprocess.run(
             [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}, cwd=ROOT,
-            check=True, capture_output=True, text=True, timeout=50,
+            check=True, capture_output=True, text=True, timeout=PATIENCE,
         ).stdout
         for seed in ("1", "2")
     ]

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.patience import PATIENCE
+
 HANDLERS = '''
 import kopf
 
@@ -83,7 +85,7 @@ def run(folder: pathlib.Path, *args: str, mark: str = "", expected: str) -> str:
     (folder / "pytest.ini").write_text("[pytest]\npythonpath = .\nmarkers =\n    anyio\n")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "pytest_kopf", "-p", "no:cacheprovider", "-W", "error", *args],
-        cwd=folder, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, capture_output=True, text=True, timeout=50)
+        cwd=folder, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, capture_output=True, text=True, timeout=PATIENCE)
     assert expected in done.stdout, done.stdout + done.stderr
     return done.stdout
 

@@ -14,8 +14,7 @@ import aiohttp
 
 import kopf
 from kopf._values.reviews import Response, WebhookClientConfig, WebhookFn, WebhookServerProtocol
-
-TIMEOUT = 30.0
+from tests.patience import PATIENCE
 
 
 class ImpatientServer(kopf.WebhookServer):
@@ -81,7 +80,7 @@ class Serving:
 
     async def wait_for_configs(self, count: int = 1) -> WebhookClientConfig:
         """Wait until there are so many; give the last one. Raise the error of the server if it has failed."""
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             while len(self.configs) < count:
                 if self._task.done():
                     self._task.result()
@@ -91,7 +90,7 @@ class Serving:
         return self.configs[-1]
 
     async def wait_for_exit(self) -> None:
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             await asyncio.wait([self._task])
         self._task.result()
 
@@ -133,7 +132,7 @@ def trust(config: WebhookClientConfig, **client: Any) -> ssl.SSLContext:
 @contextlib.asynccontextmanager
 async def connect(**kwargs: Any) -> AsyncIterator[aiohttp.ClientSession]:
     """Make a session of which nothing is left behind."""
-    timeout = aiohttp.ClientTimeout(total=TIMEOUT)
+    timeout = aiohttp.ClientTimeout(total=PATIENCE)
     async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0, **kwargs)) as session:
         yield session
         connections = [protocol.transport for protocols in session.connector._conns.values()  # type: ignore[union-attr]
@@ -185,7 +184,7 @@ def find_free_port() -> int:
 
 async def wait_until_served(port: int) -> None:
     """Wait until somebody listens."""
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while True:
             try:
                 _, writer = await asyncio.open_connection("localhost", port)

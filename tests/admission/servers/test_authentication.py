@@ -16,6 +16,7 @@ from tests.admission.servers.authorities import Authority
 from tests.admission.servers.serving import connect, find_free_port, make_review, wait_until_served
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.running import Calls, Operator
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.fastforward("exit")
 
@@ -33,7 +34,7 @@ def find_tool(name: str) -> str:
 async def run(*command: str | pathlib.Path, cwd: pathlib.Path) -> str:
     process = await asyncio.create_subprocess_exec(
         *command, cwd=cwd, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         stdout, stderr = await process.communicate()
     assert process.returncode == 0, stderr.decode()
     return stdout.decode()

@@ -19,6 +19,7 @@ from kopf._admission.servers import certificates
 from kopf._admission.servers.dependencies import MissingDependencyError
 from kopf._admission.servers.identities import Identity
 from kopf._admission.servers.tls_contexts import load_identity, make_context
+from tests.patience import PATIENCE
 
 DAY = datetime.timedelta(days=1)
 
@@ -146,7 +147,7 @@ def test_openssl_accepts_them_strictly(tmp_path: pathlib.Path) -> None:
     path.write_bytes(certificate)
     for option, value in [("-verify_hostname", "localhost"), ("-verify_ip", "127.0.0.1")]:
         command = [openssl, "verify", "-x509_strict", "-purpose", "sslserver", option, value, "-CAfile"]
-        subprocess.run([*command, str(path), str(path)], check=True, capture_output=True, timeout=30)
+        subprocess.run([*command, str(path), str(path)], check=True, capture_output=True, timeout=PATIENCE)
 
 
 def test_the_missing_library_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:

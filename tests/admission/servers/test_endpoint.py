@@ -22,6 +22,7 @@ from kopf._admission.servers.tls_contexts import load_identity, make_context
 from kopf._serving.listening import open_sockets
 from kopf._values.reviews import MalformedReviewError, UnknownWebhookError, WebhookClientConfig, WebhookFn
 from tests.admission.servers.serving import Reviewer, connect, make_review, send
+from tests.patience import PATIENCE
 
 SECRET = "very-secret-value"
 
@@ -67,7 +68,7 @@ async def served(reviewer: Reviewer) -> AsyncIterator[Served]:
 
 async def read_status(reader: asyncio.StreamReader) -> int:
     """Read the response to the end of the connection; give the status, or 0 if there is no response."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         try:
             response = await reader.read()
         except ConnectionError:
@@ -158,7 +159,7 @@ async def test_thousands_of_parallel_reviews(served: Served, reviewer: Reviewer)
     reviewer.allowed_to_finish.clear()
     async with connect() as session:
         tasks = [asyncio.create_task(send(served.config, make_review(str(n)), session=session)) for n in range(2000)]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while len(reviewer.calls) < len(tasks):
                 await asyncio.sleep(0.01)
         reviewer.allowed_to_finish.set()
@@ -367,7 +368,7 @@ async def test_the_handling_is_cancelled_when_the_client_does_not_wait(served: S
 async def test_the_handling_is_cancelled_when_the_client_leaves(served: Served, reviewer: Reviewer) -> None:
     reviewer.allowed_to_finish.clear()
     sending = asyncio.create_task(send(served.config))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         await reviewer.started.wait()
         sending.cancel()
         await reviewer.cancelled.wait()
@@ -403,7 +404,7 @@ async def test_current_reviews_are_answered_before_the_end(served: Served, revie
     reviewer.allowed_to_finish.clear()
     async with connect() as session:
         sending = [asyncio.create_task(send(served.config, make_review(str(n)), session=session)) for n in range(10)]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while len(reviewer.calls) < len(sending):
                 await asyncio.sleep(0.01)
         closing = asyncio.create_task(served.endpoint.close(30))
@@ -418,7 +419,7 @@ async def test_current_reviews_are_answered_before_the_end(served: Served, revie
 async def test_the_end_is_not_awaited_forever(served: Served, reviewer: Reviewer) -> None:
     reviewer.allowed_to_finish.clear()
     sending = asyncio.create_task(send(served.config))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         await reviewer.started.wait()
         await served.endpoint.close(0.1)
         assert reviewer.cancelled.is_set()

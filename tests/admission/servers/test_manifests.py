@@ -12,10 +12,11 @@ import yaml
 
 import kopf
 from kopf_cluster import LocalCluster
-from tests.admission.servers.serving import TIMEOUT, find_free_port
+from tests.admission.servers.serving import find_free_port
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import Refused, connect
 from tests.behaviour.running import Operator
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.fastforward("exit")
 
@@ -67,7 +68,7 @@ async def test_the_operator_works_with_the_documented_permissions(created: str) 
         operator.configure = configure
         await operator.launch()
         try:
-            async with asyncio.timeout(TIMEOUT):
+            async with asyncio.timeout(PATIENCE):
                 while not await has_webhooks(api):
                     if not operator.is_running:
                         await operator.wait()

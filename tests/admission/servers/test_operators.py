@@ -13,9 +13,10 @@ import pytest
 import kopf
 from kopf._admission.webhooks import WebhookServerExitedError
 from kopf_cluster import LocalCluster
-from tests.admission.servers.serving import TIMEOUT, ImpatientServer, find_free_port, get_bundle, wait_until_served
+from tests.admission.servers.serving import ImpatientServer, find_free_port, get_bundle, wait_until_served
 from tests.behaviour.objects import API, Refused
 from tests.behaviour.running import Calls, Operator
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.fastforward("exit")
 
@@ -45,7 +46,7 @@ async def check(calls: Calls) -> None:
 
 async def wait_for_webhooks(api: API, condition: Any = bool) -> list[dict[str, Any]]:
     """Wait until there are webhooks in the configuration, and they are as needed."""
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while True:
             with contextlib.suppress(Refused):
                 webhooks: list[dict[str, Any]] = (await api.request("GET", CONFIGURATION)).get("webhooks") or []
@@ -140,7 +141,7 @@ async def test_rolling_restarts_lose_nothing(
 
 async def wait_for_more_creations(cluster: LocalCluster) -> None:
     goal = count_creations(cluster).get(201, 0) + 20
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while count_creations(cluster).get(201, 0) < goal:
             await asyncio.sleep(0.01)
 

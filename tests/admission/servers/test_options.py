@@ -29,6 +29,7 @@ from tests.admission.servers.serving import (
     serving,
     trust,
 )
+from tests.patience import PATIENCE
 
 LOCAL_SERVERS = {
     kopf.WebhookK3dServer: "host.k3d.internal",
@@ -262,7 +263,7 @@ async def test_failed_handshakes_are_told_of(caplog: pytest.LogCaptureFixture) -
     async with serving(kopf.WebhookServer(port=0)) as running:
         with pytest.raises(ssl.SSLCertVerificationError):
             await asyncio.to_thread(connect_untrustingly, get_port(running.configs[0]))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while "The TLS handshake of the webhook server with a client has failed: " not in caplog.text:
                 await asyncio.sleep(0.01)
         assert "UNKNOWN_CA" in caplog.text

@@ -14,7 +14,6 @@ import kopf
 from kopf._values.reviews import WebhookClientConfig
 from tests.admission.servers.authorities import Authority, Files
 from tests.admission.servers.serving import (
-    TIMEOUT,
     ImpatientServer,
     Reviewer,
     Serving,
@@ -25,6 +24,7 @@ from tests.admission.servers.serving import (
     serving,
     trust,
 )
+from tests.patience import PATIENCE
 
 
 class ShortLivedServer(ImpatientServer):
@@ -46,13 +46,13 @@ async def get_served_certificate(config: WebhookClientConfig) -> str:
 
 
 async def wait_for(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while not condition():
             await asyncio.sleep(0.01)
 
 
 async def wait_for_certificate(config: WebhookClientConfig, expected: bytes) -> None:
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while (await get_served_certificate(config)).strip() != expected.decode().strip():
             await asyncio.sleep(0.01)
 
@@ -250,7 +250,7 @@ async def test_authorities_of_clients_are_replaced(files: Files, tmp_path: pathl
                     for client in (first, second)]
         assert (await send(running.configs[0], context=contexts[0]))[0] == 200
         (tmp_path / "clients.pem").write_bytes(second.ca.read_bytes())
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             while not await is_accepted(running.configs[0], contexts[1]):
                 await asyncio.sleep(0.01)
         assert not await is_accepted(running.configs[0], contexts[0])

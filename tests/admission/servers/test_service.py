@@ -22,7 +22,8 @@ from kopf._values.reviews import WebhookClientConfig
 from kopf_cluster import LocalCluster
 from tests.admission.servers.authorities import Authority
 from tests.admission.servers.inside import inside_operator
-from tests.admission.servers.serving import TIMEOUT, Reviewer, Serving, find_free_port, get_bundle, send, serving
+from tests.admission.servers.serving import Reviewer, Serving, find_free_port, get_bundle, send, serving
+from tests.patience import PATIENCE
 
 SECRETS = "/api/v1/namespaces/default/secrets"
 SECRET = f"{SECRETS}/my-operator-webhook-certs"
@@ -217,7 +218,7 @@ async def test_replicas_renew_the_certificate_together_and_lose_nothing(cluster:
         load = asyncio.create_task(create_objects(cluster, api, [server.port or 0 for server in servers]))
         try:
             await asyncio.gather(*(one.wait_for_configs(3) for one in running))
-            async with asyncio.timeout(TIMEOUT):
+            async with asyncio.timeout(PATIENCE):
                 while len({get_bundle(one.configs[-1]) for one in running}) > 1:
                     await asyncio.sleep(0.05)
             secret = await read_secret(api)
@@ -343,7 +344,7 @@ async def test_outages_of_the_api_do_no_harm(cluster: LocalCluster, caplog: pyte
     server = make_server()
     async with inside_operator(cluster), serving(server) as running:
         cluster.faults.inject(500, resource="secrets")
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             while "uses the previous ones" not in caplog.text:
                 await asyncio.sleep(0.05)
         assert await call(running.configs[0], server) == 200

@@ -11,6 +11,7 @@ import pytest
 
 from kopf_cluster import LocalCluster
 from tests.cluster.conftest import CONFIG_MAPS, Client, Reply, connect, make_config_map
+from tests.patience import PATIENCE
 
 RBAC = "rbac.authorization.k8s.io"
 ROLE = f"""
@@ -132,7 +133,8 @@ def test_kubectl_asks_what_one_may_do(kubectl: str, tmp_path: pathlib.Path) -> N
 
         def run(*args: str) -> tuple[int, str]:
             env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KUBECONFIG": str(cluster.kubeconfig)}
-            done = subprocess.run([kubectl, *args], env=env, text=True, capture_output=True, timeout=30, check=False)
+            done = subprocess.run([kubectl, *args], env=env, text=True, capture_output=True,
+                timeout=PATIENCE, check=False)
             return done.returncode, (done.stdout + done.stderr).strip()
 
         assert run("auth", "can-i", "create", "configmaps", "--as", WORKER) == (0, "yes")

@@ -13,8 +13,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from kopf_cluster import LocalCluster
-from tests.cluster.conftest import CONFIG_MAPS, TIMEOUT, Client, Reply, causes, make_config_map
+from tests.cluster.conftest import CONFIG_MAPS, Client, Reply, causes, make_config_map
 from tests.cluster.webhooks import allow, serve_hooks
+from tests.patience import PATIENCE
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 
@@ -158,7 +159,7 @@ async def test_tokens_expire(client: Client, cluster: LocalCluster) -> None:
     await make_account(client)
     token = cluster.create_token("default", "worker", lifetime=0.2)
     assert (await use(client, token)).status == 200
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while (await use(client, token)).status == 200:
             await asyncio.sleep(0.01)
     assert (await use(client, token)).status == 401

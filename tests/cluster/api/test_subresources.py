@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from kopf_cluster import LocalCluster
-from tests.cluster.conftest import CRDS, STRATEGIC, TIMEOUT, Client, causes, make_definition, make_kex, make_request
+from tests.cluster.conftest import CRDS, STRATEGIC, Client, causes, make_definition, make_kex, make_request
+from tests.patience import PATIENCE
 
 APPS = "/apis/apps/v1/namespaces/default"
 CORE = "/api/v1/namespaces/default"
@@ -33,7 +34,7 @@ def make_deployment(replicas: int = 2) -> dict[str, Any]:
 
 
 async def wait_for(client: Client, path: str, check: Callable[[Any], object]) -> Any:
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while not check(found := await client.get(path)):
             await asyncio.sleep(0.001)
     return found

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from kopf_cluster import LocalCluster
-from tests.cluster.conftest import TIMEOUT, Client, connect
+from tests.cluster.conftest import Client, connect
+from tests.patience import PATIENCE
 
 NAMESPACES = "/api/v1/namespaces"
 SERVICE = "/api/v1/namespaces/default/services/kubernetes"
@@ -23,7 +24,7 @@ async def cluster() -> AsyncIterator[LocalCluster]:
 
 
 async def wait_there(client: Client, path: str) -> object:
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while (reply := await client.call("GET", path)).status != 200:
             await asyncio.sleep(0)
         return reply.body

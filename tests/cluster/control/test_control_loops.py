@@ -7,7 +7,8 @@ import pytest
 
 from kopf_cluster import LocalCluster
 from kopf_cluster.control.work import WorkQueue
-from tests.cluster.conftest import CONFIG_MAPS, TIMEOUT, Client, make_config_map, make_kex
+from tests.cluster.conftest import CONFIG_MAPS, Client, make_config_map, make_kex
+from tests.patience import PATIENCE
 
 NAMESPACES = "/api/v1/namespaces"
 
@@ -40,7 +41,7 @@ async def test_dependents_with_finalizers_are_only_marked(client: Client, kexes:
     await client.create(CONFIG_MAPS, make_config_map(
         metadata={"ownerReferences": [owner(parent)], "finalizers": ["a/b"]}))
     await client.delete(f"{kexes}/parent")
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while "deletionTimestamp" not in (await client.get(f"{CONFIG_MAPS}/one"))["metadata"]:
             await asyncio.sleep(0)
 
@@ -50,7 +51,7 @@ async def test_dependents_stay_while_any_owner_is_there(client: Client, kexes: s
     references = [owner(first), owner(second)]
     await client.create(CONFIG_MAPS, make_config_map(metadata={"ownerReferences": references}))
     await client.delete(f"{kexes}/first")
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while (await client.get(f"{CONFIG_MAPS}/one"))["metadata"]["ownerReferences"] != [owner(second)]:
             await asyncio.sleep(0)
     await client.delete(f"{kexes}/second")
@@ -256,7 +257,7 @@ async def test_big_families_are_collected_completely(client: Client, kexes: str)
         await client.create(CONFIG_MAPS, make_config_map(
             f"child-{number}", metadata={"ownerReferences": [owner(parent)]}))
     await client.delete(f"{kexes}/parent")
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while (await client.get(CONFIG_MAPS))["items"]:
             await asyncio.sleep(0.001)
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from kopf_cluster import LocalCluster
-from tests.cluster.conftest import TIMEOUT, Client, Obj, connect
+from tests.cluster.conftest import Client, Obj, connect
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.fastforward
 
@@ -409,5 +410,5 @@ async def test_a_simulated_namespace_goes_with_everything(client: Client) -> Non
     await client.create("/apis/apps/v1/namespaces/ns/deployments", workload("Deployment", replicas=3))
     await wait_for(client, "/apis/apps/v1/namespaces/ns/deployments/web", is_rolled_out)
     await client.delete("/api/v1/namespaces/ns")
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         await client.wait_gone("/api/v1/namespaces/ns")

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from kopf_cluster import LocalCluster
-from tests.cluster.conftest import CRDS, TIMEOUT, Client, Obj, causes, connect, make_definition
+from tests.cluster.conftest import CRDS, Client, Obj, causes, connect, make_definition
 from tests.cluster.webhooks import Hooks, serve_hooks
+from tests.patience import PATIENCE
 
 V1 = "/apis/example.com/v1/namespaces/default/kexes"
 V2 = "/apis/example.com/v2/namespaces/default/kexes"
@@ -341,5 +342,5 @@ async def test_conversion_and_admission_go_together(client: Client, cluster: Loc
     reply = await client.call("POST", V2, json=kex("1Mi", version="v2"))
     assert (reply.status, reply.headers["Warning"]) == (201, '299 - "seen"')
     assert converted.requests("/admit")[0]["object"]["spec"] == {"size": "1Mi"}
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         assert (await client.get(f"{V1}/one"))["spec"] == {"size": 1}

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from kopf_cluster import LocalCluster
-from tests.cluster.conftest import CRDS, KEXES, TIMEOUT, Client, causes, make_definition, make_kex
+from tests.cluster.conftest import CRDS, KEXES, Client, causes, make_definition, make_kex
+from tests.patience import PATIENCE
 
 
 async def wait_established(client: Client, name: str = "kexes.example.com") -> Any:
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while True:
             definition = await client.get(f"{CRDS}/{name}")
             if definition["status"]["conditions"]:
@@ -80,7 +81,7 @@ async def test_spoiled_conditions_do_not_hold_the_deletion(client: Client, condi
     await client.patch(f"{CRDS}/kexes.example.com/status", {"status": {"conditions": conditions}})
     await client.create(KEXES, make_kex(metadata={"finalizers": ["example.com/hold"]}))
     await client.delete(f"{CRDS}/kexes.example.com")
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while "deletionTimestamp" not in (await client.get(f"{KEXES}/one"))["metadata"]:
             await asyncio.sleep(0)
     await client.patch(f"{KEXES}/one", {"metadata": {"finalizers": None}})
@@ -284,7 +285,7 @@ async def test_finalizers_of_objects_hold_the_definition(client: Client) -> None
     await client.create(CRDS, make_definition())
     await client.create(KEXES, make_kex(metadata={"finalizers": ["a/b"]}))
     await client.delete(f"{CRDS}/kexes.example.com")
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while "deletionTimestamp" not in (await client.get(f"{KEXES}/one"))["metadata"]:
             await asyncio.sleep(0)
     reply = await client.call("POST", KEXES, json=make_kex("two"))
@@ -321,7 +322,7 @@ async def test_names_are_accepted_once(client: Client) -> None:
     assert (await client.call("GET", KEXES.replace("kexes", "kexen"))).status == 404
     await client.delete(f"{CRDS}/kexes.example.com")
     await client.wait_gone(f"{CRDS}/kexes.example.com")
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while (await client.call("GET", KEXES.replace("kexes", "kexen"))).status != 200:
             await asyncio.sleep(0.001)
         while (await wait_for_conditions(client, "kexen.example.com"))[1]["status"] != "True":
@@ -329,7 +330,7 @@ async def test_names_are_accepted_once(client: Client) -> None:
 
 
 async def wait_for_conditions(client: Client, name: str) -> Any:
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while not (conditions := (await client.get(f"{CRDS}/{name}"))["status"]["conditions"]):
             await asyncio.sleep(0.001)
     return conditions

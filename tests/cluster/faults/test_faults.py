@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from kopf_cluster import FaultRule, LocalCluster
-from tests.cluster.conftest import CONFIG_MAPS, TIMEOUT, Client, connect, make_config_map
+from tests.cluster.conftest import CONFIG_MAPS, Client, connect, make_config_map
+from tests.patience import PATIENCE
 
 
 async def test_answers_by_rules(client: Client, cluster: LocalCluster) -> None:
@@ -313,7 +314,7 @@ async def test_the_server_is_restarted_from_outside(
         assert (await client.call("POST", f"/_kopf/restart{query}")).status == 200
         with pytest.raises(aiohttp.ClientError):
             await stream.next()
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while True:
             try:
                 reply = await client.call("GET", f"{CONFIG_MAPS}/one")

@@ -11,6 +11,7 @@ import pytest
 
 from kopf_cluster.kinds import resources, structures
 from kopf_cluster.kinds.resources import Resource
+from tests.patience import PATIENCE
 
 ALL = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -146,4 +147,4 @@ def test_the_data_are_small_and_loaded_only_when_needed() -> None:
         assert structures._definitions.cache_info().currsize == 1
         assert structures.read_descriptions.cache_info().currsize == 0
     """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE)

@@ -12,6 +12,7 @@ import pytest
 from kopf_cluster import LocalCluster
 from kopf_cluster.kinds.builtin import read_kinds
 from kopf_cluster.protobuf.envelopes import decode_object, open_envelope
+from tests.patience import PATIENCE
 
 from ..conftest import CRDS, Client, connect, make_definition, make_request
 from .samples import without_empty
@@ -114,7 +115,7 @@ async def test_applied_configurations(typed: TypedClient) -> None:
 async def test_watches(typed: TypedClient, client: Client) -> None:
     first = await typed.do("POST", CONFIG_MAPS, CORE, make_config_map("one"))
     version = first.message.metadata.resourceVersion
-    async with asyncio.timeout(10), typed.watch(CONFIG_MAPS, ACCEPT, resourceVersion="0") as events:
+    async with asyncio.timeout(PATIENCE), typed.watch(CONFIG_MAPS, ACCEPT, resourceVersion="0") as events:
         type_, shown = await events.next(CORE)
         assert (type_, shown.kind, shown.message.metadata.name) == ("ADDED", "ConfigMap", "one")
         first.message.data["a"] = "b"
@@ -125,7 +126,7 @@ async def test_watches(typed: TypedClient, client: Client) -> None:
         type_, shown = await events.next(CORE)
         assert (type_, shown.message.metadata.name) == ("DELETED", "one")
     marked = {"allowWatchBookmarks": "1", "sendInitialEvents": "1", "resourceVersionMatch": "NotOlderThan"}
-    async with asyncio.timeout(10), typed.watch(CONFIG_MAPS, **marked) as events:
+    async with asyncio.timeout(PATIENCE), typed.watch(CONFIG_MAPS, **marked) as events:
         type_, shown = await events.next(CORE)
         assert (type_, shown.kind) == ("BOOKMARK", "ConfigMap")
         assert int(shown.message.metadata.resourceVersion) > int(version)
@@ -137,7 +138,7 @@ async def test_expired_watches(typed: TypedClient, cluster: LocalCluster) -> Non
     await typed.do("DELETE", f"{CONFIG_MAPS}/one", CORE)
     cluster.faults.compact()
     version = created.message.metadata.resourceVersion
-    async with asyncio.timeout(10), typed.watch(CONFIG_MAPS, resourceVersion=version) as events:
+    async with asyncio.timeout(PATIENCE), typed.watch(CONFIG_MAPS, resourceVersion=version) as events:
         type_, status = await events.next(CORE)
         assert (type_, status.kind) == ("ERROR", "Status")
         assert (status.message.code, status.message.reason) == (410, "Expired")
@@ -213,7 +214,7 @@ async def test_definitions_and_metadata_of_custom_resources(typed: TypedClient, 
     listed = await typed.do("GET", KEXES, META, headers={"Accept": f"{PROTOBUF};{METADATA}List"})
     assert [item.metadata.name for item in listed.message.items] == ["one"]
     stream = f"{PROTOBUF};stream=watch;{METADATA}"
-    async with asyncio.timeout(10), typed.watch(KEXES, stream, resourceVersion="0") as events:
+    async with asyncio.timeout(PATIENCE), typed.watch(KEXES, stream, resourceVersion="0") as events:
         type_, partial = await events.next(META)
         assert (type_, partial.kind, partial.message.metadata.name) == ("ADDED", "PartialObjectMetadata", "one")
 

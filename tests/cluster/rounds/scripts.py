@@ -24,7 +24,7 @@ from typing import Literal, TypeAlias
 
 import yaml
 
-TIMEOUT = 45.0  # seconds per step; only for what hangs
+from tests.patience import PATIENCE
 
 #: Since 1.34, ``kubectl delete`` names the namespaces of what it deletes.
 _DELETED_FROM = re.compile(r" deleted from \S+ namespace")
@@ -142,7 +142,7 @@ class Console:
         data = None if step.stdin is None else json.dumps(yaml.safe_load(step.stdin))
         try:
             done = subprocess.run(args, env=env, cwd=self._directory, text=True, capture_output=True,
-                                  input=data, timeout=TIMEOUT, check=False)
+                                  input=data, timeout=PATIENCE, check=False)
         except subprocess.TimeoutExpired as error:
             raise StepError(f"it hangs; so far: {error.stdout!r} {error.stderr!r}") from None
         if done.returncode != step.code:
@@ -157,7 +157,7 @@ class Console:
         return [self._tool, *words], env
 
     def _wait_for_output(self, step: Step) -> None:
-        deadline = time.monotonic() + TIMEOUT
+        deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 return _check_same(self._call(step)[0], step)
@@ -191,7 +191,7 @@ class Console:
 
     @staticmethod
     def _wait_for_contents(step: Step, path: pathlib.Path) -> None:
-        deadline = time.monotonic() + TIMEOUT
+        deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 return _check_order(path.read_text(), step)

@@ -12,9 +12,9 @@ import pytest
 from kopf.testing import LocalCluster
 from tests.conftest import NODE_MISSING
 from tests.downloads import get_client_node
+from tests.patience import PATIENCE
 
 SCRIPT = pathlib.Path(__file__).parent / "rounds_of_client_node.mjs"
-TIMEOUT = 60  # seconds; only for what hangs
 
 
 def test_rounds(cluster: LocalCluster) -> None:
@@ -23,6 +23,6 @@ def test_rounds(cluster: LocalCluster) -> None:
         pytest.skip(NODE_MISSING)
     env = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig), "CLIENT_NODE": str(get_client_node())}
     done = subprocess.run([node, "--test-reporter=tap", "--test", SCRIPT], env=env, text=True, capture_output=True,
-                          timeout=TIMEOUT, check=False)
+                          timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(re.findall(r"^# pass (\d+)$", done.stdout, re.MULTILINE)[0]) >= 7, done.stdout

@@ -11,8 +11,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from kopf.testing import LocalCluster
-
-TIMEOUT = 30.0  # seconds; only for what hangs
+from tests.patience import PATIENCE
 
 
 class Answer(NamedTuple):
@@ -109,7 +108,7 @@ class Wire:
 
     def _open(self) -> ssl.SSLSocket:
         if self._socket is None:
-            raw = socket.create_connection(self._address, timeout=TIMEOUT)
+            raw = socket.create_connection(self._address, timeout=PATIENCE)
             try:
                 self._socket = self._context.wrap_socket(raw, server_hostname=self._address[0])
             except BaseException:

@@ -16,16 +16,8 @@ import yaml
 from kopf_cluster import LocalCluster
 from kopf_cluster.store.archive import SKIPPED, Archive, ArchiveError
 from kopf_cluster.store.storage import Record, Store
-from tests.cluster.conftest import (
-    CONFIG_MAPS,
-    CRDS,
-    TIMEOUT,
-    Client,
-    connect,
-    make_config_map,
-    make_definition,
-    make_kex,
-)
+from tests.cluster.conftest import CONFIG_MAPS, CRDS, Client, connect, make_config_map, make_definition, make_kex
+from tests.patience import PATIENCE
 
 KEXES = "/apis/example.com/v1/namespaces/default/kexes"
 
@@ -87,7 +79,7 @@ async def test_definitions_that_were_going_away_go_on_with_it(tmp_path: pathlib.
         await client.create(KEXES, make_kex(metadata={"finalizers": ["a/b"]}))
         await client.delete(f"{CRDS}/kexes.example.com")
     async with LocalCluster(data_dir=tmp_path) as cluster, connect(cluster) as client:
-        async with asyncio.timeout(TIMEOUT):
+        async with asyncio.timeout(PATIENCE):
             while "deletionTimestamp" not in (await client.get(f"{KEXES}/one"))["metadata"]:
                 await asyncio.sleep(0)
         await client.patch(f"{KEXES}/one", {"metadata": {"finalizers": None}})
@@ -192,7 +184,7 @@ async def test_watches_from_before_the_restart_are_told_to_list_anew() -> None:
 def fetch(cluster: LocalCluster, path: str) -> Any:
     context = ssl.create_default_context(cadata=cluster.ca_data.decode())
     request = urllib.request.Request(cluster.url + path, headers={"Authorization": f"Bearer {cluster.token}"})
-    with urllib.request.urlopen(request, context=context, timeout=TIMEOUT) as response:
+    with urllib.request.urlopen(request, context=context, timeout=PATIENCE) as response:
         return yaml.safe_load(response.read())
 
 
@@ -276,7 +268,7 @@ async def test_a_moved_clock_is_seen_in_control_loops_and_ages(cluster: LocalClu
     old = await client.create(CONFIG_MAPS, make_config_map("old"))
     cluster.faults.move_clock(2 * 366 * 24 * 3600)
     cluster.apply(make_definition())
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(PATIENCE):
         while not (conditions := (await client.get(f"{CRDS}/kexes.example.com"))["status"]["conditions"]):
             await asyncio.sleep(0)
     assert int(conditions[0]["lastTransitionTime"][:4]) == year_of(old) + 2

@@ -14,6 +14,7 @@ import yaml
 from kopf_cluster import LocalCluster
 from tests.cluster.conftest import CONFIG_MAPS, CRDS, KEXES, Client, Reply, causes, connect, make_definition, make_kex
 from tests.cluster.kubectl import Kubectl
+from tests.patience import PATIENCE
 
 APPLY = "application/apply-patch+yaml"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
@@ -224,7 +225,8 @@ def test_kubectl_applies_on_the_server_side(kubectl: str, tmp_path: pathlib.Path
     with LocalCluster() as cluster:
         def run(*args: str) -> tuple[int, str]:
             env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KUBECONFIG": str(cluster.kubeconfig)}
-            done = subprocess.run([kubectl, *args], env=env, text=True, capture_output=True, timeout=30, check=False)
+            done = subprocess.run([kubectl, *args], env=env, text=True, capture_output=True,
+                timeout=PATIENCE, check=False)
             return done.returncode, (done.stdout + done.stderr).strip()
 
         manifest.write_text(yaml.safe_dump(config_map(a="1")))

@@ -17,6 +17,7 @@ from kopf._insight.console.console import DEV_VARIABLE
 from kopf._insight.console.updates import MAX_PAGES
 from kopf_cluster import LocalCluster
 from tests.insight.console.serving import TOKEN, Served, running
+from tests.patience import PATIENCE
 from tests.testing.kopfexamples import CRD, make
 
 Message = tuple[str, Any]
@@ -164,7 +165,7 @@ def test_there_are_not_too_many_pages(served: Served, open_page: Callable[[str],
     assert [page.response.status for page in pages] == [200] * MAX_PAGES + [503]
     for page in pages:
         page.close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while (page := open_page(served.url)).response.status != 200:
         page.close()
         assert time.monotonic() < deadline

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.patience import PATIENCE
+
 TESTS = '''
 import asyncio
 import pytest
@@ -83,7 +85,7 @@ PLUGINS = {
 }
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_explored_tests(tmp_path: pathlib.Path, plugin: str) -> None:
     args, fixture = PLUGINS[plugin]
@@ -92,7 +94,7 @@ def test_explored_tests(tmp_path: pathlib.Path, plugin: str) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "pytest_kopf", "-p", "no:cacheprovider", "-W", "error", *args],
-        cwd=tmp_path, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, capture_output=True, text=True, timeout=100)
+        cwd=tmp_path, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, capture_output=True, text=True, timeout=PATIENCE)
     assert "fixture 'nosuch' not found" in done.stdout, done.stdout + done.stderr
     assert "2 passed" in done.stdout, done.stdout
     assert "5 failed" in done.stdout, done.stdout

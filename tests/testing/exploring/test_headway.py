@@ -13,6 +13,7 @@ import pytest
 from kopf._testing.exploring.budgets import Budget
 from kopf._testing.exploring.headway import describe, voice, watch
 from kopf._testing.exploring.reports import Trial
+from tests.patience import PATIENCE
 
 TESTS = '''
 import asyncio
@@ -51,7 +52,7 @@ def command(tmp_path: pathlib.Path) -> list[str]:
 
 
 def run(command: list[str]) -> str:
-    return subprocess.run(command, capture_output=True, text=True, timeout=55, check=False).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False).stdout
 
 
 def test_it_is_shown_at_a_terminal(command: list[str]) -> None:

@@ -13,10 +13,10 @@ import yaml
 
 import kopf
 from kopf.testing import Simulation, SimulationError, explore
+from tests.patience import PATIENCE
 from tests.testing.kopfexamples import CRD, make
 
-TIMEOUT = 45.0
-OPTIONS: dict[str, Any] = {"crds": CRD, "patience": TIMEOUT}
+OPTIONS: dict[str, Any] = {"crds": CRD, "patience": PATIENCE}
 
 
 def request(method: str, body: Any = None) -> Any:
@@ -26,7 +26,7 @@ def request(method: str, body: Any = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     url = f"{server}/api/v1/namespaces/default/configmaps/list"
     asked = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
-    with urllib.request.urlopen(asked, timeout=TIMEOUT) as answer:
+    with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
         return json.load(answer)
 
 
@@ -47,7 +47,7 @@ def make_operator(rounds: list[threading.Barrier | None]) -> kopf.OperatorRegist
     def write_back(name: str, barrier: threading.Barrier | None) -> None:
         found = request("GET")
         if barrier is not None:
-            barrier.wait(TIMEOUT)
+            barrier.wait(PATIENCE)
         found["metadata"].pop("resourceVersion")
         request("PUT", {**found, "data": {**found.get("data", {}), name: "here"}})
 
