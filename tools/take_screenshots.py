@@ -88,6 +88,10 @@ def main() -> int:
                 page.wait_for_selector("#connection[data-state=live]")
                 take(page, f"console-list-{scheme}", TROUBLED, "state")
                 take(page, f"console-timeline-{scheme}", RESIZED, "name")
+                if scheme == "light":
+                    take_explanation(page, "console-explanation-light", TROUBLED)
+                    page.set_viewport_size({"width": 390, "height": 720})
+                    take_phone(page, "console-phone-light")
                 page.close()
             browser.close()
     return 0
@@ -101,6 +105,23 @@ def take(page: Any, name: str, selected: str, order: str) -> None:
     page.fill("#search", "")
     page.locator("#search").blur()
     page.mouse.move(0, 0)
+    page.wait_for_timeout(400)
+    page.screenshot(path=IMAGES / f"{name}.png")
+
+
+def take_explanation(page: Any, name: str, selected: str) -> None:
+    page.fill("#search", selected)
+    page.get_by_role("listbox", name="Objects").get_by_role("option").first.click()
+    page.get_by_role("button", name="Explain").click()
+    page.wait_for_selector(".report h3")
+    page.screenshot(path=IMAGES / f"{name}.png")
+    page.keyboard.press("Escape")
+    page.fill("#search", "")
+
+
+def take_phone(page: Any, name: str) -> None:
+    page.get_by_role("button", name="← Objects").click()
+    page.select_option("#order", "state")
     page.wait_for_timeout(400)
     page.screenshot(path=IMAGES / f"{name}.png")
 

@@ -191,6 +191,15 @@ def test_what_is_not_there(served: Served, path: str, status: int) -> None:
     assert failure.value.code == status
 
 
+def test_explanations_are_told_in_sections(served: Served) -> None:
+    served.cluster.create(make("explained"))
+    url = f"{served.url}/api/console/explanation?resource=kopfexamples&namespace=default&name=explained"
+    report = get(url)
+    assert report["title"].startswith("KopfExample default/explained (kopfexamples.v1.kopf.dev)")
+    [handlers] = [section for section in report["sections"] if section["title"] == "Handlers"]
+    assert [(line["name"], line["mark"]) for line in handlers["lines"]] == [("event event_fn", "yes")]
+
+
 def test_files_of_the_page(served: Served) -> None:
     for path, kind in {"/": "text/html", "/main.js": "text/javascript", "/console.css": "text/css"}.items():
         with urllib.request.urlopen(served.url + path, timeout=10) as response:

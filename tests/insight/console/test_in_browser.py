@@ -19,6 +19,7 @@ from tests.testing.kopfexamples import CRD, make
 
 playwright_api = pytest.importorskip("playwright.sync_api")
 expect = playwright_api.expect
+expect.set_options(timeout=30_000)  # for hangs, not for slow machines
 
 HOSTILE = "<img src=x onerror=document.title='hacked'>"
 OBJECTS = 300
@@ -131,6 +132,7 @@ def test_only_visible_rows_are_in_the_page(page: Page) -> None:
 
 
 def test_search_and_filters(page: Page) -> None:
+    assert page.get_by_role("searchbox", name="Search objects").bounding_box()["width"] >= 150
     page.get_by_role("searchbox", name="Search objects").fill("OBJ-29")
     expect(page.locator("#count")).to_have_text(f"10 of {OBJECTS} objects are listed")
     page.get_by_role("searchbox", name="Search objects").fill("not yet")  # it is in the note
@@ -141,6 +143,14 @@ def test_search_and_filters(page: Page) -> None:
     row = get_rows(page).first
     expect(row).to_contain_text("retrying")
     expect(row).to_contain_text(HOSTILE)
+
+
+def test_those_in_trouble_come_first(page: Page) -> None:
+    expect(page.get_by_role("combobox", name="Order")).to_have_value("state")
+    expect(get_rows(page).first).to_contain_text("obj-007")
+    expect(get_rows(page).first).to_contain_text("retrying")
+    page.get_by_role("combobox", name="Order").select_option("by name")
+    expect(get_rows(page).first).to_contain_text("obj-000")
 
 
 def test_timeline_of_an_object(page: Page, served: Served) -> None:
@@ -160,7 +170,15 @@ def test_timeline_of_an_object(page: Page, served: Served) -> None:
 def test_explanation(page: Page) -> None:
     choose(page, "obj-007")
     page.get_by_role("button", name="Explain").click()
-    expect(page.get_by_role("dialog", name="Why obj-007 is as it is")).to_contain_text("create_fn")
+    dialog = page.get_by_role("dialog", name="Why obj-007 is as it is")
+    expect(dialog).to_contain_text("the object is new")
+    expect(dialog.get_by_role("heading", name="Handlers")).to_be_visible()
+    handler = dialog.get_by_role("list", name="Handlers").locator("> li").filter(has_text="create create_fn")
+    expect(handler.locator(".mark")).to_have_text("yes")
+    expect(handler.locator("li[data-state=retrying]")).to_contain_text(f"the last error: not yet {HOSTILE}")
+    other = dialog.get_by_role("list", name="Handlers").locator("> li").filter(has_text="daemon daemon_fn")
+    expect(other.locator(".mark")).to_have_text("no")
+    expect(dialog.locator("pre")).to_have_count(0)
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_be_hidden()
 
@@ -272,6 +290,30 @@ def test_light_and_dark(page: Page) -> None:
         page.emulate_media(color_scheme=scheme)
         colours.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert colours == ["rgb(245, 246, 249)", "rgb(18, 21, 28)"]
+
+
+def test_phones(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    try:
+        assert page.locator("header").bounding_box()["height"] <= 90
+        shown = page.locator("#list").bounding_box()
+        bottoms = [row.bounding_box()["y"] + row.bounding_box()["height"] for row in get_rows(page).all()]
+        assert sum(bottom <= shown["y"] + shown["height"] for bottom in bottoms) >= 10
+        expect(get_rows(page).first.locator(".note")).to_be_visible()
+        get_rows(page).first.click()
+        expect(page.locator("#detail h2")).to_have_text("obj-007")
+        expect(page.get_by_role("listbox", name="Objects")).to_be_hidden()
+        page.get_by_role("button", name="← Objects").click()
+        expect(page.get_by_role("listbox", name="Objects")).to_be_focused()
+        page.keyboard.press("ArrowDown")
+        expect(page.locator("#detail h2")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("listbox", name="Objects")).to_be_focused()
+        for tab in page.get_by_role("tab").all():
+            tab.click()
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    finally:
+        page.set_viewport_size({"width": 1280, "height": 760})
 
 
 def test_everything_has_an_accessible_name(page: Page) -> None:

@@ -24,7 +24,7 @@ from kopf._insight.console.updates import Updates
 from kopf._insight.console.work_survey import WorkSurvey
 from kopf._insight.endpoint.console_server import Routes
 from kopf._insight.explaining.explanation import Explanation
-from kopf._insight.explaining.wording import render
+from kopf._insight.explaining.wording import word
 from kopf._insight.inspecting.inspector import InspectionError, Query
 from kopf._values import codec
 from kopf._values.version import __version__
@@ -112,7 +112,7 @@ class Console:
         return web.Response(body=codec.encode(_read(describe)), content_type="application/json")
 
     async def _answer_explanation(self, request: web.BaseRequest) -> web.StreamResponse:
-        """The same text as that of ``kopf explain``."""
+        """The same words as those of ``kopf explain``."""
         from aiohttp import web
 
         query = request.query
@@ -120,7 +120,7 @@ class Console:
         if not asked.resource or not asked.name:
             return web.Response(status=400, text="The resource and the name of the object are needed.\n")
         try:
-            return web.Response(text=render(await self._explain(asked)))
+            return web.Response(body=codec.encode(word(await self._explain(asked))), content_type="application/json")
         except InspectionError as e:
             return web.Response(status=e.status, text=f"{e}\n")
 

@@ -238,7 +238,7 @@ def _encode(entry: list[Any], details: Details) -> bytes:
         encoded = codec.encode([*entry, details])
     except (ValueError, TypeError):  # too deep
         encoded = b""
-    return encoded if 0 < len(encoded) <= _MAX_RAW else codec.encode([*entry, show_details(details)])
+    return encoded if 0 < len(encoded) <= _MAX_RAW else codec.encode([*entry, show_details(details, entry[1])])
 
 
 def _decode(encoded: bytes) -> list[Any]:
@@ -249,7 +249,7 @@ def _decode(encoded: bytes) -> list[Any]:
 
 
 def _show(entry: list[Any]) -> list[Any]:
-    return [*entry[:-1], show_details(entry[-1])] if isinstance(entry[-1], dict) else entry
+    return [*entry[:-1], show_details(entry[-1], entry[1])] if isinstance(entry[-1], dict) else entry
 
 
 def _get_size(entries: Sequence[bytes]) -> int:

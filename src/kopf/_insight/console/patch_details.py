@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kopf._insight.console.own_records import MAX_RECORD, could_be_record
 from kopf._insight.console.texts import MAX_VALUE, Details, is_secret, show_diff, show_patch
 from kopf._values import codec
 from kopf._values.diffs import Diff
@@ -123,7 +124,7 @@ def _take_same(changes: dict[str, Any], known: Mapping[str, Any]) -> dict[str, A
 def _shorten(value: Any) -> Any:
     """Cut the texts, which can be whole objects, to what is shown of them."""
     if type(value) is str:
-        return value[: MAX_VALUE + 1]
+        return value[: MAX_RECORD if could_be_record(value) else MAX_VALUE + 1]
     if type(value) is dict:
         return {key: _shorten(item) for key, item in value.items()}
     return [_shorten(item) for item in value] if type(value) is list else value

@@ -10,6 +10,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from kopf._insight.console.own_records import word_record
+from kopf._insight.explaining.progress_explaining import is_record
 from kopf._values.resources import Resource
 
 MAX_TEXT = 500
@@ -97,11 +99,11 @@ Details = Sequence[str] | dict[str, Any]
 """What an entry has beside its text: lines, or what they are made of: a ``diff``, or the ``changes`` of a patch."""
 
 
-def show_details(details: dict[str, Any]) -> list[str]:
-    """Make the lines; it takes several times longer than all else that is done for an entry."""
+def show_details(details: dict[str, Any], at: int) -> list[str]:
+    """Make the lines of an entry of that time; it takes several times longer than all else that is done for it."""
     if "diff" in details:
         return show_diff(details["diff"], secret=False)
-    return show_patch(details["changes"], details["before"], secret=False)
+    return show_patch(details["changes"], details["before"], secret=False, at=at)
 
 
 def show_diff(diff: Iterable[Sequence[Any]], *, secret: bool) -> list[str]:
@@ -110,42 +112,49 @@ def show_diff(diff: Iterable[Sequence[Any]], *, secret: bool) -> list[str]:
     return _limit(lines)
 
 
-def show_patch(changes: Any, before: Mapping[str, Any] | None, *, secret: bool) -> list[str]:
-    """Show a merge-patch or a JSON-patch; with what was there ``before``, if that is known."""
+def show_patch(changes: Any, before: Mapping[str, Any] | None, *, secret: bool, at: int = 0) -> list[str]:
+    """
+    Show a merge-patch or a JSON-patch; with what was there ``before``, if that is known.
+
+    ``at`` is when it was made, in milliseconds, if that is known.
+    """
     if isinstance(changes, Mapping):
-        return _limit(_show_merge(changes, before, secret))
+        return _limit(_show_merge(changes, before, secret, at))
     if isinstance(changes, list):
-        return _limit(_show_operation(item, secret) for item in changes if isinstance(item, Mapping))
+        return _limit(_show_operation(item, secret, at) for item in changes if isinstance(item, Mapping))
     return []
 
 
-def _show_merge(changes: Mapping[str, Any], before: Mapping[str, Any] | None, secret: bool) -> Iterator[str]:
+def _show_merge(changes: Mapping[str, Any], before: Any, secret: bool, at: int) -> Iterator[str]:
     pending: list[tuple[tuple[str, ...], Any, Any]] = [((), changes, before)]
     while pending:
         path, value, old = pending.pop()
-        if isinstance(value, Mapping) and value and len(path) < _MAX_DEPTH and not (secret and path):
+        is_stanza = isinstance(value, Mapping) and value and not is_record(value)
+        if is_stanza and len(path) < _MAX_DEPTH and not (secret and path):
             items = itertools.islice(value.items(), MAX_LINES + 1)
             known = old if isinstance(old, Mapping) else {}
             pending += [((*path, str(key)), item, known.get(key)) for key, item in reversed([*items])]
         elif path != ("metadata", "resourceVersion"):  # it is what the patch is for, not what it changes
-            yield _show_change(path, old, value, secret)
+            yield _show_change(path, old, value, secret, at)
 
 
-def _show_operation(item: Mapping[str, Any], secret: bool) -> str:
+def _show_operation(item: Mapping[str, Any], secret: bool, at: int) -> str:
     path = tuple(part.replace("~1", "/").replace("~0", "~") for part in str(item.get("path", "")).split("/")[1:])
     if item.get("op") == "remove":
         return _show_change(path, ..., None, secret)
     if item.get("op") == "test":
         expected = "as expected" if secret else show_value(item.get("value"))
         return f"{_show_path(path[:1] if secret else path)} is {expected}"
-    return _show_change(path, None, item.get("value"), secret)
+    return _show_change(path, None, item.get("value"), secret, at)
 
 
-def _show_change(path: tuple[str, ...], old: Any, new: Any, secret: bool) -> str:
+def _show_change(path: tuple[str, ...], old: Any, new: Any, secret: bool, at: int = 0) -> str:
     """One line: the first character tells if it is added (+), removed (-), or changed (~)."""
     sign = "-" if new is None else "+" if old is None else "~"
     if secret:
         return f"{sign} {_show_path(path[:1])}: {_HIDDEN}"
+    if (words := word_record(path, old, new, at)) is not None:
+        return f"{sign} {cut(words)}"
     name = _show_path(path)
     if new is None:
         return f"- {name}" if old is None or old is ... else f"- {name}: {show_value(old)}"

@@ -127,7 +127,7 @@ def _find_records(obj: KubeObject) -> Iterator[tuple[str, ProgressRecord]]:
                 record = codec.decode(text)
             except ValueError:
                 continue
-            if _is_record(record):
+            if is_record(record):
                 yield name, record
     try:
         status = obj.get("status")
@@ -136,11 +136,11 @@ def _find_records(obj: KubeObject) -> Iterator[tuple[str, ProgressRecord]]:
     for stanza in status.values() if isinstance(status, Mapping) else ():
         records = stanza.get("progress") if isinstance(stanza, Mapping) else None
         for key, record in records.items() if isinstance(records, Mapping) else ():
-            if _is_record(record) and not key.endswith("~digest"):
+            if is_record(record) and not key.endswith("~digest"):
                 yield key, record
 
 
-def _is_record(record: Any) -> bool:
+def is_record(record: Any) -> bool:
     """Tell if it looks like something that the framework has written."""
     return (
         isinstance(record, dict)

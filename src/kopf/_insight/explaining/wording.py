@@ -1,14 +1,9 @@
-"""
-Wording: the explanation as a text for a terminal.
-
-Whatever comes from objects and servers is escaped: it can have control characters in it, for the terminal of those who
-look.
-"""
+"""Wording: the explanation in words."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from kopf._insight.explaining.explanation import (
     ChangeInfo,
@@ -19,81 +14,90 @@ from kopf._insight.explaining.explanation import (
     ProgressInfo,
     RunInfo,
 )
-from kopf._logging.text_format import escape
+from kopf._insight.explaining.report import Line, Report, Section
 
 _MARKS = {"called": "yes", "matching": "yes", "later": "not now", "rejected": "no", "unknown": "unknown"}
 _SIGNS = {"add": "+", "change": "~", "remove": "-"}
 
 
 def render(explanation: Explanation) -> str:
-    """Write it all down, in lines."""
+    """Write it all down, in lines for a terminal."""
+    return word(explanation).write()
+
+
+def word(explanation: Explanation) -> Report:
+    """Say it all in words."""
     operator = explanation["operator"]
     times = Times(explanation["at"], is_paused=operator is not None and bool(operator["paused"]))
-    lines = [line for block in _render_blocks(times, explanation) for line in block]
-    return "\n".join(escape(line) for line in lines) + "\n"
+    sections = [section for section in _word_sections(times, explanation) if section.lines]
+    summary = [Line(text) for text in _word_summary(times, explanation)]
+    return Report(_word_title(times, explanation), summary, sections)
 
 
-def _render_blocks(times: Times, explanation: Explanation) -> Iterator[Iterable[str]]:
-    yield _render_head(times, explanation)
-    if explanation["handled"] is not None and explanation["handled"]["changes"]:
-        handled = explanation["handled"]
-        more = [f"  … and {handled['more']} more"] if handled["more"] else []
-        yield ["", "Changed since then:", *map(_render_change, handled["changes"]), *more]
-    if explanation["handlers"]:
-        handlers = (line for handler in explanation["handlers"] for line in _render_handler(times, handler))
-        yield ["", "Handlers:", *handlers]
-    if explanation["leftovers"]:
-        yield ["", "Progress of other handlers:" if explanation["handlers"] else "Progress of handlers:"]
-        yield (f"  {info['handler']}: {_render_progress(times, info)}" for info in explanation["leftovers"])
-    if explanation["decisions"]:
-        yield ["", "Decisions of the operator, the latest first:"]
-        yield (line for decision in explanation["decisions"] for line in _render_decision(times, decision))
-    if explanation["events"]:
-        yield ["", "Events, the latest first:", *(_render_event(times, event) for event in explanation["events"])]
-    if explanation["elsewhere"]:
-        yield ["", "Not for this resource:", *(f"  {text}" for text in explanation["elsewhere"])]
-    if explanation["notes"]:
-        yield ["", "Notes:", *(f"  {text}" for text in explanation["notes"])]
+def _word_sections(times: Times, explanation: Explanation) -> Iterator[Section]:
+    if (handled := explanation["handled"]) is not None:
+        more = [Line(f"… and {handled['more']} more")] if handled["more"] else []
+        yield Section("Changed since then", [*map(_word_change, handled["changes"]), *more])
+    yield Section("Handlers", [_word_handler(times, handler) for handler in explanation["handlers"]])
+    yield Section(
+        "Progress of other handlers" if explanation["handlers"] else "Progress of handlers",
+        [_word_progress(times, info, name=info["handler"]) for info in explanation["leftovers"]],
+    )
+    decisions = [_word_decision(times, decision) for decision in explanation["decisions"]]
+    yield Section("Decisions of the operator, the latest first", decisions)
+    yield Section("Events, the latest first", [_word_event(times, event) for event in explanation["events"]])
+    yield Section("Not for this resource", [Line(text) for text in explanation["elsewhere"]])
+    yield Section("Notes", [Line(text) for text in explanation["notes"]])
 
 
-def _render_head(times: Times, explanation: Explanation) -> Iterator[str]:
-    about, state, operator = explanation["object"], explanation["state"], explanation["operator"]
+def _word_title(times: Times, explanation: Explanation) -> str:
+    about = explanation["object"]
     where = f"{about['namespace']}/{about['name']}" if about["namespace"] else about["name"]
     created = f", created {times.tell(about['created'])}" if about["created"] else ""
-    yield f"{about['kind'] or 'Object'} {where} ({about['resource']}){created}"
+    return f"{about['kind'] or 'Object'} {where} ({about['resource']}){created}"
+
+
+def _word_summary(times: Times, explanation: Explanation) -> Iterator[str]:
+    about, state, operator = explanation["object"], explanation["state"], explanation["operator"]
     if about["deleted"]:
         blockers = ", ".join(about["finalizers"]) or "nothing"
-        yield f"  It is being deleted since {times.tell(about['deleted'])}, and is blocked by: {blockers}."
+        yield f"It is being deleted since {times.tell(about['deleted'])}, and is blocked by: {blockers}."
     if about["problem"]:
-        yield f"  It cannot be handled: {about['problem']}."
+        yield f"It cannot be handled: {about['problem']}."
     if operator is not None:
-        yield f"  It {state['text']}{_tell_since(times, state['since'])}{_tell_next(times, state['next'])}."
-        yield from (f"  The operator is paused: {reason}." for reason in operator["paused"])
+        yield f"It {state['text']}{_tell_since(times, state['since'])}{_tell_next(times, state['next'])}."
+        yield from (f"The operator is paused: {reason}." for reason in operator["paused"])
         if operator["blocked"]:
-            yield f"  The event loop of the operator is blocked by {operator['blocked']}."
+            yield f"The event loop of the operator is blocked by {operator['blocked']}."
     if state["unsaved"]:
-        yield f"  Unsaved: {state['unsaved']}."
+        yield f"Unsaved: {state['unsaved']}."
     if explanation["handled"] is not None:
-        yield f"  In short: {explanation['handled']['text']}."
+        yield f"In short: {explanation['handled']['text']}."
 
 
-def _render_change(change: ChangeInfo) -> str:
+def _word_change(change: ChangeInfo) -> Line:
     values = [value for value in (change["old"], change["new"]) if value is not None]
-    return f"  {_SIGNS.get(change['operation'], '?')} {change['field']}: {' → '.join(values)}"
+    sign = _SIGNS.get(change["operation"], "?")
+    return Line(f"{sign} {change['field']}: {' → '.join(values)}", state=change["operation"])
 
 
-def _render_handler(times: Times, handler: HandlerInfo) -> Iterator[str]:
-    mark = _MARKS.get(handler["verdict"], "unknown")
-    yield f"  {handler['kind']} {handler['id']}: {mark}" + ("" if handler["rejections"] else f": {handler['text']}")
-    yield from (f"    {rejection['text']}" for rejection in handler["rejections"])
+def _word_handler(times: Times, handler: HandlerInfo) -> Line:
+    lines = [Line(rejection["text"]) for rejection in handler["rejections"]]
     if handler["progress"] is not None:
-        yield f"    {_render_progress(times, handler['progress'])}"
+        lines.append(_word_progress(times, handler["progress"]))
     if handler["run"] is not None:
-        yield f"    {_render_run(times, handler['run'])}"
-    yield from (f"    {info['handler']}: {_render_progress(times, info)}" for info in handler["subhandlers"])
+        lines.append(_word_run(times, handler["run"]))
+    lines += [_word_progress(times, info, name=info["handler"]) for info in handler["subhandlers"]]
+    return Line(
+        name=f"{handler['kind']} {handler['id']}",
+        mark=_MARKS.get(handler["verdict"], "unknown"),
+        text="" if handler["rejections"] else handler["text"],
+        state=handler["verdict"],
+        lines=lines,
+    )
 
 
-def _render_progress(times: Times, info: ProgressInfo) -> str:
+def _word_progress(times: Times, info: ProgressInfo, *, name: str = "") -> Line:
     count = f"{info['attempts']} attempt{'' if info['attempts'] == 1 else 's'}"
     purpose = f", for {info['purpose']}" if info["purpose"] else ""
     match info["outcome"]:
@@ -109,23 +113,28 @@ def _render_progress(times: Times, info: ProgressInfo) -> str:
         case outcome:
             text = f"has {outcome} after {count}{purpose}"
     error = f"; the last error: {info['error']}" if info["error"] else ""
-    return f"{text}{error}{'' if info['saved'] else '; this is not on the object yet'}"
+    unsaved = "" if info["saved"] else "; this is not on the object yet"
+    return Line(f"{text}{error}{unsaved}", name=name, state=info["outcome"])
 
 
-def _render_run(times: Times, run: RunInfo) -> str:
+def _word_run(times: Times, run: RunInfo) -> Line:
     failures = f", after {run['attempts']} failures" if run["attempts"] else ""
     error = f"; the last error: {run['error']}" if run["error"] else ""
-    return f"{run['text']}{_tell_since(times, run['since'])}{_tell_next(times, run['next'])}{failures}{error}"
+    text = f"{run['text']}{_tell_since(times, run['since'])}{_tell_next(times, run['next'])}{failures}{error}"
+    return Line(text, state="retrying" if run["attempts"] else run["state"])
 
 
-def _render_decision(times: Times, decision: DecisionInfo) -> Iterator[str]:
-    yield f"  {times.tell(decision['at'])}: {decision['text']}{_tell_delay(decision['at'], decision['next'])}"
+def _word_decision(times: Times, decision: DecisionInfo) -> Line:
+    lines = []
     if decision["error"]:
-        yield f"    the object could not be handled: {decision['error']}"
+        lines.append(Line(f"the object could not be handled: {decision['error']}", state="failed"))
     for attempt in decision["attempts"]:
         error = f": {attempt['error']}" if attempt["error"] else ""
         delay = "" if decision["error"] else _tell_delay(attempt["at"], attempt["next"])
-        yield f"    {attempt['handler']} {_OUTCOMES[attempt['outcome']]}{error}{delay}"
+        text = f"{attempt['handler']} {_OUTCOMES[attempt['outcome']]}{error}{delay}"
+        lines.append(Line(text, state=attempt["outcome"]))
+    text = f"{decision['text']}{_tell_delay(decision['at'], decision['next'])}"
+    return Line(text, name=times.tell(decision["at"]), lines=lines)
 
 
 _OUTCOMES = {
@@ -134,9 +143,10 @@ _OUTCOMES = {
 }
 
 
-def _render_event(times: Times, event: EventInfo) -> str:
+def _word_event(times: Times, event: EventInfo) -> Line:
     count = f" (×{event['count']})" if event["count"] > 1 else ""
-    return f"  {times.tell(event['at'])}: {event['type']} {event['reason']}: {event['message']}{count}"
+    text = f"{event['type']} {event['reason']}: {event['message']}{count}"
+    return Line(text, name=times.tell(event["at"]), state="" if event["type"] == "Normal" else "retrying")
 
 
 def _tell_since(times: Times, since: str | None) -> str:
@@ -172,7 +182,6 @@ class Times:
             return f"now ({clock})"
         amount = tell_duration(abs(seconds))
         return f"in {amount} ({clock})" if seconds > 0 else f"{amount} ago ({clock})"
-
 
     def is_past(self, text: str | None) -> bool:
         """Tell if the time has come already; it can be that nobody was there."""

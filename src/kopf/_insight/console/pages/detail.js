@@ -1,13 +1,16 @@
 // The selected object: its state, its timeline, its explanation, and, under `kopf dev`, its manifest.
 
 import { fetchContent, find, formatAge, getNow, make, setText } from "./dom.js";
-import { confirmDeletion, editObject, showText } from "./editing.js";
+import { closer, confirmDeletion, editObject, open } from "./editing.js";
+import { makeReport } from "./report.js";
 import { Timeline } from "./timeline.js";
 
 export class Detail {
-  constructor(store) {
+  constructor(store, onLeave) {
     this.store = store;
+    this.onLeave = onLeave;
     this.element = find("detail");
+    this.view = find("view-objects");
     this.row = null;
     this.timeline = null;
     this.clear();
@@ -16,6 +19,7 @@ export class Detail {
   clear() {
     this.timeline?.close();
     this.row = this.timeline = null;
+    this.view.classList.remove("chosen");
     this.element.replaceChildren(make("p", { class: "empty" }, "Select an object to see what has happened to it: with the mouse, or with the arrow keys in the list."));
   }
 
@@ -30,7 +34,10 @@ export class Detail {
     this.state = make("span", { class: "state" });
     this.age = make("span", { class: "sub" });
     this.note = make("span", { class: "text" });
-    const tools = [make("button", { class: "button", type: "button", onclick: () => this.explain() }, "Explain")];
+    const tools = [
+      make("button", { class: "button back", type: "button", onclick: this.onLeave }, "← Objects"),
+      make("button", { class: "button", type: "button", onclick: () => this.explain() }, "Explain"),
+    ];
     if (isDev) {
       if (!isSecret) tools.push(make("button", { class: "button", type: "button", onclick: () => editObject(this.address) }, "Edit"));
       tools.push(make("button", { class: "button danger", type: "button", onclick: () => confirmDeletion(this.address) }, "Delete"));
@@ -41,6 +48,7 @@ export class Detail {
       make("p", { class: "now" }, this.state, this.age, this.note),
       make("div", { class: "tools" }, ...tools),
       this.timeline.element);
+    this.view.classList.add("chosen");
     this.element.scrollTop = 0;
     this.update(row);
     this.timeline.refresh();
@@ -64,12 +72,8 @@ export class Detail {
   async explain() {
     const { resource, namespace, name } = this.address;
     const query = new URLSearchParams({ resource, name, ...(namespace ? { namespace } : {}) });
-    let text;
-    try {
-      text = await fetchContent(`/api/console/explanation?${query}`);
-    } catch (error) {
-      text = `It cannot be explained: ${error.message}`;
-    }
-    showText(`Why ${name} is as it is`, text);
+    const content = await fetchContent(`/api/console/explanation?${query}`).then(
+      makeReport, (error) => make("p", { class: "result" }, `It cannot be explained: ${error.message}`));
+    open(`Why ${name} is as it is`, content, make("div", { class: "tools" }, closer()));
   }
 }

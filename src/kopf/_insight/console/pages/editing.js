@@ -2,14 +2,14 @@
 
 import { find, make, post } from "./dom.js";
 
-function open(title, ...content) {
+export function open(title, ...content) {
   const dialog = find("dialog");
   dialog.replaceChildren(make("h2", { id: "dialog-title" }, title), ...content);
   if (!dialog.open) dialog.showModal();
   return dialog;
 }
 
-const closer = (text = "Close") => make("button", { class: "button", type: "button", onclick: () => find("dialog").close() }, text);
+export const closer = (text = "Close") => make("button", { class: "button", type: "button", onclick: () => find("dialog").close() }, text);
 
 export function showText(title, text) {
   open(title, make("pre", { tabindex: "0" }, text), make("div", { class: "tools" }, closer()));

@@ -2,7 +2,6 @@
 
 import { formatAge, getNow, make, setText } from "./dom.js";
 
-const HEIGHT = 30;
 const MARGIN = 6;
 
 export class List {
@@ -16,20 +15,31 @@ export class List {
     element.addEventListener("scroll", () => this.draw(), { passive: true });
     element.addEventListener("keydown", (event) => this.accept(event));
     element.addEventListener("click", (event) => this.click(event));
-    new ResizeObserver(() => this.draw()).observe(element);
+    new ResizeObserver(() => this.measure()).observe(element);
+    this.measure();
+  }
+
+  // The rows are higher on narrow screens, as the style says.
+  measure() {
+    this.height = parseFloat(getComputedStyle(this.element).getPropertyValue("--row"));
+    if (this.rows) this.place();
   }
 
   update() {
     this.rows = this.store.list();
-    this.space.style.height = `${this.rows.length * HEIGHT}px`;
+    this.place();
+  }
+
+  place() {
+    this.space.style.height = `${this.rows.length * this.height}px`;
     this.draw();
   }
 
   draw() {
     if (!this.rows) return;
     const { scrollTop, clientHeight } = this.element;
-    const first = Math.max(0, Math.floor(scrollTop / HEIGHT) - MARGIN);
-    const last = Math.min(this.rows.length, Math.ceil((scrollTop + clientHeight) / HEIGHT) + MARGIN);
+    const first = Math.max(0, Math.floor(scrollTop / this.height) - MARGIN);
+    const last = Math.min(this.rows.length, Math.ceil((scrollTop + clientHeight) / this.height) + MARGIN);
     const now = getNow();
     const total = String(this.rows.length);
     let active = "";
@@ -59,7 +69,7 @@ export class List {
     const { element } = place;
     element.hidden = false;
     place.id = row.id;
-    const top = `translateY(${index * HEIGHT}px)`;
+    const top = `translateY(${index * this.height}px)`;
     if (element.style.transform !== top) element.style.transform = top;
     element.setAttribute("aria-posinset", index + 1);
     element.setAttribute("aria-setsize", total);
@@ -82,7 +92,7 @@ export class List {
 
   accept(event) {
     if (!this.rows?.length || event.ctrlKey || event.metaKey || event.altKey) return;
-    const page = Math.max(1, Math.floor(this.element.clientHeight / HEIGHT) - 1);
+    const page = Math.max(1, Math.floor(this.element.clientHeight / this.height) - 1);
     const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
     if (!(event.key in steps)) return;
     event.preventDefault();
@@ -93,10 +103,10 @@ export class List {
   }
 
   reveal(index) {
-    const top = index * HEIGHT;
+    const top = index * this.height;
     if (top < this.element.scrollTop) this.element.scrollTop = top;
-    else if (top + HEIGHT > this.element.scrollTop + this.element.clientHeight) {
-      this.element.scrollTop = top + HEIGHT - this.element.clientHeight;
+    else if (top + this.height > this.element.scrollTop + this.element.clientHeight) {
+      this.element.scrollTop = top + this.height - this.element.clientHeight;
     }
   }
 

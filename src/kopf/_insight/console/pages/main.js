@@ -11,7 +11,7 @@ import { Timeline } from "./timeline.js";
 const REFRESHING = 2000;
 
 const store = new Store();
-const detail = new Detail(store);
+const detail = new Detail(store, leave);
 const list = new List(find("list"), store, (row) => select(row));
 let state = { dev: false, ahead: null, pause: [], forgotten: 0 };
 let view = "objects";
@@ -29,8 +29,21 @@ function select(row) {
   awaited = null;
   detail.show(row, state.dev);
   if (!row) return;
+  if (isListHidden()) find("detail").focus();
   wanted = { resource: store.getKind(row)[1], key: row.key };
   history.replaceState(null, "", `#${encodeURIComponent(`${wanted.resource}/${row.key}`)}`);
+}
+
+// On narrow screens, either the list is visible, or what is selected.
+const isListHidden = () => find("list").offsetParent === null;
+
+function leave() {
+  if (isListHidden()) {
+    wanted = null;
+    history.replaceState(null, "", location.pathname);
+    list.select(null);
+  }
+  find("list").focus();
 }
 
 // ------------------------------------------------------------------ what comes from the operator
@@ -143,7 +156,7 @@ function prepareFilters() {
     }
   });
   find("list").addEventListener("keydown", (event) => { if (event.key === "Enter") find("detail").focus(); });
-  find("detail").addEventListener("keydown", (event) => { if (event.key === "Escape") find("list").focus(); });
+  find("detail").addEventListener("keydown", (event) => { if (event.key === "Escape") leave(); });
 }
 
 const getTabs = () => [...find("tabs").children].filter((tab) => !tab.hidden);
