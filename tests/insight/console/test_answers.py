@@ -191,8 +191,11 @@ def test_what_is_not_there(served: Served, path: str, status: int) -> None:
     assert failure.value.code == status
 
 
-def test_explanations_are_told_in_sections(served: Served) -> None:
+def test_explanations_are_told_in_sections(served: Served, open_page: Callable[[str], Page]) -> None:
+    page = open_page(served.url)
+    page.read_until(lambda message: message[0] == "ready")
     served.cluster.create(make("explained"))
+    page.read_until(mentions("explained"))
     url = f"{served.url}/api/console/explanation?resource=kopfexamples&namespace=default&name=explained"
     report = get(url)
     assert report["title"].startswith("KopfExample default/explained (kopfexamples.v1.kopf.dev)")
