@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import ctypes
 import json
 import os
 import pathlib
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -56,6 +58,25 @@ def test_ctrl_c_stops_the_operator(start: Starter, cluster: LocalCluster) -> Non
         process.press_ctrl_c()
         assert process.wait() == 0
         assert "Traceback" not in process.output
+
+
+def test_interrupts_stop_the_operators_that_scripts_have_started_in_the_background(
+        cluster: LocalCluster, tmp_path: pathlib.Path,
+) -> None:
+    """Shells start such commands with SIGINT ignored."""
+    command = f"{shlex.quote(sys.executable)} -m kopf run -A --standalone {shlex.quote(HANDLERS)}"
+    script = f"{command} >log 2>&1 & " \
+        "until grep -q 'authentication has finished' log; do sleep 0.1; done; kill -INT $!; wait $!"
+    with subprocess.Popen(
+        ["sh", "-c", script], cwd=tmp_path, env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
+        start_new_session=True,
+    ) as shell:
+        try:
+            assert shell.wait(timeout=40) == 0
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(shell.pid, signal.SIGKILL)
+    assert "Signal SIGINT is received. Operator is stopping." in (tmp_path / "log").read_text()
 
 
 def test_second_signal_stops_the_operator_at_once(

@@ -4,7 +4,8 @@ Signals of the operating system: the first one stops the operator gracefully, th
 So does the time: if the operator does not exit for long (e.g. because of a cleanup handler), the process is ended, too.
 
 If an application handles the signals by itself (as web servers do), they are left to it: it has its own order of
-ending, and knows how to stop the operator.
+ending, and knows how to stop the operator. Signals that are ignored are nobody's: shells start background commands of
+scripts with an ignored SIGINT, and those who send it to the operator nevertheless want it to stop.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _is_default(handler: Any) -> bool:
     """Tell if it is what Python or its event loops do if nobody has asked for anything else."""
     if isinstance(handler, functools.partial) and isinstance(getattr(handler.func, "__self__", None), asyncio.Runner):
         return True  # it is only for Ctrl+C to cancel the main task
-    return handler in (signal.SIG_DFL, signal.default_int_handler)
+    return handler in (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler)
 
 
 def _end_process(timeout: float, signum: signal.Signals) -> None:
