@@ -147,7 +147,6 @@ EXPLANATIONS = [
     Explanation("webhooks-hide-errors", ("admission-validate",), (
         rf"[+-] {STEP} 500: admission webhook \"check.auto.kopf.dev\" denied the request: .*",
     )),
-    Explanation("adopt-across-namespaces", ("adopt-another-namespace",), (r"[+-] life 1 notes \| (None|ValueError)",)),
     Explanation("adopt-adds-nothing-empty", ("adopt-by-wide",), (r"[+-] life 1 notes \| \['generateName', .*\]",)),
     Explanation("errors-of-helpers", ("adopt-nothing", "label-with-none"), (
         r"- life 1 notes \| (None|RecursionError|AttributeError)", r"\+ life 1 notes \| (None|TypeError)",

@@ -51,7 +51,7 @@ class _Caller(NamedTuple):
     """Who sends the review."""
 
     headers: Headers
-    sslpeer: SSLPeer | None
+    sslpeer: SSLPeer
 
 
 class Admission:
@@ -106,7 +106,7 @@ class Admission:
         try:
             async with asyncio.timeout(MAX_TIMEOUT) as scope:
                 await self.wait_until_ready()
-                response = await self._answer(request, parsed, webhook, _Caller(headers or {}, sslpeer))
+                response = await self._answer(request, parsed, webhook, _Caller(headers or {}, sslpeer or {}))
         except RecursionError:
             raise MalformedReviewError("The objects of the review are nested too deeply.") from None
         except TimeoutError:

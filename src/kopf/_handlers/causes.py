@@ -229,7 +229,7 @@ class WebhookCause(ResourceCause, kw_only=True, eq=False):
     dryrun: bool
     userinfo: Mapping[str, Any]
     headers: Headers
-    sslpeer: SSLPeer | None
+    sslpeer: SSLPeer
     warnings: list[str]
     old: Body | None
     new: Body | None

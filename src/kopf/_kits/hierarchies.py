@@ -7,6 +7,7 @@ the name, or the namespace is not given, it is taken from the object of the hand
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,6 +16,8 @@ from kopf._handlers.context import current_body
 from kopf._kits.manifests import K8sObjects, Manifest, open_manifests
 from kopf._values.fields import FieldPath, parse_field
 from kopf._values.references import OwnerReference, build_owner_reference
+
+logger = logging.getLogger(__name__)
 
 NestedSpec = str | Iterable[str | tuple[str, ...] | list[str] | None] | None
 
@@ -57,7 +60,6 @@ def adopt(
     :func:`label`, and :func:`append_owner_reference`.
 
     :raises LookupError: if the owner is not given and no handler is being executed.
-    :raises ValueError: if the owner is in a namespace, and a child is in another one or in none.
     """
     body = _get_owner(owner)
     meta: Mapping[str, Any] = body.get("metadata") or {}
@@ -81,12 +83,13 @@ def append_owner_reference(
 
     If an object is already owned by this owner, the existing reference is kept as it is.
 
+    If the owner is in a namespace, and the object is in another one or in none, this is done, too, but warned of:
+    Kubernetes does not find such an owner and deletes the child as an orphan. See
+    https://kubernetes.io/docs/concepts/overview/working-with-objects/owners-dependents/
+
     :param controller: whether the owner is the managing controller; an object can have only one such owner.
     :param block_owner_deletion: whether the owner stays until this child is gone in foreground deletions.
     :raises LookupError: if the owner is not given and no handler is being executed.
-    :raises ValueError: if the owner is in a namespace, and the object is in another one or in none:
-        Kubernetes does not find such an owner and deletes the child as an orphan. See
-        https://kubernetes.io/docs/concepts/overview/working-with-objects/owners-dependents/
     """
     body = _get_owner(owner)
     ref = build_owner_reference(body, controller=controller, block_owner_deletion=block_owner_deletion)
@@ -221,14 +224,14 @@ def _parse_nested(nested: NestedSpec) -> list[FieldPath]:
 
 
 def _append_owner(manifest: Manifest, owner: Mapping[str, Any], ref: OwnerReference) -> None:
-    _check_scopes(manifest, owner)
+    _warn_of_scopes(manifest, owner)
     refs: list[OwnerReference] = manifest.get_meta("ownerReferences") or []
     if not any(existing.get("uid") == ref.get("uid") for existing in refs):
         manifest.set_meta("ownerReferences", [*refs, ref.copy()])
 
 
-def _check_scopes(manifest: Manifest, owner: Mapping[str, Any]) -> None:
-    """Refuse the owner that Kubernetes would never find, as far as the scopes are known in advance."""
+def _warn_of_scopes(manifest: Manifest, owner: Mapping[str, Any]) -> None:
+    """Warn of the owner that Kubernetes is not going to find, as far as the scopes are known in advance."""
     owner_meta: Mapping[str, Any] = owner.get("metadata") or {}
     owner_namespace = owner_meta.get("namespace")
     if not owner_namespace:
@@ -241,12 +244,11 @@ def _check_scopes(manifest: Manifest, owner: Mapping[str, Any]) -> None:
     else:
         return
     child = manifest.get_meta("name") or manifest.get_meta("generateName") or ""
-    raise ValueError(
-        f"{owner.get('kind') or 'The object'} {owner_meta.get('name')!r} "
-        f"in the namespace {owner_namespace!r} cannot own "
-        f"{manifest.get('kind') or 'the object'} {child!r}, which is {scope}: "
-        f"Kubernetes looks for owners only in the same namespace, and deletes the children with no owners. "
-        f"Delete such a child in a deletion handler instead."
+    logger.warning(
+        "%s %r in the namespace %r cannot own %s %r, which is %s: Kubernetes looks for owners only in the same "
+        "namespace, and deletes the children with no owners. Delete such a child in a deletion handler instead.",
+        owner.get("kind") or "The object", owner_meta.get("name"), owner_namespace,
+        manifest.get("kind") or "the object", child, scope,
     )
 
 

@@ -70,7 +70,7 @@ def _make_cause(scene: Scene, content: dict[str, Any], operation: Operation) -> 
         dryrun=options.get("dryrun", False),
         userinfo=options.get("userinfo", _SOMEBODY),
         headers=options.get("headers", {}),
-        sslpeer=options.get("sslpeer"),
+        sslpeer=options.get("sslpeer") or {},
         warnings=[],
         old=old,
         new=None if operation == "DELETE" else body,
