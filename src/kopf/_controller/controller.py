@@ -55,10 +55,10 @@ class Controller:
             # Not in the contexts of the workers: they would be kept in memory for as long as the objects wait.
             call_at=functools.partial(asyncio.get_running_loop().call_at, context=runtime.context),
         )
-        self._workers = Workers(runtime, resource, self.queue, self._work)
+        self.workers = Workers(runtime, resource, self.queue, self._work)
         self.background = _make_background(runtime, resource, self._revisit) if handlers.spawning else None
         self.states = ObjectStates(runtime, handlers, self.background)
-        user_code = self._workers.user_code
+        user_code = self.workers.user_code
         scope = ReconciliationScope(runtime, resource, handlers, background=self.background, user_code=user_code)
         self.scope = scope
         scope.get_fresher = self.states.get_pending
@@ -71,7 +71,7 @@ class Controller:
 
     def report_to(self, passages: Passages | None) -> None:
         """Have it counted there how the objects pass, from now on; or not anymore."""
-        self._workers.passages = self._handling.passages = passages
+        self.workers.passages = self._handling.passages = passages
 
     def accept(self, events: Iterable[WatchEvent]) -> None:
         """Take the events in; it never blocks, and nothing is executed here."""
@@ -79,7 +79,7 @@ class Controller:
         for event in events:
             if event is not LISTED:
                 self._accept(event, now)
-        self._workers.wake()
+        self.workers.wake()
 
     def _accept(self, event: WatchEvent, now: float) -> None:
         is_deleted = event.type == "DELETED"
@@ -110,7 +110,7 @@ class Controller:
         is_ready = state is not None and state.is_ready
         is_to_do = is_ready or key in self.raw_events.waiting or key in self.states.gone
         if is_to_do and self.queue.add(key, urgent=urgent):
-            if (passages := self._workers.passages) is not None:
+            if (passages := self.workers.passages) is not None:
                 passages.queue(key)
             if (bus := self.scope.runtime.bus).is_followed and ObjectQueued in bus.heard:
                 bus.tell(ObjectQueued(self.scope.resource, key, bus.clock()))
@@ -125,7 +125,7 @@ class Controller:
         if state is not None:
             state.on_time(when)
             self._requeue(key)
-            self._workers.wake()
+            self.workers.wake()
 
     def _revisit(self, obj: KubeObject) -> None:
         """Look at the object again: something that it has waited for (a daemon, a timer) has exited."""
@@ -134,7 +134,7 @@ class Controller:
         if state is not None:
             state.on_request(self._reconciler.unreadable.get_latest(obj))
             self._requeue(key)
-            self._workers.wake()
+            self.workers.wake()
 
     async def _work(self, key: str) -> None:
         """Do one thing after another for the object as long as there is something to do."""
@@ -164,14 +164,14 @@ class Controller:
             self.queue.release()
             if self.background is not None:
                 self.background.resume()
-            self._workers.wake()
+            self.workers.wake()
 
     async def stop(self) -> None:
         """Let the current handlers finish in a reasonable time, start nothing new, and cancel what is left."""
         self.queue.close()
         if self.background is not None:
             await self.background.stop(_DAEMONS_EXIT_TIMEOUT)
-        await self._workers.stop(is_saving=self._reconciler.is_saving)
+        await self.workers.stop(is_saving=self._reconciler.is_saving)
         if (bus := self.scope.runtime.bus).is_heard:
             bus.tell(ControllerStopped(self.scope.resource, self))
 

@@ -129,6 +129,11 @@ class ResourceWatcher:
             if not self._awaited:
                 self._service.controller.resume()
 
+    async def settle(self, timeout: float) -> None:
+        """Start no handlers anymore, and wait until the running ones have ended, for that many seconds at most."""
+        self._service.controller.pause()
+        await self._service.controller.workers.settle(timeout)
+
     async def stop(self) -> None:
         """Stop the streams, then the handling."""
         for stream in self._streams.values():

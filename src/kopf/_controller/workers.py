@@ -105,6 +105,10 @@ class Workers:
             self._queue.done(key)
             self.wake()
 
+    async def settle(self, timeout: float) -> None:
+        """Wait until the workers have ended that work now; for that many seconds at most."""
+        await _wait(self._tasks.values(), timeout)
+
     async def stop(self, *, is_saving: Callable[[str], bool]) -> None:
         """
         Wait for the workers in a reasonable time, then cancel them.

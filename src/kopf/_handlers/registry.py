@@ -7,7 +7,7 @@ There is a default registry, which the decorators fill as the modules of the ope
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from kopf._handlers.handlers import (
@@ -39,6 +39,8 @@ class OperatorRegistry:
         self.activities: list[ActivityHandler] = []
         self.resources: list[ResourceHandler] = []
         self.webhooks: list[WebhookHandler] = []
+        self.listeners: list[Callable[[], None]] = []
+        """They are called when a handler is declared, in whatever thread that happens."""
 
     def append(self, handler: Handler) -> None:
         """Add a handler."""
@@ -49,6 +51,8 @@ class OperatorRegistry:
                 self.webhooks.append(handler)
             case ResourceHandler():
                 self.resources.append(handler)
+        for listener in [*self.listeners]:
+            listener()
 
     def forget(self, module: str) -> None:
         """Remove the handlers whose functions are of this module, as it is going to be loaded anew."""

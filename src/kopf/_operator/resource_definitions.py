@@ -39,6 +39,7 @@ class Definitions:
         self._registry = registry
         self._peering = peering
         self._is_lacking = is_lacking
+        self._is_started = False
         self._is_listed = False
         self.changed = asyncio.Event()
         """Set when the resources are to be discovered anew."""
@@ -46,8 +47,9 @@ class Definitions:
         """The names of those resources that are known already: their definitions are no news in the first listing."""
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        """Watch for changes in the background, unless it is disabled or there can be none."""
-        if not self._runtime.settings.scanning.disabled and self._can_change():
+        """Watch for changes in the background, unless it is done already, disabled, or there can be none."""
+        if not self._is_started and not self._runtime.settings.scanning.disabled and self._can_change():
+            self._is_started = True
             informer = Informer(self._runtime, Target(CRDS), explain=self._explain)
             group.create_task(informer.run(self._take), name="watcher of the resource definitions")
 

@@ -1,7 +1,8 @@
 """
 The resource observer: which resources exist in the cluster, and which of them to watch where.
 
-The resources are discovered at the start, and again whenever the definitions of custom resources change.
+The resources are discovered at the start, and again whenever the definitions of custom resources change, or handlers
+are declared.
 """
 
 from __future__ import annotations
@@ -53,9 +54,16 @@ class ResourceObserver:
     async def run(self) -> None:
         """Discover, watch, and discover again when something has changed, forever."""
         async with asyncio.TaskGroup() as group:
+            loop, changed = asyncio.get_running_loop(), self._definitions.changed
+
+            def follow_declarations() -> None:
+                loop.call_soon_threadsafe(changed.set)
+
+            self._registry.listeners.append(follow_declarations)
             try:
                 await self._run(group)
             finally:
+                self._registry.listeners.remove(follow_declarations)
                 self._watchers.is_over = True
 
     async def _run(self, group: asyncio.TaskGroup) -> None:
@@ -64,7 +72,6 @@ class ResourceObserver:
         self._peering.serve(self._namespaces.names)
         self._runtime.pause.subscribe(self._watchers.follow_pause)
         is_complete = await self._update(group)
-        self._definitions.start(group)
         changed = self._definitions.changed
         while True:
             with contextlib.suppress(TimeoutError):
@@ -82,10 +89,12 @@ class ResourceObserver:
         discovery = await discover(self._runtime.api, self._registry.get_selectors())
         self._definitions.discovered = {resource.name for resource in discovery.resources}
         self._warnings.look_at(discovery, group)
+        self._runtime.indexers.extend(self._registry.get_indexing())
         plan = self._registry.plan([resource for resource in discovery.resources if is_watchable(resource)])
         await self._watchers.update(plan, group, unavailable=discovery.unavailable)
         for listener in self._listeners:
             listener(discovery, plan.keys())
+        self._definitions.start(group)
         return not discovery.unavailable
 
     def _follow_namespaces(self) -> None:

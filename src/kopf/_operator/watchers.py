@@ -15,6 +15,9 @@ from kopf._operator.discovery_warnings import warn_of_clashes
 from kopf._operator.namespaces import Namespaces
 from kopf._values.resources import Resource
 
+_PATIENCE = 60.0
+"""How long the running handlers may hold back those that are declared meanwhile, in seconds, until cancelled."""
+
 
 class Watchers:
     """The watchers of all resources that are served now."""
@@ -42,7 +45,10 @@ class Watchers:
         outdated = {resource for resource, watcher in self._watchers.items() if watcher.handlers != plan.get(resource)}
         for resource in sorted(outdated, key=str):
             if resource.api_version not in unavailable:
-                outgoing = self._watchers.pop(resource)
+                outgoing = self._watchers[resource]
+                if resource in plan:
+                    await outgoing.settle(_PATIENCE)
+                del self._watchers[resource]
                 await outgoing.stop()
                 outgoing.release()
         for watcher in self._watchers.values():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from kopf._controller.indexing.indices import Index, ObjectKey
@@ -75,12 +75,17 @@ class Indexers:
     """
 
     def __init__(self, handlers: Iterable[IndexingHandler]) -> None:
-        self._indexers: dict[HandlerId, Indexer] = {handler.id: Indexer() for handler in handlers}
+        self._indexers: dict[HandlerId, Indexer] = {}
+        self.indices: dict[str, Index[Any, Any]] = {}
+        """The indices by their names, as they go to the kwargs of all handlers."""
+        self.extend(handlers)
 
     def __getitem__(self, id: HandlerId) -> Indexer:
         return self._indexers[id]
 
-    @property
-    def indices(self) -> Mapping[str, Index[Any, Any]]:
-        """The indices by their names, as they go to the kwargs of all handlers."""
-        return {key: indexer.index for key, indexer in self._indexers.items()}
+    def extend(self, handlers: Iterable[IndexingHandler]) -> None:
+        """Add empty indices for those of the handlers that have none."""
+        for handler in handlers:
+            if handler.id not in self._indexers:
+                indexer = self._indexers[handler.id] = Indexer()
+                self.indices[handler.id] = indexer.index
