@@ -238,7 +238,7 @@ def find_remembered(world: World) -> Iterator[str]:
             "unreadable": controller._reconciler.unreadable,
             "companions": background.companions if background is not None else (),
             "leaving": background._leaving if background is not None else (),
-            "workers": controller._workers,
+            "workers": controller.workers,
         }
         for what, things in contents.items():
             if len(things) > 0:

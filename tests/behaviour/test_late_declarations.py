@@ -31,7 +31,9 @@ async def test_handlers_of_watched_resources(operator: Operator, kex: Objects, c
         calls.append(("created", name))
 
     @kopf.daemon("kopfexamples")
-    async def daemon_fn(name: str, stopped: kopf.AsyncDaemonStopperChecker, idx: kopf.Index[Any, Any], **_: Any) -> None:
+    async def daemon_fn(
+        name: str, stopped: kopf.AsyncDaemonStopperChecker, idx: kopf.Index[Any, Any], **_: Any
+    ) -> None:
         calls.append(("daemon", name, sorted(idx[None])))
         await stopped.wait()
 

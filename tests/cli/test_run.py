@@ -65,8 +65,8 @@ def test_interrupts_stop_the_operators_that_scripts_have_started_in_the_backgrou
 ) -> None:
     """Shells start such commands with SIGINT ignored."""
     command = f"{shlex.quote(sys.executable)} -m kopf run -A --standalone {shlex.quote(HANDLERS)}"
-    script = f"{command} >log 2>&1 & " \
-        "until grep -q 'authentication has finished' log; do sleep 0.1; done; kill -INT $!; wait $!"
+    waiting = "until grep -q 'authentication has finished' log; do sleep 0.1; done"
+    script = f"{command} >log 2>&1 & {waiting}; kill -INT $!; wait $!"
     with subprocess.Popen(
         ["sh", "-c", script], cwd=tmp_path, env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
         start_new_session=True,
