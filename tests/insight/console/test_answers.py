@@ -200,7 +200,8 @@ def test_explanations_are_told_in_sections(served: Served, open_page: Callable[[
     report = get(url)
     assert report["title"].startswith("KopfExample default/explained (kopfexamples.v1.kopf.dev)")
     [handlers] = [section for section in report["sections"] if section["title"] == "Handlers"]
-    assert [(line["name"], line["mark"]) for line in handlers["lines"]] == [("event event_fn", "yes")]
+    [line] = handlers["lines"]
+    assert (line["name"], line["mark"]) == ("event registry.<locals>.event_fn", "yes")
 
 
 def test_files_of_the_page(served: Served) -> None:
