@@ -16,7 +16,7 @@ import pytest
 
 from kopf._client.http.direct_session import DirectSession
 from kopf._client.http.server_address import parse_server
-from kopf._client.http.transport import Limits
+from kopf._client.http.transport import Limits, read_body
 
 Play = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Run = Callable[[Coroutine[Any, Any, None]], None]
@@ -124,7 +124,7 @@ async def fetch(
 ) -> bytes:
     """Make a request, and give the body of the response."""
     async with session.request(method, target, body, None, limits) as response:
-        return await response.read()
+        return await read_body(response)
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])

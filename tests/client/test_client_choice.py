@@ -7,7 +7,7 @@ from kopf._client.auth.credentials import ConnectionInfo
 from kopf._client.http.aiohttp_session import AiohttpSession
 from kopf._client.http.connections import Connection
 from kopf._client.http.direct_session import DirectSession
-from kopf._client.http.transport import Limits
+from kopf._client.http.transport import Limits, read_body
 from kopf._settings.settings import NetworkingSettings
 from tests.client.raw_server import OK, RawServer, answer
 
@@ -21,7 +21,7 @@ async def test_the_chosen_client_makes_the_requests(client: str, cls: type) -> N
             assert isinstance(connection.session, cls)
             for _ in range(2):
                 async with connection.session.request("GET", "/x", None, None, Limits(total=50)) as response:
-                    assert await response.read() == b"{}"
+                    assert await read_body(response) == b"{}"
         finally:
             await connection.close()
 

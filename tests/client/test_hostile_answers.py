@@ -1,6 +1,7 @@
 """What the server, or whoever is on the way to it, can answer; and what is said of that, with no secrets."""
 from __future__ import annotations
 
+import asyncio
 import logging
 import pathlib
 import traceback
@@ -115,6 +116,33 @@ async def test_secrets_of_proxies_are_not_in_the_errors(settings: OperatorSettin
             await APIClient(vault, settings).get("/x", backoffs=())
         await vault.close()
     assert SECRET not in "".join(traceback.format_exception(info.value))
+
+
+@pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 200 OK\r\n : \r\n\r\n"], ids=repr)
+@pytest.mark.parametrize("scheme", ["https", "http"])
+async def test_secrets_are_not_in_the_errors_when_the_proxy_is_none(
+    settings: OperatorSettings, scheme: str, answer: bytes
+) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    port, vault = server.sockets[0].getsockname()[1], Vault(settings)
+    proxy_url = f"http://user:{SECRET}@127.0.0.1:{port}"
+    userinfo = f"user:{SECRET}@"
+    info = ConnectionInfo(server=f"{scheme}://{userinfo}host", proxy_url=proxy_url, insecure=True)
+    async with server:
+        vault.populate([info])
+        with pytest.raises(APINetworkError) as caught:
+            await APIClient(vault, settings).get("/x", backoffs=())
+        await vault.close()
+    cause = caught.value.__cause__
+    assert cause is not None
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    assert SECRET not in repr(cause.__cause__)
 
 
 # ------------------------------------------------------------------ kubeconfigs

@@ -13,10 +13,10 @@ import zlib
 
 import pytest
 
-from kopf._client.http import decoding
+from kopf._client.http import transport
 from kopf._client.http.direct_session import DirectSession
 from kopf._client.http.server_address import parse_server
-from kopf._client.http.transport import DisconnectedError, Limits, ProtocolError, TransportError
+from kopf._client.http.transport import DisconnectedError, Limits, ProtocolError, TransportError, read_body
 from tests.client.certificates import Authority
 from tests.client.raw_server import (
     OK,
@@ -227,7 +227,7 @@ def test_floods(run: Run, name: str) -> None:
 
 
 def test_bombs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "MAX_DECODED", 10 * 2**20)
+    monkeypatch.setattr(transport, "MAX_BODY", 10 * 2**20)
 
     async def main() -> None:
         server = RawServer(answer(gzipped(pack(bytes(2**26)))), answer(gzipped(pack(b"x" * 9 * 2**20))))
@@ -235,6 +235,27 @@ def test_bombs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
             with pytest.raises(ProtocolError, match="is larger than"):
                 await fetch(session)
             assert await fetch(session) == b"x" * 9 * 2**20
+
+    run(main())
+
+
+@pytest.mark.parametrize("framing", [b"Transfer-Encoding: chunked", b"Content-Length: 99999999999", b"A: b"], ids=repr)
+def test_endless_bodies(run: Run, monkeypatch: pytest.MonkeyPatch, framing: bytes) -> None:
+    monkeypatch.setattr(transport, "MAX_BODY", 2**20)
+
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(HEAD + framing + b"\r\n\r\n")
+        while True:
+            writer.write(b"2000\r\n" + bytes(0x2000) + b"\r\n")
+            await writer.drain()
+
+    async def main() -> None:
+        server = RawServer(flood, echo)
+        async with server.serve(), opened(server) as session:
+            with pytest.raises(ProtocolError, match="body of the response is larger than 1048576 bytes"):
+                await fetch(session)
+            assert await fetch(session, "/y") == b"/y"
 
     run(main())
 
@@ -396,7 +417,7 @@ def test_responses_before_the_request_is_sent_completely(
         async with serving, opened(server, context) as session:
             async with session.request("PATCH", "/x", bytes(2**26), None, PATIENCE) as response:
                 assert response.status == 413
-                assert await response.read() == b"{}"
+                assert await read_body(response) == b"{}"
             assert await fetch(session, "/y") == b"/y"
         assert server.accepted == 2
 

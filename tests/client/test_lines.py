@@ -3,10 +3,13 @@ from __future__ import annotations
 import itertools
 import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kopf._client.http import lines
 from kopf._client.http.lines import LineSplitter
+from kopf._client.http.transport import ProtocolError
 
 
 def feed(*chunks: bytes) -> list[bytes]:
@@ -35,6 +38,13 @@ def test_empty_lines_are_dropped() -> None:
 def test_incomplete_last_line_is_not_given() -> None:
     assert feed(b"a\nb") == [b"a"]
     assert feed(b"a") == []
+
+
+def test_endless_lines_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MAX_LINE", 10)
+    assert feed(b"12345", b"67890", b"\n", b"x\n12345", b"67890") == [b"1234567890", b"x"]
+    with pytest.raises(ProtocolError, match="longer than 10 bytes"):
+        feed(b"x\n12345", b"67890", b"!")
 
 
 @given(st.binary(), st.lists(st.integers(min_value=0, max_value=100)))

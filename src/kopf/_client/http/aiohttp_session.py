@@ -110,9 +110,6 @@ class _AiohttpResponse:
     def headers(self) -> Mapping[str, str]:
         return self._raw.headers
 
-    async def read(self) -> bytes:
-        return await self._raw.read()
-
     async def read_chunk(self) -> bytes:
         return await self._raw.content.readany()
 

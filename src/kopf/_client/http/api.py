@@ -36,7 +36,7 @@ from kopf._client.http.connections import Connection
 from kopf._client.http.lines import LineSplitter
 from kopf._client.http.reachability import Reachability
 from kopf._client.http.request_facts import RequestRetried, begin_telling
-from kopf._client.http.transport import Limits, Response, SilenceError, TransportError
+from kopf._client.http.transport import Limits, Response, SilenceError, TransportError, read_body
 from kopf._facts.bus import Bus
 from kopf._settings.settings import Delays, OperatorSettings, iter_delays
 from kopf._values import codec
@@ -192,7 +192,7 @@ class APIClient:
                             if lines := splitter.feed(chunk):
                                 yield lines
                         return
-                    error = _make_error("GET", target, response, await response.read())
+                    error = _make_error("GET", target, response, await read_body(response))
                 if not self._can_renew(connection, token, error):
                     raise error
             except OSError as exc:
@@ -252,7 +252,7 @@ class APIClient:
                 async with connection.session.request(method, target, body, sent_headers, limits) as response:
                     status = response.status
                     self._reachability.note_response(server)
-                    content = await response.read()
+                    content = await read_body(response)
                     if status < 300:
                         return content
                     error = _make_error(method, target, response, content)

@@ -1,7 +1,7 @@
 """
 Compressed bodies: API servers compress large listings with gzip, if they are asked to.
 
-A megabyte can become a gigabyte, so it is decompressed piece by piece, and the pieces of one response are limited.
+A megabyte can become a gigabyte, so it is decompressed piece by piece; whoever reads the pieces, limits them.
 """
 
 from __future__ import annotations
@@ -10,16 +10,13 @@ import zlib
 
 from kopf._client.http.transport import ProtocolError
 
-MAX_DECODED = 512 * 2**20
-"""How large a body can become, in bytes: listings are read by pages, of 16 MiB or so."""
-
 _PIECE = 2**20
 _WINDOWS = {b"gzip": 16 + zlib.MAX_WBITS, b"x-gzip": 16 + zlib.MAX_WBITS, b"deflate": zlib.MAX_WBITS}
 """Of the encodings that are known, as the library wants it. API servers have only gzip, but some proxies have more."""
 
 
 class Decoder:
-    """The body of one response. Raises :class:`ProtocolError` if it is not what the headers say, or is too large."""
+    """The body of one response. Raises :class:`ProtocolError` if it is not what the headers say."""
 
     def __init__(self, encoding: bytes) -> None:
         if encoding not in _WINDOWS:
@@ -27,7 +24,7 @@ class Decoder:
         self._windows = _WINDOWS[encoding]
         self._inflating = zlib.decompressobj(self._windows)
         self._rest = b""
-        self._size = 0
+        self._is_begun = False
 
     def decode(self, data: bytes) -> bytes:
         """Decompress some megabyte at most; the rest comes when it is called again with no data."""
@@ -43,12 +40,10 @@ class Decoder:
             if not rest:
                 break
         self._rest = rest
-        self._size += len(piece)
-        if self._size > MAX_DECODED:
-            raise ProtocolError(f"The decompressed body of the response is larger than {MAX_DECODED} bytes")
+        self._is_begun = self._is_begun or bool(piece)
         return piece
 
     def finish(self) -> None:
         """Check that the end has come."""
-        if not self._inflating.eof and (self._size or self._rest):
+        if not self._inflating.eof and (self._is_begun or self._rest):
             raise ProtocolError("The compressed body of the response has no end")

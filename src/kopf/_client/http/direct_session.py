@@ -247,13 +247,6 @@ class Exchange:
         """The headers of the response."""
         return Headers(self._get_wire().response.headers)
 
-    async def read(self) -> bytes:
-        """Read the whole body."""
-        chunks = []
-        while chunk := await self.read_chunk():
-            chunks.append(chunk)
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
     async def read_chunk(self) -> bytes:
         """Read as much of the body as has come."""
         wire = self._get_wire()

@@ -7,6 +7,11 @@ has dozens of small lines. Each byte is copied a constant number of times in eit
 
 from __future__ import annotations
 
+from kopf._client.http.transport import ProtocolError
+
+MAX_LINE = 128 * 2**20
+"""How long a line can be, in bytes: API servers have no objects of more than some megabytes."""
+
 
 class LineSplitter:
     """
@@ -14,14 +19,22 @@ class LineSplitter:
     here.
     """
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_parts", "_size")
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
+        self._size = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Take the next chunk, give the lines completed by it, with no newlines; empty lines are dropped."""
+        """
+        Take the next chunk, give the lines completed by it, with no newlines; empty lines are dropped.
+
+        Raises :class:`ProtocolError` if a line has no end for too long.
+        """
         if b"\n" not in chunk:
+            self._size += len(chunk)
+            if self._size > MAX_LINE:
+                raise ProtocolError(f"The line of the stream is longer than {MAX_LINE} bytes")
             self._parts.append(chunk)
             return []
         lines = chunk.split(b"\n")
@@ -30,4 +43,5 @@ class LineSplitter:
             self._parts.append(lines[0])
             lines[0] = b"".join(self._parts)
         self._parts = [tail] if tail else []
+        self._size = len(tail)
         return [line for line in lines if line]

@@ -12,6 +12,7 @@ import ssl
 
 import aiohttp
 import yarl
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from kopf._client.auth.credentials import redact_url
 from kopf._client.http.direct_session import KEEPALIVE_TIMEOUT
@@ -86,11 +87,15 @@ def _make_socks_route(url: yarl.URL, context: ssl.SSLContext | bool) -> Route:
 
 
 def drop_secrets(exc: Exception) -> None:
-    """Remove the user & password of the proxy from its refusal: the original error is in all tracebacks, as a cause."""
-    if isinstance(exc, aiohttp.ClientHttpProxyError):
+    """
+    Remove the credentials from what the error knows of its request: it is in all tracebacks, as a cause.
+
+    The request can be that to the proxy, whether the proxy refuses it, or answers with no HTTP at all.
+    """
+    if isinstance(exc, aiohttp.ClientResponseError):
         info = exc.request_info
         url, real_url = info.url.with_user(None), info.real_url.with_user(None)
-        exc.request_info = aiohttp.RequestInfo(url, info.method, info.headers, real_url)
+        exc.request_info = aiohttp.RequestInfo(url, info.method, CIMultiDictProxy(CIMultiDict()), real_url)
         exc.args = (exc.request_info, *exc.args[1:])
 
 

@@ -56,6 +56,10 @@ class ProtocolError(TransportError):
     """What has come is not HTTP, or there is too much of it."""
 
 
+MAX_BODY = 512 * 2**20
+"""How large a body can be, in bytes, decompressed: listings are read by pages, of 16 MiB or so."""
+
+
 class Headers(Mapping[str, str]):
     """The headers of a response; the case of their names means nothing. Of several with one name, it is the first."""
 
@@ -90,11 +94,19 @@ class Response(Protocol):
     def headers(self) -> Mapping[str, str]:
         """The headers, by their names in any case."""
 
-    async def read(self) -> bytes:
-        """Get the whole body, decoded."""
-
     async def read_chunk(self) -> bytes:
         """Wait for the next bytes of the body, and get all that have come, decoded; none at its end."""
+
+
+async def read_body(response: Response) -> bytes:
+    """Read the whole body, decoded. Raises :class:`ProtocolError` if it is too large."""
+    chunks, size = [], 0
+    while chunk := await response.read_chunk():
+        size += len(chunk)
+        if size > MAX_BODY:
+            raise ProtocolError(f"The body of the response is larger than {MAX_BODY} bytes")
+        chunks.append(chunk)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 class Session(Protocol):
