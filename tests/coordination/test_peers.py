@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kopf._coordination.peers import MAX_LIFETIME, Peer, Peers, make_identity
+from kopf._settings.settings import MAX_PRIORITY
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 START = 1000.0
@@ -60,6 +61,8 @@ def test_sloppy_records(record: object, expected: Peer) -> None:
 @pytest.mark.parametrize("record", [
     None, 1, "text", [], {}, {"priority": 1}, {"lastseen": None}, {"lastseen": 1}, {"lastseen": "yesterday"},
     {"lastseen": "2026-01-01T00:00:00", "priority": "high"}, {"lastseen": "2026-01-01T00:00:00", "priority": None},
+    {"lastseen": "2026-01-01T00:00:00", "priority": "9" * 4000}, {"lastseen": "2026-01-01T00:00:00", "priority": 2**63},
+    {"lastseen": "2026-01-01T00:00:00", "priority": -(2**63)}, {"lastseen": "2026-01-01T00:00:00", "priority": 1e300},
     {"lastseen": "2026-01-01T00:00:00", "lifetime": []}, {"lastseen": "2026-01-01T00:00:00", "priority": float("inf")},
 ], ids=str)
 def test_broken_records_are_reported_once_and_ignored(record: object) -> None:
@@ -68,6 +71,14 @@ def test_broken_records_are_reported_once_and_ignored(record: object) -> None:
     assert peers.take(records, now=NOW, time=START).keys() == {"broken"}
     assert peers.take(records, now=NOW, time=START) == {}
     assert get_alive(peers) == {"good"}
+
+
+@pytest.mark.parametrize("priority", [MAX_PRIORITY, -MAX_PRIORITY])
+def test_the_largest_priorities(priority: int) -> None:
+    peers = Peers("me")
+    look(peers, {"other": make_record(priority=priority)})
+    assert peers.get_standing(priority, time=START).rivals
+    assert bool(peers.get_standing(0, time=START).seniors) is (priority > 0)
 
 
 @pytest.mark.parametrize("status", [None, {}, "text", 1, []])

@@ -22,6 +22,8 @@ import string
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from kopf._settings.settings import MAX_PRIORITY
+
 _DEFAULT_LIFETIME = 60
 """How long an operator is considered alive if it does not say that, in seconds."""
 
@@ -46,6 +48,10 @@ class Peer:
     """What it wants to say to the humans on the other side."""
     is_limited: bool = dataclasses.field(default=False, compare=False)
     """Whether it wanted to be considered alive for longer than it may."""
+
+    def __post_init__(self) -> None:
+        if abs(self.priority) > MAX_PRIORITY:
+            raise ValueError(f"the priority is not within ±{MAX_PRIORITY}")
 
     def __repr__(self) -> str:
         lifetime = f"{self.lifetime:g}{' (limited)' if self.is_limited else ''}"

@@ -29,7 +29,7 @@ from kopf._insight.explaining.resource_naming import find_resources
 from kopf._insight.explaining.showing import MAX_ERROR, Showing, shorten
 from kopf._insight.explaining.traces import adapt_persistence
 from kopf._operator.access import Access
-from kopf._settings.settings import OperatorSettings
+from kopf._settings.settings import MAX_PRIORITY, OperatorSettings
 from kopf._storage.snapshots import Snapshots
 from kopf._values import codec
 from kopf._values.errors import OperatorError
@@ -218,7 +218,7 @@ class ClusterReader:
 def _describe_alive(status: object) -> str:
     peers, time = Peers(""), asyncio.get_running_loop().time()
     peers.take(status, now=datetime.datetime.now(datetime.UTC), time=time)
-    alive = sorted(peers.get_standing(-(2**63), time=time).seniors, key=lambda peer: -peer.priority)
+    alive = sorted(peers.get_standing(-MAX_PRIORITY - 1, time=time).seniors, key=lambda peer: -peer.priority)
     if len(alive) < 2:
         return show_peers(alive) if alive else ""
     is_tie = alive[0].priority == alive[1].priority

@@ -70,6 +70,10 @@ class PostingSettings:
     """How many of them per second may be made after that."""
 
 
+MAX_PRIORITY = 2**63 - 1
+"""The priorities of operators are numbers in the JSON of Kubernetes, i.e. of 64 bits: larger ones are rounded."""
+
+
 @dataclasses.dataclass
 class PeeringSettings:
     """Awareness of other operators via peering objects."""

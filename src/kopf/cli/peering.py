@@ -14,7 +14,7 @@ from kopf._coordination.peers import MAX_LIFETIME, Peer, make_identity
 from kopf._handlers.registry import get_default_registry
 from kopf._operator.access import Access
 from kopf._operator.freezing import put_record
-from kopf._settings.settings import OperatorSettings
+from kopf._settings.settings import MAX_PRIORITY, OperatorSettings
 from kopf._values.errors import OperatorError
 from kopf.cli.options import CLIControls, logging_options
 
@@ -37,8 +37,8 @@ def _peering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
 @click.command()
 @logging_options
 @_peering_options
-@click.option("-p", "--priority", type=int, default=_PRIORITY, show_default=True, metavar="N",
-              help="Operators with higher priorities are not paused.")
+@click.option("-p", "--priority", type=click.IntRange(-MAX_PRIORITY, MAX_PRIORITY), default=_PRIORITY,
+              show_default=True, metavar="N", help="Operators with higher priorities are not paused.")
 @click.option("-t", "--lifetime", type=click.IntRange(1, MAX_LIFETIME), default=60, show_default=True,
               metavar="SECONDS", help="For how long they are paused.")
 @click.option("-m", "--message", default="", metavar="TEXT", help="The reason, for the logs of the operators.")

@@ -24,7 +24,7 @@ from kopf._operator.embedding import OperatorOptions, operator
 from kopf._operator.flags import Flag
 from kopf._operator.scopes import check
 from kopf._serving.endpoints import parse_endpoint
-from kopf._settings.settings import OperatorSettings
+from kopf._settings.settings import MAX_PRIORITY, OperatorSettings
 from kopf._values.errors import OperatorError
 from kopf.cli.event_loops import LoopFactory, find_loop_factory
 from kopf.cli.garbage import collect_rarely
@@ -91,7 +91,7 @@ def _check_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
 @click.option("--standalone", is_flag=True, default=None, help="Do not look for other operators.")
 @click.option("-P", "--peering", "peering_name", metavar="NAME", envvar="KOPF_RUN_PEERING",
               help="The peering object, by which the operators know of each other; it must exist.")
-@click.option("-p", "--priority", type=int, metavar="N",
+@click.option("-p", "--priority", type=click.IntRange(-MAX_PRIORITY, MAX_PRIORITY), metavar="N",
               help="Of several operators, the one with the highest priority works. [default: 0]")
 @click.option("--dev", is_flag=True, help=f"The development mode: --priority={DEV_PRIORITY}.")
 @click.option("-L", "--liveness", "liveness_endpoint", metavar="URL", envvar="KOPF_RUN_LIVENESS",

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kopf
-from kopf._controller.changes.handler_state import HandlerState
+from kopf._controller.changes.handler_state import MAX_DELAY, HandlerState
 from kopf._controller.changes.progress import (
     Counts,
     Progress,
@@ -197,7 +197,7 @@ states = st.builds(
     HandlerState,
     started=times,
     stopped=st.none() | times,
-    delayed=st.none() | times,
+    delayed=st.none() | times.filter(lambda time: time <= NOW + MAX_DELAY),
     purpose=st.none() | st.sampled_from([reason.value for reason in Reason]),
     retries=st.integers(0, 99),
     success=st.booleans(),
@@ -226,6 +226,26 @@ def test_states_survive_the_round_trip(state: HandlerState) -> None:
 ])
 def test_malformed_records_are_as_if_it_has_just_begun(record: Any) -> None:
     assert HandlerState.from_record(record, now=NOW) == HandlerState(started=NOW)
+
+
+@pytest.mark.parametrize(("text", "is_taken"), [
+    ("2026-12-20T23:53:38+00:00", True),
+    ("2026-12-21T12:00:00+00:00", True),  # the clock of another host was ahead
+    ("2026-12-22T12:00:00+00:00", False),
+    ("9999-12-31T23:59:59+00:00", False),
+    ("9999-12-31T23:59:59-14:00", False),
+])
+def test_delays_that_are_too_long_are_as_none(text: str, is_taken: bool) -> None:
+    delayed = HandlerState.from_record({"delayed": text}, now=NOW).delayed
+    assert (delayed is not None) is is_taken
+
+
+@pytest.mark.parametrize("delay", [31 * 86400, 1e12, float("inf")])
+def test_too_long_delays_are_limited(delay: float) -> None:
+    outcome = Outcome(final=False, delay=delay, exception=kopf.TemporaryError("later", delay=delay))
+    state = HandlerState(started=NOW).with_outcome(outcome, NOW, [])
+    assert state.delayed == NOW + MAX_DELAY
+    assert HandlerState.from_record(state.as_record(), now=NOW) == state
 
 
 @pytest.mark.parametrize("text", [

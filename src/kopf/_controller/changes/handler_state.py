@@ -18,6 +18,12 @@ from kopf._values.records import FrozenRecord
 _MAX_MESSAGE_LENGTH = 10_000
 """How much of the last error is stored, in characters: all annotations of an object share 256 KiB."""
 
+MAX_DELAY = datetime.timedelta(days=30)
+"""The longest delay of a retry. Without a limit, one forged record would block the deletion of the object for good."""
+
+_CLOCK_SKEW = datetime.timedelta(days=1)
+"""By how much the clock of who has made the record can be ahead, at most."""
+
 
 class HandlerState(FrozenRecord, frozen=True):
     """The state of one handler within the current handling cycle."""
@@ -71,7 +77,7 @@ class HandlerState(FrozenRecord, frozen=True):
         return HandlerState(
             self.started,
             stopped=now if outcome.final else None,
-            delayed=now + datetime.timedelta(seconds=delay) if delay else None,
+            delayed=now + datetime.timedelta(seconds=min(MAX_DELAY.total_seconds(), delay)) if delay else None,
             purpose=self.purpose,
             retries=self.retries + 1,
             reentries=self.reentries + isinstance(error, HandlerChildrenRetry),
@@ -103,10 +109,11 @@ class HandlerState(FrozenRecord, frozen=True):
     @classmethod
     def from_record(cls, record: ProgressRecord, *, now: datetime.datetime) -> HandlerState:
         """Restore from the persisted form; what is missing or malformed there is as if it has just begun."""
+        delayed = _parse_time(record.get("delayed"))
         return cls(
             started=_parse_time(record.get("started")) or now,
             stopped=_parse_time(record.get("stopped")),
-            delayed=_parse_time(record.get("delayed")),
+            delayed=None if delayed is None or delayed - now > MAX_DELAY + _CLOCK_SKEW else delayed,
             purpose=_parse_text(record.get("purpose")),
             retries=_parse_number(record.get("retries")),
             success=record.get("success") is True,
