@@ -1,4 +1,4 @@
-"""Whatever is in the docs must be true: the samples are executed, and the links lead somewhere."""
+"""Whatever is in the docs must be true: the samples are executed."""
 from __future__ import annotations
 
 import inspect
@@ -69,12 +69,6 @@ def test_samples_are_valid(page: pathlib.Path, cluster: LocalCluster | None) -> 
     run_samples(page, cluster=cluster)
     for block in get_blocks(page, "yaml"):
         assert list(yaml.safe_load_all(block))
-
-
-def test_links_lead_to_existing_files(page: pathlib.Path) -> None:
-    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
-        if "://" not in target:
-            assert (page.parent / target).exists(), target
 
 
 def test_samples_declare_handlers(registry: kopf.OperatorRegistry) -> None:
