@@ -80,6 +80,41 @@ async def test_optional_deletion_handlers_are_called_if_the_object_is_blocked_by
     assert calls == ["optional", "mandatory"]
 
 
+@pytest.mark.parametrize("kind", [kopf.daemon, kopf.timer])
+async def test_optional_deletion_handlers_are_called_if_the_object_is_blocked_by_background_tasks(
+        operator: Operator, kex: Objects, calls: Calls, kind: Decorator,
+) -> None:
+    options = {"interval": 1000} if kind is kopf.timer else {}
+
+    @kind("kopfexamples", id="background_fn", **options)
+    async def fn(stopped: Any, **_: Any) -> None:
+        if kind is kopf.daemon:
+            await stopped.wait()
+
+    kopf.on.delete("kopfexamples", optional=True)(lambda **_: calls.append("optional"))
+    await operator.start_and_create(kex)
+    await kex.wait(get_finalizers)
+    await kex.delete_and_wait()
+    assert calls == ["optional"]
+
+
+@pytest.mark.fastforward
+async def test_optional_deletion_handlers_are_not_called_if_the_object_is_blocked_by_others(
+        operator: Operator, kex: Objects, calls: Calls,
+) -> None:
+    """As the documentation says: others can hold it for days after it is handled."""
+    kopf.on.event("kopfexamples")(lambda event, **_: calls.append(event["type"]))
+    kopf.on.delete("kopfexamples", optional=True)(lambda **_: calls.append("optional"))
+    await operator.start_and_create(kex)
+    await kex.merge({"metadata": {"finalizers": ["example.com/others"]}})
+    await kex.delete()
+    await calls.wait(lambda types: types.count("MODIFIED") == 2)
+    await kex.merge({"metadata": {"finalizers": None}})
+    await kex.wait_gone()
+    await calls.wait(lambda types: "DELETED" in types)
+    assert "optional" not in calls.items
+
+
 async def test_a_failed_deletion_handler_releases_the_object(operator: Operator, kex: Objects) -> None:
     @kopf.on.delete("kopfexamples")
     def delete_fn(**_: Any) -> None:
