@@ -1,4 +1,4 @@
-"""The smallest operator: it greets every new object, and writes the greeting into its status."""
+"""A small operator: it greets new objects, writes the greeting into their status, and tells what happens to them."""
 import kopf
 
 
