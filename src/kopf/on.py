@@ -14,7 +14,7 @@ arguments name the resource: ``(name)``, ``(group, name)``, ``(group/version, na
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar, Unpack
 
 from kopf._handlers.context import SubhandlingContext, current_subhandling
@@ -39,8 +39,6 @@ from kopf._handlers.options import (
     SubhandlerOptions,
     TimerOptions,
     WebhookOptions,
-    check_change_filters,
-    check_option,
     check_options,
     to_plain_numbers,
 )
@@ -118,8 +116,7 @@ def create(*name: Name, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
 
 def resume(*name: Name, deleted: bool | None = None, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
     """Called once for every object that exists when the operator starts."""
-    check_options(options, CreateOptions)
-    check_option("deleted", deleted)
+    check_options(options, CreateOptions, deleted=deleted)
     return _declare(ChangingHandler, name, options, reason=None, initial=True, deleted=bool(deleted))
 
 
@@ -127,8 +124,7 @@ def update(
     *name: Name, old: ValueFilter = None, new: ValueFilter = None, **options: Unpack[CreateOptions]
 ) -> Callable[[Fn], Fn]:
     """Called when an object is essentially changed; with ``field=``, when that field is changed."""
-    check_options(options, CreateOptions)
-    check_change_filters(options, old, new)
+    check_options(options, CreateOptions, old=old, new=new)
     return _declare(
         ChangingHandler, name, options, reason=Reason.UPDATE, field_needs_change=True, old=old, new=new
     )
@@ -136,8 +132,7 @@ def update(
 
 def delete(*name: Name, optional: bool | None = None, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
     """Called when an object is marked for deletion, before it is actually deleted."""
-    check_options(options, CreateOptions)
-    check_option("optional", optional)
+    check_options(options, CreateOptions, optional=optional)
     return _declare(ChangingHandler, name, options, reason=Reason.DELETE, requires_finalizer=not optional)
 
 
@@ -145,10 +140,8 @@ def field(
     *name: Name, old: ValueFilter = None, new: ValueFilter = None, **options: Unpack[CreateOptions]
 ) -> Callable[[Fn], Fn]:
     """Called when the field of an object is added, changed, or removed. The ``field=`` is mandatory."""
-    check_options(options, CreateOptions)
-    if not options.get("field"):
-        raise DeclarationError.at_caller("The field is not specified: @kopf.on.field(…, field='spec.something').")
-    check_change_filters(options, old, new)
+    missing = "The field is not specified: @kopf.on.field(…, field='spec.something')."
+    check_options(options, CreateOptions, others=() if options.get("field") else (missing,), old=old, new=new)
     return _declare(ChangingHandler, name, options, reason=None, field_needs_change=True, old=old, new=new)
 
 
@@ -196,8 +189,7 @@ def subhandler(
     The handler will be considered as finished only when all of its sub-handlers are. Until then, it is called again
     and again, and must declare the same sub-handlers. Raises :class:`LookupError` outside of handlers.
     """
-    check_options(options, SubhandlerOptions)
-    check_change_filters(options, old, new)
+    check_options(options, SubhandlerOptions, old=old, new=new)
 
     def decorate(fn: Fn) -> Fn:
         context = current_subhandling.get(None)
@@ -296,33 +288,32 @@ _OPERATIONS: frozenset[Operation] = frozenset({"CREATE", "UPDATE", "DELETE", "CO
 
 
 def _declare_webhook(type: WebhookType, name: tuple[Name, ...], options: WebhookOptions) -> Callable[[Fn], Fn]:
-    check_options(options, WebhookOptions)
-    operations = _parse_operations(options.pop("operation", None), options.pop("operations", None))
-    if options.get("subresource") == "":
-        raise DeclarationError.at_caller(
-            "The subresource cannot be empty: omit it for the object itself, or use '*' for everything."
-        )
+    check_options(options, WebhookOptions, others=_list_webhook_problems(options))
+    operation, operations = options.pop("operation", None), options.pop("operations", None)
+    requested: frozenset[str] = frozenset({operation} if operation is not None else operations or ())
     for key in ("persistent", "side_effects", "ignore_failures"):
         options[key] = bool(options.get(key))
-    return _declare(WebhookHandler, name, options, type=type, operations=operations)
+    return _declare(WebhookHandler, name, options, type=type, operations=_parse_operations(requested))
 
 
-def _parse_operations(
-    operation: Operation | None, operations: Collection[Operation] | None
-) -> frozenset[Operation] | None:
+def _list_webhook_problems(options: WebhookOptions) -> Iterator[str]:
+    operation, operations = options.get("operation"), options.get("operations")
     if operation is not None and operations is not None:
-        raise DeclarationError.at_caller("Either operation= or operations= can be specified, not both.")
+        yield "Either operation= or operations= can be specified, not both."
     if isinstance(operations, str):
-        raise DeclarationError.at_caller(
-            f"Several operations must be in a list or a set, got {operations!r}; for one, use operation=."
-        )
-    requested: frozenset[str] = frozenset({operation} if operation is not None else operations or ())
+        yield f"Several operations must be in a list or a set, got {operations!r}; for one, use operation=."
+    else:
+        several = operations if isinstance(operations, Collection) else ()
+        requested = {*map(str, several), *(() if operation is None else (str(operation),))}
+        if "*" not in requested and (unknown := sorted(requested - _OPERATIONS)):
+            yield f"No such operations: {', '.join(unknown)}. They can be: {', '.join(sorted(_OPERATIONS))}."
+    if options.get("subresource") == "":
+        yield "The subresource cannot be empty: omit it for the object itself, or use '*' for everything."
+
+
+def _parse_operations(requested: frozenset[str]) -> frozenset[Operation] | None:
     if "*" in requested:
         return None
-    if unknown := sorted(map(str, requested - _OPERATIONS)):
-        raise DeclarationError.at_caller(
-            f"No such operations: {', '.join(unknown)}. They can be: {', '.join(sorted(_OPERATIONS))}."
-        )
     return frozenset(name for name in _OPERATIONS if name in requested) or None
 
 

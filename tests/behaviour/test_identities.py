@@ -120,3 +120,13 @@ async def test_one_function_decorated_several_times_is_not_warned_of(
 
     await operator.start_and_handle(kex)
     assert not logs.find(".*have the same id.*")
+
+
+async def test_different_functions_with_one_id_are_counted_as_the_one_that_is_called(
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
+) -> None:
+    kopf.on.create("kopfexamples", id="same")(calls.noting("one"))
+    kopf.on.create("kopfexamples", id="same")(calls.noting("two"))
+    await operator.start_and_handle(kex)
+    await logs.wait("Creation is processed: 1 succeeded; 0 failed.")
+    assert calls == ["one"]

@@ -103,6 +103,29 @@ async def test_without_any_credentials_it_exits_with_a_clear_error(
         await operator.wait()
 
 
+async def test_the_default_login_that_finds_nothing_is_no_success(
+        operator: Operator, logs: Logs, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    kopf.on.event("kopfexamples")(lambda **_: None)
+    logs.expected.append("no credentials are found")
+    await operator.launch()
+    with pytest.raises(kopf.LoginError, match="no credentials are found"):
+        await operator.wait()
+    assert not logs.find(".*succeeded.*")
+
+
+async def test_the_default_login_that_finds_credentials_is_a_success(
+        operator: Operator, logs: Logs, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(operator.cluster.kubeconfig))
+    kopf.on.event("kopfexamples")(lambda **_: None)
+    await operator.start()
+    await logs.wait("Activity 'login_by_default' succeeded.")
+
+
 @pytest.mark.parametrize(("result", "error", "message"), [
     (None, None, "Cannot log in: no credentials are found|has brought nothing"),
     ({"server": "https://localhost"}, None, "handler 'login' .* than kopf.ConnectionInfo, .*, or None: dict"),

@@ -113,6 +113,20 @@ def test_the_files_of_the_operator(cluster: LocalCluster, explain: Explain, hand
     assert "  create 'pod_fn' is for 'pods'" in lines
 
 
+def test_resources_with_names_as_in_kubectl(cluster: LocalCluster, explain: Explain, handlers: str) -> None:
+    put(cluster)
+    for resource in ("kex", "kopfexamples.kopf.dev", "kopfexamples.v1.kopf.dev"):
+        result, expected = explain(f"{resource}/obj", handlers, "--json"), explain(resource, "obj", handlers, "--json")
+        assert json.loads(result.output)["handlers"] == json.loads(expected.output)["handlers"]
+
+
+@pytest.mark.parametrize("args", [["kex"], ["kex/"], ["kex/a/b"], ["kex", "a/b"]])
+def test_names_that_are_none(explain: Explain, args: list[str]) -> None:
+    result = explain(*args)
+    assert result.exit_code == 2
+    assert "Name one object: kopf explain RESOURCE NAME, or RESOURCE/NAME." in result.output
+
+
 def test_files_with_no_handlers_for_the_resource(cluster: LocalCluster, explain: Explain, handlers: str) -> None:
     output = explain("namespace", "default", handlers).output
     assert output.startswith("Namespace default (namespaces.v1)")
@@ -180,8 +194,7 @@ def test_known_operators_are_told(cluster: LocalCluster, explain: Explain) -> No
     })
     put(cluster)
     [line] = [line for line in explain("kex", "obj").output.splitlines() if "in the peering 'default'" in line]
-    assert line.index("Peer master") < line.index("Peer slave")
-    assert line.endswith("all but the first one are paused.")
+    assert line.endswith(": master (priority 9), slave (priority 1); all but the first one are paused.")
 
 
 def test_objects_handled_under_another_prefix(cluster: LocalCluster, explain: Explain) -> None:
@@ -216,6 +229,8 @@ def test_objects_handled_with_the_state_in_the_status(cluster: LocalCluster, exp
     (["kex", "obj", "-n", "nosuch"], "in the namespace 'nosuch'. There is one in: default; say so by --namespace."),
     (["", "obj"], "'' is not a name of a resource"),
     (["kex", "obj", "nosuch.py"], "Cannot load 'nosuch.py'"),
+    (["kex/obj", "nosuch.py"], "Cannot load 'nosuch.py'"),
+    (["kex/obk"], "There is no 'obk' of kopfexamples.kopf.dev in the namespace 'default'. Did you mean 'obj'?"),
 ])
 def test_mistakes(cluster: LocalCluster, explain: Explain, args: list[str], text: str) -> None:
     put(cluster)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kopf._coordination.peers import MAX_LIFETIME, Peer, Peers, make_identity
+from kopf._coordination.peers import MAX_LIFETIME, Peer, Peers, make_identity, name_peers
 from kopf._settings.settings import MAX_PRIORITY
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -198,3 +198,9 @@ def test_users_without_names(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyError("getpwuid(): uid not found: 12345")
     monkeypatch.setattr(getpass, "getuser", fail)
     assert re.fullmatch(r"\d+@.+", make_identity(manual=True))
+
+
+def test_peers_are_named_in_words() -> None:
+    peers = [Peer(f"root@host/{number}", number, 60, NOW) for number in range(12)]
+    assert name_peers(peers[:2]) == "root@host/0 (priority 0), root@host/1 (priority 1)"
+    assert name_peers(peers).endswith("root@host/9 (priority 9) and 2 more")

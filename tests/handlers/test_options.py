@@ -241,3 +241,35 @@ def test_places_elsewhere_are_told_in_full(
 def test_intervals_of_other_types_have_an_advice(registry: kopf.OperatorRegistry) -> None:
     with pytest.raises(kopf.DeclarationError, match=r"\(timedelta\); use its .total_seconds\(\)"):
         declare(kopf.timer, registry, interval=datetime.timedelta(minutes=1))
+
+
+def test_all_problems_of_the_options_are_told_at_once(registry: kopf.OperatorRegistry) -> None:
+    with pytest.raises(kopf.DeclarationError) as info:
+        declare(kopf.on.update, registry, timeuot=5, retires=3, backoff="10s", errors="ignore", old=1)
+    problems = info.value.problems
+    assert all(problem.startswith(f"{pathlib.Path(__file__).relative_to(pathlib.Path.cwd())}:") for problem in problems)
+    assert [problem.partition(": ")[2] for problem in problems] == [
+        "This kind of handlers has no such options: retires, timeuot. Did you mean 'retries', 'timeout'?",
+        "backoff= must be a number of seconds (0 or more), got '10s' (str).",
+        "errors= must be kopf.ErrorsMode.IGNORED, or .TEMPORARY, or .PERMANENT, got 'ignore' (str).",
+        "The filters old=/new= need field= to know what to check.",
+    ]
+    assert str(info.value) == "\n".join(problems)
+
+
+@pytest.mark.parametrize(("decorator", "options", "texts"), [
+    (kopf.on.resume, {"deleted": "no", "retries": "3"}, ["retries= must be", "deleted= must be True or False"]),
+    (kopf.on.delete, {"optional": "no", "retries": "3"}, ["retries= must be", "optional= must be True or False"]),
+    (kopf.on.field, {"field": "", "old": 1, "retries": "3"}, ["retries= must", "The filters", "field is not s"]),
+    (kopf.on.validate, {"operations": ["MAKE"], "operation": "CREATE", "subresource": "", "persistent": "no"}, [
+        "persistent= must be", "Either operation= or", "No such operations: MAKE", "The subresource cannot be empty",
+    ]),
+])
+def test_all_problems_of_one_kind_of_handlers_are_told_at_once(
+    registry: kopf.OperatorRegistry, decorator: Decorator, options: dict[str, Any], texts: list[str]
+) -> None:
+    with pytest.raises(kopf.DeclarationError) as info:
+        declare(decorator, registry, **options)
+    assert len(info.value.problems) == len(texts)
+    for problem, text in zip(info.value.problems, texts, strict=True):
+        assert text in problem

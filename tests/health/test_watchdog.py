@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import logging
 import pathlib
+import re
 import threading
 import time
 import types
@@ -135,3 +136,22 @@ async def test_the_thread_ends_with_the_block() -> None:
 
 def test_no_frames() -> None:
     assert describe_culprit(None) == "something unknown"
+
+
+async def test_blocked_loops_are_told_long_before_they_count_as_failed(caplog: pytest.LogCaptureFixture) -> None:
+    async def fn(**_: Any) -> None:
+        deadline = time.monotonic() + 30
+        while not caplog.records and time.monotonic() < deadline:
+            time.sleep(0.01)  # the bad thing
+        seen.append(watchdog.blockage)
+
+    seen: list[str | None] = []
+    with Watchdog(HealthSettings()) as watchdog:
+        await invoke(Handler(id=HandlerId("some/id"), fn=fn), {}, threads=ThreadPools(ExecutionSettings()))
+        await wait_for_message(caplog, "works again")
+    warning = caplog.records[0]
+    assert seen == [None]  # so the probes are answered as always
+    assert warning.levelno == logging.WARNING
+    culprit = rf"the handler 'some/id', .*fn\(\) at {__file__}:\d+: time.sleep"
+    assert re.match(rf"The event loop is blocked for \d[.\d]* seconds by {culprit}", warning.getMessage())
+    assert len(caplog.records) == 2

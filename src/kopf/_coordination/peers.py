@@ -88,9 +88,22 @@ _MAX_SHOWN = 10
 
 
 def show_peers(peers: Sequence[Peer]) -> str:
-    """Describe the peers, not more than several of them: anybody who may write the records can make many."""
-    shown, rest = list(peers[:_MAX_SHOWN]), len(peers) - _MAX_SHOWN
-    return repr(shown) + (f" and {rest} more" if rest > 0 else "")
+    """
+    Describe the peers as in the logs, where the original framework has them like that, and others search for them.
+
+    Not more than several of them: anybody who may write the records can make many.
+    """
+    return repr(list(peers[:_MAX_SHOWN])) + _count_rest(peers)
+
+
+def name_peers(peers: Sequence[Peer]) -> str:
+    """Describe the peers in words, not more than several of them."""
+    names = [f"{peer.identity[:_MAX_IDENTITY_LENGTH]} (priority {peer.priority})" for peer in peers[:_MAX_SHOWN]]
+    return ", ".join(names) + _count_rest(peers)
+
+
+def _count_rest(peers: Sequence[Peer]) -> str:
+    return f" and {len(peers) - _MAX_SHOWN} more" if len(peers) > _MAX_SHOWN else ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from kopf._coordination.peers import Peer, Peers, Standing, show_peers
+from kopf._coordination.peers import Peer, Peers, Standing, name_peers, show_peers
 from kopf._coordination.records import Site
 from kopf._health.liveness import Senior
 
@@ -46,7 +46,7 @@ class Turn:
             self._standing = standing
             self._is_said = True
             others = [*standing.seniors, *standing.rivals]
-            reason = f"in favour of {show_peers(others)} by the peering {self._site.place}"
+            reason = f"in favour of {name_peers(others)} by the peering {self._site.place}"
             self._site.runtime.pause.hold(self, reason)
             self._note_seniors(others)
         else:

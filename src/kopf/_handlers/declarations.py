@@ -30,9 +30,10 @@ class DeclarationError(TypeError, ValueError):
         return "\n".join(self.problems)
 
     @classmethod
-    def at_caller(cls, problem: str) -> Self:
+    def at_caller(cls, *problems: str) -> Self:
         """Make an error in the line of the users' code that is being executed now."""
-        return cls(put_place(find_caller_place(), problem))
+        place = find_caller_place()
+        return cls(*(put_place(place, problem) for problem in problems))
 
 
 def put_place(place: str | None, problem: str) -> str:

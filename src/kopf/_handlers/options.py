@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import numbers
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypedDict
 
 from kopf._handlers.criteria import MetaFilter, MetaFilterToken, ValueFilter, WhenFilter
@@ -135,34 +135,43 @@ class SubhandlerOptions(RetryOptions, FilterOptions, total=False):
     """Options of :func:`subhandler` & :func:`register`, besides ``old`` & ``new``, as of :func:`update`."""
 
 
-def check_options(options: Mapping[str, Any], known: type[HandlerOptions] | type[FilterOptions]) -> None:
-    """Raise :class:`DeclarationError` if some options are unknown to this kind of handlers, or make no sense."""
+def check_options(
+    options: Mapping[str, Any],
+    known: type[HandlerOptions] | type[FilterOptions],
+    *,
+    others: Iterable[str] = (),
+    **specific: Any,
+) -> None:
+    """
+    Raise one :class:`DeclarationError` for all options that are unknown to this kind of handlers, or make no sense.
+
+    ``specific`` are the options that only this decorator has; ``others`` are the problems that only it can find.
+    """
+    problems = [*_list_problems(options, known, specific), *others]
+    if problems:
+        raise DeclarationError.at_caller(*problems)
+
+
+def _list_problems(
+    options: Mapping[str, Any], known: type[HandlerOptions] | type[FilterOptions], specific: Mapping[str, Any]
+) -> Iterator[str]:
     unknown = sorted(options.keys() - known.__annotations__.keys())
     if unknown:
-        guesses = find_similar_names(unknown[0], known.__annotations__)
-        hint = f" Did you mean {guesses[0]!r}?" if guesses else ""
-        raise DeclarationError.at_caller(f"This kind of handlers has no such options: {', '.join(unknown)}.{hint}")
-    for name, value in options.items():
-        check_option(name, value)
-    if options.get("value") is not None and not options.get("field"):
-        raise DeclarationError.at_caller("The filter value= needs field= to know what to check.")
-
-
-def check_option(name: str, value: object) -> None:
-    """Raise :class:`DeclarationError` if the value is of a wrong type for the option."""
-    check, expected = _CHECKS.get(name, _ANYTHING)
-    if value is not None and not check(value):
-        raise DeclarationError.at_caller(f"{name}= must be {expected}, got {_describe(value)}.")
-
-
-def check_change_filters(options: FilterOptions, old: ValueFilter, new: ValueFilter) -> None:
-    """Raise :class:`DeclarationError` if the filters of the old & new values have nothing to do, or are ambiguous."""
-    if options.get("value") is not None and (old is not None or new is not None):
-        raise DeclarationError.at_caller(
-            "Either value= or old=/new= can be specified, not both: value= means any of old & new values."
-        )
-    if (old is not None or new is not None) and not options.get("field"):
-        raise DeclarationError.at_caller("The filters old=/new= need field= to know what to check.")
+        guesses = [repr(found[0]) for name in unknown if (found := find_similar_names(name, known.__annotations__))]
+        hint = f" Did you mean {', '.join(guesses)}?" if guesses else ""
+        yield f"This kind of handlers has no such options: {', '.join(unknown)}.{hint}"
+    for name, value in {**options, **specific}.items():
+        check, expected = _CHECKS.get(name, _ANYTHING)
+        if value is not None and not check(value):
+            yield f"{name}= must be {expected}, got {_describe(value)}."
+    is_for_change = specific.get("old") is not None or specific.get("new") is not None
+    if options.get("value") is not None:
+        if is_for_change:
+            yield "Either value= or old=/new= can be specified, not both: value= means any of old & new values."
+        elif not options.get("field"):
+            yield "The filter value= needs field= to know what to check."
+    elif is_for_change and not options.get("field"):
+        yield "The filters old=/new= need field= to know what to check."
 
 
 def to_plain_numbers(options: Mapping[str, Any]) -> dict[str, Any]:

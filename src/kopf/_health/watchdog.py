@@ -30,8 +30,11 @@ logger = logging.getLogger(__name__)
 _STEPS = 5
 """How many times to look at the loop within the timeout."""
 
-_MAX_STEP = 1.0
+_MAX_STEP = 0.5
 """How rarely to look at the loop, in seconds."""
+
+_WARNING_TIMEOUT = 2.0
+"""For how long the loop can be blocked until that is said, in seconds; it does not count as a failure yet."""
 
 
 class Watchdog:
@@ -59,21 +62,19 @@ class Watchdog:
         self._thread.join()  # it takes no time: it either sleeps or looks around
 
     def _watch(self) -> None:
-        silence = 0.0
+        silence, is_told = 0.0, False
         while not self._is_stopped.wait(step := min((self._settings.loop_timeout or _MAX_STEP) / _STEPS, _MAX_STEP)):
             if self._is_answered:
-                if self.blockage is not None:
+                if is_told:
                     logger.warning("The event loop works again after being blocked for %g seconds.", round(silence, 1))
                 self.blockage = None
-                silence = 0.0
+                silence, is_told = 0.0, False
                 self._is_answered = False
                 if not self._ask():
                     return
             else:
                 silence += step
-                timeout = self._settings.loop_timeout
-                if timeout is not None and silence >= timeout and self.blockage is None:
-                    self._report(silence)
+                is_told = self._judge(silence, is_told)
 
     def _ask(self) -> bool:
         self.lag.ask()
@@ -87,17 +88,31 @@ class Watchdog:
         self.lag.answer()
         self._is_answered = True
 
-    def _report(self, silence: float) -> None:
+    def _judge(self, silence: float, is_told: bool) -> bool:
+        """Say it if the loop is blocked for too long: first as a warning, then as a failure; tell if it is said."""
+        timeout = self._settings.loop_timeout
+        if timeout is None or self.blockage is not None:
+            return is_told
+        if silence >= timeout:
+            self.blockage = self._report(silence, logging.ERROR)
+            return is_told or self.blockage is not None
+        if silence >= _WARNING_TIMEOUT and not is_told:
+            return self._report(silence, logging.WARNING) is not None
+        return is_told
+
+    def _report(self, silence: float, level: int) -> str | None:
         frame = sys._current_frames().get(self._loop_thread)
         if is_importing(frame):  # that is our own doing in somebody's login handler, and it ends by itself
-            return
-        self.blockage = describe_culprit(frame)
-        logger.error(
+            return None
+        culprit = describe_culprit(frame)
+        logger.log(
+            level,
             "The event loop is blocked for %g seconds by %s. Nothing else can work meanwhile. "
             "Use asynchronous libraries in coroutines, or make it a regular function: those run in threads.",
             round(silence, 1),
-            self.blockage,
+            culprit,
         )
+        return culprit
 
 
 def describe_culprit(frame: FrameType | None) -> str:

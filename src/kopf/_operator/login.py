@@ -124,16 +124,19 @@ class Authenticator:
         Raises :class:`LoginError` if they have failed, or have brought nothing usable.
         """
         handlers: Sequence[ActivityHandler] = self._registry.get_activities(Activity.AUTHENTICATION)
+        is_told = verbose and (bool(handlers) or not is_human())  # people have not declared the default one
         try:
             results = await self._activities.run(
                 Activity.AUTHENTICATION,
                 handlers or [_DEFAULT_HANDLER],
-                is_quiet=not verbose or (not handlers and is_human()),  # people have not declared it
+                is_quiet=not is_told or not handlers,
             )
         except ActivityError as e:
             results = {key: outcome.result for key, outcome in e.outcomes.items() if outcome.result is not None}
             if not results:
                 raise _explain(e) from e
+        if is_told and not handlers and results:  # otherwise, it has not failed, but it is no success either
+            logging.getLogger("kopf.activities.authentication").info("%s succeeded.", _DEFAULT_HANDLER)
         self._vault.populate([_check(key, result) for key, result in results.items()])
 
     async def run(self) -> None:

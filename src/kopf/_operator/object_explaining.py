@@ -19,7 +19,7 @@ from kopf._client.resources.discovery import discover
 from kopf._client.resources.listing import list_pages
 from kopf._client.resources.targets import Target
 from kopf._coordination.kinds import find_peering_resource
-from kopf._coordination.peers import Peers, show_peers
+from kopf._coordination.peers import Peers, name_peers
 from kopf._handlers.handlers import ResourceHandler
 from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
 from kopf._insight.explaining.explaining import explain
@@ -220,10 +220,10 @@ def _describe_alive(status: object) -> str:
     peers.take(status, now=datetime.datetime.now(datetime.UTC), time=time)
     alive = sorted(peers.get_standing(-MAX_PRIORITY - 1, time=time).seniors, key=lambda peer: -peer.priority)
     if len(alive) < 2:
-        return show_peers(alive) if alive else ""
+        return name_peers(alive) if alive else ""
     is_tie = alive[0].priority == alive[1].priority
     who = "all are paused, as the highest priorities are equal" if is_tie else "all but the first one are paused"
-    return f"{show_peers(alive)}; {who}."
+    return f"{name_peers(alive)}; {who}."
 
 
 def _parse_event(item: Mapping[str, Any]) -> EventInfo:

@@ -40,14 +40,14 @@ def _check_url(ctx: click.Context, param: click.Parameter, value: str | None) ->
               help="The token of the console; better by the environment variable KOPF_CONSOLE_TOKEN.")
 @click.option("--json", "is_json", is_flag=True, envvar="KOPF_EXPLAIN_JSON", help="Print it for programs.")
 @click.argument("resource")
-@click.argument("name")
+@click.argument("name", required=False)
 @click.argument("paths", nargs=-1)
 @click.make_pass_decorator(CLIControls, ensure=True)
 def explain(
         controls: CLIControls,
         /,
         resource: str,
-        name: str,
+        name: str | None,
         paths: tuple[str, ...],
         modules: tuple[str, ...],
         namespace: str | None,
@@ -57,11 +57,17 @@ def explain(
 ) -> None:
     """Tell what becomes of an object: which handlers are for it, which are not and why, and what is next.
 
-    RESOURCE is as in kubectl: kopfexamples, kex, KopfExample, kopfexamples.kopf.dev. NAME is that of the object.
+    RESOURCE is as in kubectl: kopfexamples, kex, KopfExample, kopfexamples.kopf.dev. NAME is that of the object;
+    both can be given at once: kex/name.
     PATHS are the files of the operator: if they are given, it is told which filters of its handlers reject the object.
 
     Nothing is changed. A running operator knows more than there is on the object: see --endpoint.
     """
+    if "/" in resource:  # then, the files begin where the name would be
+        paths = paths if name is None else (name, *paths)
+        resource, _, name = resource.partition("/")
+    if not name or "/" in name:
+        raise click.UsageError("Name one object: kopf explain RESOURCE NAME, or RESOURCE/NAME.")
     registry = None
     # Whatever the files print, it is not a part of the answer.
     with _Warnings() as warnings, contextlib.redirect_stdout(sys.stderr):

@@ -253,8 +253,8 @@ def get_delay(
 
 
 def count(handlers: Iterable[ChangingHandler], states: Mapping[HandlerId, HandlerState]) -> Counts:
-    """Sum up the finished handlers."""
-    finished = [states[handler.id] for handler in handlers]
+    """Sum up the finished handlers. Of several functions with one id, one is called for all of them."""
+    finished = {handler.id: states[handler.id] for handler in handlers}.values()
     return Counts(
         succeeded=sum(state.success for state in finished), failed=sum(state.failure for state in finished)
     )
