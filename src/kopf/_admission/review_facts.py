@@ -18,6 +18,8 @@ class ReviewBegun(Fact, frozen=True, eq=False):
     """The whole of it."""
     headers: Mapping[str, str] = {}
     """Those of the request that has brought it, if there is one; there can be credentials."""
+    is_authenticated: bool = False
+    """Whether the caller has shown a certificate that was verified: anybody can have sent the rest."""
     at: float = 0.0
 
 

@@ -56,17 +56,40 @@ def collected(bus: Bus) -> Collected:
     return collected
 
 
-@pytest.mark.parametrize("name", ["traceparent", "Traceparent"])
-def test_reviews_continue_the_traces_of_the_server(bus: Bus, collected: Collected, name: str) -> None:
-    begun = ReviewBegun("check", {"request": {"object": {"secret": "x"}}}, {name: f"00-{TRACE_ID}-00f067aa0ba902b7-01"})
+def _review(bus: Bus, header: str, flags: str, *, is_authenticated: bool) -> SpanContext:
+    headers = {header: f"00-{TRACE_ID}-00f067aa0ba902b7-{flags}"}
+    payload = {"request": {"object": {"secret": "x"}}}
+    begun = ReviewBegun("check", payload, headers, is_authenticated=is_authenticated)
     bus.tell(begun)
     inner = trace.get_current_span().get_span_context()
     response: Any = {"response": {"allowed": False}}
     bus.tell(ReviewEnded(begun, response))
+    assert not trace.get_current_span().get_span_context().is_valid
+    return inner
+
+
+@pytest.mark.parametrize("name", ["traceparent", "Traceparent"])
+def test_reviews_continue_the_traces_of_the_server(bus: Bus, collected: Collected, name: str) -> None:
+    inner = _review(bus, name, "01", is_authenticated=True)
     span = collected.get("review", kopf__webhook="check", kopf__allowed=False)
     assert span.context == inner
     assert format_trace_id(span.context.trace_id) == TRACE_ID
-    assert not trace.get_current_span().get_span_context().is_valid
+    assert not span.links
+
+
+@pytest.mark.parametrize("flags", ["00", "01"])
+def test_reviews_of_anybody_are_only_linked(bus: Bus, collected: Collected, flags: str) -> None:
+    inner = _review(bus, "traceparent", flags, is_authenticated=False)
+    span = collected.get("review", kopf__webhook="check", kopf__allowed=False)
+    assert span.context == inner
+    assert span.parent is None
+    assert [format_trace_id(link.context.trace_id) for link in span.links] == [TRACE_ID]
+    assert format_trace_id(span.context.trace_id) != TRACE_ID
+
+
+def test_reviews_with_malformed_traces_have_no_links(bus: Bus, collected: Collected) -> None:
+    _review(bus, "traceparent", "zz", is_authenticated=False)
+    assert not collected.get("review").links
 
 
 def test_requests_of_nothing_are_not_traced(bus: Bus, collected: Collected) -> None:

@@ -1,11 +1,11 @@
-"""The spans of reviews, which continue the traces of the API server, and of the posted Kubernetes events."""
+"""The spans of reviews, which belong to the traces of the API server, and of the posted Kubernetes events."""
 
 from __future__ import annotations
 
 from contextvars import Token
 
 from opentelemetry import context, trace
-from opentelemetry.trace import NonRecordingSpan, Span, SpanKind, Tracer
+from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanKind, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from kopf._admission.review_facts import ReviewBegun, ReviewEnded
@@ -15,7 +15,12 @@ from kopf._insight.tracing.recent_spans import TraceMemory
 
 
 class ReviewSpans:
-    """Makes the spans of reviews: each is the current one until the review is answered."""
+    """
+    Makes the spans of reviews: each is the current one until the review is answered.
+
+    They continue the traces of those callers who are known by their certificates. Others could put them into any
+    trace, and decide that they are sampled: those traces are only linked.
+    """
 
     def __init__(self, bus: Bus, tracer: Tracer) -> None:
         self._tracer = tracer
@@ -27,8 +32,14 @@ class ReviewSpans:
     def _on_begin(self, fact: ReviewBegun) -> None:
         headers = {name.lower(): value for name, value in fact.headers.items()}
         caller = self._propagator.extract(headers, context.Context())
-        attributes = {"kopf.webhook": fact.webhook or ""}
-        span = self._tracer.start_span("review", caller, kind=SpanKind.SERVER, attributes=attributes)
+        origin = trace.get_current_span(caller).get_span_context()
+        span = self._tracer.start_span(
+            "review",
+            caller if fact.is_authenticated else context.Context(),
+            kind=SpanKind.SERVER,
+            attributes={"kopf.webhook": fact.webhook or ""},
+            links=[Link(origin)] if origin.is_valid and not fact.is_authenticated else [],
+        )
         self._spans[fact] = (span, context.attach(trace.set_span_in_context(span)))
 
     def _on_end(self, fact: ReviewEnded) -> None:
