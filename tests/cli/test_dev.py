@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -12,6 +13,7 @@ import urllib.request
 import psutil
 import pytest
 
+import kopf
 from kopf_cluster import LocalCluster
 from tests.cli.conftest import EXAMPLE, Starter
 from tests.patience import PATIENCE
@@ -321,14 +323,38 @@ def test_wrong_options(start: Starter, folder: pathlib.Path) -> None:
         assert "No such option" in process.output
 
 
+def list_imports_of_libraries() -> set[str]:
+    """Whatever the framework and its dependencies import on some system, with some versions of others."""
+    wanted, names = {"kopf"}, set()
+    pending = ["kopf"]
+    while pending:
+        try:
+            distribution = importlib.metadata.distribution(pending.pop())
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        required = {re.split(r"[^\w.-]", item, maxsplit=1)[0] for item in distribution.requires or ()
+                    if "extra == 'test'" not in item and 'extra == "test"' not in item}
+        pending += required - wanted
+        wanted |= required
+        files = [pathlib.Path(str(file.locate())) for file in distribution.files or () if file.suffix == ".py"]
+        for file in files:
+            names.update(re.findall(r"^\s*(?:import|from) (\w+)", file.read_text(errors="replace"), re.MULTILINE))
+    for file in pathlib.Path(kopf.__file__).parent.rglob("*.py"):
+        names.update(re.findall(r"^\s*(?:import|from) (\w+)", file.read_text(), re.MULTILINE))
+    return (names | {"uvloop", "pykube"}) - {"neighbour", "own"}
+
+
+def test_optional_imports_of_libraries_are_known() -> None:
+    assert {"aiodns", "brotli", "brotlicffi", "aiohttp", "uvloop", "yaml"} <= list_imports_of_libraries()
+
+
 @pytest.mark.parametrize("command", ["dev", "run"])
 def test_files_that_are_named_as_libraries(
         start: Starter, folder: pathlib.Path, cluster: LocalCluster, command: str,
 ) -> None:
     """They are for those who import them, and the framework does not."""
     installed = importlib.metadata.packages_distributions().keys()
-    optional = {"aiohttp_socks", "kubernetes", "pykube", "uvloop", "prometheus_client", "pyngrok"}
-    for name in sys.stdlib_module_names | installed | optional:
+    for name in sys.stdlib_module_names | installed | list_imports_of_libraries():
         if name.isidentifier():
             (folder / f"{name}.py").write_text("import os\nos.write(2, b'It is executed.')\nraise RuntimeError\n")
     (folder / "neighbour.py").write_text("TEXT = 'It has started.'\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import sys
 from collections.abc import Awaitable, Mapping, Sequence
@@ -88,7 +87,7 @@ def _login_natively(kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
 
 def _login_via_installed_library(kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
     for name in _LIBRARIES:
-        if importlib.util.find_spec(name) is not None and (info := _login_via_library(name, kwargs)) is not None:
+        if (info := _login_via_library(name, kwargs)) is not None:
             return info
     return None
 

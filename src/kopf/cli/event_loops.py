@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -15,9 +14,10 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 def find_loop_factory() -> LoopFactory | None:
     """Use the fast event loop if it is installed; otherwise, the one of Python."""
-    if importlib.util.find_spec("uvloop") is None:
+    try:
+        import uvloop  # optional, see the extras
+    except ModuleNotFoundError:
         return None
-    import uvloop  # optional, see the extras
 
     def make_loop() -> asyncio.AbstractEventLoop:
         loop = uvloop.new_event_loop()

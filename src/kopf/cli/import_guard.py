@@ -2,12 +2,14 @@
 Whose modules are imported: the folders of users' files are the first in ``sys.path``, but for the users' files only.
 
 Those folders can have files named as modules of Python or of libraries (``argparse.py``), by accident or by malice.
-What the framework and libraries import, also in a running operator, is looked for among the installed modules first.
+What the framework and libraries import, also in a running operator, is looked for among the installed modules first;
+and only there if they name it themselves: many libraries try to import others, which are not there.
 """
 
 from __future__ import annotations
 
 import importlib.machinery
+import opcode
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,6 +19,8 @@ from kopf._logging.tracebacks import is_library
 from kopf.cli.memory import SparingFinder
 
 _IMPORTLIB = os.path.dirname(os.path.abspath(importlib.__file__)) + os.sep
+_FRAMEWORK = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_IMPORT_STATEMENT = opcode.opmap["IMPORT_NAME"]
 
 
 class ImportGuard:
@@ -39,11 +43,15 @@ class ImportGuard:
         """Find the installed module for a library; ``None`` if it is to be looked for as usual."""
         if path is not None or fullname in self.requested or not self.folders.intersection(sys.path):
             return None
-        if fullname in sys.builtin_module_names or not is_library(_get_importer(sys._getframe(1))):
+        if fullname in sys.builtin_module_names:
+            return None
+        importer = _find_importer(sys._getframe(1))
+        if importer is None or not is_library(importer.f_code.co_filename):
             return None
         installed = [folder for folder in sys.path if folder not in self.folders]
         spec = importlib.machinery.PathFinder.find_spec(fullname, installed, target)
-        if spec is None and fullname in sys.stdlib_module_names:  # of other systems: libraries try them
+        # Those of the standard library can be of other systems.
+        if spec is None and (fullname in sys.stdlib_module_names or _is_named_by(importer)):
             raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
         return spec
 
@@ -53,10 +61,21 @@ def _count_wrappers() -> int:
     return sum(isinstance(finder, SparingFinder) for finder in sys.meta_path[:1])
 
 
-def _get_importer(frame: FrameType) -> str:
-    """Get the file whose code has the import."""
-    names = (frame.f_code.co_filename for frame in _walk(frame))
-    return next((name for name in names if not name.startswith(("<frozen importlib", _IMPORTLIB))), "")
+def _find_importer(frame: FrameType) -> FrameType | None:
+    """Find the code that has the import."""
+    machinery = ("<frozen importlib", _IMPORTLIB)
+    return next((item for item in _walk(frame) if not item.f_code.co_filename.startswith(machinery)), None)
+
+
+def _is_named_by(importer: FrameType) -> bool:
+    """
+    Tell if the code has the name of the module in itself, so that no file of users can be meant.
+
+    Libraries get other names from elsewhere, e.g. from settings: those can be of the users' files. The framework
+    does not.
+    """
+    code = importer.f_code
+    return code.co_filename.startswith(_FRAMEWORK) or code.co_code[importer.f_lasti] == _IMPORT_STATEMENT
 
 
 def _walk(frame: FrameType | None) -> Iterator[FrameType]:
