@@ -19,6 +19,8 @@ STAMP := $(VENV)/.installed-$(PYTHON_VERSION)
 # `make pytest ARGS="-k something -x"` passes more to pytest.
 WORKERS ?= 3
 ARGS ?=
+# Where event loops matter most: clocks, timers, transports. Those marked as `loops` run in both anyway.
+LOOP_TESTS := tests/client/test_api.py tests/client/test_watching.py tests/client/test_closings.py tests/controller/test_work_queue.py
 # The tests start hundreds of processes, each of which would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 # Where the original framework is installed to.
@@ -56,7 +58,7 @@ bench: $(STAMP)  ## measure against the original framework, on the cluster of KU
 	$(BIN)/python -m benchmarks.observed
 
 pytest-uvloop: $(STAMP)  ## run the tests where event loops matter in the one of uvloop; ARGS=tests is for all of them
-	KOPF_TEST_LOOP=uvloop $(BIN)/python -m pytest -n $(WORKERS) $(or $(ARGS),tests/client tests/serving tests/controller)
+	KOPF_TEST_LOOP=uvloop $(BIN)/python -m pytest -n $(WORKERS) $(or $(ARGS),$(LOOP_TESTS))
 
 budgets: $(STAMP)  ## check that our own code has not become dearer than it was recorded to be
 	$(BIN)/python -m benchmarks.budgets $(ARGS)
