@@ -109,6 +109,8 @@ async def test_the_default_login_that_finds_nothing_is_no_success(
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    for name in ("kubernetes", "kubernetes_asyncio", "pykube"):  # other tests import them, and then they are asked
+        monkeypatch.delitem(sys.modules, name, raising=False)
     kopf.on.event("kopfexamples")(lambda **_: None)
     logs.expected.append("no credentials are found")
     await operator.launch()
@@ -121,6 +123,8 @@ async def test_the_default_login_that_finds_credentials_is_a_success(
         operator: Operator, logs: Logs, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(operator.cluster.kubeconfig))
+    for name in ("kubernetes", "kubernetes_asyncio", "pykube"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     kopf.on.event("kopfexamples")(lambda **_: None)
     await operator.start()
     await logs.wait("Activity 'login_by_default' succeeded.")
