@@ -83,6 +83,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "enforce_retry_after": False,
         "trust_env": False,
         "strict_x509": None,
+        "client": "direct",
     },
     "persistence": {"finalizer": "kopf.zalando.org/KopfFinalizerMarker", "consistency_timeout": 5.0},
     "health": {"show_errors": False, "probe_lifetime": 5.0, "stream_timeout": 300, "loop_timeout": 10.0},

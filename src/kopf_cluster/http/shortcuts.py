@@ -55,6 +55,18 @@ class ShortRequest:
         return self._body
 
 
+class ShortContent:
+    """The body of a response, which is there at once."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__()
+        self._body = body
+
+    async def readany(self) -> bytes:
+        body, self._body = self._body, b""
+        return body
+
+
 class ShortResponse:
     """What clients use of the response to a usual request."""
 
@@ -62,10 +74,10 @@ class ShortResponse:
         super().__init__()
         self.status = answer.status
         self.headers = CIMultiDict({"Content-Type": answer.content_type, **answer.headers})
-        self._body = answer.body
+        self.content = ShortContent(answer.body)
 
     async def read(self) -> bytes:
-        return self._body
+        return await self.content.readany()
 
 
 Ask = Callable[[ShortRequest], asyncio.Task[Answer]]
