@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 import kopf
+from kopf_cluster.api.paths import VERSION
 
 
 @pytest.fixture(autouse=True)
@@ -14,3 +15,9 @@ def registry() -> Iterator[kopf.OperatorRegistry]:
     kopf.set_default_registry(registry)
     yield registry
     kopf.set_default_registry(previous)
+
+
+@pytest.fixture
+def older_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server before Kubernetes 1.35: it does not say that versions of objects can be compared."""
+    monkeypatch.setitem(VERSION, "minor", "34")

@@ -68,7 +68,7 @@ async def test_late_events_hold_their_stream_only(simulation: Simulation, story:
     assert "an event is late by 30s: MODIFIED configmaps default/a" in str(simulation.journal)
 
 
-@pytest.mark.skip(reason="Servers with comparable versions: repeated events are ignored; ask older ones.")
+@pytest.mark.usefixtures("older_server")
 async def test_doubled_deletions(simulation: Simulation, story: Any, seen: Seen) -> None:
     await story(simulation, lambda simulation: simulation.faults.duplicate_event(5))
     assert seen[-2:] == [("DELETED a", "3", 20), ("DELETED a", "3", 20)]
@@ -82,7 +82,7 @@ async def test_the_same_state_twice_is_no_news(simulation: Simulation, story: An
     assert "an event comes twice: ADDED configmaps default/a" in str(simulation.journal)
 
 
-@pytest.mark.skip(reason="Servers with comparable versions: repeated events are ignored; ask older ones.")
+@pytest.mark.usefixtures("older_server")
 async def test_the_past_comes_again(simulation: Simulation, story: Any, seen: Seen) -> None:
     await story(simulation, lambda simulation: simulation.faults.stale_event(2, 5, "configmaps"))
     assert seen == [

@@ -24,7 +24,7 @@ def in_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("explore", "kind", "name", "difference"), BUGS)
-@pytest.mark.skip(reason="Servers with comparable versions: repeated events are ignored; ask older ones.")
+@pytest.mark.usefixtures("older_server")
 def test_bugs_are_found_by_single_events_only(
         explore: Callable[..., Report], kind: str, name: str, difference: str,
 ) -> None:
