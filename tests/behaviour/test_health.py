@@ -366,7 +366,7 @@ async def test_those_who_pause_the_operator_are_shown_with_their_limited_lifetim
     assert peer == {
         "peering": "'default' cluster-wide", "identity": "them", "priority": 100, "lifetime": week, "limited": True,
     }
-    assert "lifetime=604800 (limited)" in content["kopf"]["paused"]
+    assert "them (priority 100, its lifetime is limited to 604800 s)" in content["kopf"]["paused"]
     await peering.remove("them")
     await wait_for(ask, lambda _, content: "kopf" not in content)
 

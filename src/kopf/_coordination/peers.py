@@ -96,9 +96,14 @@ def show_peers(peers: Sequence[Peer]) -> str:
     return repr(list(peers[:_MAX_SHOWN])) + _count_rest(peers)
 
 
+def _name_peer(peer: Peer) -> str:
+    limit = f", its lifetime is limited to {peer.lifetime:.0f} s" if peer.is_limited else ""
+    return f"{peer.identity[:_MAX_IDENTITY_LENGTH]} (priority {peer.priority}{limit})"
+
+
 def name_peers(peers: Sequence[Peer]) -> str:
     """Describe the peers in words, not more than several of them."""
-    names = [f"{peer.identity[:_MAX_IDENTITY_LENGTH]} (priority {peer.priority})" for peer in peers[:_MAX_SHOWN]]
+    names = [_name_peer(peer) for peer in peers[:_MAX_SHOWN]]
     return ", ".join(names) + _count_rest(peers)
 
 
