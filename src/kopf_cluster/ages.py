@@ -41,7 +41,12 @@ def moment() -> datetime.datetime:
 
 def now() -> str:
     """Give the current wall-clock time as Kubernetes timestamps have it: whole seconds, UTC."""
-    return f"{moment().isoformat(timespec='seconds')[:19]}Z"  # three times faster than strftime
+    return stamp(moment())
+
+
+def stamp(time: datetime.datetime) -> str:
+    """Write a time down so."""
+    return f"{time.isoformat(timespec='seconds')[:19]}Z"  # three times faster than strftime
 
 
 def micro_now() -> str:

@@ -30,6 +30,7 @@ from .audit import Audit, AuditRecord
 from .clients.client import Client, UserClient
 from .clients.door import Door
 from .clients.naming import find_kind
+from .control.simulation import Extent
 from .faults.faults import Faults
 from .http.memory import MemoryNetwork
 from .http.plain import PlainPort
@@ -56,7 +57,8 @@ class LocalCluster(Client):
         seed: What the random decisions about faults begin with.
         history: How many bytes of changed objects to remember for watches that go on from older versions.
         bookmark_interval: How often to send bookmarks, in seconds.
-        simulate: Whether workloads progress as if there were nodes: pods run, jobs complete, claims are bound, etc.
+        simulate: Whether workloads progress as if there were nodes: pods run, jobs complete, claims are bound, etc.;
+            with ``"controllers"``, pods are created and deleted, but it is up to others what becomes of them.
         authorization: Who may do what: everybody with a token everything (``"always-allow"``, the default), or what
             the roles and bindings grant (``"rbac"``). The token of the cluster may do everything anyway.
         bare: Whether there is nothing in the beginning but the namespaces: no service of the API, and in the
@@ -86,7 +88,7 @@ class LocalCluster(Client):
             seed: int = 0,
             history: int = DEFAULT_HISTORY,
             bookmark_interval: float = BOOKMARK_INTERVAL,
-            simulate: bool = False,
+            simulate: Extent = False,
             bare: bool = False,
             authorization: Authorization = "always-allow",
             managed_fields: bool = True,

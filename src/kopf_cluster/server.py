@@ -32,7 +32,7 @@ from .control.components import create_components
 from .control.definition_life import Definitions
 from .control.disruptions import Disruptions
 from .control.namespaces import Namespaces
-from .control.simulation import create_nodes, make_simulation
+from .control.simulation import Extent, create_nodes, make_simulation
 from .control.work import WorkQueue, supervised
 from .custom_resources import definitions as customs
 from .faults.faults import Faults
@@ -58,7 +58,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
 
     history: int
     bookmark_interval: float
-    simulate: bool
+    simulate: Extent
     bare: bool
     authorization: Authorization
     managed_fields: bool
@@ -109,7 +109,7 @@ class ClusterServer:
         if not self._options.bare:
             observers.append(basics.observe)
         if self._options.simulate:
-            observers += [loop.observe for loop in make_simulation(*parts)]
+            observers += [loop.observe for loop in make_simulation(self._options.simulate, *parts)]
         observers = [supervised(observer) for observer in observers]
         if snapshot is not None:
             _restore(self._store, snapshot, observers)
@@ -120,7 +120,7 @@ class ClusterServer:
         if not self._options.bare:
             basics.create_initial()
             create_components(*parts)
-        if self._options.simulate:
+        if self._options.simulate is True:
             create_nodes(*parts)
 
     def take_snapshot(self) -> Snapshot:

@@ -7,8 +7,10 @@ import signal
 import socket
 import ssl
 import subprocess
+import time
 import urllib.error
 import urllib.request
+from typing import Any
 
 import click
 import pytest
@@ -16,6 +18,7 @@ import yaml
 
 from kopf.cli.cluster import parse_user
 from tests.cli.conftest import Starter
+from tests.cli.processes import Process
 from tests.patience import PATIENCE
 
 
@@ -143,14 +146,32 @@ def test_cluster_with_tokens(start: Starter) -> None:
         assert "is not like NAME[:GROUP,...]=TOKEN" in process.output
 
 
+def ask(process: Process, path: str, body: Any = None) -> Any:
+    """Send a request to the cluster as its administrator, with the body if there is one."""
+    config = yaml.safe_load(pathlib.Path(process.wait_for("export KUBECONFIG=(.+)$")[1]).read_text())
+    ca = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]).decode()
+    headers = {"Authorization": f"Bearer {config['users'][0]['user']['token']}", "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{config['clusters'][0]['cluster']['server']}{path}", headers=headers,
+                                     data=None if body is None else json.dumps(body).encode())
+    with urllib.request.urlopen(request, context=ssl.create_default_context(cadata=ca)) as response:
+        return json.load(response)
+
+
+def test_cluster_with_controllers_only(start: Starter) -> None:
+    labels, spec = {"app": "web"}, {"containers": [{"name": "main", "image": "main"}]}
+    with start("cluster", "--simulate-controllers") as process:
+        ask(process, "/apis/apps/v1/namespaces/default/replicasets", {"metadata": {"name": "web"}, "spec": {
+            "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": spec}}})
+        deadline = time.monotonic() + PATIENCE
+        while not (pods := ask(process, "/api/v1/pods")["items"]) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert [pod["status"]["phase"] for pod in pods] == ["Pending"]
+        assert ask(process, "/api/v1/nodes")["items"] == []
+
+
 def test_cluster_with_late_events_and_conflicts(start: Starter) -> None:
     with start("cluster", "--watch-lag=0-0.5", "--late-conflicts=0.1,0.3", "--seed=7") as process:
-        config = yaml.safe_load(pathlib.Path(process.wait_for("export KUBECONFIG=(.+)$")[1]).read_text())
-        ca = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]).decode()
-        headers = {"Authorization": f"Bearer {config['users'][0]['user']['token']}"}
-        request = urllib.request.Request(f"{config['clusters'][0]['cluster']['server']}/_kopf/faults", headers=headers)
-        with urllib.request.urlopen(request, context=ssl.create_default_context(cadata=ca)) as response:
-            faults = json.load(response)
+        faults = ask(process, "/_kopf/faults")
     assert faults["watch_lag"] == [0, 0.5]
     [rule] = faults["rules"]
     assert (rule["status"], rule["guarded"], rule["rate"], rule["latency"]) == (409, True, 0.1, 0.3)

@@ -85,6 +85,8 @@ _CLUSTER_OPTIONS = (
                  help="Keep all the data there, and go on with them next time. In memory by default."),
     click.option("--simulate", is_flag=True,
                  help="Let workloads progress: pods run, rollouts end, jobs complete, claims are bound."),
+    click.option("--simulate-controllers", is_flag=True,
+                 help="Let controllers create and delete pods, but leave to others what becomes of these."),
     click.option("--authorization", type=click.Choice(["always-allow", "rbac"]), default="always-allow",
                  help="Who may do what: everybody everything, or what the roles grant. The kubeconfig is an admin's."),
     click.option("--managed-fields/--no-managed-fields", default=True,
@@ -154,6 +156,8 @@ async def start_cluster(
         tokens: Sequence[tuple[str, str, tuple[str, ...]]],
         watch_lag: tuple[float, float] | None,
         late_conflicts: tuple[float, float] | None,
+        simulate: bool,
+        simulate_controllers: bool,
         **options: Any,
 ) -> AsyncIterator[LocalCluster]:
     """Start a local cluster with the options of `LocalCluster` and others; say clearly if that is impossible."""
@@ -163,7 +167,8 @@ async def start_cluster(
         raise click.ClickException(explain_incompleteness(e)) from e
     async with contextlib.AsyncExitStack() as stack:
         try:
-            local = await stack.enter_async_context(LocalCluster(**options))
+            local = await stack.enter_async_context(
+                LocalCluster(simulate=simulate or (simulate_controllers and "controllers"), **options))
         except (OSError, ArchiveError) as e:
             raise click.ClickException(f"Cannot start the local cluster: {e}") from e
         if watch_lag is not None:

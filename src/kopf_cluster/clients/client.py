@@ -63,8 +63,9 @@ class AsyncClient:
 
     async def delete(
             self, kind: str, name: str, *, namespace: str = "default", propagation: Propagation | None = None,
+            grace_period: int | None = None,
     ) -> None:
-        await self._door.do(self._user, operations.delete(kind, name, namespace, propagation))
+        await self._door.do(self._user, operations.delete(kind, name, namespace, propagation, grace_period))
 
     async def wait_for(
             self, kind: str, name: str, until: Until = "create",
@@ -138,9 +139,18 @@ class Client:
 
     def delete(
             self, kind: str, name: str, *, namespace: str = "default", propagation: Propagation | None = None,
+            grace_period: int | None = None,
     ) -> None:
-        """Begin the deletion of the object; to wait until it is gone: ``wait_for(kind, name, "delete")``."""
-        self._door.do_and_wait(self._user, operations.delete(kind, name, namespace, propagation))
+        """Begin the deletion of the object; to wait until it is gone: ``wait_for(kind, name, "delete")``.
+
+        Args:
+            kind: What to delete.
+            name: Which one to delete.
+            namespace: Where it is.
+            propagation: What happens to its dependents: ``"Background"``, ``"Foreground"``, ``"Orphan"``.
+            grace_period: How many seconds a pod on a node has to end; with 0, it goes at once, as by force.
+        """
+        self._door.do_and_wait(self._user, operations.delete(kind, name, namespace, propagation, grace_period))
 
     def wait_for(
             self, kind: str, name: str, until: Until = "create",

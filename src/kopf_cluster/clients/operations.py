@@ -112,8 +112,10 @@ def patch(kind: str, name: str, changes: Any, namespace: str, subresource: str) 
         query={"fieldManager": _MANAGER}, body=changes, content_type=content_type)
 
 
-def delete(kind: str, name: str, namespace: str, propagation: Propagation | None) -> Operation[None]:
-    body = None if propagation is None else {"propagationPolicy": propagation}
+def delete(
+        kind: str, name: str, namespace: str, propagation: Propagation | None, grace_period: int | None,
+) -> Operation[None]:
+    body = {"propagationPolicy": propagation, "gracePeriodSeconds": grace_period}
 
     def operation(desk: Desk) -> None:
         desk.ask_object("delete", find_kind(desk.registry, kind), namespace, name, body=body)

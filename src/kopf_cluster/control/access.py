@@ -11,6 +11,7 @@ from ..kinds.kind import Kind, Obj
 from ..kinds.registry import Registry
 from ..store.storage import Key, Record, Store
 from ..writes import objects
+from ..writes.write_options import DeleteOptions
 from ..writes.writing import Writer
 from .work import WorkQueue
 
@@ -74,10 +75,11 @@ class Objects:
         clean = {field: value for field, value in status.items() if value is not None}
         self.update(bucket, key, lambda old: {**old, "status": clean}, subresource="status")
 
-    def delete(self, bucket: str, key: Key) -> None:
+    def delete(self, bucket: str, key: Key, grace_period: int | None = None) -> None:
+        """Delete the object if it is still there, and not asked to go already; or change how long it has for that."""
         record = self._store.bucket(bucket).records.get(key)
-        if record is not None and not record.deleting:
-            self._writer.delete(self.kind(bucket), key)
+        if record is not None and (grace_period is not None or not record.deleting):
+            self._writer.delete(self.kind(bucket), key, DeleteOptions(gracePeriodSeconds=grace_period))
 
 
 def namespace_of(obj: Obj) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 from ..kinds.kind import Obj
 from ..store.storage import Change
 from . import revisions
-from .workload import PODS, Controller, is_active, is_ready, labels_of
+from .workload import PODS, Controller, is_active, is_ending, is_ready, labels_of
 
 _REVISION: Final = "controller-revision-hash"
 
@@ -26,7 +26,8 @@ class DaemonSets(Controller):
                 self.plan(key)
 
     def reconcile(self, obj: Obj) -> None:
-        template, pods = obj["spec"]["template"], [pod for pod in self.owned(PODS, obj) if is_active(pod)]
+        template, owned = obj["spec"]["template"], self.owned(PODS, obj)
+        pods = [pod for pod in owned if is_active(pod)]
         known = self.owned(revisions.REVISIONS, obj)
         revision = revisions.record(self.objects, obj, known, _REVISION).hash
         used = {f"{obj['metadata']['name']}-{labels_of(pod).get(_REVISION)}" for pod in pods}
@@ -35,8 +36,9 @@ class DaemonSets(Controller):
         nodes = [node.key[1] for node in self.objects.records("nodes")
                  if wanted.items() <= dict(node.labels).items()]
         by_node = {pod["spec"].get("nodeName"): pod for pod in pods}
+        leaving = {pod["spec"].get("nodeName") for pod in owned if is_ending(pod)}
         for node in nodes:
-            if node not in by_node:
+            if node not in by_node and node not in leaving:
                 self.create_pod(obj, template, labels={_REVISION: revision}, spec={"nodeName": node})
         self.delete_pods(pod for node, pod in by_node.items() if node not in nodes)
         placed = [by_node[node] for node in nodes if node in by_node]

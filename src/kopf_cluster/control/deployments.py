@@ -9,7 +9,18 @@ from typing import Final
 from ..kinds.kind import Obj
 from .access import key_of, namespace_of, reference_to
 from .proportions import Share, spread
-from .workload import PODS, Controller, hash_of, is_active, is_ready, labels_of, phase_of, replicas_of, resolve_share
+from .workload import (
+    PODS,
+    Controller,
+    hash_of,
+    is_active,
+    is_ending,
+    is_ready,
+    labels_of,
+    phase_of,
+    replicas_of,
+    resolve_share,
+)
 
 _REPLICA_SETS: Final = "replicasets.apps"
 _HASH: Final = "pod-template-hash"
@@ -42,6 +53,7 @@ class ReplicaSets(Controller):
         self.set_status(obj, {
             **(obj.get("status") or {}), "replicas": len(pods), "fullyLabeledReplicas": labeled or None,
             "readyReplicas": ready or None, "availableReplicas": ready or None,
+            "terminatingReplicas": sum(map(is_ending, self.owned(PODS, obj))),
             "observedGeneration": obj["metadata"]["generation"]})
 
 
@@ -132,7 +144,7 @@ class Deployments(Controller):
         if strategy.get("type") == "Recreate":
             for item in old:
                 self._scale(obj, item, 0)
-            if not any((item.get("status") or {}).get("replicas") for item in old):
+            if not any(_count(item, field) for item in old for field in ("replicas", "terminatingReplicas")):
                 self._scale(obj, new, wanted)
             return
         rolling = strategy.get("rollingUpdate") or {}
@@ -187,7 +199,8 @@ class Deployments(Controller):
     def _tell(self, obj: Obj, new: Obj | None, sets: list[Obj]) -> None:
         wanted = replicas_of(obj)
         rolling = (obj["spec"].get("strategy") or {}).get("rollingUpdate") or {}
-        total, ready = (sum(_count(item, field) for item in sets) for field in ("replicas", "readyReplicas"))
+        total, ready, ending = (sum(_count(item, field) for item in sets)
+                                for field in ("replicas", "readyReplicas", "terminatingReplicas"))
         available = sum(map(_available, sets))
         updated = _count(new, "replicas") if new is not None else 0
         missing = max(wanted - available, 0)
@@ -205,7 +218,8 @@ class Deployments(Controller):
         self.set_status(obj, {
             "observedGeneration": obj["metadata"]["generation"], "replicas": total or None,
             "updatedReplicas": updated or None, "readyReplicas": ready or None,
-            "availableReplicas": available or None, "unavailableReplicas": missing or None, "conditions": conditions})
+            "availableReplicas": available or None, "unavailableReplicas": missing or None,
+            "terminatingReplicas": ending, "conditions": conditions})
 
 
 def _count(item: Obj, field: str) -> int:

@@ -13,7 +13,7 @@ from ..kinds.kind import Obj
 from ..kinds.schedules import Schedule
 from ..store.storage import Key
 from .access import Objects, key_of, namespace_of, reference_to
-from .workload import PODS, Controller, is_active, is_ready, labels_of, phase_of
+from .workload import PODS, Controller, is_active, is_ending, is_ready, labels_of, phase_of
 
 _JOBS: Final = "jobs.batch"
 _HISTORY: Final = (("Complete", "successfulJobsHistoryLimit", 3), ("Failed", "failedJobsHistoryLimit", 1))
@@ -88,9 +88,11 @@ class Jobs(Controller):
         plain = [{("lastProbeTime" if field == "lastUpdateTime" else field): value for field, value in item.items()}
                  for item in conditions]
         suspended = bool(obj["spec"].get("suspend"))
+        finished = _find_end({"status": {"conditions": plain}}) is not None
         self.set_status(obj, {
             "startTime": status.get("startTime") or (None if suspended else ages.now()),
-            "active": len(active) or None, "ready": sum(map(is_ready, active)), "terminating": 0,
+            "active": len(active) or None, "ready": sum(map(is_ready, active)),
+            "terminating": 0 if finished else sum(map(is_ending, self.owned(PODS, obj))),
             "succeeded": len(succeeded) or None, "failed": len(failed) or None, "uncountedTerminatedPods": {},
             "completionTime": completed, "conditions": plain or None})
 

@@ -1,5 +1,6 @@
 """
 Pods that run nowhere: they are bound to a node, start, are ready, and (if they are not to be restarted) complete.
+Those that are deleted take a moment to end.
 
 What others write in the status stays: a pod that was made failed remains so.
 """
@@ -18,6 +19,8 @@ from .workload import PODS, phase_of
 STARTING: Final = 0.1
 #: How long a pod runs if it is not to be restarted, in seconds.
 RUNNING: Final = 1.0
+#: How long a deleted pod takes to end, if it has so much time, in seconds.
+ENDING: Final = 0.1
 
 
 class Kubelet:
@@ -40,9 +43,13 @@ class Kubelet:
 
     def _advance(self, key: Key) -> None:
         pod = self._objects.get(PODS, key)
-        if pod is None or "deletionTimestamp" in pod["metadata"]:
+        if pod is None:
             return
-        if not pod["spec"].get("nodeName"):
+        if "deletionTimestamp" in pod["metadata"]:
+            if pod["metadata"].get("deletionGracePeriodSeconds"):
+                uid = pod["metadata"]["uid"]
+                self._objects.queue.add_later(ENDING, ("pod-gone", uid), lambda: self._let_go(key, uid))
+        elif not pod["spec"].get("nodeName"):
             self._schedule(key, pod)
         elif phase_of(pod) in ("", "Pending"):
             self._objects.queue.add_later(STARTING, ("pod-start", pod["metadata"]["uid"]),
@@ -78,6 +85,11 @@ class Kubelet:
             "containerStatuses": [_container(item, {"running": {"startedAt": now}}, ready=True)
                                   for item in pod["spec"].get("containers") or ()],
         })
+
+    def _let_go(self, key: Key, uid: str) -> None:
+        pod = self._objects.get(PODS, key)
+        if pod is not None and pod["metadata"]["uid"] == uid:
+            self._objects.delete(PODS, key, grace_period=0)
 
     def _keep_running(self, key: Key, pod: Obj) -> None:
         uid = pod["metadata"]["uid"]

@@ -8,7 +8,7 @@ from typing import Final
 from ..kinds.kind import Obj
 from . import revisions
 from .access import namespace_of
-from .workload import PODS, Controller, is_active, is_ready, labels_of, phase_of, replicas_of
+from .workload import PODS, Controller, is_active, is_ending, is_ready, labels_of, phase_of, replicas_of
 
 _CLAIMS: Final = "persistentvolumeclaims"
 _REVISION: Final = "controller-revision-hash"
@@ -43,7 +43,7 @@ class StatefulSets(Controller):
             pod = pods.get(ordinal)
             if pod is None:
                 self._create(obj, ordinal, self._choose_revision(obj, ordinal, revision))
-            if not parallel and (pod is None or not is_ready(pod)):
+            if not parallel and (pod is None or is_ending(pod) or not is_ready(pod)):
                 return
         excess = sorted((ordinal for ordinal in pods if ordinal not in wanted), reverse=True)
         self.delete_pods(pods[ordinal] for ordinal in (excess if parallel else excess[:1]))

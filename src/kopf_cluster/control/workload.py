@@ -120,7 +120,12 @@ def hash_of(template: Obj) -> str:
 
 def is_active(pod: Obj) -> bool:
     """Whether the pod counts: it is not over and not about to go."""
-    return "deletionTimestamp" not in pod["metadata"] and phase_of(pod) not in ("Succeeded", "Failed")
+    return not is_ending(pod) and phase_of(pod) not in ("Succeeded", "Failed")
+
+
+def is_ending(pod: Obj) -> bool:
+    """Whether the pod is about to go, but still there."""
+    return "deletionTimestamp" in pod["metadata"]
 
 
 def is_ready(pod: Obj) -> bool:

@@ -20,7 +20,7 @@ from ..kinds import immutables
 from ..kinds.kind import Kind, Obj
 from ..kinds.registry import Registry
 from ..store.storage import Key, Record, Store
-from . import composing, managing, objects, parts, settling
+from . import composing, graceful, managing, objects, parts, settling
 from .applying import Translate
 from .patch_blame import blame_patch
 from .topologies import Topology
@@ -177,19 +177,20 @@ class Writer:
             if kind.cleanup_finalizer and kind.cleanup_finalizer not in finalizers:
                 finalizers.append(kind.cleanup_finalizer)
             metadata["finalizers"] = finalizers
-            metadata["deletionTimestamp"] = _now()
-            metadata["deletionGracePeriodSeconds"] = 0
             if "generation" in metadata:
                 metadata["generation"] += 1
-        held = bool(finalizers) or _is_held_by_spec(kind, old)
+        period = graceful.find_period(kind, old, options.gracePeriodSeconds)
+        graceful.mark(metadata, period, _now())
+        held = bool(finalizers) or period > 0 or _is_held_by_spec(kind, old)
         if options.dryRun:
             return record, not held
-        if not held:
+        if not held and not graceful.is_graceful(kind):
             return self._remove(kind, old), True
         new = {**old, "metadata": {name: value for name, value in metadata.items() if value != []}}
         if kind.bucket == "namespaces":
             new["status"] = {**(old.get("status") or {}), "phase": "Terminating"}
-        return (record if new == old else self._put(kind, new, DEFAULT)), False
+        record = record if new == old else self._put(kind, new, DEFAULT)
+        return (record, False) if held else (self._remove(kind, new), True)
 
     def _replace(
             self, kind: Kind, record: Record, old: Obj, new: Obj, wrong: list[statuses.FieldError],
@@ -207,7 +208,8 @@ class Writer:
             metadata["generation"] += 1
         if self._gate:
             self._gate.validate("UPDATE", kind, new, old, subresource=subresource, dry_run=options.dry_run)
-        finished = metadata.get("deletionTimestamp") and not metadata.get("finalizers")
+        finished = metadata.get("deletionTimestamp") and not (
+            metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"))
         if finished and not _is_held_by_spec(kind, new) and not options.dry_run:
             self._remove(kind, new)
             return objects.seal(kind, new, record.revision)  # the answer has the old version, as of the real server

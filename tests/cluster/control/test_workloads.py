@@ -60,8 +60,8 @@ def job(**spec: Any) -> Obj:
 
 
 async def pods(client: Client) -> list[Obj]:
-    items: list[Obj] = (await client.get(f"{CORE}/pods"))["items"]
-    return items
+    """Give the pods that are not ending: nobody waits for these."""
+    return [pod for pod in (await client.get(f"{CORE}/pods"))["items"] if "deletionTimestamp" not in pod["metadata"]]
 
 
 def is_rolled_out(obj: Obj) -> bool:
