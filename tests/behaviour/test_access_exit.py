@@ -86,6 +86,7 @@ async def test_credentials_are_renewed_until_the_very_end(
     assert calls == ["called"]
 
 
+@pytest.mark.fastforward
 async def test_embedded_tasks_fail_to_those_who_embed_them(
         operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
 ) -> None:
@@ -100,6 +101,6 @@ async def test_embedded_tasks_fail_to_those_who_embed_them(
     operator.cluster.faults.inject(401)
     operator.cluster.faults.cut_watches()
     with pytest.raises(kopf.LoginError, match="the login has brought nothing new. The reason: .* 401 Unauthorized"):
-        await asyncio.wait_for(kopf.run_tasks(tasks), 30)
+        await asyncio.wait_for(kopf.run_tasks(tasks), 100)
     operator.cluster.faults.clear()
     assert all(task.done() for task in tasks)

@@ -224,6 +224,7 @@ async def test_refused_credentials_are_renewed_and_nothing_is_lost(
     assert calls.items.count("login") == 3
 
 
+@pytest.mark.fastforward
 async def test_credentials_refused_forever_end_the_operator(operator: Operator, logs: Logs) -> None:
     """The same credentials are brought again and again: there is no sense in going on with them."""
     @kopf.on.login(id="login")

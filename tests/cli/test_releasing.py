@@ -94,3 +94,12 @@ def test_conflicts_are_got_over(cluster: LocalCluster) -> None:
     result = invoke(cluster, "kopfexamples", "-A")
     assert result.returncode == 0, result.stderr
     assert get_finalizers(cluster, "alive") == [THEIRS]
+
+
+def test_refused_credentials_are_told_at_once(cluster: LocalCluster) -> None:
+    path = cluster.kubeconfig
+    path.write_text(path.read_text().replace(cluster.token, "stale"))
+    result = invoke(cluster, "kopfexamples.kopf.dev", "--all-namespaces")
+    assert result.returncode == 1
+    assert "Ran out of valid credentials" in result.stderr
+    assert "401 Unauthorized" in result.stderr

@@ -251,8 +251,9 @@ async def test_login_is_waited_for_and_fails(server: ScriptedServer, vault: Vaul
     task = asyncio.create_task(api.get("/x"))
     await vault.wait_until_depleted()
     error = r"Ran out of valid credentials: .*GET /x: 401 Unauthorized: go away"
-    with pytest.raises(LoginError, match=error):
+    with pytest.raises(LoginError, match=error) as info:
         vault.populate([ConnectionInfo(server=server.url, token="token-1")])
+    vault.fail(info.value)
     with pytest.raises(LoginError, match=error):
         await task
 

@@ -137,17 +137,16 @@ async def test_depletion_leads_to_another_login(vault: Vault) -> None:
     assert {connection.token for connection in await asyncio.gather(*tasks)} == {"b"}
 
 
-async def test_refused_credentials_are_never_accepted_again(vault: Vault) -> None:
+async def test_refused_credentials_are_not_accepted_again_unless_insisted(vault: Vault) -> None:
     vault.populate([info("a")])
     vault.invalidate(await peek(vault), ERROR)
     tasks = [asyncio.create_task(peek(vault)) for _ in range(2)]
     await vault.wait_until_depleted()
-    error = r"Ran out of valid credentials: .* The reason: HTTP 401"
-    with pytest.raises(LoginError, match=error):
+    with pytest.raises(LoginError, match=r"Ran out of valid credentials: .* The reason: HTTP 401"):
         vault.populate([info("a")])
-    for task in tasks:
-        with pytest.raises(LoginError, match=error):
-            await task
+    assert not any(task.done() for task in tasks)
+    vault.populate([info("a")], again=True)
+    assert {connection.token for connection in await asyncio.gather(*tasks)} == {"a"}
 
 
 async def test_the_memory_of_refused_credentials_is_limited(vault: Vault) -> None:
@@ -160,12 +159,8 @@ async def test_the_memory_of_refused_credentials_is_limited(vault: Vault) -> Non
 
 
 async def test_login_brings_nothing_at_all(vault: Vault) -> None:
-    task = asyncio.create_task(peek(vault))
-    await vault.wait_until_depleted()
-    with pytest.raises(LoginError, match=r"no credentials are found"):
-        vault.populate([])
     with pytest.raises(LoginError, match=r"no credentials are found. Make a kubeconfig available"):
-        await task
+        vault.populate([])
 
 
 async def test_login_can_be_tried_again_after_a_failure(vault: Vault) -> None:
@@ -178,6 +173,24 @@ async def test_login_can_be_tried_again_after_a_failure(vault: Vault) -> None:
     await vault.wait_until_depleted()
     vault.populate([info("a")])
     assert (await task).token == "a"
+
+
+async def test_losses_are_of_those_that_have_worked(vault: Vault) -> None:
+    for number in range(4):
+        vault.populate([info(f"token-{number}")])
+        connection = await peek(vault)
+        connection.has_worked = number % 2 == 0
+        vault.invalidate(connection, ERROR)
+    assert vault.losses == 2
+
+
+async def test_refused_sessions_are_not_accepted_even_if_insisted(vault: Vault) -> None:
+    session = aiohttp.ClientSession()
+    credentials = AiohttpSession(server="http://host/", aiohttp_session=session)
+    vault.populate([credentials])
+    vault.invalidate(await peek(vault), ERROR)
+    with pytest.raises(LoginError):
+        vault.populate([credentials], again=True)
 
 
 async def test_those_who_stopped_waiting_do_no_harm(vault: Vault) -> None:
@@ -199,13 +212,8 @@ async def test_unusable_credentials_are_skipped_and_explained(vault: Vault, capl
 
 
 async def test_only_unusable_credentials(vault: Vault, tmp_path: pathlib.Path) -> None:
-    task = asyncio.create_task(peek(vault))
-    await vault.wait_until_depleted()
-    error = r"The reason: .*No such file .*absent"
-    with pytest.raises(LoginError, match=error):
+    with pytest.raises(LoginError, match=r"The reason: .*No such file .*absent"):
         vault.populate([ConnectionInfo(server="http://host", token_path=tmp_path / "absent")])
-    with pytest.raises(LoginError, match=error):
-        await task
 
 
 @pytest.mark.fastforward
@@ -218,12 +226,9 @@ async def test_expired_credentials_are_dropped(vault: Vault) -> None:
     assert second.token == "b"
     await until_closed(first)
     await asyncio.sleep(600)
-    task = asyncio.create_task(peek(vault))
-    await vault.wait_until_depleted()
+    assert not vault.is_populated
     with pytest.raises(LoginError, match=r"The reason: The credentials have expired at 20"):
         vault.populate([])
-    with pytest.raises(LoginError, match=r"The reason: The credentials have expired at 20"):
-        await task
 
 
 async def test_already_expired_credentials(vault: Vault) -> None:

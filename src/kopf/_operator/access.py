@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
@@ -11,6 +12,7 @@ from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.registry import OperatorRegistry
 from kopf._operator.activities import Activities
 from kopf._operator.login import Authenticator
+from kopf._operator.tasks import cancel
 from kopf._settings.settings import OperatorSettings
 from kopf._values.records import FrozenRecord
 
@@ -27,9 +29,13 @@ class Access(FrozenRecord, frozen=True):
         """Log in for the time of the block. Raises :class:`LoginError` if that is not possible."""
         executor = HandlerExecutor(self.settings.execution)
         try:
-            activities = Activities(self.settings, executor)
-            await Authenticator(self.vault, self.registry, activities).login(verbose=False)
-            yield APIClient(self.vault, self.settings)
+            authenticator = Authenticator(self.vault, self.registry, Activities(self.settings, executor))
+            await authenticator.login(verbose=False)
+            authenticating = asyncio.create_task(authenticator.run(), name="authenticator")
+            try:
+                yield APIClient(self.vault, self.settings)
+            finally:
+                await cancel([authenticating])
         finally:
             await self.vault.close()
             executor.threads.release()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kopf._client.auth.credentials import AiohttpSession, ConnectionInfo, Credentials, LoginError, PluginError
 from kopf._client.auth.service_account import login_with_service_account
 from kopf._client.auth.vault import Vault
+from kopf._client.http.retries import add_jitter
 from kopf._handlers.handler_errors import ErrorsMode, PermanentError, TemporaryError, name_error
 from kopf._handlers.handlers import ActivityHandler
 from kopf._handlers.registry import OperatorRegistry
@@ -31,6 +33,12 @@ _PLUGIN_BACKOFFS = (1, 5, 15)
 """
 Delays between the attempts to run a failing plugin of the kubeconfig, in seconds. They are short, as somebody can be
 waiting at the terminal; and they get over a hiccup of the network in the middle of the night.
+"""
+
+_RENEWAL_BACKOFFS = (1, 2, 4, 8, 15, 30)
+"""
+Delays between the attempts to replace the credentials that have worked and are lost, in seconds: whoever renews them
+(the kubelet, a script, a human) can be late, and a server can refuse what is good, e.g. while it starts.
 """
 
 
@@ -114,9 +122,9 @@ class Authenticator:
         self._registry = registry
         self._activities = activities
 
-    async def login(self, *, verbose: bool = True) -> None:
+    async def login(self, *, verbose: bool = True, again: bool = False) -> None:
         """
-        Call the login handlers and put what they have brought to the vault.
+        Call the login handlers and put what they have brought to the vault; ``again`` is to try even what was refused.
 
         If not ``verbose``, only failures are logged.
 
@@ -136,19 +144,46 @@ class Authenticator:
                 raise _explain(e) from e
         if is_told and not handlers and results:  # otherwise, it has not failed, but it is no success either
             logging.getLogger("kopf.activities.authentication").info("%s succeeded.", _DEFAULT_HANDLER)
-        self._vault.populate([_check(key, result) for key, result in results.items()])
+        self._vault.populate([_check(key, result) for key, result in results.items()], again=again)
 
     async def run(self) -> None:
-        """Log in anew whenever the credentials run out, forever. If it fails, so do those who need them."""
+        """
+        Log in anew whenever the credentials run out, forever. If it fails, so do those who need them.
+
+        Credentials that were good are not given up at once, see the delays; those that never worked are.
+        """
+        delays: Iterator[float] = iter(())
+        losses = 0
         while True:
             await self._vault.wait_until_depleted()
+            if losses != self._vault.losses:
+                losses, delays = self._vault.losses, iter(_RENEWAL_BACKOFFS)
             logger.info("Re-authentication has been initiated.")
             try:
-                await self.login()
+                await self._renew(delays)
             except LoginError as e:
                 self._vault.fail(e)
                 raise
             logger.info("Re-authentication has finished.")
+
+    async def _renew(self, delays: Iterator[float]) -> None:
+        is_repeated = False
+        while True:
+            try:
+                return await self.login(again=is_repeated)
+            except LoginError as e:
+                delay = None if self._is_final(e) else next(delays, None)
+                if delay is None:
+                    raise
+                logger.warning("The login has to be repeated in %g seconds: %s", delay, e)
+            await asyncio.sleep(add_jitter(delay))
+            is_repeated = True
+
+    def _is_final(self, error: LoginError) -> bool:
+        """Tell if the handlers have given up: they have retries of their own. The default one has few."""
+        return isinstance(error.__cause__, ActivityError) and bool(
+            self._registry.get_activities(Activity.AUTHENTICATION)
+        )
 
 
 def _check(handler_id: HandlerId, result: Any) -> Credentials:

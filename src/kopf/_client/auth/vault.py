@@ -8,8 +8,8 @@ Guarantees:
 
 * Only the very connection that was refused is invalidated: others, including those that replaced it, stay.
 * A session is never closed while it has requests in flight, and is always closed after the last of them.
-* Credentials once refused are not accepted again, so there are no endless loops of re-logins: if a login
-  brings nothing else, both it and those who wait get :class:`LoginError` with the reason.
+* Credentials once refused are not accepted again, unless the authenticator insists (after a pause, and not forever),
+  so there are no endless loops of re-logins: a login that brings nothing else gets :class:`LoginError` with the reason.
 * Files with tokens & certificates are read again when they are old or refused. If the certificates have changed,
   there is a new connection for new requests, and the old one stays until the last of its requests is over.
 """
@@ -22,7 +22,7 @@ import logging
 import random
 from collections.abc import Iterable
 
-from kopf._client.auth.credentials import Credentials, LoginError, redact_url
+from kopf._client.auth.credentials import ConnectionInfo, Credentials, LoginError, redact_url
 from kopf._client.errors import APIUnauthorizedError
 from kopf._client.http.connections import Connection, Identity
 from kopf._settings.settings import OperatorSettings
@@ -56,6 +56,8 @@ class Vault:
         self._waiters: set[asyncio.Future[None]] = set()
         self._depleted = asyncio.Event()
         self._closed = False
+        self.losses = 0
+        """How many connections that had worked before were lost: expired or refused."""
 
     @property
     def is_populated(self) -> bool:
@@ -114,10 +116,10 @@ class Vault:
         self._retire(connection)
         return True
 
-    def populate(self, credentials: Iterable[Credentials]) -> None:
+    def populate(self, credentials: Iterable[Credentials], *, again: bool = False) -> None:
         """
-        Add what a login has brought. If there is nothing usable at all, fail those who wait, and raise
-        :class:`LoginError`.
+        Add what a login has brought; ``again`` is to try even what was refused. Raises :class:`LoginError` if there is
+        nothing usable at all; those who wait go on waiting then, for the next login or :meth:`fail`.
         """
         if self._closed:
             return
@@ -129,6 +131,8 @@ class Vault:
                 logger.warning("The credentials for %s cannot be used: %s", redact_url(item.server), exc)
                 self._last_error = exc
                 continue
+            if again and isinstance(item, ConnectionInfo):  # sessions are closed when they are refused
+                self._refused.pop(connection.identity, None)
             if connection.identity in known or connection.identity in self._refused:
                 self._discard(connection)
             else:
@@ -136,9 +140,7 @@ class Vault:
                 self._connections.append(connection)
         self._rank()
         if self._pick() is None:
-            error = self._explain()
-            self.fail(error)
-            raise error
+            raise self._explain()
         self._wake_up(None)
 
     def fail(self, error: LoginError) -> None:
@@ -196,6 +198,7 @@ class Vault:
 
     def _retire(self, connection: Connection) -> None:
         connection.retired = True
+        self.losses += connection.has_worked
         self._connections.remove(connection)
         self._retired.add(connection)
         self._rank()

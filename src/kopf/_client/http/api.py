@@ -185,7 +185,7 @@ class APIClient:
                         telling.open(status)
                     self._reachability.note_response(connection.credentials.server)
                     if status < 300:
-                        is_open = True
+                        is_open = connection.has_worked = True
                         yield []
                         splitter = LineSplitter()
                         while chunk := await response.read_chunk():
@@ -254,6 +254,7 @@ class APIClient:
                     self._reachability.note_response(server)
                     content = await read_body(response)
                     if status < 300:
+                        connection.has_worked = True
                         return content
                     error = _make_error(method, target, response, content)
                 if not self._can_renew(connection, token, error):

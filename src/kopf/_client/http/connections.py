@@ -54,6 +54,7 @@ class Connection:
         "_loop",
         "credentials",
         "deadline",
+        "has_worked",
         "retired",
         "session",
         "token",
@@ -66,6 +67,8 @@ class Connection:
         """How many requests use it right now."""
         self.retired = False
         """Whether it is not given to new requests, and is to be closed after the last of the current ones."""
+        self.has_worked = False
+        """Whether the server has ever accepted these credentials."""
         self._loop = asyncio.get_running_loop()
         self._check_at: float | None = None
         self._certificates: bytes | None = None
