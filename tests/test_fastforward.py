@@ -26,7 +26,7 @@ async def test_sleeps_take_no_real_time() -> None:
     started, real_started = loop.time(), time.monotonic()
     await asyncio.sleep(DAY)
     assert DAY <= loop.time() - started < DAY + 1
-    assert time.monotonic() - real_started < 50
+    assert time.monotonic() - real_started < PATIENCE
 
 
 async def test_timers_fire_in_order_and_on_time() -> None:
@@ -69,7 +69,7 @@ async def test_http_over_real_sockets_is_never_overtaken_by_timeouts() -> None:
                     assert await response.read() == payload
             with pytest.raises(asyncio.TimeoutError):
                 await session.post(f"http://127.0.0.1:{port}/", timeout=ClientTimeout(total=99))
-        assert time.monotonic() - real_started < 20
+        assert time.monotonic() - real_started < PATIENCE
     finally:
         await runner.cleanup()
 

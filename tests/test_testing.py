@@ -10,6 +10,7 @@ import pytest
 import kopf
 from kopf.testing import KopfRunner, LocalCluster
 from tests.cli.conftest import EXAMPLE
+from tests.patience import PATIENCE
 
 HANDLERS = str(EXAMPLE / "handlers.py")
 OBJ = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": "obj1"}}
@@ -49,7 +50,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCluster]:
 
 
 def test_operator_in_the_background(cluster: LocalCluster) -> None:
-    with KopfRunner(["run", "-A", "--verbose", HANDLERS], timeout=10) as runner:
+    with KopfRunner(["run", "-A", "--verbose", HANDLERS], timeout=PATIENCE) as runner:
         cluster.apply(OBJ)
         wait_until_handled(cluster, "obj1")
     assert runner.exit_code == 0
@@ -69,7 +70,7 @@ def test_registry_and_settings(cluster: LocalCluster) -> None:
     def startup_fn(settings: kopf.OperatorSettings, **_: object) -> None:
         seen.append(settings)
 
-    with KopfRunner(["run"], registry=registry, settings=settings, timeout=10):
+    with KopfRunner(["run"], registry=registry, settings=settings, timeout=PATIENCE):
         pass
     assert len(seen) == 1
     assert seen[0] is settings
@@ -77,9 +78,9 @@ def test_registry_and_settings(cluster: LocalCluster) -> None:
 
 def test_errors_of_the_operator_are_raised(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nonexistent"))
-    runner = KopfRunner(["run", HANDLERS], registry=make_registry(), timeout=10)
+    runner = KopfRunner(["run", HANDLERS], registry=make_registry(), timeout=PATIENCE)
     with pytest.raises(kopf.LoginError), runner:
-        runner.future.result(timeout=10)
+        runner.future.result(timeout=PATIENCE)
     assert runner.exit_code == 1
     assert isinstance(runner.exception, kopf.LoginError)
     assert runner.exc_info is not None
@@ -88,8 +89,8 @@ def test_errors_of_the_operator_are_raised(monkeypatch: pytest.MonkeyPatch, tmp_
 
 def test_errors_of_the_operator_can_be_suppressed(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nonexistent"))
-    with KopfRunner(["run"], registry=make_registry(), timeout=10, reraise=False) as runner:
-        runner.future.result(timeout=10)
+    with KopfRunner(["run"], registry=make_registry(), timeout=PATIENCE, reraise=False) as runner:
+        runner.future.result(timeout=PATIENCE)
     assert isinstance(runner.exception, kopf.LoginError)
 
 
@@ -106,7 +107,7 @@ def test_errors_of_the_import_are_raised_as_they_are(
     path = tmp_path / "handlers.py"
     if code is not None:
         path.write_text(code)
-    runner = KopfRunner(["run", str(path)], timeout=10)
+    runner = KopfRunner(["run", str(path)], timeout=PATIENCE)
     with pytest.raises(error, match=message) as e, runner:
         pass
     assert runner.exception is e.value
@@ -124,7 +125,7 @@ def test_declarations_that_cannot_work_are_raised_as_they_are(tmp_path: pathlib.
     previous = kopf.get_default_registry()
     kopf.set_default_registry(kopf.OperatorRegistry())
     try:
-        runner = KopfRunner(["run", str(path)], timeout=10)
+        runner = KopfRunner(["run", str(path)], timeout=PATIENCE)
         with pytest.raises(kopf.DeclarationError, match=message) as e, runner:
             pass
     finally:
@@ -136,13 +137,13 @@ def test_declarations_that_cannot_work_are_raised_as_they_are(tmp_path: pathlib.
 
 def test_errors_of_the_test_win(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nonexistent"))
-    runner = KopfRunner(["run"], registry=make_registry(), timeout=10)
+    runner = KopfRunner(["run"], registry=make_registry(), timeout=PATIENCE)
     with pytest.raises(ZeroDivisionError), runner:
-        _ = runner.future.result(timeout=10).exit_code / 0
+        _ = runner.future.result(timeout=PATIENCE).exit_code / 0
 
 
 def test_wrong_usage_of_the_command() -> None:
-    runner = KopfRunner(["run", "--nonexistent"], timeout=10)
+    runner = KopfRunner(["run", "--nonexistent"], timeout=PATIENCE)
     with pytest.raises(SystemExit) as e, runner:
         pass
     assert "No such option" in e.value.__notes__[0]  # it is shown by pytest, so it is clear why
@@ -151,11 +152,11 @@ def test_wrong_usage_of_the_command() -> None:
 
 
 def test_arguments_go_to_the_runner_of_click() -> None:
-    with KopfRunner(["run", "--help"], timeout=10, env={"KOPF_RUN_PRIORITY": "1"}, color=True) as runner:
+    with KopfRunner(["run", "--help"], timeout=PATIENCE, env={"KOPF_RUN_PRIORITY": "1"}, color=True) as runner:
         pass
     assert runner.exit_code == 0
     assert runner.output.startswith("Usage: kopf run")
-    with KopfRunner(["run"], timeout=10, env={"KOPF_RUN_PRIORITY": "high"}, reraise=False) as runner:
+    with KopfRunner(["run"], timeout=PATIENCE, env={"KOPF_RUN_PRIORITY": "high"}, reraise=False) as runner:
         pass
     assert "'high' is not a valid integer" in runner.output
 
@@ -174,13 +175,13 @@ def test_operators_that_do_not_stop_in_time(cluster: LocalCluster) -> None:
 
     runner = KopfRunner(["run"], registry=registry, timeout=0.5)
     with pytest.raises(TimeoutError, match="not stopped in 0.5 seconds"), runner:
-        started.wait(10)
+        started.wait(PATIENCE)
     released.set()
-    assert runner.future.result(timeout=10).exit_code == 0
+    assert runner.future.result(timeout=PATIENCE).exit_code == 0
 
 
 def test_outcome_is_not_known_in_advance(cluster: LocalCluster) -> None:
-    runner = KopfRunner(["run", HANDLERS], timeout=10)
+    runner = KopfRunner(["run", HANDLERS], timeout=PATIENCE)
     with pytest.raises(RuntimeError, match="known only when the operator has stopped"):
         _ = runner.output
     with runner, pytest.raises(RuntimeError, match="known only when the operator has stopped"):

@@ -13,6 +13,7 @@ from tests.admission.reviewing import OBJECT, Reviewer, make_object, make_review
 from tests.behaviour.objects import API, Objects, get_patience
 from tests.behaviour.peerings import PeeringObject, define_peering
 from tests.behaviour.running import Calls, Logs, Operator, now
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.fastforward
 
@@ -163,7 +164,7 @@ async def test_synchronous_handlers_do_not_block_the_loop(reviewer: Reviewer) ->
     @kopf.on.validate("kopfexamples", id="check")
     def check(**_: Any) -> None:
         future = asyncio.run_coroutine_threadsafe(asyncio.sleep(0, "alive"), loop)
-        assert future.result(timeout=10) == "alive"
+        assert future.result(timeout=PATIENCE) == "alive"
 
     assert await reviewer.review() == {"allowed": True}
 

@@ -11,6 +11,7 @@ import pytest
 import kopf
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator
+from tests.patience import PATIENCE
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ async def test_hanging_handshakes_do_not_hold_the_exit(operator: Operator, mute:
     launching = asyncio.create_task(operator.launch())
     connection, _ = await asyncio.get_running_loop().sock_accept(mute)
     with connection:
-        await asyncio.wait_for(operator.stop(), 5)
+        await asyncio.wait_for(operator.stop(), PATIENCE)
         await launching
 
 
@@ -40,7 +41,7 @@ async def test_silent_servers_do_not_hold_the_exit(operator: Operator, kex: Obje
 
     await operator.start_and_create(kex)
     await calls.wait_length(1)
-    await asyncio.wait_for(operator.stop(), 10)
+    await asyncio.wait_for(operator.stop(), PATIENCE)
     operator.cluster.faults.resume()
 
 
@@ -58,7 +59,7 @@ async def test_hanging_logins_do_not_hold_the_exit(
     kopf.on.event("kopfexamples", registry=registry)(lambda **_: None)
     launching = asyncio.create_task(operator.launch())
     await calls.wait_length(1)
-    await asyncio.wait_for(operator.stop(), 5)
+    await asyncio.wait_for(operator.stop(), PATIENCE)
     await launching
 
 
@@ -101,6 +102,6 @@ async def test_embedded_tasks_fail_to_those_who_embed_them(
     operator.cluster.faults.inject(401)
     operator.cluster.faults.cut_watches()
     with pytest.raises(kopf.LoginError, match="the login has brought nothing new. The reason: .* 401 Unauthorized"):
-        await asyncio.wait_for(kopf.run_tasks(tasks), 100)
+        await asyncio.wait_for(kopf.run_tasks(tasks), PATIENCE)
     operator.cluster.faults.clear()
     assert all(task.done() for task in tasks)

@@ -12,7 +12,7 @@ import kopf
 from tests.behaviour.objects import FINALIZER, Obj, Objects, get_finalizers
 from tests.behaviour.running import Calls, Operator, do_nothing
 
-pytestmark = pytest.mark.fastforward
+pytestmark = [pytest.mark.fastforward, pytest.mark.usefixtures("in_memory")]
 
 WRITERS = ("create", "update", "resume", "sub", "event", "timer", "daemon")
 

@@ -14,6 +14,7 @@ import pytest
 import kopf
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Operator
+from tests.patience import PATIENCE
 
 REGISTRIES: dict[str, Callable[[kopf.OperatorRegistry, Callable[[Any], None]], None]] = {}
 """What declares handlers that tell of the logger that each of them gets: it lives and dies with all that they get."""
@@ -129,7 +130,7 @@ async def test_nothing_waits_for_the_collector(
         await kex.delete(name)
         await kex.wait_gone(name)
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while any(ref() is not None for ref in seen):
                 await asyncio.sleep(0.01)
     assert [ref() for ref in seen if ref() is not None] == []

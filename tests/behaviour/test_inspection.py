@@ -19,6 +19,7 @@ from kopf._insight.inspecting import inspector
 from tests.behaviour.objects import API, Objects, get_patience
 from tests.behaviour.peerings import create_peering
 from tests.behaviour.running import Calls, Operator, do_nothing
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("in_memory")
 
@@ -47,7 +48,7 @@ def ask(url: str) -> Iterator[Ask]:
 def fetch(url: str, resource: str = "kopfexamples", name: str = "obj", namespace: str = "default") -> Any:
     query = f"resource={resource}&name={name}&namespace={namespace}"
     try:
-        with urllib.request.urlopen(f"{url}/api/explain?{query}", timeout=30) as response:
+        with urllib.request.urlopen(f"{url}/api/explain?{query}", timeout=PATIENCE) as response:
             assert response.headers["Content-Type"] == "application/json; charset=utf-8"
             return json.load(response)
     except urllib.error.HTTPError as e:
@@ -172,7 +173,7 @@ async def test_a_blocked_operator_tells_by_whom(
 
     @kopf.on.create("kopfexamples", id="create_fn")
     async def create_fn(**_: Any) -> None:
-        released.wait(30)  # it blocks the event loop
+        released.wait(PATIENCE)  # it blocks the event loop
 
     def ask_and_release() -> None:
         try:
@@ -189,7 +190,7 @@ async def test_a_blocked_operator_tells_by_whom(
         await asyncio.wrap_future(asking)
     [answer] = answers
     assert "the handler 'create_fn'" in answer["operator"]["blocked"]
-    assert "released.wait(30)" in answer["operator"]["blocked"]
+    assert "released.wait(PATIENCE)" in answer["operator"]["blocked"]
     assert (answer["state"]["name"], answer["state"]["handler"]) == ("handling", "create_fn")
     assert answer["decisions"][0]["text"] == "creation: calls create_fn"
     assert answer["handlers"] == []

@@ -12,6 +12,7 @@ import kopf
 from kopf._controller import event_backlog
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("in_memory")
 
@@ -42,7 +43,7 @@ async def test_sync_handlers_of_different_objects_run_in_parallel(operator: Oper
 
     @kopf.on.create("kopfexamples", errors=kopf.ErrorsMode.PERMANENT, id="fn")
     def fn(**_: Any) -> str:
-        barrier.wait(10)
+        barrier.wait(PATIENCE)
         return "passed"
 
     await operator.start()

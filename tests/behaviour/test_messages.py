@@ -14,6 +14,7 @@ from kopf_cluster import LocalCluster
 from tests.behaviour.objects import Objects, is_handled
 from tests.behaviour.peerings import make_other, running
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("in_memory")
 
@@ -229,12 +230,11 @@ async def test_synchronous_functions_that_hang_at_the_exit(operator: Operator, k
     operator.set("queueing.exit_timeout", 0.1)
     await operator.start_and_create(kex)
     await logs.wait("It hangs.")
-    started = time.monotonic()
     try:
-        await operator.stop()
+        async with asyncio.timeout(PATIENCE):
+            await operator.stop()
     finally:
         release.set()
-    assert time.monotonic() - started < 5
     [warning] = logs.find("Handler 'fn' does not end, so it is abandoned.*")
     assert logs.get_messages("obj", level=30) == [warning.getMessage()]
     [details] = logs.find("Handler 'fn' is executed at: .*")
@@ -303,9 +303,9 @@ async def test_no_time_is_wasted() -> None:
     handler: Any = object()
     best = 1.0
     for _ in range(20):
-        started = time.perf_counter()
+        started = time.thread_time()
         for _ in range(1000):
             running_attempts.leave(running_attempts.enter(handler, handler))
-        best = min(best, (time.perf_counter() - started) / 1000)
+        best = min(best, (time.thread_time() - started) / 1000)
     running_attempts.stop()
     assert best < 2e-6

@@ -225,7 +225,7 @@ class _Hanging(Collector):
 
     def collect(self) -> Iterable[Any]:
         self.is_asked.set()
-        self.is_released.wait(30)
+        self.is_released.wait(PATIENCE)
         return ()
 
     def describe(self) -> Iterable[Any]:

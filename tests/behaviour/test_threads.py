@@ -14,6 +14,7 @@ from kopf._handlers import thread_usage
 from kopf._settings import threads
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator
+from tests.patience import PATIENCE
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ async def test_the_default_threads_are_added_when_the_handlers_have_to_wait(
 
     @kopf.on.create("kopfexamples")
     def create_fn(**_: Any) -> None:
-        barrier.wait(30)  # only possible if all of them run at once
+        barrier.wait(PATIENCE)  # only possible if all of them run at once
         calls.append("passed")
 
     await operator.start()
@@ -94,7 +95,7 @@ async def test_saturation_is_warned_of_with_the_names_of_handlers(
 ) -> None:
     @kopf.on.create("kopfexamples", id="slow_fn")
     def slow_fn(**_: Any) -> None:
-        release.wait(30)
+        release.wait(PATIENCE)
 
     kopf.on.event("kopfexamples", id="quick_fn")(lambda **_: None)
 
@@ -125,7 +126,7 @@ async def test_many_hung_handlers_are_never_silent(
     """With the default settings, and with no more objects than the threads & the workers can take."""
     @kopf.on.create("kopfexamples", id="hung_fn")
     def hung_fn(**_: Any) -> None:
-        release.wait(30)
+        release.wait(PATIENCE)
 
     monkeypatch.setattr(thread_usage, "SATURATION_DELAY", 0.5)
     await operator.start()

@@ -313,7 +313,7 @@ def test_metrics(start: Starter, folder: pathlib.Path) -> None:
     with start("dev", *ARGS, f"--metrics={url}") as process:
         process.wait_for(f"The metrics: +{url}")
         process.wait_for("Creation is processed")
-        with urllib.request.urlopen(url, timeout=10) as response:
+        with urllib.request.urlopen(url, timeout=PATIENCE) as response:
             assert b"kopf_handler_duration_seconds" in response.read()
 
 

@@ -51,7 +51,7 @@ def ask(url: str, path: str, content: Any = None) -> Any:
     address, _, token = url.partition("/?token=")
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     data = None if content is None else json.dumps(content).encode()
-    with urllib.request.urlopen(urllib.request.Request(address + path, data, headers), timeout=10) as response:
+    with urllib.request.urlopen(urllib.request.Request(address + path, data, headers), timeout=PATIENCE) as response:
         return json.loads(response.read())
 
 

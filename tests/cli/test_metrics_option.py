@@ -10,6 +10,7 @@ import pytest
 
 from kopf_cluster import LocalCluster
 from tests.cli.conftest import EXAMPLE, Starter
+from tests.patience import PATIENCE
 
 
 @pytest.mark.parametrize("url", ["8080", "https://localhost:8080/metrics", "http://localhost:port/"])
@@ -33,7 +34,7 @@ def test_environment_variable(start: Starter, cluster: LocalCluster) -> None:
     with start("run", "-A", "--standalone", str(EXAMPLE / "handlers.py"),
                kubeconfig=cluster.kubeconfig, KOPF_RUN_METRICS=url) as process:
         process.wait_for("Initial authentication has finished")
-        with urllib.request.urlopen(url, timeout=10) as response:
+        with urllib.request.urlopen(url, timeout=PATIENCE) as response:
             assert b"kopf_build_info" in response.read()
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 0

@@ -18,6 +18,7 @@ from kopf._recording.format import read_entries
 from kopf.testing import replay
 from kopf_cluster import LocalCluster
 from tests.cli.conftest import Starter
+from tests.patience import PATIENCE
 from tests.recording.reading import read_all
 
 HANDLERS = """
@@ -86,7 +87,7 @@ def record(
         for n in range(6):
             cluster.apply(make(f"obj{n}"))
         for n in range(6):
-            cluster.wait_for("kopfexamples", f"obj{n}", lambda obj: "lucky" in obj.get("status", {}), timeout=20)
+            cluster.wait_for("kopfexamples", f"obj{n}", lambda obj: "lucky" in obj.get("status", {}), timeout=PATIENCE)
         for step in range(steps):
             for n in range(6):
                 cluster.patch("kopfexamples", f"obj{n}", {"spec": {"step": step}})

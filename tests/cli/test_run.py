@@ -72,7 +72,7 @@ def test_interrupts_stop_the_operators_that_scripts_have_started_in_the_backgrou
         start_new_session=True,
     ) as shell:
         try:
-            assert shell.wait(timeout=40) == 0
+            assert shell.wait(timeout=PATIENCE) == 0
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(shell.pid, signal.SIGKILL)
@@ -366,9 +366,9 @@ def test_controls_for_those_who_call_it_from_python(
 
     with concurrent.futures.ThreadPoolExecutor(1) as executor:
         future = executor.submit(call)
-        assert ready.wait(20)
+        assert ready.wait(PATIENCE)
         stop.set()
-        future.result(20)
+        future.result(PATIENCE)
 
 
 def test_no_way_to_log_in_is_one_clear_message(start: Starter) -> None:

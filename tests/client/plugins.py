@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tests.patience import PATIENCE
+
 V1 = "client.authentication.k8s.io/v1"
 V1BETA1 = "client.authentication.k8s.io/v1beta1"
 
@@ -22,7 +24,7 @@ with open(folder / "calls", "a") as file:
 sys.stderr.write(behaviour["stderr"])
 sys.stderr.flush()
 time.sleep(behaviour["delay"])
-deadline = time.monotonic() + 20
+deadline = time.monotonic() + {patience}
 while behaviour["wait"] and not (folder / behaviour["wait"]).exists():
     if time.monotonic() > deadline:
         sys.exit("nobody has told to go on")
@@ -38,7 +40,7 @@ class Plugin:
     def __init__(self, folder: pathlib.Path, name: str = "plugin") -> None:
         self.path = folder / name
         self._folder = folder
-        self.path.write_text(_SCRIPT.format(python=sys.executable, folder=str(folder)))
+        self.path.write_text(_SCRIPT.format(python=sys.executable, folder=str(folder), patience=PATIENCE))
         self.path.chmod(0o755)
 
     def behave(self, stdout: str = "", *, stderr: str = "", code: int = 0, delay: float = 0, wait: str = "") -> None:

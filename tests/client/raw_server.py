@@ -17,12 +17,13 @@ import pytest
 from kopf._client.http.direct_session import DirectSession
 from kopf._client.http.server_address import parse_server
 from kopf._client.http.transport import Limits, read_body
+from tests.patience import PATIENCE
 
 Play = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Run = Callable[[Coroutine[Any, Any, None]], None]
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-PATIENCE = Limits(total=50)
+PATIENT = Limits(total=PATIENCE)
 """What hangs, fails."""
 
 
@@ -120,7 +121,7 @@ async def fetch(
     target: str = "/x",
     method: str = "GET",
     body: bytes | None = None,
-    limits: Limits = PATIENCE,
+    limits: Limits = PATIENT,
 ) -> bytes:
     """Make a request, and give the body of the response."""
     async with session.request(method, target, body, None, limits) as response:

@@ -30,7 +30,7 @@ from kopf._client.http.transport import (
 from tests.client.certificates import Authority
 from tests.client.raw_server import (
     OK,
-    PATIENCE,
+    PATIENT,
     RawServer,
     Run,
     answer,
@@ -82,7 +82,7 @@ def test_bodies_that_are_not_read_to_their_end(run: Run) -> None:
         half = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + b"x" * 500
         server = RawServer(answer(half), echo)
         async with server.serve(), opened(server) as session:
-            async with session.request("GET", "/x", None, None, PATIENCE) as response:
+            async with session.request("GET", "/x", None, None, PATIENT) as response:
                 assert response.status == 200
             assert await fetch(session, "/y") == b"/y"
             await until_idle(session, 1)
@@ -264,7 +264,7 @@ def test_streams_take_no_more_memory_than_needed(run: Run) -> None:
     async def main() -> None:
         server = RawServer(play)
         async with server.serve(), opened(server) as session:
-            async with session.request("GET", "/x", None, None, PATIENCE) as response:
+            async with session.request("GET", "/x", None, None, PATIENT) as response:
                 size, before = 0, -1
                 while before != sent:
                     before = sent
@@ -473,7 +473,7 @@ def test_requests_as_they_are(run: Run) -> None:
                 ("POST", b"{}", {"accept": "b"}),
                 ("PATCH", None, {"X-Two": "2"}),
             ]:
-                async with session.request(method, "/x?a=b", body, headers, PATIENCE) as response:
+                async with session.request(method, "/x?a=b", body, headers, PATIENT) as response:
                     assert await read_body(response) == b"{}"
             session.set_headers({"Authorization": "Bearer t"})
             assert await fetch(session) == b"{}"
@@ -516,9 +516,9 @@ async def test_what_cannot_be_sent() -> None:
         session.set_headers({"X Y": "z"})
     for target in ("/x y", "/x\r\nHost: other", "/ñ", ""):
         with pytest.raises(ValueError, match="is not quoted"):
-            session.request("GET", target, None, None, PATIENCE)
+            session.request("GET", target, None, None, PATIENT)
     with pytest.raises(ValueError, match="characters that cannot be sent"):
-        session.request("GET", "/x", None, {"X": "\0"}, PATIENCE)
+        session.request("GET", "/x", None, {"X": "\0"}, PATIENT)
 
 
 @pytest.mark.parametrize(

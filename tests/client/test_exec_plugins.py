@@ -226,7 +226,7 @@ def test_plugins_do_not_outlive_the_process(plugin: Plugin, tmp_path: pathlib.Pa
         timeout=PATIENCE, env={**os.environ, "PYTHONPATH": SOURCES})
     pid = int(plugin.calls[0]["pid"])
     with contextlib.suppress(psutil.NoSuchProcess):
-        psutil.Process(pid).wait(timeout=30)
+        psutil.Process(pid).wait(timeout=PATIENCE)
 
 
 @pytest.mark.parametrize(

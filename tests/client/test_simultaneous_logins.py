@@ -10,6 +10,7 @@ from kubernetes.config import kube_config
 
 import kopf
 from kopf_cluster import LocalCluster
+from tests.patience import PATIENCE
 
 THREADS = 6
 ROUNDS = 20
@@ -21,7 +22,7 @@ def test_the_official_client_is_used_by_one_at_once(monkeypatch: pytest.MonkeyPa
     clean_up: Callable[[], None] = kube_config._cleanup_temp_files
 
     def login() -> None:
-        barrier.wait(10)
+        barrier.wait(PATIENCE)
         info = kopf.login_via_client()
         assert info is not None
         info.as_ssl_context()

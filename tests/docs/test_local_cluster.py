@@ -55,5 +55,5 @@ def test_the_commands_of_the_page_succeed(folder: pathlib.Path, kubectl: str) ->
         assert "namespace/default" in shown.stdout
     finally:
         server.send_signal(signal.SIGINT)
-        assert server.wait(30) == 0
+        assert server.wait(PATIENCE) == 0
     assert not (folder / "local.yaml").exists()

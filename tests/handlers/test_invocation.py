@@ -14,6 +14,7 @@ from kopf._handlers.invocation import invoke
 from kopf._handlers.thread_pools import ThreadPools
 from kopf._settings.settings import ExecutionSettings
 from tests.handlers.builders import make_handler
+from tests.patience import PATIENCE
 
 variable: ContextVar[str] = ContextVar("variable", default="unset")
 
@@ -111,7 +112,7 @@ async def test_exceptions_that_mean_something_else_in_event_loops_become_errors(
     what = "coroutine" if is_async else "function"
     text = f"{what} raised {type(error).__name__}" + (": boom" if error.args else "")
     with pytest.raises(RuntimeError, match=f"^{text}$") as e:
-        await asyncio.wait_for(invoke(handler, {}, threads=threads), timeout=10)
+        await asyncio.wait_for(invoke(handler, {}, threads=threads), timeout=PATIENCE)
     assert e.value.__cause__ is error
 
 

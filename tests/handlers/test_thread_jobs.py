@@ -12,6 +12,7 @@ from kopf._handlers.thread_jobs import LoopThreads, ThreadJob
 from kopf._handlers.thread_pools import ThreadPools
 from kopf._settings.settings import ExecutionSettings
 from kopf._settings.threads import HandlerThreads
+from tests.patience import PATIENCE
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ async def occupy(threads: ThreadPools, release: threading.Event) -> asyncio.Task
 
     def wait() -> str:
         started.set()
-        release.wait(30)
+        release.wait(PATIENCE)
         return "done"
 
     task = asyncio.create_task(threads.call("fn", wait, is_long=False))

@@ -39,7 +39,7 @@ def usage(monkeypatch: pytest.MonkeyPatch) -> ThreadUsage:
 
 
 async def run(name: str, event: threading.Event, pool: concurrent.futures.Executor, usage: ThreadUsage) -> None:
-    call = ThreadCall(name, lambda: event.wait(30), pool, usage)
+    call = ThreadCall(name, lambda: event.wait(PATIENCE), pool, usage)
     try:
         await asyncio.get_running_loop().run_in_executor(pool, call)
     finally:
@@ -87,7 +87,7 @@ async def test_elastic_pools_grow_instead(
     barrier = threading.Barrier(60)
 
     async def meet() -> None:
-        call = ThreadCall("fn", lambda: barrier.wait(30), pool, usage)
+        call = ThreadCall("fn", lambda: barrier.wait(PATIENCE), pool, usage)
         try:
             await asyncio.get_running_loop().run_in_executor(pool, call)
         finally:

@@ -35,7 +35,7 @@ async def test_others_are_handled(operator: Operator, kex: Objects, logs: Logs, 
     await operator.start()
     await kex.create("deep2", spec={"a": mark})
     await kex.create("flat2")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await kex.wait_handled("flat1")
         await kex.wait_handled("flat2")
     await logs.wait(UNREADABLE, times=2)
@@ -144,7 +144,7 @@ async def test_unreadable_records_of_peers_are_ignored(
     await peering.create(status={"bad": record})
     await operator.start(peering_name="default", standalone=False)
     await kex.create("flat")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await kex.wait_handled("flat")
     assert operator.is_running
     assert sum(map(len, logs.get_messages(level=logging.INFO))) < 10_000

@@ -50,7 +50,8 @@ class Client:
         self.writer = writer
 
     def send(self, data: bytes) -> None:
-        self.writer.write(data)
+        if not self.writer.is_closing():  # uvloop refuses to, while asyncio ignores it
+            self.writer.write(data)
 
     def send_review(self) -> None:
         body = json.dumps(make_review()).encode()
@@ -130,7 +131,7 @@ async def test_those_who_have_spoken_are_heard_before_others_come(most: int) -> 
             ]  # the server accepts none of them yet, as it is in the same thread
             for client in clients:
                 client.sendall(request)
-                client.settimeout(20)
+                client.settimeout(PATIENCE)
             answers = await asyncio.gather(*[asyncio.to_thread(client.recv, 12) for client in clients])
     assert answers == [b"HTTP/1.1 200"] * len(clients)
 
@@ -236,7 +237,7 @@ async def test_bodies_that_give_way_can_be_complete_by_then(caplog: pytest.LogCa
         async with serve(reviewer, max_body=60_000, max_total=75_000) as served:
             for client in (slow, fast):
                 client.connect(("127.0.0.1", served.port))
-                client.settimeout(20)
+                client.settimeout(PATIENCE)
                 client.sendall(HEADERS + b"Content-Length: 50000\r\n\r\n" + b"x" * 30_000)
                 await asyncio.sleep(0.1)  # until it is there, usually; otherwise, there is nothing to be seen
             for client in (fast, slow):  # the server runs in the same thread, so it finds both at once
@@ -382,7 +383,7 @@ def test_when_others_have_taken_all_descriptors(tmp_path: pathlib.Path) -> None:
         process.stdin.write("take\n")
         assert process.stdout.readline() == "taken\n"
         with socket.create_connection(("127.0.0.1", port)) as client:
-            client.settimeout(20)
+            client.settimeout(PATIENCE)
             client.sendall(b"GET / HTTP/1.0\r\n\r\n")
             deadline = time.monotonic() + PATIENCE
             while not log.read_bytes() and time.monotonic() < deadline:
@@ -392,7 +393,7 @@ def test_when_others_have_taken_all_descriptors(tmp_path: pathlib.Path) -> None:
             assert process.stdout.readline() == "released\n"
             assert client.recv(100).startswith(b"HTTP/1.0 200 OK")
         process.stdin.write("exit\n")
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE) == 0
     lines = log.read_text().splitlines()
     assert len(lines) == 1, lines[:10]
     assert "The health server cannot accept connections for a moment: [Errno 24] Too many open files" in lines[0]

@@ -16,6 +16,7 @@ from kopf._settings.settings import ExecutionSettings, OperatorSettings, Peering
 from kopf._settings.threads import HandlerThreads
 from kopf._storage.diffbase import AnnotationsDiffBaseStorage
 from kopf._storage.progress import SmartProgressStorage
+from tests.patience import PATIENCE
 
 DOCS = "\n".join(path.read_text() for path in (pathlib.Path(__file__).parent.parent.parent / "docs").glob("*.md"))
 
@@ -176,7 +177,7 @@ def test_the_number_of_workers_applies_to_the_running_executor() -> None:
 
     def run(index: int) -> int:
         flags[index].set_result(index)
-        return sum(flag.result(timeout=10) for flag in flags)  # only possible if all of them run at once
+        return sum(flag.result(timeout=PATIENCE) for flag in flags)  # only possible if all of them run at once
 
     try:
         assert list(settings.executor.map(run, range(barrier_size))) == [3, 3, 3]

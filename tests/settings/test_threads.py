@@ -23,12 +23,12 @@ class Gate:
 
     def __call__(self) -> str:
         self.entered.release()
-        self._open.wait(30)
+        self._open.wait(PATIENCE)
         return threading.current_thread().name
 
     def wait_for(self, number: int) -> None:
         for _ in range(number):
-            assert self.entered.acquire(timeout=30)
+            assert self.entered.acquire(timeout=PATIENCE)
 
     def release(self) -> None:
         self._open.set()
@@ -64,15 +64,15 @@ def test_results_and_errors(pool: HandlerThreads) -> None:
     def fn(a: int, *, b: int) -> tuple[int, int]:
         return a, b
 
-    assert pool.submit(fn, 1, b=2).result(30) == (1, 2)
+    assert pool.submit(fn, 1, b=2).result(PATIENCE) == (1, 2)
     with pytest.raises(ZeroDivisionError):
-        pool.submit(lambda: 1 / 0).result(30)
+        pool.submit(lambda: 1 / 0).result(PATIENCE)
 
 
 def test_threads_are_made_on_demand_and_reused(pool: HandlerThreads) -> None:
     assert get_threads() == []
     for _ in range(10):
-        pool.submit(int).result(30)
+        pool.submit(int).result(PATIENCE)
         wait_until(lambda: pool._idle == 1)
     assert get_threads() == ["kopf-handler_0"]
 
@@ -85,7 +85,7 @@ def test_no_more_threads_than_permitted(pool: HandlerThreads, gate: Gate) -> Non
         pool.expand()
     assert len(get_threads()) == 3
     gate.release()
-    assert {future.result(30) for future in futures} <= {f"kopf-handler_{i}" for i in range(3)}
+    assert {future.result(PATIENCE) for future in futures} <= {f"kopf-handler_{i}" for i in range(3)}
 
 
 def test_the_limit_can_be_raised_while_it_works(pool: HandlerThreads, gate: Gate) -> None:
@@ -124,7 +124,7 @@ def test_jobs_wait_if_the_system_gives_no_more_threads(
     waiting, last = pool.submit(int), pool.submit(str)
     pool.expand()
     gate.release()
-    assert (running.result(30), waiting.result(30), last.result(30)) == ("kopf-handler_0", 0, "")
+    assert (running.result(PATIENCE), waiting.result(PATIENCE), last.result(PATIENCE)) == ("kopf-handler_0", 0, "")
 
 
 def test_no_threads_at_all_are_an_error(pool: HandlerThreads, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,18 +135,18 @@ def test_no_threads_at_all_are_an_error(pool: HandlerThreads, monkeypatch: pytes
         patch.setattr(threading.Thread, "start", fail)
         with pytest.raises(RuntimeError, match="can't start new thread"):
             pool.submit(int)
-    assert pool.submit(str).result(30) == ""
+    assert pool.submit(str).result(PATIENCE) == ""
 
 
 def test_idle_threads_end_and_come_back(pool: HandlerThreads, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "_IDLE_TIMEOUT", 0.01)
-    pool.submit(int).result(30)
+    pool.submit(int).result(PATIENCE)
     wait_until(lambda: not get_threads())
-    assert pool.submit(str).result(30) == ""
+    assert pool.submit(str).result(PATIENCE) == ""
 
 
 def test_a_shutdown_ends_the_threads_and_refuses_new_jobs(pool: HandlerThreads) -> None:
-    pool.submit(int).result(30)
+    pool.submit(int).result(PATIENCE)
     pool.shutdown()
     assert get_threads() == []
     with pytest.raises(RuntimeError, match="shutdown"):
@@ -160,11 +160,11 @@ def test_a_shutdown_with_jobs(pool: HandlerThreads, gate: Gate, cancel_futures: 
     gate.wait_for(1)
     pool.shutdown(wait=False, cancel_futures=cancel_futures)
     gate.release()
-    assert running.result(30) == "kopf-handler_0"
+    assert running.result(PATIENCE) == "kopf-handler_0"
     if cancel_futures:
         assert waiting.cancelled()
     else:
-        assert waiting.result(30) == 0
+        assert waiting.result(PATIENCE) == 0
 
 
 def test_cancelled_jobs_are_skipped(pool: HandlerThreads, gate: Gate) -> None:
@@ -174,13 +174,13 @@ def test_cancelled_jobs_are_skipped(pool: HandlerThreads, gate: Gate) -> None:
     cancelled, next_one = pool.submit(int), pool.submit(str)
     assert cancelled.cancel()
     gate.release()
-    assert next_one.result(30) == ""
+    assert next_one.result(PATIENCE) == ""
 
 
 def test_many_jobs_of_many_threads(pool: HandlerThreads) -> None:
     with concurrent.futures.ThreadPoolExecutor(4) as others:
         batches = list(others.map(lambda i: [pool.submit(int, str(i * 100 + j)) for j in range(100)], range(10)))
-    assert sorted(future.result(30) for batch in batches for future in batch) == list(range(1000))
+    assert sorted(future.result(PATIENCE) for batch in batches for future in batch) == list(range(1000))
 
 
 def test_hung_functions_do_not_hold_the_exit_of_the_process() -> None:
@@ -197,5 +197,5 @@ def test_idle_threads_are_counted_exactly(pool: HandlerThreads) -> None:
     for _ in range(300):
         barrier = threading.Barrier(3)
         for future in [pool.submit(barrier.wait, 30) for _ in range(3)]:
-            future.result(30)
+            future.result(PATIENCE)
     assert len(get_threads()) == 3

@@ -19,13 +19,6 @@ PATIENCE = 0.3
 pytestmark = pytest.mark.simulation(crds=CRD, operator=False, patience=PATIENCE)
 
 
-@pytest.fixture(autouse=True)
-def _in_seconds() -> Iterator[None]:
-    began = time.monotonic()
-    yield
-    assert time.monotonic() - began < 10 * PATIENCE
-
-
 @pytest.fixture
 def released() -> Iterator[threading.Event]:
     """What stuck threads wait for, so that they do not outlive the test."""

@@ -7,7 +7,6 @@ import io
 import json
 import logging
 import ssl
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -357,12 +356,11 @@ async def test_garbage_is_refused_quietly(served: Served, garbage: bytes, caplog
 
 async def test_the_handling_is_cancelled_when_the_client_does_not_wait(served: Served, reviewer: Reviewer) -> None:
     reviewer.allowed_to_finish.clear()
-    started = time.monotonic()
-    status, text = await send(served.config, path="/handler1?timeout=0.1s")
+    async with asyncio.timeout(PATIENCE):
+        status, text = await send(served.config, path="/handler1?timeout=0.1s")
     assert status == 504
     assert "0.1 seconds" in text
     assert reviewer.cancelled.is_set()
-    assert time.monotonic() - started < 20
 
 
 async def test_the_handling_is_cancelled_when_the_client_leaves(served: Served, reviewer: Reviewer) -> None:
@@ -431,7 +429,6 @@ async def test_idle_connections_do_not_hold_the_end(served: Served) -> None:
     async with connect() as session:
         await send(served.config, session=session)
         _, writer = await served.open()
-        started = time.monotonic()
-        await served.endpoint.close(30)
-        assert time.monotonic() - started < 10
+        async with asyncio.timeout(PATIENCE):
+            await served.endpoint.close(10 * PATIENCE)
         writer.close()

@@ -13,6 +13,7 @@ import pytest
 from kopf_cluster import APIStatus, LocalCluster
 from tests.cluster.conftest import connect, make_config_map, make_definition, make_kex
 from tests.cluster.webhooks import Hooks, add, deny, patch, serve_hooks
+from tests.patience import PATIENCE
 
 KIND = "configmaps"
 
@@ -224,7 +225,7 @@ def test_waiting_survives_a_restart_from_another_thread(threaded: LocalCluster) 
             time.sleep(0.001)
         threaded.restart()
         threaded.patch(KIND, "one", {"data": {"a": "1"}})
-        assert waiting.result(10)["data"] == {"a": "1"}
+        assert waiting.result(PATIENCE)["data"] == {"a": "1"}
 
 
 async def test_waiting_ends_with_the_cluster() -> None:

@@ -124,7 +124,7 @@ async def test_latency_is_by_the_clock_of_the_loop(client: Client, cluster: Loca
     started, really = loop.time(), time.monotonic()
     assert (await client.call("GET", CONFIG_MAPS)).status == 200
     assert loop.time() - started >= 1000
-    assert time.monotonic() - really < 10
+    assert time.monotonic() - really < PATIENCE
 
 
 @pytest.mark.parametrize("wrong", [{"rate": 2}, {"status": 200}, {"path": "("}, {"agent": "("}])

@@ -10,6 +10,7 @@ from kr8s.asyncio.objects import ConfigMap, Deployment, new_class
 
 from kopf.testing import LocalCluster
 from tests.cluster.rounds.widgets import API_VERSION, KIND, PLURAL, make_config_map, make_deployment, make_widget
+from tests.patience import PATIENCE
 
 Widget = new_class(KIND, API_VERSION, namespaced=True, plural=PLURAL)
 
@@ -52,7 +53,7 @@ async def test_custom_resources(api: Any) -> None:
     await widget.label({"a": "b"})
     await widget.annotate({"note": "text"})
     assert (widget.labels["a"], widget.annotations["note"]) == ("b", "text")
-    await widget.wait("jsonpath='{.status.phase}'=Done", timeout=30)
+    await widget.wait("jsonpath='{.status.phase}'=Done", timeout=int(PATIENCE))
     await widget.delete()
     assert not await widget.exists()
 
@@ -98,7 +99,7 @@ async def test_dependents(api: Any) -> None:
     await child.create()
     await parent.adopt(child)
     await parent.delete()
-    await child.wait("delete", timeout=30)
+    await child.wait("delete", timeout=int(PATIENCE))
     assert not await child.exists()
 
 

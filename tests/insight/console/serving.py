@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import kopf
 from kopf_cluster import LocalCluster
+from tests.patience import PATIENCE
 
 TOKEN = "0123456789abcdef"
 
@@ -42,7 +43,7 @@ def running(cluster: LocalCluster, registry: kopf.OperatorRegistry, *, token: st
     thread = threading.Thread(target=kopf.run, kwargs={**kwargs, "ready_flag": ready, "stop_flag": stop})
     thread.start()
     try:
-        assert ready.wait(10)
+        assert ready.wait(PATIENCE)
         yield Served(settings.console.endpoint, cluster)
     finally:
         stop.set()

@@ -5,7 +5,6 @@ import asyncio
 import contextlib
 import logging
 import socket
-import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from aiohttp import web
 
 from kopf._insight.endpoint.console_server import ConsoleServer, ConsoleServerError, Routes, open_stream
 from kopf._insight.endpoint.protection import protect
+from tests.patience import PATIENCE
 
 TOKEN = "0123456789abcdef"
 
@@ -158,11 +158,9 @@ async def test_endless_streams_do_not_hold_the_exit(routes: Routes) -> None:
 
     routes.add("/api/stream", stream)
     async with aiohttp.ClientSession() as session:
-        async with serving(routes) as url:
+        async with asyncio.timeout(PATIENCE), serving(routes) as url:
             response = await session.get(f"{url}/api/stream")
             assert await response.content.readline() == b"data: 0\n"
-            start = time.monotonic()
-        assert time.monotonic() - start < 3
         response.close()
     assert is_cancelled
 
@@ -171,7 +169,7 @@ async def test_it_answers_when_the_operator_is_blocked(routes: Routes) -> None:
     async with serving(routes) as url:
         port = int(url.rsplit(":")[-1])
         with socket.create_connection(("127.0.0.1", port)) as client:  # nothing is awaited here
-            client.settimeout(30)
+            client.settimeout(PATIENCE)
             client.sendall(b"GET /api/hello HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert client.recv(100).startswith(b"HTTP/1.1 200 OK")
 

@@ -66,7 +66,7 @@ def test_it_is_shown_at_a_terminal(command: list[str]) -> None:
                 shown += os.read(main, 10_000)
             except OSError:  # the end of terminals in Linux
                 break
-        assert process.wait(55) == 0
+        assert process.wait(PATIENCE) == 0
     os.close(main)
     assert re.search(rb"\d+/\d+, 0 failed, ~\d+ s left", shown)
     assert b"1 passed" in shown
