@@ -73,7 +73,7 @@ class API:
             return self._answer_path(request)
         kind = self._registry.find(call.group, call.version, call.plural)
         if kind is None:
-            raise statuses.unknown_path()
+            return self._refuse_path(request)
         return self._answer_kind(kind, call, request) if not kind.warnings else self._warn(kind, call, request)
 
     def _warn(self, kind: Kind, call: Call, request: Request) -> Answer | Stream:
@@ -161,10 +161,17 @@ class API:
     def _answer_path(self, request: Request) -> Answer:
         answer = next((found for page in self.pages if (found := page(request)) is not None), None)
         if answer is None:
-            raise statuses.unknown_path()
+            return self._refuse_path(request)
         if request.method not in ("GET", "HEAD"):
             raise statuses.method_not_allowed()
         return answer
+
+    def _refuse_path(self, request: Request) -> Answer:
+        """Refuse what is not there: in plain text, if nobody is responsible for the group but definitions."""
+        if request.path[:1] == ("apis",) and self._registry.is_custom(request.path[1]):
+            return Answer(404, b"404 page not found\n", "text/plain; charset=utf-8",
+                          {"X-Content-Type-Options": "nosniff"})
+        raise statuses.unknown_path()
 
     @staticmethod
     def _check_scope(kind: Kind, call: Call) -> None:

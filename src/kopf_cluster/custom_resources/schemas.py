@@ -224,11 +224,12 @@ def _validate_embedded(value: dict[str, Any], path: str) -> Iterator[FieldError]
 
 
 def _validate_string(value: str, raw: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    """Tell the first thing that is wrong, as the API server does of texts."""
     if "maxLength" in raw and len(value) > raw["maxLength"]:
         yield FieldError(path, "FieldValueTooLong", f"Too long: may not be more than {raw['maxLength']} bytes")
-    if "minLength" in raw and len(value) < raw["minLength"]:
+    elif "minLength" in raw and len(value) < raw["minLength"]:
         yield invalid_value(path, value, f"{path} in body should be at least {raw['minLength']} chars long")
-    if "pattern" in raw and not compile_pattern(raw["pattern"]).search(value):
+    elif "pattern" in raw and not compile_pattern(raw["pattern"]).search(value):
         yield invalid_value(path, value, f"{path} in body should match '{raw['pattern']}'")
 
 

@@ -278,15 +278,23 @@ def _limits(value: Obj) -> None:
     value.update({name: limits for name, limits in (("default", default), ("defaultRequest", request)) if limits})
 
 
+def _condition(value: Obj) -> None:
+    """Times that Go never leaves out."""
+    value.setdefault("lastProbeTime", None)
+    value.setdefault("lastTransitionTime", None)
+
+
 FUNCTIONS: Final[Mapping[str, Callable[[Obj], None]]] = {
     "apps.v1.DaemonSetUpdateStrategy": _rolling(maxUnavailable=1, maxSurge=0),
     "apps.v1.DeploymentStrategy": _rolling(maxUnavailable="25%", maxSurge="25%"),
     "apps.v1.StatefulSetUpdateStrategy": _rolling(partition=0),
     "batch.v1.Job": _job,
+    "batch.v1.JobCondition": _condition,
     "core.v1.Container": _container,
     "core.v1.EphemeralContainer": _container,
     "core.v1.LimitRangeItem": _limits,
     "core.v1.Pod": _pod,
+    "core.v1.PodCondition": _condition,
     "core.v1.PodSpec": _pod_spec,
     "core.v1.ReplicationController": _replication_controller,
     "core.v1.ServiceSpec": _service,

@@ -155,9 +155,12 @@ class Kind:
         return b'{"apiVersion":"%s","kind":"%s",' % (self.api_version.encode(), self.kind.encode())
 
     @functools.cached_property
-    def list_head(self) -> bytes:
-        list_kind = self.list_kind or f"{self.kind}List"
-        return b'{"apiVersion":"%s","kind":"%s","metadata":' % (self.api_version.encode(), list_kind.encode())
+    def list_frame(self) -> bytes:
+        """What a list is put into: its metadata and the items, or the other way round if the kind is custom."""
+        list_kind = (self.list_kind or f"{self.kind}List").encode()
+        frame = b'{"apiVersion":"%s","items":[%%s],"kind":"%s","metadata":%%s}' if self.custom \
+            else b'{"apiVersion":"%s","kind":"%s","metadata":%%s,"items":[%%s]}'
+        return frame % (self.api_version.encode(), list_kind)
 
     @functools.cached_property
     def item_head(self) -> bytes:

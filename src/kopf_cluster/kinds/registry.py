@@ -68,6 +68,10 @@ class Registry:
             return versions[found.storage_version].get(plural, found)
         return found
 
+    def is_custom(self, group: str) -> bool:
+        """Whether the group has no built-in kinds; nobody knows it, maybe."""
+        return all(kind.custom for kinds in self._groups.get(group, {}).values() for kind in kinds.values())
+
     def groups(self) -> list[str]:
         """All groups, the core group (an empty string) included."""
         return list(self._groups)

@@ -45,7 +45,10 @@ class AsIs:
             items = b",".join([head + converter.read(kind, record) for record in records])
         else:
             items = b",".join([head + record.data for record in records])
-        return b"%s%s,\"items\":[%s]}" % (kind.list_head, codec.encode(metadata), items)
+        if kind.custom:  # sorted, and with the token to go on even if it is empty: as what has no types in Go
+            sorted_metadata = codec.encode(dict(sorted({"continue": "", **metadata}.items())))
+            return kind.list_frame % (items, sorted_metadata)
+        return kind.list_frame % (codec.encode(metadata), items)
 
     def bookmark(self, kind: Kind, obj: Obj, first: bool = True) -> bytes:
         return codec.encode(obj)
@@ -131,24 +134,25 @@ class Choice(msgspec.Struct, frozen=True):
 
 def negotiate(kind: Kind, request: Request) -> Choice:
     """Choose by the Accept header: the most wanted of what can be served."""
-    return _negotiate(request.accept, request.query.get("includeObject", "Metadata"), kind.custom)
+    return _negotiate(request.accept, request.query.get("includeObject", "Metadata"), kind.custom, kind.is_stored)
 
 
 @functools.lru_cache(maxsize=256)
-def _negotiate(accept: str, include: str, custom: bool) -> Choice:
+def _negotiate(accept: str, include: str, custom: bool, stored: bool) -> Choice:
     for clause in parse_accept(accept):
         for media in SERVED:
             if clause.covers(media) and clause.parameters.get("stream", "watch") == "watch":
-                form = _choose_form(clause, media, include, custom)
+                form = _choose_form(clause, media, include, custom, stored)
                 if form is not None:
                     return Choice(media, form)
     raise statuses.not_acceptable(SERVED)
 
 
-def _choose_form(clause: Clause, media: str, include: str, custom: bool) -> Representation | None:
+def _choose_form(clause: Clause, media: str, include: str, custom: bool, stored: bool) -> Representation | None:
     """Choose the form; or none if there is no such form in this encoding.
 
     In protobuf, there are no custom resources, as it knows no schemas, and no tables; but metadata of everything.
+    What is never stored, is no row of any table.
     """
     form, version = clause.parameters.get("as", ""), clause.parameters.get("v", "")
     if not form:
@@ -156,5 +160,5 @@ def _choose_form(clause: Clause, media: str, include: str, custom: bool) -> Repr
     if clause.parameters.get("g") != "meta.k8s.io" or version not in _VERSIONS:
         return None
     if form == "Table":
-        return None if media == PROTOBUF else AsTable(include, version)
+        return None if media == PROTOBUF or not stored else AsTable(include, version)
     return OnlyMetadata(version) if form in ("PartialObjectMetadata", "PartialObjectMetadataList") else None

@@ -36,7 +36,7 @@ def settle(
         if isinstance(metadata, dict) else []
     errors = settle_body(kind, new, old, unknown)
     notes = [*options.repeated, *(strange := json_fields.describe_unknown(unknown))]
-    if options.repeated and strange and options.text and not kind.custom:
+    if len(notes) > 1 and strange and options.text and not kind.custom:
         notes = json_fields.sort(options.text, options.repeated, strange)
     if notes and options.strict:
         raise _refuse_strictly(kind, new, notes, options)

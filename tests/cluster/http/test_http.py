@@ -77,7 +77,19 @@ async def test_answers_are_indented_for_people(client: Client, path: str, agent:
 
 
 @pytest.mark.parametrize("path", [
-    "/nosuch", "/api/v9", "/api/v1/nosuch", "/apis/nosuch", "/apis/apps/v9/deployments", "/apis/apps",
+    "/apis/nosuch", "/apis/nosuch/v1", "/apis/nosuch/v1/things", "/apis/nosuch/v1/namespaces/default/things/one",
+    "/apis/example.com/v1/things", "/apis/example.com/v9", "/apis/example.com/v9/namespaces/default/kexes",
+])
+async def test_unknown_groups_are_not_found_in_plain_text(client: Client, kexes: str, path: str) -> None:
+    """There is nobody who would know how to tell it otherwise; so, too, of whatever definitions do not define."""
+    for method in ("GET", "POST", "DELETE"):
+        reply = await client.call(method, path)
+        assert (reply.status, reply.body) == (404, b"404 page not found\n")
+        assert reply.headers["Content-Type"] == "text/plain; charset=utf-8"
+
+
+@pytest.mark.parametrize("path", [
+    "/nosuch", "/api/v9", "/api/v1/nosuch", "/apis/apps/v9/deployments", "/apis/apps",
     "/api/v1/namespaces/default/configmaps/one/nosuch", "/api/v1/namespaces/default/configmaps/one/a/b/c",
     "/api//v1", "/api/v1/namespaces//configmaps", "/apis//v1/pods", "/api/v1/namespaces/default/nosuch",
 ])

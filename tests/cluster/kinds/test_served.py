@@ -15,6 +15,17 @@ AGGREGATED = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroup
 PODS = "/api/v1/namespaces/default/pods"
 
 
+async def test_times_that_go_never_leaves_out(client: Client) -> None:
+    pods = "/api/v1/namespaces/default/pods"
+    await client.create(pods, make_pod())
+    patch = {"status": {"conditions": [{"type": "example.com/gate", "status": "True"}]}}
+    told = await client.patch(f"{pods}/p/status", patch)
+    assert told["status"]["conditions"] == [
+        {"type": "example.com/gate", "status": "True", "lastProbeTime": None, "lastTransitionTime": None}]
+    assert await client.patch(f"{pods}/p/status", patch) == told
+    assert await client.get(f"{pods}/p") == told
+
+
 def make_pod(**fields: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
             "spec": {"containers": [{"name": "x", "image": "y"}]}, **fields}

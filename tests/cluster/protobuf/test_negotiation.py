@@ -226,7 +226,7 @@ async def test_aggregated_discovery(path: str, client: Client, kexes: str) -> No
 
 async def test_refusals_of_all_sorts(cluster: LocalCluster, client: Client) -> None:
     typed = TypedClient(client)
-    assert (await typed.fail("GET", "/apis/nosuch.example.com/v1/things")).reason == "NotFound"
+    assert (await typed.fail("GET", "/apis/apps/v1/things")).reason == "NotFound"
     assert (await typed.fail("PUT", CONFIG_MAPS)).reason == "MethodNotAllowed"
     assert (await typed.fail("GET", CONFIG_MAPS, headers={"Authorization": "Bearer x"})).reason == "Unauthorized"
     conflict = make("v1", CORE, "ConfigMap", name="one")

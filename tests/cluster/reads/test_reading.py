@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -36,6 +37,18 @@ async def test_lists_have_the_latest_version(client: Client) -> None:
     obj = await client.create(CONFIG_MAPS, make_config_map())
     listing = await client.get(CONFIG_MAPS)
     assert listing["metadata"]["resourceVersion"] == obj["metadata"]["resourceVersion"]
+
+
+async def test_lists_of_custom_kinds_are_as_of_those_that_know_no_types(client: Client, kexes: str) -> None:
+    """The fields are sorted, and the token to go on is there even if it is empty: `kubectl get --raw` shows that."""
+    async with client.session.get(kexes) as response:
+        empty = await response.text()
+    version = json.loads(empty)["metadata"]["resourceVersion"]
+    assert empty.rstrip() == ('{"apiVersion":"example.com/v1","items":[],"kind":"KexList",'
+                              f'"metadata":{{"continue":"","resourceVersion":"{version}"}}}}')
+    await client.create(kexes, make_kex())
+    assert list(listing := await client.get(kexes)) == ["apiVersion", "items", "kind", "metadata"]
+    assert listing["metadata"]["continue"] == ""
 
 
 async def test_items_of_builtin_lists_have_no_kinds_and_of_custom_ones_have(client: Client, kexes: str) -> None:

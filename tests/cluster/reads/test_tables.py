@@ -71,6 +71,16 @@ async def test_forms_of_both_versions(client: Client, version: str) -> None:
     assert many["items"] == [one]
 
 
+async def test_answers_to_questions_are_no_tables(client: Client) -> None:
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    review = {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}
+    table = TABLE["Accept"].partition(",")[0]
+    refused = await client.call("POST", path, json=review, headers={"Accept": table})
+    assert (refused.status, refused.body["reason"]) == (406, "NotAcceptable")
+    answered = await client.call("POST", path, json=review, headers=TABLE)
+    assert (answered.status, answered.body["kind"]) == (201, "SelfSubjectAccessReview")
+
+
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
 async def test_watches_as_tables(client: Client, version: str) -> None:
     await client.create(CONFIG_MAPS, make_config_map(data={"a": "b"}))

@@ -87,6 +87,13 @@ async def test_fields_are_told_in_the_order_of_the_document(client: Client) -> N
                                           'duplicate field "data.b", unknown field "c"')
 
 
+async def test_unknown_fields_are_told_in_the_order_of_the_document(client: Client) -> None:
+    body = '{"a": 1, "data": {}, "metadata": {"name": "one", "z": 1}, "c": 1}'
+    reply = await client.call("POST", CONFIG_MAPS, data=body, headers={"Content-Type": "application/json"})
+    assert (reply.status, warnings(reply)) == (
+        201, ['unknown field "a"', 'unknown field "metadata.z"', 'unknown field "c"'])
+
+
 async def test_custom_kinds_are_validated_the_same(client: Client, cluster: LocalCluster) -> None:
     cluster.apply(make_definition(spec={"type": "object", "properties": {"size": {"type": "integer"}}}))
     path = "/apis/example.com/v1/namespaces/default/kexes"
@@ -163,6 +170,29 @@ async def test_json_can_be_sent_as_yaml_with_tabs(
                               headers={"Content-Type": content_type})
     assert (reply.status, reply.body["spec"]) == (201, {"foo": 2})
     assert warnings(reply) == ['line 8: key "foo" already set in map']
+
+
+FLOW = """
+{
+\tapiVersion: example.com/v1,  # no JSON at all
+\tkind: 'Kex',
+\t"metadata": {name: one},
+\tspec: {
+\t\tfoo: [1,\t2],
+\t},
+}
+"""
+
+
+@pytest.mark.parametrize(("method", "path", "content_type"), [
+    ("PATCH", "/one", "application/apply-patch+yaml"), ("POST", "", "application/yaml"),
+])
+async def test_flows_of_yaml_can_have_tabs(
+        client: Client, kexes: str, method: str, path: str, content_type: str,
+) -> None:
+    reply = await client.call(method, f"{kexes}{path}?fieldManager=me", data=FLOW,
+                              headers={"Content-Type": content_type})
+    assert (reply.status, reply.body.get("spec")) == (201, {"foo": [1, 2]})
 
 
 @pytest.mark.parametrize("body", ["a: [", "*x", "", "&a [*a]", "? [a]\n: 1", "a: 2000-99-99"])
