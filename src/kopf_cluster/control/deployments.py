@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..kinds.kind import Obj
+from ..reads import label_selectors
+from ..store.storage import Change
 from .access import key_of, namespace_of, reference_to
 from .proportions import Share, spread
 from .workload import (
@@ -33,11 +35,42 @@ _OWN_ANNOTATIONS: Final = ("kubectl.kubernetes.io/last-applied-configuration", _
 
 
 class ReplicaSets(Controller):
-    """Keeps the number of pods."""
+    """Keeps the number of pods, of those that it has created and of those that it has adopted."""
 
     bucket = _REPLICA_SETS
 
+    def observe(self, bucket: str, change: Change) -> None:
+        super().observe(bucket, change)
+        if bucket == PODS and change.type != "DELETED" and not change.record.owners:
+            for record in self.objects.records(self.bucket, change.record.key[0]):
+                self.plan(record.key)
+
+    def _claim(self, obj: Obj) -> None:
+        """Adopt the pods that are selected and belong to nobody; let those go that are selected no more."""
+        selector = self.selector_of(obj)
+        if not selector:
+            return
+        for pod in self.owned(PODS, obj):
+            if not label_selectors.matches(selector, labels_of(pod)):
+                self._set_owners(pod, [ref for ref in pod["metadata"]["ownerReferences"]
+                                       if ref["uid"] != obj["metadata"]["uid"]])
+        for key in [record.key for record in self.objects.records(PODS, namespace_of(obj))
+                    if not record.owners and label_selectors.matches(selector, record.labels)]:
+            orphan = self.objects.get(PODS, key)
+            if orphan is not None and is_active(orphan):
+                self._set_owners(orphan, [reference_to(obj)])
+
+    def _set_owners(self, pod: Obj, owners: list[Obj]) -> None:
+        self.objects.update(PODS, key_of(pod), lambda old: {
+            **old, "metadata": {**old["metadata"], "ownerReferences": owners}})
+
+    @staticmethod
+    def selector_of(obj: Obj) -> Obj:
+        selector: Obj = obj["spec"].get("selector") or {}
+        return selector
+
     def reconcile(self, obj: Obj) -> None:
+        self._claim(obj)
         pods = [pod for pod in self.owned(PODS, obj) if is_active(pod)]
         wanted = replicas_of(obj)
         for _ in range(wanted - len(pods)):
@@ -61,6 +94,11 @@ class ReplicationControllers(ReplicaSets):
     """Keeps the number of pods, too: replica sets are the same with better selectors."""
 
     bucket = "replicationcontrollers"
+
+    @staticmethod
+    def selector_of(obj: Obj) -> Obj:
+        labels = obj["spec"].get("selector")
+        return {"matchLabels": labels} if labels else {}
 
 
 def _age_key(pod: Obj) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from .workload import PODS, Controller, is_active, is_ending, is_ready, labels_o
 
 _JOBS: Final = "jobs.batch"
 _HISTORY: Final = (("Complete", "successfulJobsHistoryLimit", 3), ("Failed", "failedJobsHistoryLimit", 1))
+_CONDITIONS: Final = frozenset({"Complete", "Failed", "FailureTarget", "SuccessCriteriaMet", "Suspended"})
 _INDEX: Final = "batch.kubernetes.io/job-completion-index"
 
 
@@ -87,6 +88,7 @@ class Jobs(Controller):
         status = obj.get("status") or {}
         plain = [{("lastProbeTime" if field == "lastUpdateTime" else field): value for field, value in item.items()}
                  for item in conditions]
+        plain = [*(item for item in status.get("conditions") or () if item["type"] not in _CONDITIONS), *plain]
         suspended = bool(obj["spec"].get("suspend"))
         finished = _find_end({"status": {"conditions": plain}}) is not None
         self.set_status(obj, {
