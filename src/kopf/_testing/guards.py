@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import SupportsFloat, SupportsIndex
 
+from kopf._testing.patience import Patience
 from kopf._testing.simulation_errors import SimulationError
 from kopf._testing.virtual_time import ThreadedJob, VirtualTimeLoop
 
@@ -82,16 +83,17 @@ class BlockingGuard:
                 signal.signal(_SIGNAL, before)
 
     def _watch(self, can_interrupt: bool) -> None:
-        beats, since = self._loop.beats, time.monotonic()
-        while not self._ended.wait(min(1.0, self._patience / 2)):
+        beats, patience, pause = self._loop.beats, Patience(), min(1.0, self._patience / 4)
+        while not self._ended.wait(pause):
             if self._loop.beats != beats or self._loop.is_attending or not self._loop.is_running():
-                beats, since = self._loop.beats, time.monotonic()
-            elif time.monotonic() - since > self._patience:
+                beats = self._loop.beats
+                patience.renew()
+            elif patience.is_over(self._patience, pause=pause):
                 if _SIGNAL is not None and can_interrupt:
                     signal.pthread_kill(self._thread_id, _SIGNAL)
                 else:
                     sys.stderr.write(self._explain(sys._current_frames().get(self._thread_id)))
-                since = time.monotonic()
+                patience.renew()
 
     def _interrupt(self, signum: int, frame: FrameType | None) -> None:
         problem = SimulationError(self._explain(frame))

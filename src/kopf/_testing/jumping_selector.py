@@ -11,9 +11,13 @@ import stat
 import time
 from typing import Any, Protocol
 
+from kopf._testing.patience import Patience
+
 # How long the kernel may take to carry bytes over the loopback, in seconds, and the same if the machine is busy.
 _LOOPBACK_GRACE = 0.0001
 _BUSY_GRACE = 0.002
+_PAUSE = 0.1
+"""How often it is looked whether the threads that are waited for are stuck, in seconds."""
 _TURNS = 100_000
 """After how many turns in a row with something to do at once, somebody is told. 1,000 new objects take about 5,000."""
 
@@ -45,8 +49,8 @@ class JumpingSelector(selectors.DefaultSelector):
         self._passive: set[int] = set()
         self._busy_turns = 0
         """How many turns of the loop in a row there was something to do at once, so that no time could pass."""
-        self._heard = time.monotonic()
-        """When something has come from the outside, or nothing was to be waited for; in the real time."""
+        self._patience = Patience()
+        """Since something has come from the outside, or nothing was to be waited for."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         self._loop.beats += 1
@@ -59,13 +63,13 @@ class JumpingSelector(selectors.DefaultSelector):
             return self._select(timeout)
         self._busy_turns = 0
         if self._loop.is_working:
-            events = self._select(self._loop.patience)
+            events = self._select(_PAUSE)
             if self._are_foreign(events):
-                self._heard = time.monotonic()  # somebody is served by this loop, perhaps that very thread
-            elif time.monotonic() - self._heard >= self._loop.patience:
+                self._patience.renew()  # somebody is served by this loop, perhaps that very thread
+            elif self._patience.is_over(self._loop.patience, pause=_PAUSE):
                 self._loop.report_stuck()
             return events
-        self._heard = time.monotonic()
+        self._patience.renew()
         events = self._select(0)
         if not events and self._has_connections():
             since = time.monotonic()

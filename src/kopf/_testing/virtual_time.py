@@ -26,6 +26,7 @@ from typing import Any, TypeVarTuple
 from kopf._handlers.thread_jobs import settle
 from kopf._settings.threads import HandlerThreads
 from kopf._testing.jumping_selector import JumpingSelector
+from kopf._testing.patience import Patience
 
 _Ts = TypeVarTuple("_Ts")
 
@@ -208,9 +209,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             self.is_attending = False
 
     def _wait_for(self, job: ThreadedJob) -> None:
-        deadline = time.monotonic() + self.patience
+        patience = Patience()
         while not job.rests.wait(_ATTENTION):
-            is_stuck = time.monotonic() > deadline
+            is_stuck = patience.is_over(self.patience, pause=_ATTENTION)
             if (is_stuck or self._is_needed_besides(job)) and job.leave_alone():
                 if is_stuck:
                     self.report_stuck()
