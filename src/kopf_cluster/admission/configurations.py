@@ -16,7 +16,7 @@ from ..kinds.registry import Registry
 from ..reads import label_selectors
 from ..store.storage import Change, Store
 
-Operation: TypeAlias = Literal["CREATE", "UPDATE", "DELETE"]
+Operation: TypeAlias = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 _GROUP: Final = "admissionregistration.k8s.io"
 MUTATING: Final = f"mutatingwebhookconfigurations.{_GROUP}"

@@ -16,6 +16,7 @@ import msgspec
 from .. import codec, sessions, statuses
 from ..cel import expressions
 from ..kinds.kind import Kind, Obj
+from ..store.storage import Key
 from ..writes import objects
 from . import reviews
 from .configurations import Attributes, Configurations, Operation, Webhook
@@ -175,6 +176,10 @@ class Gate:
         attributes = self._describe("DELETE", kind, None, old, "", dry_run)
         self._reviewer.mutate(attributes)
         self._reviewer.validate(attributes)
+
+    def review_connection(self, kind: Kind, key: Key, subresource: str, options: Obj) -> None:
+        attributes = Attributes("CONNECT", kind, subresource, *key, options, None)
+        self._reviewer.validate(_with_object(attributes, self._reviewer.mutate(attributes)))
 
     @staticmethod
     def _describe(

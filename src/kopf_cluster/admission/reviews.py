@@ -9,7 +9,7 @@ import base64
 import binascii
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -17,9 +17,11 @@ from .. import codec, statuses
 from ..http.requests import asking
 from ..kinds import scales
 from ..kinds.kind import Kind, Obj
+from ..kinds.resources import Subresource
 from ..writes import patches
 from .configurations import Attributes, Webhook
 
+_Shown: TypeAlias = Kind | scales.ScaleKind | Subresource
 _OPTIONS: Final = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
 
 
@@ -57,7 +59,7 @@ class _Review(msgspec.Struct):
 def make_review(webhook: Webhook, attributes: Attributes, kind: Kind) -> Obj:
     """Make the review to be sent; the objects are shown in the given version of the kind."""
     asked = attributes.kind
-    shown, requested = (scales.ScaleKind(),) * 2 if _is_scale(attributes) else (kind, asked)
+    shown, requested = _kinds_of(attributes, kind)
     request: Obj = {
         "uid": str(uuid.uuid4()),
         "kind": {"group": shown.group, "version": shown.version, "kind": shown.kind},
@@ -73,12 +75,20 @@ def make_review(webhook: Webhook, attributes: Attributes, kind: Kind) -> Obj:
         "object": _show(attributes.obj, kind, attributes),
         "oldObject": _show(attributes.old, kind, attributes),
         "dryRun": attributes.dry_run,
-        "options": {"kind": _OPTIONS[attributes.operation], "apiVersion": "meta.k8s.io/v1"}
+        "options": None if attributes.operation == "CONNECT" else
+        {"kind": _OPTIONS[attributes.operation], "apiVersion": "meta.k8s.io/v1"}
         | ({"dryRun": ["All"]} if attributes.dry_run else {}),
     }
     absent = ("subResource", "requestSubResource", "name", "namespace")
     request = {key: value for key, value in request.items() if value or key not in absent}
     return {"kind": "AdmissionReview", "apiVersion": f"admission.k8s.io/{webhook.review_version}", "request": request}
+
+
+def _kinds_of(attributes: Attributes, kind: Kind) -> tuple[_Shown, _Shown]:
+    """Give the kind of what is shown, and that of what is requested."""
+    if attributes.operation == "CONNECT":
+        return (attributes.kind.listed_subresources[attributes.subresource],) * 2
+    return (scales.ScaleKind(),) * 2 if _is_scale(attributes) else (kind, attributes.kind)
 
 
 def _is_scale(attributes: Attributes) -> bool:
@@ -87,8 +97,8 @@ def _is_scale(attributes: Attributes) -> bool:
 
 def _show(obj: Obj | None, kind: Kind, attributes: Attributes) -> Obj | None:
     """Show the object in a version of its kind: with no conversion, only the version itself differs."""
-    if obj is None:
-        return None
+    if obj is None or attributes.operation == "CONNECT":
+        return obj
     if attributes.subresource == "scale" and kind.scale is not None:
         return scales.show(obj, kind.scale)
     return {**obj, "apiVersion": kind.api_version, "kind": kind.kind}
@@ -96,8 +106,8 @@ def _show(obj: Obj | None, kind: Kind, attributes: Attributes) -> Obj | None:
 
 def take_back(reviewed: Obj | None, attributes: Attributes) -> Obj | None:
     """Give the object of the request as it is after the review."""
-    if reviewed is None:
-        return None
+    if reviewed is None or attributes.operation == "CONNECT":
+        return reviewed
     if attributes.subresource == "scale" and attributes.kind.scale is not None and attributes.obj is not None:
         return scales.take(reviewed, attributes.obj, attributes.kind.scale)
     return {**reviewed, "apiVersion": attributes.kind.api_version, "kind": attributes.kind.kind}

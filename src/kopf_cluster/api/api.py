@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -26,7 +26,7 @@ from ..writes import objects, patches
 from ..writes.strategic import strategic_patch
 from ..writes.write_options import WriteOptions
 from ..writes.writing import Writer
-from . import issuer, paths
+from . import connections, issuer, paths
 from .bodies import YAML_TYPES, decode_body, read_object
 from .discovery import Discovery
 from .openapi import OpenAPI
@@ -36,9 +36,6 @@ from .request_options import delete_options, write_options
 from .scaling import Scaling
 
 Page: TypeAlias = Callable[[Request], Answer | None]
-
-# What could only be done by a kubelet, or needs a connection to a container.
-_CONNECTIONS: Final = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 
 
 class API:
@@ -127,11 +124,13 @@ class API:
         subresource = kind.listed_subresources.get(name)
         if subresource is None or (rest and name != "proxy"):
             raise statuses.unknown_path()
-        if not kind.custom and name in _CONNECTIONS:
-            raise statuses.not_implemented(f"the subresource {kind.plural}/{name}")
         if call.verb not in subresource.verbs:
             raise statuses.method_not_allowed()
         key = (call.namespace or "", call.name or "")
+        if not kind.custom and name in connections.OF_KUBELETS:
+            if name in connections.CONNECTIONS:
+                self._writer.review_connection(kind, key, name, connections.read_options(subresource, rest, request))
+            raise statuses.not_implemented(f"the subresource {kind.plural}/{name}")
         match name:
             case "scale" if kind.scale is not None:
                 return self._scaling.answer(kind, kind.scale, call, request)

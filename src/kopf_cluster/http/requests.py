@@ -58,6 +58,8 @@ class Request(msgspec.Struct, frozen=True):
     user: User = ADMINISTRATOR
     agent: str = ""
     """What the client calls itself: the header ``User-Agent``."""
+    raw_query: str = ""
+    """The query as it was sent, with what is in it more than once."""
 
     def flag(self, name: str) -> bool:
         """Tell whether it is on; as in the API server, it is if it is there, unless it says "false" or "0"."""

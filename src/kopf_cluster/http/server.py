@@ -229,7 +229,7 @@ class HTTPServer:
         query = dict(urllib.parse.parse_qsl(raw_query, keep_blank_values=True)) if raw_query else {}
         content_type = headers.get("Content-Type", "").partition(";")[0].strip().lower()
         return Request(http.method, path, query, headers.get("Accept", ""), content_type, body, user,
-                       headers.get("User-Agent", ""))
+                       headers.get("User-Agent", ""), raw_query)
 
     async def _send_stream(
             self, http: web.BaseRequest, call: Call, request: Request, stream: Stream,

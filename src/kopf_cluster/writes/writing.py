@@ -158,6 +158,11 @@ class Writer:
         if self._gate:
             self._gate.review_deletion(kind, objects.open_record(kind, record), dry_run=bool(options.dryRun))
 
+    def review_connection(self, kind: Kind, key: Key, subresource: str, options: Obj) -> None:
+        """Raise the refusal if nobody may connect to the object."""
+        if self._gate:
+            self._gate.review_connection(kind, key, subresource, options)
+
     def delete(self, kind: Kind, key: Key, options: DeleteOptions | None = None) -> tuple[Record, bool]:
         """Delete the object, or mark it as being deleted if something must happen before.
 
