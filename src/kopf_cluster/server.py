@@ -32,6 +32,7 @@ from .control.components import create_components
 from .control.definition_life import Definitions
 from .control.disruptions import Disruptions
 from .control.namespaces import Namespaces
+from .control.signing import Signers
 from .control.simulation import Extent, create_nodes, make_simulation
 from .control.work import WorkQueue, supervised
 from .custom_resources import definitions as customs
@@ -105,7 +106,8 @@ class ClusterServer:
         namespaces, basics = Namespaces(*parts), Basics(*parts, ca=credentials.ca.decode(), port=port)
         observers: list[Callable[[str, Change], None]] = [
             Definitions(*parts, self._caller).observe, self._webhooks.observe, namespaces.observe,
-            Collector(*parts).observe, Disruptions(Objects(*parts)).observe]
+            Collector(*parts).observe, Disruptions(Objects(*parts)).observe,
+            Signers(Objects(*parts), credentials).observe]
         if not self._options.bare:
             observers.append(basics.observe)
         if self._options.simulate:

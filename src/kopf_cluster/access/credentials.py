@@ -24,6 +24,7 @@ import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _VALIDITY: Final = datetime.timedelta(days=365)
@@ -82,21 +83,31 @@ class ClientCertificate(NamedTuple):
 
 def make_client_certificate(credentials: Credentials, user: str, groups: Iterable[str] = ()) -> ClientCertificate:
     """Make a certificate of the user, signed by the authority: the groups are its organizations."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([*(x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups),
+                         x509.NameAttribute(NameOID.COMMON_NAME, user)])
+    certificate = sign_certificate(credentials, subject, key.public_key(), ExtendedKeyUsageOID.CLIENT_AUTH)
+    return ClientCertificate(certificate, _encode_key(key))
+
+
+def sign_certificate(
+        credentials: Credentials, subject: x509.Name, key: CertificatePublicKeyTypes, purpose: x509.ObjectIdentifier,
+        *, lifetime: datetime.timedelta = _VALIDITY, names: x509.SubjectAlternativeName | None = None,
+) -> bytes:
+    """Make a certificate that is signed by the authority, and good for one purpose (PEM); never for too long."""
     authority = x509.load_pem_x509_certificate(credentials.ca)
     authority_key = serialization.load_pem_private_key(credentials.authority_key, password=None)
     if not isinstance(authority_key, ec.EllipticCurvePrivateKey):
         raise TypeError("the key of the authority is not an elliptic one")
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([*(x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups),
-                         x509.NameAttribute(NameOID.COMMON_NAME, user)])
-    certificate = (
-        _begin(subject, authority.subject, key.public_key())
+    builder = (
+        _begin(subject, authority.subject, key, min(lifetime, _VALIDITY))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
-        .sign(authority_key, hashes.SHA256())
+        .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
     )
-    return ClientCertificate(certificate.public_bytes(serialization.Encoding.PEM), _encode_key(key))
+    if names is not None:
+        builder = builder.add_extension(names, critical=False)
+    return builder.sign(authority_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 def make_credentials(host: str) -> Credentials:
@@ -167,13 +178,16 @@ def _encode_key(key: ec.EllipticCurvePrivateKey) -> bytes:
                              serialization.NoEncryption())
 
 
-def _begin(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _begin(
+        subject: x509.Name, issuer: x509.Name, key: CertificatePublicKeyTypes,
+        lifetime: datetime.timedelta = _VALIDITY,
+) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject).issuer_name(issuer).public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _CLOCK_SKEW).not_valid_after(now + _VALIDITY)
+        .not_valid_before(now - _CLOCK_SKEW).not_valid_after(now + lifetime)
     )
 
 
