@@ -26,7 +26,7 @@ from ..writes import objects, patches
 from ..writes.strategic import strategic_patch
 from ..writes.write_options import WriteOptions
 from ..writes.writing import Writer
-from . import connections, issuer, paths
+from . import connecting, issuer, paths
 from .bodies import YAML_TYPES, decode_body, read_object
 from .discovery import Discovery
 from .openapi import OpenAPI
@@ -127,9 +127,9 @@ class API:
         if call.verb not in subresource.verbs:
             raise statuses.method_not_allowed()
         key = (call.namespace or "", call.name or "")
-        if not kind.custom and name in connections.OF_KUBELETS:
-            if name in connections.CONNECTIONS:
-                self._writer.review_connection(kind, key, name, connections.read_options(subresource, rest, request))
+        if not kind.custom and name in connecting.OF_KUBELETS:
+            if name in connecting.CONNECTIONS:
+                self._writer.review_connection(kind, key, name, connecting.read_options(subresource, rest, request))
             raise statuses.not_implemented(f"the subresource {kind.plural}/{name}")
         match name:
             case "scale" if kind.scale is not None:
