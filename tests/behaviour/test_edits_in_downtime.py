@@ -10,7 +10,7 @@ import kopf
 from tests.behaviour.objects import Obj, Objects, get_annotations, has_progress
 from tests.behaviour.running import Calls, Operator
 
-pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
+pytestmark = [pytest.mark.fastforward, pytest.mark.lagging, pytest.mark.usefixtures("in_memory")]
 
 
 def store_in_status(settings: kopf.OperatorSettings) -> None:

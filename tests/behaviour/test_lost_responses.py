@@ -12,7 +12,7 @@ from kopf_cluster import LocalCluster
 from tests.behaviour.objects import Obj, Objects
 from tests.behaviour.running import Logs, Operator
 
-pytestmark = pytest.mark.fastforward
+pytestmark = [pytest.mark.fastforward, pytest.mark.usefixtures("in_memory")]
 
 NAMES = [f"obj{number}" for number in range(8)]
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import kubernetes
 import pytest
 
 import kopf
@@ -82,7 +81,6 @@ def test_the_operator_of_the_readme() -> None:
 
 @pytest.mark.parametrize("write", [1, 2, 3])
 def test_the_operator_of_the_walkthrough_survives_crashes(tmp_path: pathlib.Path, write: int) -> None:
-    kubernetes.client.CoreV1Api()  # it is loaded on its first use, and simulations have no patience with slow handlers
     folder = EXAMPLES / "ephemeral-volume-claims"
     (tmp_path / "ephemeral.py").write_text("\n\n".join(get_blocks("docs/walkthrough.md", "python")))
     with SyncSimulation(tmp_path / "ephemeral.py", crds=folder / "crd.yaml") as simulation:

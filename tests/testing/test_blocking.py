@@ -1,6 +1,7 @@
 """What blocks a simulation in the real time, is named in seconds: the tests do not hang."""
 from __future__ import annotations
 
+import inspect
 import signal
 import threading
 import time
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf.testing import Simulation, SimulationError, SyncSimulation
+from kopf.testing import Simulation, SimulationError, SyncSimulation, replay
 from tests.testing.kopfexamples import CRD, make
 
 PATIENCE = 0.3
@@ -129,3 +130,9 @@ def test_threads_that_never_end(released: threading.Event) -> None:
     with pytest.raises(SimulationError, match=r"(?s)running for 1.2 seconds.*released.wait\(\)"):
         live()
     released.set()
+
+
+@pytest.mark.parametrize("entry", [Simulation, replay])
+def test_the_default_patience_is_for_what_hangs(entry: Any) -> None:
+    """Imports of clients take many seconds on busy machines."""
+    assert inspect.signature(entry).parameters["patience"].default >= 30

@@ -34,7 +34,7 @@ from kopf._testing.simulated_operator import SimulatedOperator
 from kopf._testing.simulation_errors import NOT_BEGUN, SimulationError
 from kopf._testing.standstill import StandstillGuard, describe_busy_tasks
 from kopf._testing.trouble import Trouble
-from kopf._testing.virtual_time import VirtualTimeLoop, make_numbered_task
+from kopf._testing.virtual_time import PATIENCE, VirtualTimeLoop, make_numbered_task
 from kopf._testing.wall_clock import SimulatedClock
 from kopf._values.wall_clock import wall_clock
 
@@ -71,7 +71,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
     :param operator: whether the operator is started in the beginning; otherwise, it is up to :meth:`restart`.
     :param user: the name of the user that the operator is for the cluster.
     :param groups: the groups of this user; with ``authorization="rbac"``, there are usually none.
-    :param patience: how long a handler may take of the real time, in seconds.
+    :param patience: how long a handler may take of the real time, in seconds: for what hangs, not for what is slow.
     :param slack: how much longer everything may take than the test says, in seconds of the virtual time: how long it
         must be calm besides to be settled, and how long it is waited besides. It is for the tests that are run with
         trouble which they do not know of.
@@ -92,7 +92,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         operator: bool = True,
         user: str = USER,
         groups: Iterable[str] = ("system:masters",),
-        patience: float = 5.0,
+        patience: float = PATIENCE,
         slack: float = 0.0,
         **cluster: Any,
     ) -> None:

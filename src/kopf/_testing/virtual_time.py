@@ -30,6 +30,9 @@ from kopf._testing.patience import Patience
 
 _Ts = TypeVarTuple("_Ts")
 
+PATIENCE = 30.0
+"""How long a handler may take of the real time by default, in seconds: imports take many on busy machines."""
+
 _ATTENTION = 0.001
 """How often it is looked, in seconds, if a thread that is waited for wants something from a server in this loop."""
 
@@ -75,7 +78,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     :param patience: for how long a thread may work until it is considered stuck, in seconds of the real time.
     """
 
-    def __init__(self, *, patience: float = 5.0) -> None:
+    def __init__(self, *, patience: float = PATIENCE) -> None:
         self._now = _BEGIN
         self._is_virtual = True
         self._numbers = itertools.count()

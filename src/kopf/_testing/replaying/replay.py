@@ -44,7 +44,7 @@ from kopf._testing.replaying.replaying_client import ReplayingClient
 from kopf._testing.simulated_logs import SimulatedLogs
 from kopf._testing.simulation_errors import SimulationError
 from kopf._testing.virtual_events import VirtualEvent
-from kopf._testing.virtual_time import VirtualTimeLoop, thread_owner
+from kopf._testing.virtual_time import PATIENCE, VirtualTimeLoop, thread_owner
 from kopf._testing.wall_clock import SimulatedClock
 from kopf._values.wall_clock import wall_clock
 
@@ -102,7 +102,7 @@ def replay(
     modules: Iterable[str] = (),
     registry: OperatorRegistry | None = None,
     settings: OperatorSettings | None = None,
-    patience: float = 5.0,
+    patience: float = PATIENCE,
 ) -> Replay:
     """
     Replay what was recorded by ``kopf run --record``, and tell where the operator diverges from that.
