@@ -29,11 +29,11 @@ _MEMORY_NOISE = 100 * 2**20
 
 def get_starvation(process: int | None = None) -> float:
     """
-    For how long the main thread of the process was ready to run, but has waited for a processor, in seconds since its
-    start; by default, it is the current thread.
+    For how long the threads of the process were ready to run, but have waited for a processor, in seconds since their
+    start; by default, it is the current thread only.
     """
-    folder = "thread-self" if process is None else str(process)
-    return int(pathlib.Path(f"/proc/{folder}/schedstat").read_text().split()[1]) / 1e9
+    files = pathlib.Path("/proc").glob("thread-self/schedstat" if process is None else f"{process}/task/*/schedstat")
+    return sum(int(file.read_text().split()[1]) for file in files) / 1e9
 
 
 class Oracle:
