@@ -1,5 +1,21 @@
 """Patience: for how long the tests wait for what has to happen. It is for what hangs: busy machines are slow."""
 from __future__ import annotations
 
+import contextlib
+import pathlib
+
 PATIENCE = 120.0
 """In seconds; less than the time for a whole test, so that it is said what was waited for."""
+
+
+def get_starvation(process: int | None = None) -> float:
+    """
+    For how long the threads of the process were ready to run, but have waited for a processor, in seconds since their
+    start; by default, it is the current thread only.
+    """
+    files = pathlib.Path("/proc").glob("thread-self/schedstat" if process is None else f"{process}/task/*/schedstat")
+    nanoseconds = 0
+    for file in files:
+        with contextlib.suppress(OSError):  # the thread has ended
+            nanoseconds += int(file.read_text().split()[1])
+    return nanoseconds / 1e9

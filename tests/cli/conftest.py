@@ -38,10 +38,22 @@ def forge() -> Iterator[Forge | None]:
         yield forge
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.definition.get_closest_marker("loops") is not None:
+        metafunc.parametrize("loop", ["asyncio", "uvloop"])
+
+
 @pytest.fixture
-def start(forge: Forge | None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Starter:
+def loop() -> str:
+    """The event loop of the commands: the one of ``uvloop``, as it is installed. Those marked as ``loops`` use both."""
+    return "uvloop"
+
+
+@pytest.fixture
+def start(forge: Forge | None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, loop: str) -> Starter:
     """Start real processes in an empty directory, with no kubeconfig known to them unless specified."""
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nonexistent-kubeconfig"))
+    monkeypatch.setenv("KOPF_TEST_LOOP", loop)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)

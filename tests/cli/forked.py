@@ -8,6 +8,7 @@ import sys
 
 from kopf.cli import _COMMANDS, main
 from kopf.cli.memory import spare_when_imported
+from tests.cli.processes import is_slow
 from tests.forking import Job, serve
 
 spare_when_imported()
@@ -22,6 +23,8 @@ def live(job: Job) -> None:
     """Be the command, until it exits."""
     os.environ.clear()
     os.environ.update(job["env"])
+    if is_slow(os.environ):
+        sys.modules["uvloop"] = None  # type: ignore[assignment]  # the way to say that there is none
     main(job["args"], prog_name="kopf")
 
 

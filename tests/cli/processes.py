@@ -22,6 +22,9 @@ from tests.patience import PATIENCE
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
+_SLOW = "import sys; sys.modules['uvloop'] = None; from kopf.cli import main; main(prog_name='kopf')"
+"""What runs the command as if ``uvloop`` was not installed."""
+
 
 class Forge:
     """Starts commands as forks of one process, which has imported everything: that takes most of their time."""
@@ -110,6 +113,11 @@ def _copy(master: int, log: pathlib.Path) -> None:
             file.write(data.replace(b"\r\n", b"\n"))
 
 
+def is_slow(env: Mapping[str, str]) -> bool:
+    """Whether the operator takes the event loop of Python, though there is the one of ``uvloop``."""
+    return env.get("KOPF_TEST_LOOP") == "asyncio"
+
+
 class Process:
     """A running ``kopf`` command, a process from the very beginning or a fork; killed if it still runs in the end."""
 
@@ -127,7 +135,8 @@ class Process:
                 stack.callback(os.close, output)
                 self._reader = threading.Thread(target=_copy, args=(master, log))
             self._popen = subprocess.Popen(
-                [sys.executable, "-P", "-m", "kopf", *args],  # as the installed command, with no current directory
+                # As the installed command: with no current directory.
+                [sys.executable, "-P", *(["-c", _SLOW] if is_slow(variables) else ["-m", "kopf"]), *args],
                 cwd=cwd, env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                 process_group=0,  # as started from a terminal: Ctrl+C is for the whole group
             ) if forge is None else forge.start(

@@ -41,6 +41,7 @@ def get_run() -> click.Command:
     return command
 
 
+@pytest.mark.loops
 def test_operator_handles_objects_until_stopped(start: Starter, cluster: LocalCluster) -> None:
     with start("run", "-A", "--standalone", HANDLERS, kubeconfig=cluster.kubeconfig) as process:
         process.wait_for("authentication has finished")
@@ -52,6 +53,7 @@ def test_operator_handles_objects_until_stopped(start: Starter, cluster: LocalCl
         assert "Traceback" not in process.output
 
 
+@pytest.mark.loops
 def test_ctrl_c_stops_the_operator(start: Starter, cluster: LocalCluster) -> None:
     with start("run", HANDLERS, kubeconfig=cluster.kubeconfig) as process:
         process.wait_for("authentication has finished")
@@ -79,6 +81,7 @@ def test_interrupts_stop_the_operators_that_scripts_have_started_in_the_backgrou
     assert "Signal SIGINT is received. Operator is stopping." in (tmp_path / "log").read_text()
 
 
+@pytest.mark.loops
 def test_second_signal_stops_the_operator_at_once(
         start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path,
 ) -> None:
@@ -98,6 +101,7 @@ def test_second_signal_stops_the_operator_at_once(
         assert process.wait() == 128 + signal.SIGINT
 
 
+@pytest.mark.loops
 def test_hung_handlers_do_not_hold_the_exit(start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
     """They are waited for as long as configured; then the process ends, with the threads being what they are."""
     (tmp_path / "stuck.py").write_text(
@@ -122,6 +126,7 @@ def test_hung_handlers_do_not_hold_the_exit(start: Starter, cluster: LocalCluste
         assert "Traceback" not in process.output
 
 
+@pytest.mark.loops
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_cleanup_handlers_are_called_when_stopped_by_signals(
         start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path, signum: signal.Signals,
@@ -139,6 +144,7 @@ def test_cleanup_handlers_are_called_when_stopped_by_signals(
         assert "It is clean." in process.output
 
 
+@pytest.mark.loops
 @pytest.mark.parametrize("how", ["cleanup", "blocked"])
 def test_the_last_resort_to_exit(start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path, how: str) -> None:
     (tmp_path / "stuck.py").write_text(
@@ -157,6 +163,7 @@ def test_the_last_resort_to_exit(start: Starter, cluster: LocalCluster, tmp_path
         assert ("in cleanup_fn" in process.output) == (how == "blocked")  # those who wait are in no stack
 
 
+@pytest.mark.loops
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_hung_servers_do_not_hold_the_exit(start: Starter, tmp_path: pathlib.Path, scheme: str) -> None:
     """The server accepts connections and never says anything: neither an answer nor a handshake."""
@@ -271,14 +278,17 @@ def test_files_and_modules_together(start: Starter, cluster: LocalCluster, tmp_p
             assert f"Handler '{pathlib.Path(path).stem}_fn' succeeded." in process.output
 
 
-def test_fast_event_loops_are_used_if_installed(start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
+@pytest.mark.loops
+def test_fast_event_loops_are_used_if_installed(
+        start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path, loop: str,
+) -> None:
     (tmp_path / "handlers.py").write_text(
         "import asyncio, kopf\n"
         "@kopf.on.startup()\n"
         "async def startup_fn(logger, **_):\n"
         "    logger.info(f'It is {type(asyncio.get_running_loop()).__module__}.')\n")
     with start("run", "handlers.py", kubeconfig=cluster.kubeconfig) as process:
-        process.wait_for("It is uvloop.")
+        process.wait_for(rf"It is {loop}\.")
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="it is about the allocator of glibc")

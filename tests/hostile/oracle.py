@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import pathlib
 import time
 
 import psutil
 
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, get_starvation
 
 SECRET = "S3cr3tS3cr3t"
 PROMPTNESS = 1.0
@@ -25,15 +24,6 @@ PROMPTNESS = 1.0
 
 _MEMORY_NOISE = 100 * 2**20
 """What the process of the tests itself (the cluster, the histories, the fragments) can keep, in bytes."""
-
-
-def get_starvation(process: int | None = None) -> float:
-    """
-    For how long the threads of the process were ready to run, but have waited for a processor, in seconds since their
-    start; by default, it is the current thread only.
-    """
-    files = pathlib.Path("/proc").glob("thread-self/schedstat" if process is None else f"{process}/task/*/schedstat")
-    return sum(int(file.read_text().split()[1]) for file in files) / 1e9
 
 
 class Oracle:

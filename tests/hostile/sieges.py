@@ -26,8 +26,7 @@ from kopf.testing import LocalCluster
 from tests.admission.reviewing import make_review
 from tests.behaviour.conftest import make_crd
 from tests.cli.processes import Process
-from tests.hostile.oracle import get_starvation
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, get_starvation
 
 logger = logging.getLogger(__name__)
 

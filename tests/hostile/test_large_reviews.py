@@ -19,8 +19,9 @@ import pytest
 
 from kopf._admission.servers.handler import MAX_BODY
 from tests.admission.reviewing import make_review
-from tests.hostile.oracle import PROMPTNESS, get_starvation
+from tests.hostile.oracle import PROMPTNESS
 from tests.hostile.sieges import Victim, living, measuring, wait_until
+from tests.patience import get_starvation
 
 logger = logging.getLogger(__name__)
 
