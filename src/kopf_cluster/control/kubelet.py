@@ -12,6 +12,7 @@ from typing import Final
 from .. import ages
 from ..kinds.kind import Obj
 from ..store.storage import Change, Key
+from . import events
 from .access import Objects, make_condition
 from .workload import PODS, phase_of
 
@@ -66,10 +67,15 @@ class Kubelet:
             name = nodes[self._turn % len(nodes)].key[1]
             self._objects.update(PODS, key, lambda old: {**old, "spec": {**old["spec"], "nodeName": name}},
                                  subresource="binding")
+            place = f"{key[0]}/{key[1]} to {name}"
+            events.tell(self._objects, pod, "Scheduled", f"Successfully assigned {place}", by=events.SCHEDULER)
             return
         status = pod.get("status") or {}
         scheduled = make_condition(status.get("conditions") or [], "PodScheduled", "False", "Unschedulable",
                                    "0 nodes are available.", ages.now())
+        if not any(item["type"] == "PodScheduled" for item in status.get("conditions") or ()):
+            events.tell(self._objects, pod, "FailedScheduling", scheduled["message"], by=events.SCHEDULER,
+                        kind="Warning")
         self._objects.set_status(PODS, key, {**status, "conditions": [scheduled]})
 
     def _start(self, key: Key, uid: str) -> None:
@@ -85,10 +91,16 @@ class Kubelet:
             "containerStatuses": [_container(item, {"running": {"startedAt": now}}, ready=True)
                                   for item in pod["spec"].get("containers") or ()],
         })
+        self._tell_of_containers(pod, "Started", "Started container")
+
+    def _tell_of_containers(self, pod: Obj, reason: str, what: str) -> None:
+        for container in pod["spec"].get("containers") or ():
+            events.tell(self._objects, pod, reason, f"{what} {container['name']}")
 
     def _let_go(self, key: Key, uid: str) -> None:
         pod = self._objects.get(PODS, key)
         if pod is not None and pod["metadata"]["uid"] == uid:
+            self._tell_of_containers(pod, "Killing", "Stopping container")
             self._objects.delete(PODS, key, grace_period=0)
 
     def _keep_running(self, key: Key, pod: Obj) -> None:
