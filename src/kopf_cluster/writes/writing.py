@@ -20,7 +20,7 @@ from ..kinds import immutables
 from ..kinds.kind import Kind, Obj
 from ..kinds.registry import Registry
 from ..store.storage import Key, Record, Store
-from . import composing, graceful, managing, objects, parts, settling
+from . import account_volumes, composing, graceful, managing, objects, parts, settling
 from .applying import Translate
 from .patch_blame import blame_patch
 from .topologies import Topology
@@ -67,6 +67,8 @@ class Writer:
         if kind.has_status:
             new.pop("status", None)
         wrong = settling.settle(kind, new, None, body.get("metadata"), options)
+        if kind.bucket == "pods":
+            self._mount_token(new["spec"], namespace)
         if self._gate:
             new = self._gate.mutate("CREATE", kind, new, None, dry_run=options.dry_run)
             wrong = settling.settle_body(kind, new, None)
@@ -83,6 +85,13 @@ class Writer:
             raise statuses.already_exists(kind, metadata["name"])
         self._settle_managers(kind, None, new, options, "")
         return self._put(kind, new, options)
+
+    def _mount_token(self, spec: Obj, namespace: str) -> None:
+        accounts = self._registry.find("", "v1", "serviceaccounts")
+        record = self._store.bucket("serviceaccounts").records.get((namespace, spec["serviceAccountName"]))
+        if accounts is not None and record is not None:
+            suffix = "".join(self._random.choices(_SUFFIX_LETTERS, k=5))
+            account_volumes.mount_token(spec, objects.open_record(accounts, record), suffix)
 
     def update(
             self,

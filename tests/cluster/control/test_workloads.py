@@ -260,7 +260,7 @@ async def test_stateful_sets_make_their_pods_and_claims_in_order(client: Client)
     claims = (await client.get(f"{CORE}/persistentvolumeclaims"))["items"]
     assert [claim["metadata"]["name"] for claim in claims] == ["data-web-0", "data-web-1", "data-web-2"]
     pod = await client.get(f"{CORE}/pods/web-1")
-    assert pod["spec"]["volumes"] == [{"name": "data", "persistentVolumeClaim": {"claimName": "data-web-1"}}]
+    assert pod["spec"]["volumes"][0] == {"name": "data", "persistentVolumeClaim": {"claimName": "data-web-1"}}
 
 
 async def test_stateful_sets_are_updated_from_the_last_pod(client: Client) -> None:

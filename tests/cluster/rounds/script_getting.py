@@ -57,7 +57,7 @@ STEPS = [
     run("get ns default -o yaml", "phase: Active", "- kubernetes"),
     run("describe pod beta", re.compile(r"^Name: +beta$", re.MULTILINE),
         re.compile(r"^Status: +Running$", re.MULTILINE),
-        "sidecar:1", "Ready", re.compile(r"^Events: ", re.MULTILINE)),
+        "sidecar:1", "Ready", "Successfully assigned default/beta to kopf-node", "Started container main"),
     run("describe pods -l app=db", "postgres:16", absent=["nginx"]),
     run("describe svc kubernetes", re.compile(r"^Port: +https +443/TCP$", re.MULTILINE)),
     run("describe node", re.compile(r"^Non-terminated Pods: +\(3 in total\)$", re.MULTILINE), "alpha"),
