@@ -167,7 +167,7 @@ def make_error(
 
 def _parse_status(body: bytes) -> Mapping[str, Any] | None:
     try:
-        content = codec.decode(body)
+        content = codec.decode_answer(body)
     except ValueError:  # not JSON: it does not come from Kubernetes, and the text is shown as it is
         return None
     return content if isinstance(content, dict) and content.get("kind") == "Status" else None

@@ -69,7 +69,7 @@ class EventPoster:
         path = EVENTS.get_url(namespace=record.namespace)
         event = record.make_event(self._settings)
         content = await self._api.post(path, payload=event, backoffs=record.latest.backoffs)
-        record.name = codec.decode(content)["metadata"]["name"]
+        record.name = codec.decode_answer(content)["metadata"]["name"]
 
     async def _update(self, record: EventRecord, name: str) -> None:
         path = EVENTS.get_url(namespace=record.namespace, name=name)

@@ -182,7 +182,7 @@ class ClusterReader:
         selector = f"involvedObject.uid={obj.head.uid}" if obj.head.uid else f"involvedObject.name={obj.head.name}"
         path = EVENTS.get_url(namespace=namespace or "default", params={"fieldSelector": selector, "limit": "500"})
         try:
-            items = codec.decode(await self._api.get(path)).get("items") or []
+            items = codec.decode_answer(await self._api.get(path)).get("items") or []
             events = [_parse_event(item) for item in items if isinstance(item, dict)]
         except APIForbiddenError as e:
             rule = format_rule(EVENTS, ["list"])
@@ -204,7 +204,7 @@ class ClusterReader:
                 if resource is None:
                     continue
                 path = resource.get_url(namespace=scope, name=self._settings.peering.name)
-                status = codec.decode(await self._api.get(path)).get("status")
+                status = codec.decode_answer(await self._api.get(path)).get("status")
             except APINotFoundError:
                 continue
             except (*_API_ERRORS, AttributeError) as e:

@@ -85,6 +85,6 @@ def _join(names: list[str]) -> str:
 async def _find_user(api: APIClient) -> str | None:
     try:
         content = await api.post(_REVIEW_URL, payload=_REVIEW, timeout=_REVIEW_TIMEOUT, backoffs=())
-        return str(codec.decode(content)["status"]["userInfo"]["username"])
+        return str(codec.decode_answer(content)["status"]["userInfo"]["username"])
     except (APIError, APINetworkError, LoginError, ValueError, LookupError, TypeError):
         return None  # it is not known to older servers, or to those in between

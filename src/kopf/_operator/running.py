@@ -243,7 +243,7 @@ class Operator:
     async def _has_comparable_versions(self) -> bool:
         """See KEP-5504. If the version is unknown or forbidden to know, the strictest rules are followed."""
         try:
-            version = codec.decode(await self._api.get("/version"))
+            version = codec.decode_answer(await self._api.get("/version"))
             parsed = int(version["major"]), int(version["minor"].rstrip("+"))
         except (APIError, KeyError, ValueError, TypeError, AttributeError) as e:
             logger.warning("The version of the cluster is unknown, so it is treated as an old one: %s", e)

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from kopf._values.decoded_sizes import find_excess
+
 _encoder = msgspec.json.Encoder()
 _sorting_encoder = msgspec.json.Encoder(order="deterministic")
 _decoder = msgspec.json.Decoder()
@@ -16,6 +18,9 @@ _members_splitter = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _items_splitter = msgspec.json.Decoder(list[msgspec.Raw])
 Raw = msgspec.Raw
 """A serialised value, which becomes a part of a larger one as it is."""
+
+_MAX_ANSWER = 256 * 2**20
+"""In bytes, decoded. The largest are those of the discovery: 4 MiB with thousands of resources, and 20 times more."""
 
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
 
@@ -81,6 +86,17 @@ def decode(data: bytes | bytearray | memoryview | str) -> Any:
         return _decoder.decode(data)
     except (RecursionError, ValueError) as e:
         raise _explain(e) from e
+
+
+def decode_answer(data: bytes | bytearray | memoryview | str) -> Any:
+    """
+    Parse what others have said, unless it would take too much memory; then it raises :class:`UnreadableError`, too.
+
+    A few bytes can become a hundred, and whoever answers, e.g. an extension of the cluster, can say anything.
+    """
+    if problem := find_excess(data, _MAX_ANSWER):
+        raise UnreadableError(problem)
+    return decode(data)
 
 
 def skim(data: bytes) -> None:

@@ -15,7 +15,11 @@ _MEMBER = 152
 _TEXT = 56
 _WIDEST = 4  # bytes of one character of a text, if any character of that text needs so many
 
+_DENSEST = 160
+"""How many times more than its bytes a document seems to take at most: of colons alone."""
+
 _SLICE = 64 * 1024
+_MIB = 2**20
 _STRUCTURE = b'{[,:"'
 _OTHERS = bytes(set(range(256)) - set(_STRUCTURE))
 
@@ -27,6 +31,16 @@ def estimate_decoded_size(data: bytes, *, enough: int) -> int:
     """
     rough = _estimate(data, data, data.count(b'"') // 2)
     return rough if rough <= enough else _estimate(data, *_leave_out_texts(data))
+
+
+def find_excess(data: bytes | bytearray | memoryview | str, limit: int) -> str:
+    """Say what is wrong if the document would take more than so many bytes; if it fits, there is nothing to say."""
+    if len(data) * _DENSEST <= limit:
+        return ""
+    size = estimate_decoded_size(data.encode() if isinstance(data, str) else bytes(data), enough=limit)
+    if size <= limit:
+        return ""
+    return f"it would take {size // _MIB} MiB of memory, and the limit is {limit // _MIB} MiB"
 
 
 def _estimate(data: bytes, structure: bytes, texts: int) -> int:

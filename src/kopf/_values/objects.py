@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from kopf._values import codec, nesting
+from kopf._values import codec, nesting, oversized
 from kopf._values.patches import thaw
 
 
@@ -80,9 +80,9 @@ class KubeObject(Mapping[str, Any]):
     ``head`` is the eagerly decoded metadata. Values of the mapping are plain JSON values (dicts, lists,
     strings…), built on the first access and then kept until forgotten; they must not be modified.
 
-    Objects that cannot be decoded are ``pruned``, with the problem in words: of those that are nested too deeply, only
-    the upper levels are left; of those that are malformed, only the proper metadata. They have their heads, but
-    are not what is in the cluster, and are not to be handled. If nothing is wrong with them, it is an empty text.
+    Objects that cannot be decoded are ``pruned``, with the problem in words (empty if nothing is wrong): of those that
+    are nested too deeply, only the upper levels are left; of those that are malformed or too large, only the proper
+    metadata. They have their heads, but are not what is in the cluster, and are not to be handled.
 
     Large because it is a mapping, and only it knows what is decoded already.
     """
@@ -124,6 +124,8 @@ class KubeObject(Mapping[str, Any]):
         Raises :class:`ValueError` if it is not JSON or has no proper metadata.
         """
         usual, pruned = None, ""
+        if len(raw) > oversized.MIN_LARGE:
+            raw, pruned = oversized.reduce(raw)
         try:
             envelope: _Envelope = (usual := _decode_usual_envelope(raw))
         except (RecursionError, ValueError):
@@ -151,6 +153,8 @@ class KubeObject(Mapping[str, Any]):
                 return obj
             problem = "there are spaces in the uid or in the version" if obj.head.name else "there is no name"
             problem = f"its metadata are malformed: {problem}"
+        except oversized.NamelessError:
+            raise
         except msgspec.ValidationError as e:
             problem = f"its metadata are malformed: {e}"
         except ValueError as e:
@@ -186,10 +190,8 @@ class KubeObject(Mapping[str, Any]):
 
     def for_users(self) -> KubeObject:
         """
-        Give another view of the same content, to be seen by the code of users.
-
-        It decodes the values anew. So, when the users modify them (nested lists & dicts are plain mutable objects), we
-        do not take it for what the server has said.
+        Give another view of the same content, to be seen by the code of users: it decodes the values anew. So, when
+        they modify them (lists & dicts are plain mutable objects), we do not take it for what the server has said.
         """
         view = KubeObject(self.head, self.api_version, self.kind, self._raw, self._added, self.pruned)
         if self._raw is None:
@@ -253,9 +255,8 @@ class KubeObject(Mapping[str, Any]):
 
     def has_same_content(self, other: KubeObject) -> bool:
         """
-        Tell if the objects are the same in all but the metadata & status, with nothing decoded.
-
-        It can be a false alarm if they are serialised differently, but if it says yes, they are the same.
+        Tell if the objects are the same in all but the metadata & status, with nothing decoded. It can say no if they
+        are serialised differently, but if it says yes, they are the same.
         """
         if self._raw is None or other._raw is None:
             return False
@@ -360,11 +361,9 @@ def _take_metadata(raw: bytes) -> tuple[dict[str, Any], dict[str, str]]:
     """Take what is proper of the metadata of a malformed object, and its API version & kind, whatever else there is."""
     members = _split_malformed(raw)
     versions = {key: _try_to_decode(members[key]) for key in _VERSIONS & members.keys()}
-    metadata = _decode_members(members.get("metadata", b""))
-    return (
-        {key: value for key, value in metadata.items() if _is_proper(key, value)},
-        {key: value for key, value in versions.items() if isinstance(value, str)},
-    )
+    metadata = _decode_members(members.get("metadata", b"")).items()
+    proper = {key: value for key, value in metadata if _is_proper(key, value)}
+    return proper, {key: value for key, value in versions.items() if isinstance(value, str)}
 
 
 def _decode_members(raw: bytes) -> dict[str, Any]:

@@ -88,7 +88,7 @@ async def read_document(api: APIClient, path: str) -> Document:
     """Read ``/api`` or ``/apis``: aggregated if the server can do it."""
     content = await api.get(path, headers=_HEADERS, retry_forbidden=True)
     with reading(path):
-        document = codec.decode(content)
+        document = codec.decode_answer(content)
         if not isinstance(document, dict):
             raise TypeError(f"expected an object, got {type(document).__name__}")
         return Document(document)

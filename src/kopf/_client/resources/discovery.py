@@ -170,7 +170,8 @@ async def _read_group(api: APIClient, name: str, semaphore: asyncio.Semaphore) -
             path = f"/apis/{name}" if name else "/api"
             content = await api.get(path, retry_forbidden=True)
         with reading(path):
-            return [_parse_group(codec.decode(content)) if name else _parse_core_group(codec.decode(content))]
+            document = codec.decode_answer(content)
+            return [_parse_group(document) if name else _parse_core_group(document)]
     except APINotFoundError:
         return []
 
@@ -202,7 +203,8 @@ async def _read_version(
         async with semaphore:
             content = await api.get(path, timeout=timeout, backoffs=EXTENSION_BACKOFFS)
         with reading(path):
-            return check_types(_parse_resources(group.name, version, codec.decode(content).get("resources") or []))
+            entries = codec.decode_answer(content).get("resources") or []
+            return check_types(_parse_resources(group.name, version, entries))
     except APINotFoundError:  # removed since the groups were read
         return []
     except (APIServerError, APITooManyRequestsError, APINetworkError, APIForbiddenError, MalformedDocumentError) as exc:

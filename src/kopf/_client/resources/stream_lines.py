@@ -43,7 +43,7 @@ def parse_line(raw: bytes) -> Line:
 
 def make_line_error(body: bytes, *, path: str) -> Exception:
     """Make an error of an event about an error: instead of HTTP, there is only the ``Status`` object."""
-    content = codec.decode(body)
+    content = codec.decode_answer(body)
     code = content.get("code") if isinstance(content, dict) else None
     status = code if isinstance(code, int) and code >= 400 else 500
     error = make_error(status=status, method="WATCH", path=path, body=body)
