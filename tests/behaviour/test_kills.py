@@ -28,7 +28,7 @@ from tests.patience import PATIENCE
 
 KILLS = int(os.environ.get("KOPF_TEST_KILLS", "100"))
 PROCESSES = max(10, KILLS // 10)
-OBJECTS = 50
+OBJECTS = max(50, KILLS // 2)
 PATH = "/apis/kopf.dev/v1/namespaces/default/kopfexamples"
 
 Pair = tuple[str, str]
