@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import time
 
+PATIENCE = 30.0
+"""How long a handler may take of the real time by default, in seconds: imports take many on busy machines."""
+
 _DELAY = 0.01
 """How much later than asked for a process may be woken up by a machine that has time for it, in seconds."""
 

@@ -28,13 +28,14 @@ from kopf._testing.guards import BlockingGuard, sleeping_virtually
 from kopf._testing.journal import Journal, Write, describe_changes
 from kopf._testing.lives import Birth, SilencingFilter, current_life, make_task
 from kopf._testing.loading_anew import load_anew
+from kopf._testing.patience import PATIENCE
 from kopf._testing.simulated_logs import SimulatedLogs
 from kopf._testing.simulated_objects import Manifests, Obj, SimulatedObjects
 from kopf._testing.simulated_operator import SimulatedOperator
 from kopf._testing.simulation_errors import NOT_BEGUN, SimulationError
 from kopf._testing.standstill import StandstillGuard, describe_busy_tasks
 from kopf._testing.trouble import Trouble
-from kopf._testing.virtual_time import PATIENCE, VirtualTimeLoop, make_numbered_task
+from kopf._testing.virtual_time import VirtualTimeLoop, make_numbered_task
 from kopf._testing.wall_clock import SimulatedClock
 from kopf._values.wall_clock import wall_clock
 
@@ -72,9 +73,8 @@ class Simulation(SimulatedObjects, SimulatedOperator):
     :param user: the name of the user that the operator is for the cluster.
     :param groups: the groups of this user; with ``authorization="rbac"``, there are usually none.
     :param patience: how long a handler may take of the real time, in seconds: for what hangs, not for what is slow.
-    :param slack: how much longer everything may take than the test says, in seconds of the virtual time: how long it
-        must be calm besides to be settled, and how long it is waited besides. It is for the tests that are run with
-        trouble which they do not know of.
+    :param slack: how much longer everything may take than the test says, in seconds of the virtual time: until it
+        counts as settled, and until waiting fails. It is for tests that are run with trouble they do not know of.
     :param cluster: the options of :class:`LocalCluster`, e.g. ``simulate=True``, ``authorization="rbac"``.
     """
 

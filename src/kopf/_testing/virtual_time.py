@@ -26,12 +26,9 @@ from typing import Any, TypeVarTuple
 from kopf._handlers.thread_jobs import settle
 from kopf._settings.threads import HandlerThreads
 from kopf._testing.jumping_selector import JumpingSelector
-from kopf._testing.patience import Patience
+from kopf._testing.patience import PATIENCE, Patience
 
 _Ts = TypeVarTuple("_Ts")
-
-PATIENCE = 30.0
-"""How long a handler may take of the real time by default, in seconds: imports take many on busy machines."""
 
 _ATTENTION = 0.001
 """How often it is looked, in seconds, if a thread that is waited for wants something from a server in this loop."""

@@ -34,6 +34,7 @@ from kopf._testing.environment import offering_kubeconfig
 from kopf._testing.guards import BlockingGuard, sleeping_virtually
 from kopf._testing.journal import Journal
 from kopf._testing.loading_anew import load_anew
+from kopf._testing.patience import PATIENCE
 from kopf._testing.replaying.book import Book
 from kopf._testing.replaying.conductor import Conductor
 from kopf._testing.replaying.divergences import Divergence, describe
@@ -44,7 +45,7 @@ from kopf._testing.replaying.replaying_client import ReplayingClient
 from kopf._testing.simulated_logs import SimulatedLogs
 from kopf._testing.simulation_errors import SimulationError
 from kopf._testing.virtual_events import VirtualEvent
-from kopf._testing.virtual_time import PATIENCE, VirtualTimeLoop, thread_owner
+from kopf._testing.virtual_time import VirtualTimeLoop, thread_owner
 from kopf._testing.wall_clock import SimulatedClock
 from kopf._values.wall_clock import wall_clock
 
