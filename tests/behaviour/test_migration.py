@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.behaviour import migrating
+from tests.behaviour import migrating, migrating_replica_sets
 from tests.behaviour.conftest import Load
 from tests.behaviour.elsewhere import run_elsewhere
 from tests.behaviour.half_handled import SCENARIOS, STORAGES, Scenario, bring_there, is_finished
-from tests.behaviour.objects import Obj, Objects
+from tests.behaviour.objects import API, Obj, Objects, get_annotations, watch
+from tests.behaviour.replica_sets import COPIED, create_replica_set, get_callers, is_handled
 from tests.behaviour.running import Operator
 from tests.conftest import ORIGINAL_MISSING
 
@@ -106,3 +108,36 @@ async def test_half_handled_for_the_original(
             await kex.create("another")
             await kex.wait(is_finished, "another")
             assert len(kex.get_history(scenario.name)) == seen
+
+
+@pytest.mark.parametrize("first", ["original", "ours"])
+async def test_replica_sets_of_deployments(
+        operator: Operator, api: API, load: Load, first: str, original: str, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are marked by both, so that neither takes the annotations of the Deployments for theirs."""
+    def is_held(obj: Obj) -> bool:
+        return "second-ofDRS" in "".join(get_annotations(obj)) and "first" in get_callers(obj)
+
+    async def run_original(objects: Objects, condition: Callable[[Obj], bool], **env: str) -> Obj:
+        env = {"KUBECONFIG": str(operator.cluster.kubeconfig), "MIGRATION_WHO": "original", **env}
+        async with run_elsewhere(original, migrating_replica_sets.__file__, **env):
+            return await objects.wait(condition)
+
+    async def run_ours(objects: Objects, condition: Callable[[Obj], bool]) -> Obj:
+        load(pathlib.Path(migrating_replica_sets.__file__).read_text())
+        await operator.start(watching=("replicasets",))
+        obj = await objects.wait(condition)
+        await operator.stop()
+        return obj
+
+    async with watch(api, "ReplicaSet", "replicasets", group="apps") as objects:
+        await create_replica_set(objects)
+        if first == "ours":
+            monkeypatch.setenv("MIGRATION_HOLDING", "yes")
+            await run_ours(objects, is_held)
+            obj = await run_original(objects, is_handled)
+        else:
+            await run_original(objects, is_held, MIGRATION_HOLDING="yes")
+            obj = await run_ours(objects, is_handled)
+    assert get_callers(obj) == {"first": first, "second": ({"ours", "original"} - {first}).pop()}
+    assert {key: get_annotations(obj)[key] for key in COPIED} == COPIED

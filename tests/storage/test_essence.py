@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+import kopf
 from kopf._storage.essence import build_essence, drop_annotations, drop_field
 from kopf._values import codec
 from kopf._values.bodies import Body, BodyEssence
@@ -142,3 +143,27 @@ def test_dropping_fields() -> None:
 def test_nothing_is_copied_if_there_is_nothing_to_drop() -> None:
     assert drop_field(ESSENCE, ("status", "x")) is ESSENCE
     assert drop_annotations(ESSENCE, prefix="other.com", names=["absent"]) is ESSENCE
+
+
+# --- the helpers of the descendants of the storages ---
+
+
+@pytest.mark.parametrize(("essence", "expected"), [
+    ({}, {}),
+    ({"metadata": {"annotations": {}, "labels": {}}, "status": {}, "spec": {}}, {"spec": {}}),
+    ({"metadata": {"annotations": {}, "finalizers": []}, "status": {"a": {}}},
+     {"metadata": {"finalizers": []}, "status": {"a": {}}}),
+])
+def test_storages_remove_empty_stanzas(essence: Any, expected: Any) -> None:
+    kopf.StatusDiffBaseStorage.remove_empty_stanzas(essence)
+    assert essence == expected
+
+
+@pytest.mark.parametrize(("essence", "expected"), [
+    ({}, {}),
+    ({"metadata": {}}, {"metadata": {}}),
+    ({"metadata": {"annotations": {"a": "1", "b": "2"}}}, {"metadata": {"annotations": {"b": "2"}}}),
+])
+def test_storages_remove_annotations(essence: Any, expected: Any) -> None:
+    kopf.StatusProgressStorage.remove_annotations(essence, {"a", "x"})
+    assert essence == expected

@@ -10,11 +10,11 @@ from __future__ import annotations
 import abc
 import functools
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import cast
 
 from kopf._storage.annotation_names import AnnotationNaming, mark_prefix
-from kopf._storage.essence import build_essence, drop_annotations, drop_field
+from kopf._storage.essence import EssenceCleaner, build_essence, drop_annotations, drop_field
 from kopf._values import codec
 from kopf._values.bodies import Body, BodyEssence
 from kopf._values.fields import FieldPath, FieldSpec, ensure, parse_field, resolve
@@ -23,14 +23,14 @@ from kopf._values.patches import Patch
 logger = logging.getLogger("kopf.persistence")
 
 
-class DiffBaseStorage(abc.ABC):
+class DiffBaseStorage(EssenceCleaner, abc.ABC):
     """The interface of all storages of the last handled configuration, and what they all have in common."""
 
     ignored_fields: tuple[FieldPath, ...] = ()
 
-    def __init__(self, *, ignored_fields: Iterable[FieldSpec] = ()) -> None:
+    def __init__(self, ignored_fields: Iterable[FieldSpec] | None = None) -> None:
         super().__init__()
-        self.ignored_fields = tuple(parse_field(field) for field in ignored_fields)
+        self.ignored_fields = tuple(parse_field(field) for field in ignored_fields or ())
 
     def build(self, *, body: Body, extra_fields: Iterable[FieldSpec] | None = None) -> BodyEssence:
         """
@@ -93,7 +93,7 @@ def _warn(namespace: str | None, name: str, uid: str, problem: str) -> None:
     )
 
 
-class AnnotationsDiffBaseStorage(DiffBaseStorage):
+class AnnotationsDiffBaseStorage(AnnotationNaming, DiffBaseStorage):
     """Keeps the last handled configuration as JSON in an annotation."""
 
     def __init__(
@@ -102,42 +102,37 @@ class AnnotationsDiffBaseStorage(DiffBaseStorage):
         prefix: str = "kopf.zalando.org",
         key: str = "last-handled-configuration",
         v1: bool = True,
-        ignored_fields: Iterable[FieldSpec] = (),
+        ignored_fields: Iterable[FieldSpec] | None = None,
     ) -> None:
-        super().__init__(ignored_fields=ignored_fields)
-        self.prefix = prefix
+        AnnotationNaming.__init__(self, prefix=prefix, v1=v1)
+        DiffBaseStorage.__init__(self, ignored_fields)
         self.key = key
-        self._naming = AnnotationNaming(prefix=prefix, v1=v1)
         self.parse_text = _Parser()
         """Reads the serialised configuration of an object; ``None`` if it is malformed."""
 
     def build(self, *, body: Body, extra_fields: Iterable[FieldSpec] | None = None) -> BodyEssence:
         essence = super().build(body=body, extra_fields=extra_fields)
-        return drop_annotations(essence, names=self._naming.make_keys(self.key))
+        return drop_annotations(essence, names=self.make_all_keys(self.key))
 
     def fetch(self, *, body: Body) -> BodyEssence | None:
-        text = self.fetch_text(body.object.head.annotations or {})
+        text = self.fetch_text(body)
         return None if text is None else self.parse_text(text, body)
 
     def store(self, *, body: Body, patch: Patch, essence: BodyEssence) -> None:
         self.store_text(codec.dumps(essence), body=body, patch=patch)
 
-    @property
-    def annotation_names(self) -> tuple[str, ...]:
-        """The names of the annotation, the preferred one first."""
-        return self._naming.make_keys(self.key)
-
-    def fetch_text(self, annotations: Mapping[str, str]) -> str | None:
+    def fetch_text(self, body: Body) -> str | None:
         """Get the serialised configuration."""
-        for name in self._naming.make_keys(self.key):
-            if (text := annotations.get(name)) is not None:
-                return text
+        if annotations := body.object.head.annotations:
+            for name in self.make_keys(self.key, body=body):
+                if name in annotations:
+                    return annotations[name]
         return None
 
     def store_text(self, text: str, *, body: Body, patch: Patch) -> None:
         """Put the serialised configuration to the patch."""
         annotations = patch.ensure_stanza("metadata", "annotations")
-        for name in self._naming.make_keys(self.key):
+        for name in self.make_keys(self.key, body=body):
             annotations[name] = text + "\n"
         mark_prefix(self.prefix, body=body, patch=patch)
 
@@ -150,7 +145,7 @@ class StatusDiffBaseStorage(DiffBaseStorage):
         *,
         name: str = "kopf",
         field: FieldSpec = "status.{name}.last-handled-configuration",
-        ignored_fields: Iterable[FieldSpec] = (),
+        ignored_fields: Iterable[FieldSpec] | None = None,
     ) -> None:
         super().__init__(ignored_fields=ignored_fields)
         self.name = name
@@ -181,7 +176,9 @@ class StatusDiffBaseStorage(DiffBaseStorage):
 class MultiDiffBaseStorage(DiffBaseStorage):
     """Keeps the last handled configuration in several storages; the first one that has it is used for reading."""
 
-    def __init__(self, storages: Collection[DiffBaseStorage], *, ignored_fields: Iterable[FieldSpec] = ()) -> None:
+    def __init__(
+        self, storages: Collection[DiffBaseStorage], *, ignored_fields: Iterable[FieldSpec] | None = None
+    ) -> None:
         super().__init__(ignored_fields=ignored_fields)
         self.storages = storages
 

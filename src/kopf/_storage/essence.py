@@ -85,3 +85,23 @@ def drop_field(essence: BodyEssence, path: FieldPath) -> BodyEssence:
     if resolve(essence, path) is None:
         return essence
     return cast(BodyEssence, without(essence, path))
+
+
+class EssenceCleaner:
+    """A part of all storages: what their descendants in existing operators clean the essences with, in place."""
+
+    @staticmethod
+    def remove_annotations(essence: BodyEssence, keys_to_remove: Collection[str]) -> None:
+        """Remove the annotations from the essence."""
+        annotations = cast("dict[str, str]", essence.get("metadata", {}).get("annotations") or {})
+        for name in annotations.keys() & set(keys_to_remove):
+            del annotations[name]
+
+    @staticmethod
+    def remove_empty_stanzas(essence: BodyEssence) -> None:
+        """Remove those stanzas from the essence that are the same when they are empty as when they are absent."""
+        whole = cast("dict[str, Any]", essence)
+        metadata = whole.get("metadata", {})
+        for parent, key in ((metadata, "labels"), (metadata, "annotations"), (whole, "metadata"), (whole, "status")):
+            if not parent.get(key, True):
+                del parent[key]

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from typing import TypedDict, cast
 
 from kopf._storage.annotation_names import AnnotationNaming, mark_prefix
-from kopf._storage.essence import drop_annotations, drop_field
+from kopf._storage.essence import EssenceCleaner, drop_annotations, drop_field
 from kopf._values import codec
 from kopf._values.bodies import Body, BodyEssence
 from kopf._values.fields import FieldPath, FieldSpec, ensure, parse_field, resolve
@@ -44,7 +44,7 @@ class ProgressRecord(TypedDict, total=False):
     """The serialised essence as of the beginning of the creation; only in one of the records."""
 
 
-class ProgressStorage(abc.ABC):
+class ProgressStorage(EssenceCleaner, abc.ABC):
     """The interface of all storages of the handlers' progress."""
 
     @abc.abstractmethod
@@ -84,7 +84,7 @@ class ProgressStorage(abc.ABC):
         """
         return True
 
-    def flush(self) -> None:  # noqa: B027  # optional to override
+    def flush(self) -> None:  # optional to override
         """Write what was cached in memory, if the storage does so; called when a handling cycle ends."""
 
 
@@ -99,7 +99,7 @@ def _warn(annotation: str, namespace: str | None, name: str, uid: str, problem: 
     )
 
 
-class AnnotationsProgressStorage(ProgressStorage):
+class AnnotationsProgressStorage(AnnotationNaming, ProgressStorage):
     """Keeps the records as JSON in annotations, one for each handler."""
 
     def __init__(
@@ -110,18 +110,16 @@ class AnnotationsProgressStorage(ProgressStorage):
         touch_key: str = "touch-dummy",
         v1: bool = True,
     ) -> None:
-        super().__init__()
-        self.prefix = prefix
+        super().__init__(prefix=prefix, v1=v1)
         self.verbose = verbose
         self.touch_key = touch_key
-        self._naming = AnnotationNaming(prefix=prefix, v1=v1)
         self._warn = functools.lru_cache(maxsize=1000)(_warn)  # once: they are read again and again
         self._names: dict[tuple[HandlerId, ...], frozenset[str]] = {}
 
     def list_names(self, keys: tuple[HandlerId, ...]) -> frozenset[str]:
         """The names of all annotations that there can be for these handlers."""
         if (names := self._names.get(keys)) is None:
-            names = frozenset(name for key in (*keys, self.touch_key) for name in self._naming.make_keys(key))
+            names = frozenset(name for key in (*keys, self.touch_key) for name in self.make_all_keys(key))
             self._names[keys] = names
         return names
 
@@ -138,7 +136,7 @@ class AnnotationsProgressStorage(ProgressStorage):
 
     def fetch(self, *, key: HandlerId, body: Body) -> ProgressRecord | None:
         annotations = body.object.head.annotations or {}
-        for name in self._naming.make_keys(key):
+        for name in self.make_keys(key, body=body):
             if (text := annotations.get(name)) is not None:
                 return self._parse(text, name, body)
         return None
@@ -160,15 +158,15 @@ class AnnotationsProgressStorage(ProgressStorage):
     def store(self, *, key: HandlerId, record: ProgressRecord, body: Body, patch: Patch) -> None:
         text = codec.dumps(record if self.verbose else _compact(record))
         annotations = patch.ensure_stanza("metadata", "annotations")
-        for name in self._naming.make_keys(key):
+        for name in self.make_keys(key, body=body):
             annotations[name] = text
         mark_prefix(self.prefix, body=body, patch=patch)
 
     def purge(self, *, key: HandlerId, body: Body, patch: Patch) -> None:
-        self._remove(self._naming.make_keys(key), body=body, patch=patch)
+        self._remove(self.make_keys(key, body=body), body=body, patch=patch)
 
     def touch(self, *, body: Body, patch: Patch, value: str | None) -> None:
-        names = self._naming.make_keys(self.touch_key)
+        names = self.make_keys(self.touch_key, body=body)
         if value is None:
             self._remove(names, body=body, patch=patch)
         else:

@@ -45,7 +45,7 @@ class Snapshots:
         self._own_prefix = progress.own_prefix or ""
         self._is_own = functools.lru_cache(maxsize=10_000)(self._find_out_if_own)
         self._is_suspicious = functools.lru_cache(maxsize=10_000)(lambda name: is_mark(name) or self._is_own(name))
-        self._names = self._plain.annotation_names if self._plain is not None else ()
+        self._names = self._plain.make_all_keys(self._plain.key) if self._plain is not None else ()
 
     def take(self, obj: KubeObject) -> bytes:
         """Serialise the essence of the object."""
@@ -81,7 +81,7 @@ class Snapshots:
         There is none if the object was never handled.
         """
         if self._plain is not None:
-            text = self._find_text(obj.head.annotations)
+            text = self._plain.fetch_text(Body(obj))
             if text is None:
                 return False, None
             if text.rstrip("\n").encode() == snapshot:
@@ -94,12 +94,6 @@ class Snapshots:
         if essence is None:
             return False, None
         return False, self._progress.clear(essence=self._diffbase.clean(essence))
-
-    def _find_text(self, annotations: dict[str, str] | None) -> str | None:
-        for name in self._names if annotations else ():
-            if annotations is not None and name in annotations:
-                return annotations[name]
-        return None
 
     def _could_have_traces(self, essence: BodyEssence) -> bool:
         """Tell if there can be anything of the storages in the essence: older versions have left that there."""
