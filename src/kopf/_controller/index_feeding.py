@@ -1,14 +1,14 @@
 """
-Feeding the indices: the indexing functions are called for every event.
+Feeding the indices: which indexing functions are called for an event, and what becomes of their results.
 
-It is done right where the events come in, before anything else is done with the objects, and holds no workers.
+It is done before anything else is done with the objects, and holds no workers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 
-from kopf._client.resources.watch_machine import LISTED, WatchEvent
+from kopf._client.resources.watch_machine import WatchEvent
 from kopf._controller.indexing.indices import ObjectKey
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import ResourceCause
@@ -20,62 +20,81 @@ from kopf._values.bodies import Body
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
+from kopf._values.records import FrozenRecord
 from kopf._values.resources import Resource
 
 _QUIETLY = Surroundings(is_quiet=True)
 
 
-async def feed_indices(
-    runtime: Runtime, resource: Resource, handlers: Collection[IndexingHandler], events: Iterable[WatchEvent]
-) -> None:
-    """Bring the indices in line with the events of one resource."""
-    groups: dict[HandlerId, list[IndexingHandler]] = {}
-    for handler in handlers:
-        groups.setdefault(handler.id, []).append(handler)
-    for event in events:
-        if event is LISTED:
-            continue
-        owner = (resource, event.object.head.key)
+class IndexingCalls(FrozenRecord, frozen=True):
+    """The functions to be called for an object."""
+
+    cause: ResourceCause
+    owner: ObjectKey
+    handlers: list[IndexingHandler]
+
+
+class IndexFeeder:
+    """Brings the indices in line with the events of one resource, one by one."""
+
+    def __init__(self, runtime: Runtime, resource: Resource, handlers: Collection[IndexingHandler]) -> None:
+        self._runtime = runtime
+        self._resource = resource
+        self._groups: dict[HandlerId, list[IndexingHandler]] = {}
+        for handler in handlers:
+            self._groups.setdefault(handler.id, []).append(handler)
+
+    def plan(self, event: WatchEvent) -> IndexingCalls | None:
+        """Do at once what takes no calls; what does is to be passed to :meth:`call`, unless there is nothing."""
+        owner, indexers = (self._resource, event.object.head.key), self._runtime.indexers
         if event.type == "DELETED":
-            for id in groups:
-                runtime.indexers[id].forget(owner)
+            for id in self._groups:
+                indexers[id].forget(owner)
         elif event.object.pruned:  # it cannot be decoded, so it is unknown what it has
-            for id in groups:
-                runtime.indexers[id].discard(owner)
+            for id in self._groups:
+                indexers[id].discard(owner)
         else:
-            await _index(runtime, resource, groups, owner, event.object)
+            return self._plan_calls(owner, event.object)
+        return None
 
+    def _plan_calls(self, owner: ObjectKey, obj: KubeObject) -> IndexingCalls | None:
+        runtime = self._runtime
+        body = Body(obj.for_users())
+        cause = ResourceCause(
+            logger=LocalObjectLogger(body=body, settings=runtime.settings),
+            memo=runtime.memos.borrow(obj.head.key),
+            indices=runtime.indices,
+            resource=self._resource,
+            body=body,
+            patch=Patch(body=body),
+        )
+        now = runtime.clock.now()
+        handlers: list[IndexingHandler] = []
+        for id, group in self._groups.items():
+            if runtime.indexers[id].is_excluded(owner, now):
+                continue
+            try:
+                handler = next((item for item in group if matches(item, cause)), None)
+            except Exception as e:  # of the callbacks; the values are kept, as with the errors of the functions
+                cause.logger.error("Indexer %r cannot be filtered, and is skipped: %s", id, e, exc_info=e)
+                continue
+            if handler is None:
+                runtime.indexers[id].discard(owner)
+            else:
+                handlers.append(handler)
+        if handlers:
+            return IndexingCalls(cause, owner, handlers)
+        runtime.memos.give_back(obj.head.key)
+        return None
 
-async def _index(
-    runtime: Runtime,
-    resource: Resource,
-    groups: Mapping[HandlerId, Collection[IndexingHandler]],
-    owner: ObjectKey,
-    obj: KubeObject,
-) -> None:
-    body = Body(obj.for_users())
-    cause = ResourceCause(
-        logger=LocalObjectLogger(body=body, settings=runtime.settings),
-        memo=runtime.memos.borrow(obj.head.key),
-        indices=runtime.indices,
-        resource=resource,
-        body=body,
-        patch=Patch(body=body),
-    )
-    now = runtime.clock.now()
-    for id, group in groups.items():
-        indexer = runtime.indexers[id]
-        if indexer.is_excluded(owner, now):
-            continue
+    async def call(self, calls: IndexingCalls) -> None:
+        """Call the functions one by one. The results are in the indices at once, so the next function sees them."""
+        runtime, cause = self._runtime, calls.cause
         try:
-            handler = next((item for item in group if matches(item, cause)), None)
-        except Exception as e:  # of the callbacks; the values are kept, as with the errors of the functions
-            cause.logger.error("Indexer %r cannot be filtered, and is skipped: %s", id, e, exc_info=e)
-            continue
-        if handler is None:
-            indexer.discard(owner)
-            continue
-        attempt = indexer.get_attempt(owner, now)
-        outcome = await runtime.executor.execute(handler, cause, attempt, _QUIETLY)
-        indexer.accept(owner, outcome, attempt, now)
-    runtime.memos.give_back(obj.head.key)
+            for handler in calls.handlers:
+                indexer, now = runtime.indexers[handler.id], runtime.clock.now()
+                attempt = indexer.get_attempt(calls.owner, now)
+                outcome = await runtime.executor.execute(handler, cause, attempt, _QUIETLY)
+                indexer.accept(calls.owner, outcome, attempt, now)
+        finally:
+            runtime.memos.give_back(cause.body.object.head.key)

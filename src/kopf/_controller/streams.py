@@ -18,7 +18,7 @@ from kopf._client.errors import APIForbiddenError
 from kopf._client.resources.targets import Scope, Target
 from kopf._client.resources.watch_machine import LISTED, WatchEvent, WatchMachine
 from kopf._controller.controller import Controller
-from kopf._controller.index_feeding import feed_indices
+from kopf._controller.indexing_line import IndexingLine
 from kopf._controller.informer import RETRYING_INTERVAL, Informer
 from kopf._controller.pushed_selectors import find_common
 from kopf._controller.runtime import Runtime
@@ -44,6 +44,8 @@ class Service(FrozenRecord, frozen=True, kw_only=True):
     resource: Resource
     handlers: HandlersOfResource
     controller: Controller
+    line: IndexingLine
+    """Through which the events go to the controller."""
     group: asyncio.TaskGroup
     """Who owns the tasks."""
     is_known: bool
@@ -64,11 +66,13 @@ class ResourceWatcher:
         is_known: bool,
         clearance: Clearance,
     ) -> None:
+        controller = Controller(runtime, resource, handlers)
         self._service = Service(
             runtime=runtime,
             resource=resource,
             handlers=handlers,
-            controller=Controller(runtime, resource, handlers),
+            controller=controller,
+            line=IndexingLine(runtime, resource, handlers.indexing, controller.accept),
             group=group,
             is_known=is_known,
             clearance=clearance,
@@ -142,6 +146,7 @@ class ResourceWatcher:
             await stream.wait()
         if self._closing:
             await asyncio.wait(self._closing)
+        await self._service.line.stop()
         await self._service.controller.stop()
 
     def release(self) -> None:
@@ -174,11 +179,13 @@ class Stream:
             machine=_make_machine(service),
         )
         self._tasks: list[asyncio.Task[None]] = []
+        self._starts = 0
         self._turn = asyncio.Lock()
         self._taking = asyncio.Lock()
 
     def start(self) -> None:
         """Start, or go on after an interruption."""
+        self._starts += 1
         group, resource = self._service.group, self._service.resource
         self._tasks.append(group.create_task(self._run(), name=f"watcher of {resource!r}"))
         if self._departures is not None:
@@ -199,7 +206,7 @@ class Stream:
             await departures.wait()
             try:
                 async with self._taking:
-                    await self._hand_over(await departures.check())
+                    self._hand_over(await departures.check())
             except APIForbiddenError as e:
                 logger.debug("It is unknown what becomes of the unselected %r: %s", self._service.resource, e)
                 await asyncio.sleep(RETRYING_INTERVAL)
@@ -224,28 +231,31 @@ class Stream:
         self.interrupt()
         await self.wait()
         departed = [] if self._departures is None else self._departures.drain()
-        await self._hand_over([*self._informer.drain(), *departed])
+        self._hand_over([*self._informer.drain(), *departed])
         self._on_listed(self._target.scope)
 
     async def _take(self, events: list[WatchEvent]) -> None:
         raw_events = self._service.controller.raw_events
+        if self._service.line.is_full:
+            await self._service.line.wait_for_room()
         # Listings expire if they are not taken soon.
         if raw_events.is_full and any(event.type is not None for event in events):
             await raw_events.wait_for_room()
         if self._departures is None:
-            await self._hand_over(events)
+            self._hand_over(events)
         else:
             async with self._taking:
-                await self._hand_over(await self._departures.settle(events))
+                self._hand_over(await self._departures.settle(events))
         for event in events:
             if event is LISTED:
-                self._on_listed(self._target.scope)
+                self._service.line.call_when_indexed(functools.partial(self._report_listed, self._starts))
 
-    async def _hand_over(self, events: list[WatchEvent]) -> None:
-        runtime, handlers = self._service.runtime, self._service.handlers
-        if handlers.indexing:
-            await feed_indices(runtime, self._service.resource, handlers.indexing, events)
-        self._service.controller.accept(_as_known(events) if self._service.is_known else events)
+    def _hand_over(self, events: list[WatchEvent]) -> None:
+        self._service.line.take(_as_known(events) if self._service.is_known else events)
+
+    def _report_listed(self, start: int) -> None:
+        if start == self._starts:  # otherwise, everything is listed again
+            self._on_listed(self._target.scope)
 
     def _explain(self, verb: str, error: APIForbiddenError) -> None:
         resource, handlers = self._service.resource, self._service.handlers

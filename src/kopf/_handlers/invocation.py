@@ -20,15 +20,14 @@ async def invoke(handler: Handler, kwargs: Mapping[str, Any], *, threads: Thread
     """
     Call the function of the handler and get its result; its exceptions go through.
 
-    A synchronous function that returns an awaitable (e.g. a lambda) gets it awaited in the event loop. Indexing
-    functions are called in the event loop, too: a thread would cost more than the function itself.
+    A synchronous function that returns an awaitable (e.g. a lambda) gets it awaited in the event loop.
 
     Those few exceptions that do not get through as errors of a function, are raised as :class:`RuntimeError`.
     """
     if handler.is_async:
         result = handler.fn(**kwargs)
     elif isinstance(handler, IndexingHandler):
-        result = _call(handler.fn, kwargs)
+        result = await threads.call_briefly(functools.partial(_call, handler.fn, kwargs))
     else:
         fn = functools.partial(_call, handler.fn, kwargs)
         result = await threads.call(handler.id, fn, is_long=isinstance(handler, DaemonHandler))

@@ -12,9 +12,17 @@ import concurrent.futures
 import functools
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from kopf._settings.threads import HandlerThreads
+
+
+class Receiver(Protocol):
+    """Who settles the jobs in the event loop."""
+
+    @property
+    def send(self) -> Callable[[ThreadJob], None]:
+        """Have the job settled; for the threads."""
 
 
 class LoopThreads(concurrent.futures.Executor):
@@ -54,11 +62,11 @@ class LoopThreads(concurrent.futures.Executor):
 class ThreadJob:
     """A call of a function in a thread; the future is to be awaited in the event loop, where it can be cancelled."""
 
-    __slots__ = ("_error", "_fn", "_result", "_threads", "future")
+    __slots__ = ("_error", "_fn", "_receiver", "_result", "future")
 
-    def __init__(self, fn: Callable[[], Any], future: asyncio.Future[Any], threads: LoopThreads) -> None:
+    def __init__(self, fn: Callable[[], Any], future: asyncio.Future[Any], receiver: Receiver) -> None:
         self._fn = fn
-        self._threads = threads
+        self._receiver = receiver
         self._result: Any = None
         self._error: BaseException | None = None
         self.future = future
@@ -71,13 +79,13 @@ class ThreadJob:
             self._result = self._fn()
         except BaseException as e:
             self._error = e
-        self._threads.send(self)
+        self._receiver.send(self)
         del self  # the error holds this frame by its traceback: they must not hold each other
 
     def cancel(self) -> None:
         """There will be no thread for it."""
         self._error = asyncio.CancelledError()
-        self._threads.send(self)
+        self._receiver.send(self)
 
     def settle(self) -> None:
         """Pass the result to those who wait for it; in the event loop."""

@@ -1,8 +1,9 @@
 """
 Thread pools: where the synchronous functions of one operator run.
 
-There are two: for handlers, whose number of threads is limited; and for daemons, each of which takes a thread for as
-long as its object exists. If the executor is replaced in the settings, it is used for both.
+There are three: for handlers, whose number of threads is limited; for daemons, each of which takes a thread for as
+long as its object exists; and for brief functions, which must not wait for any of those. If the executor is replaced in
+the settings, it is used for all of them.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from kopf._handlers.brief_calls import BriefCalls
 from kopf._handlers.thread_jobs import LoopThreads
-from kopf._handlers.thread_usage import ThreadCall, ThreadUsage
+from kopf._handlers.thread_usage import ThreadCall, ThreadUsage, TracedCall
 from kopf._settings.settings import ExecutionSettings
 from kopf._settings.threads import HandlerThreads
 
@@ -27,7 +29,7 @@ logger = logging.getLogger(__name__)
 class CallAbandoned(asyncio.CancelledError):
     """Nobody waits for the function anymore, but it goes on in its thread, as threads cannot be cancelled."""
 
-    def __init__(self, call: ThreadCall) -> None:
+    def __init__(self, call: TracedCall) -> None:
         super().__init__()
         self.call = call
 
@@ -40,6 +42,8 @@ class ThreadPools:
         # It can be replaced when something has already run in it: by a startup handler, usually.
         self._own = settings.executor if isinstance(settings.executor, HandlerThreads) else None
         self._long = HandlerThreads(sys.maxsize, name="kopf-daemon")
+        self._brief = HandlerThreads(sys.maxsize, name="kopf-index")
+        self._brief_calls: BriefCalls | None = None
         self._is_warned = False
         self._loop_threads: dict[HandlerThreads, LoopThreads] = {}
         self.usage = ThreadUsage()
@@ -52,30 +56,44 @@ class ThreadPools:
 
     async def call(self, name: str, fn: Callable[[], Any], *, is_long: bool) -> Any:
         """Call the function in a thread. It is ``is_long`` if it does not end soon, and must not hold the others."""
-        executor = self._choose(is_long=is_long)
+        executor = self._choose(self._long if is_long else None)
         # The context is copied, so that the thread knows what is being handled; see the context variables.
         job = functools.partial(contextvars.copy_context().run, fn)
         call = ThreadCall(name, job, executor, self.usage, is_long=is_long)
-        if isinstance(executor, HandlerThreads):
-            executor = self._get_loop_threads(executor)
         try:
-            return await asyncio.get_running_loop().run_in_executor(executor, call)
+            return await asyncio.get_running_loop().run_in_executor(self._adapt(executor), call)
         except asyncio.CancelledError as e:
-            if call.started is not None and not call.is_over:
+            if call.is_running:
                 raise CallAbandoned(call) from e
             raise
         finally:
             call.release()
 
-    def _get_loop_threads(self, threads: HandlerThreads) -> LoopThreads:
-        if threads not in self._loop_threads:
-            self._loop_threads[threads] = LoopThreads(threads, asyncio.get_running_loop())
-        return self._loop_threads[threads]
+    async def call_briefly(self, fn: Callable[[], Any]) -> Any:
+        """Call the function in a thread, together with others of that kind: it is expected to compute something."""
+        if self._brief_calls is None:
+            loop = asyncio.get_running_loop()
+            self._brief_calls = BriefCalls(loop, lambda: self._adapt(self._choose(self._brief)))
+        call = TracedCall(functools.partial(contextvars.copy_context().run, fn))
+        try:
+            return await self._brief_calls.call(call)
+        except asyncio.CancelledError as e:
+            if call.is_running:
+                raise CallAbandoned(call) from e
+            raise
 
-    def _choose(self, *, is_long: bool) -> concurrent.futures.Executor:
+    def _adapt(self, executor: concurrent.futures.Executor) -> concurrent.futures.Executor:
+        """Take the short way from our own threads to the event loop."""
+        if not isinstance(executor, HandlerThreads):
+            return executor
+        if executor not in self._loop_threads:
+            self._loop_threads[executor] = LoopThreads(executor, asyncio.get_running_loop())
+        return self._loop_threads[executor]
+
+    def _choose(self, own: HandlerThreads | None) -> concurrent.futures.Executor:
         executor = self._settings.executor
         if isinstance(executor, HandlerThreads):
-            return self._long if is_long else executor
+            return executor if own is None else own
         if self._settings.max_workers is not None and not self._is_warned:
             self._is_warned = True
             logger.warning(
@@ -91,3 +109,4 @@ class ThreadPools:
             if self._settings.executor is self._own:  # the same settings can be used for the next operator
                 self._settings.executor = HandlerThreads(self._settings.max_workers)
         self._long.shutdown(wait=False, cancel_futures=True)
+        self._brief.shutdown(wait=False, cancel_futures=True)

@@ -88,52 +88,28 @@ class ThreadUsage:
         )
 
 
-class ThreadCall:
-    """
-    One call of a synchronous function: made in the event loop, executed in a thread of the executor.
+class TracedCall:
+    """A call of a function, of which it is known where it is."""
 
-    Large because it is used on both sides: each call would need two objects that share a half of what they know.
-    """
+    __slots__ = ("_fn", "_thread", "is_over")
 
-    __slots__ = (
-        "_fn", "_is_long", "_loop", "_thread", "_timer", "_usage", "executor", "is_over", "name", "queued", "started"
-    )
-
-    def __init__(
-        self,
-        name: str,
-        fn: Callable[[], Any],
-        executor: concurrent.futures.Executor,
-        usage: ThreadUsage,
-        *,
-        is_long: bool = False,
-    ) -> None:
-        self.name = name
-        self._is_long = is_long
+    def __init__(self, fn: Callable[[], Any]) -> None:
         self._fn = fn
-        self.executor = executor
-        self._usage = usage
-        self._loop = asyncio.get_running_loop()
-        self.queued = self._loop.time()
-        """When it began to wait, by the clock of the event loop."""
-        self.started: float | None = None
-        """When it has got a thread; ``None`` if it has not yet."""
         self._thread = 0
         self.is_over = False
-        self._timer = self._loop.call_later(EXPANSION_DELAY, self._notice)
-        usage.add(self)
 
     def __call__(self) -> Any:
         """Call the function, in the thread."""
         self._thread = threading.get_ident()
-        self.started = self._loop.time()
-        if self.started - self.queued >= SATURATION_DELAY:
-            logger.debug("Handler %r has waited for a thread for %.1f seconds.", self.name, self.started - self.queued)
         try:
             return self._fn()
         finally:
             self.is_over = True
-            self._usage.discard(self)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has begun, and has not ended."""
+        return bool(self._thread) and not self.is_over
 
     def describe_stack(self) -> str:
         """Say in one line where the thread is now, beginning with the innermost place."""
@@ -144,6 +120,48 @@ class ThreadCall:
                 places.append(describe_frame(frame))
             frame = frame.f_back
         return " <- ".join(places) or "nowhere anymore"
+
+
+class ThreadCall(TracedCall):
+    """
+    One call of a synchronous function: made in the event loop, executed in a thread of the executor.
+
+    Large because it is used on both sides: each call would need two objects that share a half of what they know.
+    """
+
+    __slots__ = ("_is_long", "_loop", "_timer", "_usage", "executor", "name", "queued", "started")
+
+    def __init__(
+        self,
+        name: str,
+        fn: Callable[[], Any],
+        executor: concurrent.futures.Executor,
+        usage: ThreadUsage,
+        *,
+        is_long: bool = False,
+    ) -> None:
+        super().__init__(fn)
+        self.name = name
+        self._is_long = is_long
+        self.executor = executor
+        self._usage = usage
+        self._loop = asyncio.get_running_loop()
+        self.queued = self._loop.time()
+        """When it began to wait, by the clock of the event loop."""
+        self.started: float | None = None
+        """When it has got a thread; ``None`` if it has not yet."""
+        self._timer = self._loop.call_later(EXPANSION_DELAY, self._notice)
+        usage.add(self)
+
+    def __call__(self) -> Any:
+        """Call the function, in the thread."""
+        self.started = self._loop.time()
+        if self.started - self.queued >= SATURATION_DELAY:
+            logger.debug("Handler %r has waited for a thread for %.1f seconds.", self.name, self.started - self.queued)
+        try:
+            return super().__call__()
+        finally:
+            self._usage.discard(self)
 
     def release(self) -> None:
         """Nobody waits for the result anymore. The thread can still be busy, though, as threads cannot be cancelled."""

@@ -27,6 +27,7 @@ class Watchers:
         self._namespaces = namespaces
         self._clearance = clearance
         self._watchers: dict[Resource, ResourceWatcher] = {}
+        self._indices: set[str] = set()
         self.is_over = False
         """Whether nothing is to be started anymore."""
 
@@ -53,9 +54,11 @@ class Watchers:
                 outgoing.release()
         for watcher in self._watchers.values():
             watcher.retry()
-        if not self._watchers and not outdated:
-            self._close_gate(plan)
-        for resource in sorted(plan.keys() - self._watchers.keys(), key=str):  # the same way every time
+        added = plan.keys() - self._watchers.keys()
+        self._close_gate_for_new(
+            {resource: plan[resource] for resource in added}, is_first=not self._watchers and not outdated
+        )
+        for resource in sorted(added, key=str):  # the same way every time
             self._add(resource, plan[resource], group, is_known=resource in outdated)
 
     def _add(
@@ -69,6 +72,19 @@ class Watchers:
         if self._runtime.pause.is_on:
             watcher.pause()
         watcher.serve(self._get_scopes(resource))
+
+    def _close_gate_for_new(self, added: Mapping[Resource, HandlersOfResource], *, is_first: bool) -> None:
+        """Wait for the indices that are declared since the last time: those of before have nothing to wait for."""
+        known = set() if is_first else self._indices
+        self._indices = {*self._runtime.indices}
+        new = self._indices - known
+        self._close_gate(
+            {
+                resource: handlers
+                for resource, handlers in added.items()
+                if any(handler.id in new for handler in handlers.indexing)
+            }
+        )
 
     def _close_gate(self, plan: Mapping[Resource, HandlersOfResource]) -> None:
         """Hold the handling back until everything that exists now is indexed, if there is anything to be indexed."""

@@ -73,6 +73,10 @@ class DirectCalls(ThreadPools):
 
     async def call(self, name: str, fn: Callable[[], Any], *, is_long: bool) -> Any:
         """Call the function, and await what it has returned if that is awaitable, as of lambdas."""
+        return await self.call_briefly(fn)
+
+    async def call_briefly(self, fn: Callable[[], Any]) -> Any:
+        """The same."""
         result = fn()
         if not inspect.isawaitable(result):
             return result

@@ -1,0 +1,221 @@
+"""
+The line of events that go through the indexing to the handling: no event is handled before its object is indexed.
+
+The events of an object keep their order, whatever happens. So do those of different objects as long as the indexing
+functions are quick: who is called for an object, finds in the indices what the stream has brought before. A function
+that takes longer holds only its own object: all others overtake it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+
+from kopf._client.resources.watch_machine import LISTED, WatchEvent
+from kopf._controller.index_feeding import IndexFeeder
+from kopf._controller.runtime import Runtime
+from kopf._handlers.handlers import IndexingHandler
+from kopf._values.resources import Resource
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE = 1.0
+"""How long an object may be indexed, in seconds, until others overtake it."""
+
+_WORKERS = 50
+"""How many objects are indexed at once, so that their functions go to threads together; the overtaken do not count."""
+
+_CAPACITY = 1000
+"""How many events there can be until no more are taken in: so many objects are listed at once, and more."""
+
+
+class _Place:
+    """An event in the line."""
+
+    __slots__ = ("barriers", "event", "is_indexed", "is_overtaken", "since")
+
+    def __init__(self, event: WatchEvent) -> None:
+        self.event = event
+        self.is_indexed = False
+        self.is_overtaken = False
+        self.since = 0.0
+        """When the indexing of its object has begun."""
+        self.barriers: list[_Barrier] | None = None
+
+
+class _Barrier:
+    """Who waits until so many events are indexed."""
+
+    __slots__ = ("_callback", "_count")
+
+    def __init__(self, callback: Callable[[], None], places: Collection[_Place]) -> None:
+        self._callback = callback
+        self._count = len(places)
+        for place in places:
+            place.barriers = [*(place.barriers or ()), self]
+
+    def lower(self) -> None:
+        self._count -= 1
+        if not self._count:
+            self._callback()
+
+
+class IndexingLine:
+    """
+    The events of one resource on their way. If nothing is indexed, it is no way at all.
+
+    ``accept`` is who takes the events when they are indexed.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        resource: Resource,
+        handlers: Collection[IndexingHandler],
+        accept: Callable[[Iterable[WatchEvent]], None],
+    ) -> None:
+        self._runtime = runtime
+        self._name = f"indexing of {resource!r}"
+        self._feeder = IndexFeeder(runtime, resource, handlers)
+        self._is_needed = bool(handlers)
+        self._accept = accept
+        self._loop = asyncio.get_running_loop()
+        self._line: deque[_Place] = deque()
+        self._fresh: deque[_Place] = deque()
+        self._begun: dict[str, deque[_Place]] = {}
+        self._workers: set[asyncio.Task[None]] = set()
+        self._late = 0
+        self._count = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._has_room = asyncio.Event()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more should be taken in for now."""
+        return self._count >= _CAPACITY
+
+    async def wait_for_room(self) -> None:
+        """Wait as long as it is full."""
+        while self.is_full:
+            self._has_room.clear()
+            await self._has_room.wait()
+
+    def take(self, events: Iterable[WatchEvent]) -> None:
+        """Take the events in: from now on, they are never lost, nor come twice."""
+        if not self._is_needed:
+            self._accept(events)
+            return
+        places = [_Place(event) for event in events if event is not LISTED]
+        self._count += len(places)
+        self._line.extend(places)
+        self._fresh.extend(places)
+        self._add_workers()
+
+    def _add_workers(self) -> None:
+        for _ in range(min(_WORKERS - len(self._workers) + self._late, len(self._fresh))):
+            # In the context of the start, as other workers: it is not to see what others have set.
+            context = self._runtime.context.copy()
+            worker = self._loop.create_task(self._work(), name=self._name, context=context)
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
+
+    async def _work(self) -> None:
+        """Index one object after another, as long as there are any, and others do not do it instead."""
+        while self._fresh:
+            place = self._fresh.popleft()
+            key = place.event.object.head.key
+            if (others := self._begun.get(key)) is not None:
+                others.append(place)
+                place.is_overtaken = others[0].is_overtaken
+            elif await self._follow(key, place):
+                return
+
+    async def _follow(self, key: str, place: _Place) -> bool:
+        """Index one event of the object after another, as long as there are any; tell if others overtake it."""
+        places = self._begun[key] = deque([place])
+        while places:
+            place = places[0]
+            await self._index(place)
+            places.popleft()
+            if not places:
+                del self._begun[key]
+            self._leave(place)
+        self._late -= place.is_overtaken
+        return place.is_overtaken
+
+    async def _index(self, place: _Place) -> None:
+        try:
+            calls = self._feeder.plan(place.event)
+            if calls is not None:
+                place.since = self._loop.time()
+                if self._timer is None:
+                    self._timer = self._loop.call_at(place.since + _PATIENCE, self._look)
+                await self._feeder.call(calls)
+        except Exception:
+            logger.critical("The %s has failed; this is a bug of the framework.", self._name, exc_info=True)
+        place.is_indexed = True
+
+    def _leave(self, place: _Place) -> None:
+        """Let the event go on, and those that have waited for it."""
+        if place.is_overtaken:
+            self._pass_on([place.event])
+        else:
+            self._advance()
+        for barrier in place.barriers or ():
+            barrier.lower()
+
+    def _advance(self) -> None:
+        ready: list[WatchEvent] = []
+        while self._line and (self._line[0].is_indexed or self._line[0].is_overtaken):
+            place = self._line.popleft()
+            if not place.is_overtaken:
+                ready.append(place.event)
+        if ready:
+            self._pass_on(ready)
+
+    def _pass_on(self, events: list[WatchEvent]) -> None:
+        self._count -= len(events)
+        if not self.is_full:
+            self._has_room.set()
+        self._accept(events)
+
+    def _look(self) -> None:
+        """See if any object is being indexed for too long."""
+        self._timer = None
+        waited = [places for places in self._begun.values() if not places[0].is_overtaken]
+        if not waited:
+            return
+        due = min(places[0].since for places in waited) + _PATIENCE
+        if due > self._loop.time():
+            self._timer = self._loop.call_at(due, self._look)
+        else:
+            self._overtake(waited)
+
+    def _overtake(self, waited: list[deque[_Place]]) -> None:
+        """Wait for none of those who have begun: if it was for a few of them, events of one object could overtake."""
+        self._late += len(waited)
+        for places in waited:
+            for place in places:
+                place.is_overtaken = True
+        self._advance()
+        self._add_workers()
+
+    def call_when_indexed(self, callback: Callable[[], None]) -> None:
+        """Call it when all events that are there now, are indexed: at once, if there are none."""
+        places = {*self._fresh, *(place for places in self._begun.values() for place in places)}
+        if places:
+            _Barrier(callback, places)
+        else:
+            callback()
+
+    async def stop(self) -> None:
+        """Forget everything that is not indexed yet. The threads of those functions that hang are left alone."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._fresh.clear()
+        for worker in self._workers:
+            worker.cancel()
+        if self._workers:
+            await asyncio.wait([*self._workers])
