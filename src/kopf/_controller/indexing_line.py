@@ -84,7 +84,7 @@ class IndexingLine:
         self._loop = asyncio.get_running_loop()
         self._line: deque[_Place] = deque()
         self._fresh: deque[_Place] = deque()
-        self._begun: dict[str, deque[_Place]] = {}
+        self._begun: dict[str, list[_Place]] = {}
         self._workers: set[asyncio.Task[None]] = set()
         self._late = 0
         self._count = 0
@@ -134,11 +134,11 @@ class IndexingLine:
 
     async def _follow(self, key: str, place: _Place) -> bool:
         """Index one event of the object after another, as long as there are any; tell if others overtake it."""
-        places = self._begun[key] = deque([place])
+        places = self._begun[key] = [place]
         while places:
             place = places[0]
             await self._index(place)
-            places.popleft()
+            del places[0]
             if not places:
                 del self._begun[key]
             self._leave(place)
@@ -193,7 +193,7 @@ class IndexingLine:
         else:
             self._overtake(waited)
 
-    def _overtake(self, waited: list[deque[_Place]]) -> None:
+    def _overtake(self, waited: list[list[_Place]]) -> None:
         """Wait for none of those who have begun: if it was for a few of them, events of one object could overtake."""
         self._late += len(waited)
         for places in waited:
