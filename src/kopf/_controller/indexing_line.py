@@ -62,6 +62,58 @@ class _Barrier:
             self._callback()
 
 
+class _Exit:
+    """Lets the events go on in the order of the line, and the overtaken ones as soon as they are indexed."""
+
+    def __init__(self, accept: Callable[[Iterable[WatchEvent]], None]) -> None:
+        self.accept = accept
+        """Who takes the events next."""
+        self._line: deque[_Place] = deque()
+        self._count = 0
+        self._has_room = asyncio.Event()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether too many wait there."""
+        return self._count >= _CAPACITY
+
+    async def wait_for_room(self) -> None:
+        """Wait as long as it is full."""
+        while self.is_full:
+            self._has_room.clear()
+            await self._has_room.wait()
+
+    def add(self, places: Collection[_Place]) -> None:
+        """Have them leave after those that are there."""
+        self._count += len(places)
+        self._line.extend(places)
+
+    def leave(self, place: _Place) -> None:
+        """Let the indexed event go on, and those that have waited for it."""
+        if place.is_overtaken:
+            self._pass_on([place.event])
+        else:
+            self.advance()
+        for barrier in place.barriers or ():
+            barrier.lower()
+
+    def advance(self) -> None:
+        """Let those go on who wait for nobody."""
+        ready: list[WatchEvent] = []
+        while self._line and (self._line[0].is_indexed or self._line[0].is_overtaken):
+            place = self._line.popleft()
+            if not place.is_overtaken:
+                ready.append(place.event)
+        if ready:
+            self._pass_on(ready)
+
+    def _pass_on(self, events: list[WatchEvent]) -> None:
+        self._count -= len(events)
+        if not self.is_full:
+            self._has_room.set()
+        self.accept(events)
+
+
 class IndexingLine:
     """
     The events of one resource on their way. If nothing is indexed, it is no way at all.
@@ -76,61 +128,57 @@ class IndexingLine:
         handlers: Collection[IndexingHandler],
         accept: Callable[[Iterable[WatchEvent]], None],
     ) -> None:
-        self._runtime = runtime
+        self._context = runtime.context
         self._name = f"indexing of {resource!r}"
         self._feeder = IndexFeeder(runtime, resource, handlers)
-        self._is_needed = bool(handlers)
-        self._accept = accept
-        self._loop = asyncio.get_running_loop()
-        self._line: deque[_Place] = deque()
+        self._exit = _Exit(accept)
         self._fresh: deque[_Place] = deque()
         self._begun: dict[str, list[_Place]] = {}
         self._workers: set[asyncio.Task[None]] = set()
-        self._late = 0
-        self._count = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._has_room = asyncio.Event()
 
     @property
     def is_full(self) -> bool:
         """Whether nothing more should be taken in for now."""
-        return self._count >= _CAPACITY
+        return self._exit.is_full
 
     async def wait_for_room(self) -> None:
         """Wait as long as it is full."""
-        while self.is_full:
-            self._has_room.clear()
-            await self._has_room.wait()
+        await self._exit.wait_for_room()
 
     def take(self, events: Iterable[WatchEvent]) -> None:
         """Take the events in: from now on, they are never lost, nor come twice."""
-        if not self._is_needed:
-            self._accept(events)
+        if not self._feeder.is_needed:
+            self._exit.accept(events)
             return
         places = [_Place(event) for event in events if event is not LISTED]
-        self._count += len(places)
-        self._line.extend(places)
+        self._exit.add(places)
         self._fresh.extend(places)
         self._add_workers()
 
     def _add_workers(self) -> None:
-        for _ in range(min(_WORKERS - len(self._workers) + self._late, len(self._fresh))):
+        limit = _WORKERS + sum(places[0].is_overtaken for places in self._begun.values())
+        for _ in range(min(limit - len(self._workers), len(self._fresh))):
             # In the context of the start, as other workers: it is not to see what others have set.
-            context = self._runtime.context.copy()
-            worker = self._loop.create_task(self._work(), name=self._name, context=context)
-            self._workers.add(worker)
-            worker.add_done_callback(self._workers.discard)
+            loop, context = asyncio.get_running_loop(), self._context.copy()
+            self._workers.add(loop.create_task(self._work(), name=self._name, context=context))
 
     async def _work(self) -> None:
         """Index one object after another, as long as there are any, and others do not do it instead."""
-        while self._fresh:
-            place = self._fresh.popleft()
-            key = place.event.object.head.key
-            if (others := self._begun.get(key)) is not None:
-                others.append(place)
-                place.is_overtaken = others[0].is_overtaken
-            elif await self._follow(key, place):
-                return
+        is_overtaken = False
+        try:
+            while self._fresh and not is_overtaken:
+                place = self._fresh.popleft()
+                key = place.event.object.head.key
+                if (others := self._begun.get(key)) is not None:
+                    others.append(place)
+                    place.is_overtaken = others[0].is_overtaken
+                else:
+                    is_overtaken = await self._follow(key, place)
+        finally:
+            task = asyncio.current_task()
+            assert task is not None
+            self._workers.discard(task)  # at once: another one may be needed at once
 
     async def _follow(self, key: str, place: _Place) -> bool:
         """Index one event of the object after another, as long as there are any; tell if others overtake it."""
@@ -141,45 +189,21 @@ class IndexingLine:
             del places[0]
             if not places:
                 del self._begun[key]
-            self._leave(place)
-        self._late -= place.is_overtaken
+            self._exit.leave(place)
         return place.is_overtaken
 
     async def _index(self, place: _Place) -> None:
         try:
             calls = self._feeder.plan(place.event)
             if calls is not None:
-                place.since = self._loop.time()
+                loop = asyncio.get_running_loop()
+                place.since = loop.time()
                 if self._timer is None:
-                    self._timer = self._loop.call_at(place.since + _PATIENCE, self._look)
+                    self._timer = loop.call_at(place.since + _PATIENCE, self._look)
                 await self._feeder.call(calls)
         except Exception:
             logger.critical("The %s has failed; this is a bug of the framework.", self._name, exc_info=True)
         place.is_indexed = True
-
-    def _leave(self, place: _Place) -> None:
-        """Let the event go on, and those that have waited for it."""
-        if place.is_overtaken:
-            self._pass_on([place.event])
-        else:
-            self._advance()
-        for barrier in place.barriers or ():
-            barrier.lower()
-
-    def _advance(self) -> None:
-        ready: list[WatchEvent] = []
-        while self._line and (self._line[0].is_indexed or self._line[0].is_overtaken):
-            place = self._line.popleft()
-            if not place.is_overtaken:
-                ready.append(place.event)
-        if ready:
-            self._pass_on(ready)
-
-    def _pass_on(self, events: list[WatchEvent]) -> None:
-        self._count -= len(events)
-        if not self.is_full:
-            self._has_room.set()
-        self._accept(events)
 
     def _look(self) -> None:
         """See if any object is being indexed for too long."""
@@ -187,19 +211,18 @@ class IndexingLine:
         waited = [places for places in self._begun.values() if not places[0].is_overtaken]
         if not waited:
             return
-        due = min(places[0].since for places in waited) + _PATIENCE
-        if due > self._loop.time():
-            self._timer = self._loop.call_at(due, self._look)
+        loop, due = asyncio.get_running_loop(), min(places[0].since for places in waited) + _PATIENCE
+        if due > loop.time():
+            self._timer = loop.call_at(due, self._look)
         else:
             self._overtake(waited)
 
     def _overtake(self, waited: list[list[_Place]]) -> None:
         """Wait for none of those who have begun: if it was for a few of them, events of one object could overtake."""
-        self._late += len(waited)
         for places in waited:
             for place in places:
                 place.is_overtaken = True
-        self._advance()
+        self._exit.advance()
         self._add_workers()
 
     def call_when_indexed(self, callback: Callable[[], None]) -> None:

@@ -179,13 +179,11 @@ class Stream:
             machine=_make_machine(service),
         )
         self._tasks: list[asyncio.Task[None]] = []
-        self._starts = 0
         self._turn = asyncio.Lock()
         self._taking = asyncio.Lock()
 
     def start(self) -> None:
         """Start, or go on after an interruption."""
-        self._starts += 1
         group, resource = self._service.group, self._service.resource
         self._tasks.append(group.create_task(self._run(), name=f"watcher of {resource!r}"))
         if self._departures is not None:
@@ -220,6 +218,7 @@ class Stream:
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
+        self._tasks = []  # a new one: by that, it is known that it was interrupted
 
     async def wait(self) -> None:
         """Wait until it has stopped."""
@@ -248,13 +247,13 @@ class Stream:
                 self._hand_over(await self._departures.settle(events))
         for event in events:
             if event is LISTED:
-                self._service.line.call_when_indexed(functools.partial(self._report_listed, self._starts))
+                self._service.line.call_when_indexed(functools.partial(self._report_listed, self._tasks))
 
     def _hand_over(self, events: list[WatchEvent]) -> None:
         self._service.line.take(_as_known(events) if self._service.is_known else events)
 
-    def _report_listed(self, start: int) -> None:
-        if start == self._starts:  # otherwise, everything is listed again
+    def _report_listed(self, tasks: list[asyncio.Task[None]]) -> None:
+        if tasks is self._tasks:  # otherwise, it was interrupted, and everything is listed again
             self._on_listed(self._target.scope)
 
     def _explain(self, verb: str, error: APIForbiddenError) -> None:
