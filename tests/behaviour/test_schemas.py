@@ -80,3 +80,107 @@ async def test_refused_patches_of_handlers_are_reported_once_and_never_go_hot(
     assert calls == ["bad", "good"]
     # It can still be deleted, of course.
     await strict.delete_and_wait("bad")
+
+
+_INVALID = "spec.field: Invalid value"
+
+
+async def test_refused_patches_name_those_who_made_them(
+        operator: Operator, strict: Objects, logs: Logs, calls: Calls,
+) -> None:
+    """Of several handlers, it is the one of the refused field: neither those before nor those after it."""
+    @kopf.on.create("strictexamples", id="one")
+    async def one(patch: kopf.Patch, **_: Any) -> None:
+        patch.spec["field"] = 1
+        patch.status["field"] = 1
+
+    @kopf.on.create("strictexamples", id="two")
+    async def two(patch: kopf.Patch, **_: Any) -> None:
+        patch.spec["field"] = 1000
+        raise kopf.TemporaryError("not yet", delay=0)
+
+    @kopf.on.create("strictexamples", id="three")
+    async def three(patch: kopf.Patch, **_: Any) -> None:
+        patch.meta.labels["label"] = "three"
+
+    logs.expected.append(_INVALID)
+    await operator.start(watching=("strictexamples",), lifecycle=kopf.lifecycles.all_at_once)
+    await strict.create(spec={"field": 1})
+    record = await logs.wait(f".*left alone for 1 seconds.*{_INVALID}.*")
+    assert "(patched by Handler 'two')" in record.getMessage()
+    assert "'one'" not in record.getMessage()
+    assert "'three'" not in record.getMessage()
+
+
+async def test_refused_patches_of_sub_handlers_name_these(operator: Operator, strict: Objects, logs: Logs) -> None:
+    @kopf.on.create("strictexamples", id="parent")
+    async def parent(patch: kopf.Patch, **_: Any) -> None:
+        patch.meta.labels["label"] = "parent"
+
+        @kopf.subhandler(id="child")
+        async def child(patch: kopf.Patch, **_: Any) -> None:
+            patch.spec["field"] = 1000
+
+    logs.expected.append(_INVALID)
+    await operator.start_and_create(strict, spec={"field": 1})
+    await logs.wait(rf".*left alone.*{_INVALID}.*\(patched by Handler 'parent/child'\).*")
+
+
+@pytest.mark.parametrize("way", ["fields", "functions"])
+@pytest.mark.parametrize(("kind", "name"), [("event", "Handler"), ("timer", "Timer"), ("daemon", "Daemon")])
+async def test_refused_patches_of_other_handlers_name_these(
+        operator: Operator, strict: Objects, logs: Logs, kind: str, name: str, way: str,
+) -> None:
+    async def fn(patch: kopf.Patch, **_: Any) -> None:
+        if way == "fields":
+            patch.spec["field"] = 1000
+        else:
+            patch.fns.append(lambda body: body.update(spec={"field": 1000}))
+
+    match kind:
+        case "event":
+            kopf.on.event("strictexamples", id="fn")(fn)
+        case "timer":
+            kopf.timer("strictexamples", id="fn", interval=1000)(fn)
+        case "daemon":
+            kopf.daemon("strictexamples", id="fn")(fn)
+    logs.expected.append(_INVALID)
+    await operator.start_and_create(strict, spec={"field": 1})
+    await logs.wait(rf".*{_INVALID}.*\(patched by {name} 'fn'\).*")
+
+
+async def test_nobody_is_blamed_for_what_others_made_invalid(operator: Operator, strict: Objects, logs: Logs) -> None:
+    """The schema has become stricter than the object: it is not the handler, whatever it patches."""
+    @kopf.on.create("strictexamples", id="fn")
+    async def fn(patch: kopf.Patch, **_: Any) -> None:
+        patch.spec["field"] = 2
+
+    await strict.create(spec={"field": 1})
+    crd = operator.cluster.get("customresourcedefinitions", "strictexamples.kopf.dev")
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["required"] = ["field", "other"]
+    operator.cluster.apply(crd)
+    logs.expected.append("spec.other: Required value")
+    await operator.start(watching=("strictexamples",))
+    record = await logs.wait(".*left alone.*spec.other: Required value.*")
+    assert "patched by" not in record.getMessage()
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+async def test_all_are_named_if_the_refused_fields_are_not(
+        operator: Operator, strict: Objects, logs: Logs, status: int,
+) -> None:
+    @kopf.on.create("strictexamples", id="idle")
+    async def idle(**_: Any) -> None:
+        pass
+
+    @kopf.on.create("strictexamples", id="one")
+    @kopf.on.create("strictexamples", id="two")
+    async def fn(patch: kopf.Patch, **_: Any) -> None:
+        patch.spec["field"] = patch.spec.get("field", 0) + 1
+
+    operator.cluster.faults.inject(status, verb="patch", resource="strictexamples", message="it is refused")
+    logs.expected.append("it is refused")
+    await operator.start(watching=("strictexamples",), lifecycle=kopf.lifecycles.all_at_once)
+    await strict.create(spec={"field": 1})
+    await logs.wait(".*left alone.*it is refused.*patched by Handler '(one|two)'.*")
+    assert not logs.find(".*patched by[^)]*'idle'.*")

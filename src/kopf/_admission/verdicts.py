@@ -56,7 +56,7 @@ async def judge(
     matching = list(deduplicate(handler for handler in handlers if _matches(handler, cause, errors)))
     await _call_all(functools.partial(executor.execute, cause=cause, attempt=attempt), matching, errors)
     if len(matching) == 1:  # of several ones, which are called at once, nobody can tell whose functions these are
-        cause.patch.sign_fns(str(matching[0]))
+        cause.patch.sign(str(matching[0]))
     if cause.discarded:
         cause.logger.warning("The patch of a validating handler is ignored: only mutating handlers can patch.")
     ordered = {handler: errors[handler] for handler in handlers if handler in errors}

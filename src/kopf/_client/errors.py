@@ -10,13 +10,17 @@ its ``reason`` is the machine-readable cause, and ``message`` is for humans. Wha
 from __future__ import annotations
 
 import http
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kopf._values import codec
 from kopf._values.errors import OperatorError
+from kopf._values.fields import FieldPath
 
 _TEXT_LIMIT = 300
+_KEYS = re.compile(r"\[([^\]]*)\]|([^.\[\]<>]+)")
+"""The keys in ``spec.items[0].name``, ``metadata.annotations[example.com/name]``; ``<nil>`` is the whole object."""
 
 
 class APINetworkError(ConnectionError, OperatorError):
@@ -45,6 +49,8 @@ class APIError(OperatorError):
 
     is_in_doubt = False
     """Whether the request could have been performed nevertheless: by this or an earlier attempt of it."""
+    authors: Sequence[str] = ()
+    """Whose changes are refused, if it is a patch and they are known: the handlers."""
 
     def __init__(
         self,
@@ -73,7 +79,14 @@ class APIError(OperatorError):
         request = f"{self.method} {self.path}: ".lstrip() if self.method or self.path else ""
         reason = self.reason or _get_phrase(self.status)
         outcome = f"{self.status} {reason}".rstrip()
-        return f"{request}{outcome}: {self.message}" if self.message else f"{request}{outcome}"
+        authors = f" (patched by {', '.join(self.authors)})" if self.authors else ""
+        return f"{request}{outcome}: {self.message}{authors}" if self.message else f"{request}{outcome}{authors}"
+
+    @property
+    def fields(self) -> list[FieldPath]:
+        """The fields that are refused, if the server names any: it does if the object would be invalid."""
+        causes = self.details.get("causes") or ()
+        return [tuple(map("".join, _KEYS.findall(cause["field"]))) for cause in causes if "field" in cause]
 
 
 class APIClientError(APIError):

@@ -20,8 +20,8 @@ def make_content(result: Any) -> Any:
 
 
 def deliver_result(handler: Handler, outcome: Outcome, patch: Patch) -> None:
-    """Put the result of the handler to the status, if it has a JSON form; note which functions of the patch are its."""
-    if patch.fns:
-        patch.sign_fns(str(handler))
+    """Put the result of the handler to the status, if it has a JSON form; note which changes of the patch are its."""
     if outcome.content is not None:
         patch.ensure_stanza("status")[handler.id] = outcome.content
+    if patch:
+        patch.sign(str(handler))

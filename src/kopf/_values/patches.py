@@ -12,6 +12,7 @@ import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Final, TypedDict
 
+from kopf._values.authorship import Authorship
 from kopf._values.callbacks import explaining
 from kopf._values.deliveries import EVERYTHING, Deliveries, choose
 from kopf._values.diffs import DiffOperation, diff
@@ -113,7 +114,7 @@ class Patch(dict[str, Any]):
     ``patch.meta.labels['l'] = None``), or append transformation functions to ``patch.fns``.
     """
 
-    _authors: Mapping[int, tuple[PatchFn, str]] = {}  # it is replaced, not changed; most have none
+    authorship: Authorship | None = None  # most have none
 
     def __init__(
         self,
@@ -151,22 +152,22 @@ class Patch(dict[str, Any]):
         """Changes of the status."""
         return StatusPatch(self, "status")
 
-    def sign_fns(self, author: str) -> None:
-        """Note whose functions these are, as far as it is not known yet; it is said if they fail."""
-        self._authors = {**{id(fn): (fn, author) for fn in self.fns}, **self._authors}  # the functions keep their ids
+    def sign(self, author: str) -> None:
+        """Note whose changes these are, as far as it is not known yet; it is said if they fail or are refused."""
+        self.authorship = self.authorship or Authorship()
+        self.authorship.sign(self, self.fns, author)
 
     def derive(self, content: Mapping[str, Any]) -> Patch:
-        """Make a patch with other content, but with the same functions."""
-        derived = Patch(content)
-        if self.fns:
-            derived.fns, derived._authors, derived.deliveries = [*self.fns], self._authors, self.deliveries
+        """Make a patch with other content, but with the same functions and authors."""
+        derived = Patch(content, fns=self.fns)
+        derived.authorship, derived.deliveries = self.authorship, self.deliveries
         return derived
 
     def transform(self, body: dict[str, Any]) -> None:
         """Call the functions, if there are any. Raises :class:`CallbackError`, which says which of them has failed."""
         for fn in self.fns:
-            _, author = self._authors.get(id(fn), (fn, ""))
-            with explaining(fn, f"patch.fns of {author}" if author else "patch.fns"):
+            author = self.authorship.get_author(fn) if self.authorship is not None else ""
+            with explaining(fn, f"patch.fns{author and f' of {author}'}"):
                 fn(body)
 
     def ensure_stanza(self, *path: str) -> dict[str, Any]:

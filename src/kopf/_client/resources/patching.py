@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, NamedTuple
 
 from kopf._client.errors import (
+    APIClientError,
     APIConflictError,
     APIError,
     APINetworkError,
     APINotFoundError,
-    APIUnprocessableError,
 )
 from kopf._client.http.api import AnyLogger, APIClient
 from kopf._client.resources.watch_facts import ObjectPatched
@@ -22,6 +22,9 @@ from kopf._values.resources import Resource
 
 _IDENTITY_MISMATCH = "UID in precondition"
 """How the API says that the object is not the expected one; the status & reason are the same for all conflicts."""
+
+_UNACCEPTABLE = frozenset({400, 413, 422})
+"""The statuses of patches that are wrong in themselves, or make the object so."""
 
 _MAX_CONFLICTS = 5
 """How many times an exclusive patch is tried at once if the object keeps changing."""
@@ -132,10 +135,12 @@ class _Sending(NamedTuple):
                 response = await self._request(obj, request)
             except APINotFoundError:
                 return None
-            except (APIConflictError, APIUnprocessableError) as e:
+            except APIClientError as e:
                 if _IDENTITY_MISMATCH in e.message:
                     return None  # the object is gone, and there is another one with the same name
-                if request.guarded and (isinstance(e, APIConflictError) or isinstance(request.changes, list)):
+                self._blame(e)
+                is_conflict = isinstance(e, APIConflictError)
+                if request.guarded and (is_conflict or (e.status == 422 and isinstance(request.changes, list))):
                     raise PatchConflict(str(e)) from e
                 raise
             before, obj = obj, KubeObject.salvage(response, api_version=obj.api_version, kind=obj.kind)
@@ -166,6 +171,11 @@ class _Sending(NamedTuple):
             raise
         self.patch.deliveries.note_done(parts)
         return response
+
+    def _blame(self, error: APIError) -> None:
+        """Say whose changes are refused, if it is for what they are."""
+        if error.status in _UNACCEPTABLE and self.patch.authorship is not None:
+            error.authors = self.patch.authorship.find_authors(self.patch, error.fields)
 
     def _tell(self, request: PatchRequest, before: KubeObject, after: KubeObject) -> None:
         bus = self.api.bus

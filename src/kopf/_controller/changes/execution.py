@@ -127,8 +127,8 @@ class Execution(Record, eq=False):
         cause = cause if cause is not None else context.cause
         lifecycle = lifecycle if lifecycle is not None else self._runtime.lifecycle
         handlers = Selection(cause).select_subhandlers([*handlers])
-        if cause.patch.fns:
-            cause.patch.sign_fns(str(context.parent))  # what follows is by the sub-handlers
+        if cause.patch:
+            cause.patch.sign(str(context.parent))  # what follows is by the sub-handlers
         context.declared.clear()
         context.seen |= dict.fromkeys(handler.id for handler in handlers)
         self._progress.involve(handlers, self._seen)

@@ -1,0 +1,59 @@
+"""Authorship: which handlers have put what into a patch. It is told if that fails, or is refused by the API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from kopf._values.fields import FieldPath
+
+_DEPTH = 3
+"""How deep to look into the patch: labels, annotations, and fields of results are there."""
+
+
+class Authorship:
+    """The authors of one patch, which several handlers fill one after another."""
+
+    __slots__ = ("_fns", "_values")
+
+    def __init__(self) -> None:
+        self._fns: dict[int, tuple[Callable[[Any], None], str]] = {}  # the functions keep their ids
+        self._values: dict[FieldPath, tuple[Any, str]] = {}
+
+    def sign(self, content: Mapping[str, Any], fns: Iterable[Callable[[Any], None]], author: str) -> None:
+        """Note whose changes these are: all that are new since the last time."""
+        for fn in fns:
+            self._fns.setdefault(id(fn), (fn, author))
+        for path, value in _list_values(content, (), _DEPTH):
+            known = self._values.get(path)
+            if known is None or known[0] is not value:
+                self._values[path] = (value, author)
+
+    def get_author(self, fn: Callable[[Any], None]) -> str:
+        """Get the author of the function; empty if it is not known."""
+        return self._fns.get(id(fn), (fn, ""))[1]
+
+    def find_authors(self, content: Mapping[str, Any], fields: Collection[FieldPath]) -> list[str]:
+        """Get the authors of those fields of the patch, or of all of it if there are no fields."""
+        authors = [
+            author
+            for path, (_, author) in self._values.items()
+            if path[0] in content and (not fields or any(_overlap(field, path) for field in fields))
+        ]
+        if not fields or not authors:  # it is not known what exactly the functions do
+            authors += [author for _, author in self._fns.values()]
+        return [*dict.fromkeys(authors)]
+
+
+def _list_values(content: Mapping[str, Any], parent: FieldPath, depth: int) -> Iterator[tuple[FieldPath, Any]]:
+    for key, value in content.items():
+        path = (*parent, key)
+        if depth > 1 and value and isinstance(value, Mapping):
+            yield from _list_values(value, path, depth - 1)
+        else:
+            yield path, value
+
+
+def _overlap(one: FieldPath, two: FieldPath) -> bool:
+    """Tell if one of the fields is in the other one, or is the same."""
+    return all(map(str.__eq__, one, two))
