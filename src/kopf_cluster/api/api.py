@@ -265,7 +265,7 @@ class API:
         return Answer(200, form.many(kind, records, {"resourceVersion": str(self._reader.revision)}))
 
     def _written(self, status: int, kind: Kind, record: Record, request: Request, options: WriteOptions) -> Answer:
-        headers = with_warnings({}, options.warnings or ())
+        headers = with_warnings({}, options.warnings or (), options.remarks or ())
         return Answer(status, negotiate(kind, request).form.one(kind, record), headers=headers, name=record.key[1])
 
 

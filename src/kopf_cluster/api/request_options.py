@@ -45,6 +45,7 @@ def write_options(request: Request) -> WriteOptions:
         repeated=tuple(repeated),
         text=request.body if request.method in ("POST", "PUT") and request.content_type in JSON_TYPES else b"",
         warnings=None if validation in ("Ignore", "Strict") else warnings,
+        remarks=[],
         manager=_read_manager(named, request),
         agent=request.agent,
         patching=request.method == "PATCH",

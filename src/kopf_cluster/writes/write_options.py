@@ -52,6 +52,8 @@ class WriteOptions(msgspec.Struct, frozen=True):
     """The whole object as it was sent in JSON, if it was."""
     warnings: list[str] | None = None
     """Where to add the warnings about unknown fields; absent if nobody wants them."""
+    remarks: list[str] | None = None
+    """Where to add what is odd in the object as such; absent if nobody listens."""
     manager: str = CONTROLLER
     """Who writes, as they call themselves."""
     agent: str = ""

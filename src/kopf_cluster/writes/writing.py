@@ -14,12 +14,13 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from .. import ages, sessions, statuses
+from .. import ages, json_fields, sessions, statuses
 from ..admission.reviewing import Gate
 from ..kinds import immutables
 from ..kinds.kind import Kind, Obj
 from ..kinds.registry import Registry
 from ..store.storage import Key, Record, Store
+from ..validation import pod_warnings
 from . import account_volumes, composing, graceful, managing, objects, parts, settling
 from .applying import Translate
 from .patch_blame import blame_patch
@@ -83,6 +84,7 @@ class Writer:
             self._gate.validate("CREATE", kind, new, None, dry_run=options.dry_run)
         if (namespace, metadata["name"]) in self._store.bucket(kind.bucket).records:
             raise statuses.already_exists(kind, metadata["name"])
+        _remark(kind, new, None, options)
         self._settle_managers(kind, None, new, options, "")
         return self._put(kind, new, options)
 
@@ -228,6 +230,7 @@ class Writer:
             self._remove(kind, new)
             return objects.seal(kind, new, record.revision)  # the answer has the old version, as of the real server
         self._settle_managers(kind, old, new, options, subresource)
+        _remark(kind, new, old, options)
         return record if new == old else self._put(kind, new, options)
 
     def _settle_managers(
@@ -314,6 +317,11 @@ def _is_new_generation(kind: Kind, old: Obj, new: Obj) -> bool:
 def _is_held_by_spec(kind: Kind, obj: Obj) -> bool:
     """Namespaces have one more list of finalizers, in the spec."""
     return kind.bucket == "namespaces" and bool((obj.get("spec") or {}).get("finalizers"))
+
+
+def _remark(kind: Kind, new: Obj, old: Obj | None, options: WriteOptions) -> None:
+    if options.remarks is not None and not kind.custom:
+        options.remarks.extend(json_fields.limit(pod_warnings.find_warnings(kind.plural, new, old)))
 
 
 def _check_deletable(kind: Kind, key: Key) -> None:

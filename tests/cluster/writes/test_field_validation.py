@@ -4,6 +4,7 @@ What is not known, or is there twice: warned of, refused, or ignored, as the cli
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -29,8 +30,8 @@ UNKNOWN = ['unknown field "metadata.alien"', 'unknown field "spec.containers[0].
 
 
 def warnings(reply: Reply) -> list[str]:
-    text = reply.headers.get("Warning", "")
-    return [json.loads(part.removeprefix("299 - ")) for part in text.split(", ") if part]
+    quoted = re.findall(r'299 - ("(?:[^"\\]|\\.)*")', reply.headers.get("Warning", ""))
+    return [json.loads(text) for text in quoted]
 
 
 @pytest.mark.parametrize("query", ["", "?fieldValidation=Warn"])
