@@ -138,6 +138,14 @@ def is_lagging(item: pytest.Item) -> bool:
     return marker is not None and False not in marker.args
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_hypothesis_elsewhere() -> Iterator[None]:
+    """Tests that start pytest as users do it, do not need what takes two thirds of the time that it takes to start."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest")
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _no_leaks() -> Iterator[None]:
     """

@@ -26,7 +26,7 @@ from tests.patience import get_starvation
 logger = logging.getLogger(__name__)
 
 PARALLEL = 9
-ROUNDS = 3
+ROUNDS = 2
 MAX_MEMORY = 200_000_000
 """Of the whole operator at its peak, in bytes."""
 
