@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import pathlib
+import re
 import traceback
 from typing import Any
 
@@ -19,7 +20,7 @@ from kopf._client.http.api import APIClient
 from kopf._client.http.connections import Connection
 from kopf._settings.settings import NetworkingSettings, OperatorSettings
 from tests.client.proxying import HttpProxy
-from tests.client.scripted import ScriptedServer
+from tests.client.scripted import ScriptedServer, reply
 from tests.client.test_kubeconfig import PEM, make_config, write
 
 SECRET = "S3cr3t"
@@ -52,6 +53,37 @@ async def test_redirects_of_streams_are_not_followed(server: ScriptedServer, api
         async for _ in api.stream("/x", params={"watch": "true"}):
             pass
     assert len(server.requests) == 1
+
+
+# ------------------------------------------------------------------ pages for people
+
+
+PAGE = "<!DOCTYPE html>\n<html><title>Log in, please</title>" + "x" * 10_000
+
+
+async def _show_page(request: web.Request) -> web.StreamResponse:
+    return web.Response(text=PAGE, content_type="text/html")
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PATCH"])
+async def test_pages_are_no_answers(
+    server: ScriptedServer, api: APIClient, caplog: pytest.LogCaptureFixture, method: str
+) -> None:
+    """They come from whatever is on the way, e.g. where one has to log in; mostly, not for long."""
+    server.on(f"{method} /x", _show_page, reply({"a": 1}))
+    assert await api.request(method, "/x", payload=None if method == "GET" else {}, backoffs=(0,)) == b'{"a": 1}'
+    warning, = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    expected = rf"{method} {server.url}/x: .*\(text/html\): <!DOCTYPE html> <html><title>Log in, please<"
+    assert re.search(expected, warning.getMessage())
+    assert len(warning.getMessage()) < 700
+    assert warning.exc_info is None
+
+
+async def test_pages_instead_of_streams(server: ScriptedServer, api: APIClient) -> None:
+    server.on("WATCH /x", _show_page)
+    with pytest.raises(APINetworkError, match="not of Kubernetes.*Log in, please"):
+        async for _ in api.stream("/x", params={"watch": "true"}):
+            pass
 
 
 # ------------------------------------------------------------------ bodies of errors

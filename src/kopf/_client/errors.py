@@ -161,10 +161,10 @@ def make_error(
     content = _parse_status(body)
     if status < 400:
         where = (headers or {}).get("Location", "")
-        message = f"Redirects are not followed; this one is to {_shorten(where.partition('?')[0].encode())!r}."
+        message = f"Redirects are not followed; this one is to {shorten(where.partition('?')[0].encode())!r}."
         return cls(message, status=status, method=method, path=path, headers=headers)
     if content is None:
-        return cls(_shorten(body), status=status, method=method, path=path, headers=headers)
+        return cls(shorten(body), status=status, method=method, path=path, headers=headers)
     reason, code, details = content.get("reason"), content.get("code"), content.get("details")
     return cls(
         str(content.get("message") or ""),
@@ -186,7 +186,8 @@ def _parse_status(body: bytes) -> Mapping[str, Any] | None:
     return content if isinstance(content, dict) and content.get("kind") == "Status" else None
 
 
-def _shorten(body: bytes) -> str:
+def shorten(body: bytes) -> str:
+    """Make a short text in one line of whatever has come."""
     text = " ".join(body.decode("utf-8", errors="replace").split())
     return text if len(text) <= _TEXT_LIMIT else f"{text[:_TEXT_LIMIT]}…"
 

@@ -34,9 +34,10 @@ from kopf._client.errors import (
 from kopf._client.http import retries, tls
 from kopf._client.http.connections import Connection
 from kopf._client.http.lines import LineSplitter
+from kopf._client.http.pages import describe_page, is_page
 from kopf._client.http.reachability import Reachability
 from kopf._client.http.request_facts import RequestRetried, begin_telling
-from kopf._client.http.transport import Limits, Response, SilenceError, TransportError, read_body
+from kopf._client.http.transport import Limits, ProtocolError, Response, SilenceError, TransportError, read_body
 from kopf._facts.bus import Bus
 from kopf._settings.settings import Delays, OperatorSettings, iter_delays
 from kopf._values import codec
@@ -183,6 +184,8 @@ class APIClient:
                     status = response.status
                     if telling is not None:
                         telling.open(status)
+                    if is_page(response):
+                        raise ProtocolError(describe_page(await read_body(response)))
                     self._reachability.note_response(connection.credentials.server)
                     if status < 300:
                         is_open = connection.has_worked = True
@@ -253,6 +256,8 @@ class APIClient:
                     status = response.status
                     self._reachability.note_response(server)
                     content = await read_body(response)
+                    if content[:1] not in b"{[" and is_page(response):
+                        raise ProtocolError(describe_page(content))
                     if status < 300:
                         connection.has_worked = True
                         return content
