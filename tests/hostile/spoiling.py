@@ -97,7 +97,9 @@ class SpoilingProxy:
             request.method, url, data=body or None, headers=headers, read_bufsize=2**24,
         ) as response:
             if "watch" not in request.query:
-                content = self._spoil(await response.read())
+                content = await response.read()
+                if response.content_type == "application/json":  # unknown groups are refused in plain text
+                    content = self._spoil(content)
                 return web.Response(body=content, status=response.status, content_type=response.content_type)
             stream = web.StreamResponse(status=response.status, headers={"Content-Type": "application/json"})
             await stream.prepare(request)
