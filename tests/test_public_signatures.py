@@ -16,13 +16,13 @@ from kopf._operator.embedding import OperatorOptions
 SERVER = (
     "*, addr=None, port=None, path=None, host=None, cadata=None, cafile=None, cadump=None, context=None, "
     "insecure=False, certfile=None, pkeyfile=None, password=None, extra_sans=(), verify_mode=None, "
-    "verify_cafile=None, verify_capath=None, verify_cadata=None, max_body=None, "
+    "verify_cafile=None, verify_capath=None, verify_cadata=None, file_check_interval=60.0, max_body=None, "
     "max_connections=None"
 )
 OPERATOR = (
     "*, lifecycle=None, registry=None, settings=None, identity=None, standalone=None, priority=None, "
     "peering_name=None, liveness_endpoint=None, clusterwide=False, namespaces=(), namespace=None, stop_flag=None, "
-    "ready_flag=None, vault=None, memo=None"
+    "ready_flag=None, vault=None, memo=None, memories=None, insights=None, indexers=None, _command=None"
 )
 STATUS_PROGRESS = "*, name='kopf', field='status.{name}.progress', touch_field='status.{name}.dummy'"
 
@@ -42,10 +42,10 @@ SIGNATURES: dict[Callable[..., Any], str] = {
         "default_namespace=None, priority=0, expiration=None, proxy_url=None, trust_env=False"
     ),
     kopf.AiohttpSession: "*, server, aiohttp_session, default_namespace=None, priority=0, expiration=None",
-    kopf.event: "objs, *, type, reason, message=''",
-    kopf.info: "objs, *, reason, message=''",
-    kopf.warn: "objs, *, reason, message=''",
-    kopf.exception: "objs, *, reason='', message='', exc=None",
+    kopf.event: "objs, *, type, reason, message='', backoffs=None",
+    kopf.info: "objs, *, reason, message='', backoffs=None",
+    kopf.warn: "objs, *, reason, message='', backoffs=None",
+    kopf.exception: "objs, *, reason='', message='', exc=None, backoffs=None",
     kopf.spawn_tasks: OPERATOR,
     kopf.operator: OPERATOR,
     kopf.run: f"{OPERATOR}, loop=None",
@@ -80,6 +80,15 @@ SIGNATURES: dict[Callable[..., Any], str] = {
     kopf.AnnotationsDiffBaseStorage: "*, prefix='kopf.zalando.org', key='last-handled-configuration', v1=True",
     kopf.StatusDiffBaseStorage: "*, name='kopf', field='status.{name}.last-handled-configuration'",
     kopf.MultiDiffBaseStorage: "storages",
+    kopf.DiffBaseStorage: "ignored_fields=None",
+    kopf.DiffBaseStorage.remove_annotations: "essence, keys_to_remove",
+    kopf.DiffBaseStorage.remove_empty_stanzas: "essence",
+    kopf.AnnotationsDiffBaseStorage.make_keys: "self, key, *, body=None",
+    kopf.AnnotationsDiffBaseStorage.make_v1_key: "self, key, max_length=63",
+    kopf.AnnotationsDiffBaseStorage.make_v2_key: "self, key, max_length=63",
+    kopf.AnnotationsDiffBaseStorage.make_safe_key: "key",
+    kopf.AnnotationsDiffBaseStorage.make_suffix: "self, key",
+    kopf.AnnotationsDiffBaseStorage.mark_key: "self, key, *, body",
     kopf.DiffBaseStorage.build: "self, *, body, extra_fields=None",
     kopf.DiffBaseStorage.fetch: "self, *, body",
     kopf.DiffBaseStorage.store: "self, *, body, patch, essence",
@@ -153,8 +162,17 @@ def test_login_functions_accept_all_kwargs_of_handlers(login: Callable[..., Any]
 
 def test_options_of_operators_are_the_same_however_they_are_run() -> None:
     assert get_type_hints(OperatorOptions).keys() == inspect.signature(kopf.operator).parameters.keys()
-    with pytest.raises(TypeError, match="unexpected keyword argument 'memories'"):
-        kopf.run(memories=None)  # type: ignore[call-arg]  # this is what is tested
+
+
+@pytest.mark.parametrize("name", ["run", "freeze", "resume"])
+def test_commands_are_offered_to_python(name: str) -> None:
+    assert getattr(kopf.cli, name) is kopf.cli.main.commands[name]
+
+
+def test_settings_by_the_names_of_the_original() -> None:
+    settings = kopf.OperatorSettings()
+    settings.queueing._batch_window = 3
+    assert settings.queueing.batch_window == settings.queueing._batch_window == 3
 
 
 # --- the members ---
@@ -199,7 +217,7 @@ def test_typed_dictionaries(cls: type, keys: str) -> None:
 @pytest.mark.parametrize(("cls", "names"), [
     (kopf.Body, "metadata meta spec status"),
     (kopf.Meta, "labels annotations uid name namespace creation_timestamp deletion_timestamp"),
-    (kopf.Patch, "metadata meta spec status"),
+    (kopf.Patch, "metadata meta spec status fns"),
     (kopf.DiffItem, "op operation field old new"),
     (kopf.testing.KopfRunner, "future output stdout stdout_bytes stderr stderr_bytes exit_code exception exc_info"),
 ])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import pathlib
 from collections.abc import Collection, Iterator, Mapping
@@ -26,6 +27,8 @@ from kopf._operator.signals import stopping_by_signals
 from kopf._operator.tasks import cancel
 from kopf._serving.endpoints import parse_endpoint
 from kopf._settings.settings import OperatorSettings
+
+logger = logging.getLogger(__name__)
 
 
 class OperatorOptions(TypedDict, total=False):
@@ -50,6 +53,10 @@ class OperatorOptions(TypedDict, total=False):
     record: str | os.PathLike[str] | None
     record_limit: int
     record_random: bool
+    memories: Any
+    insights: Any
+    indexers: Any
+    _command: Any
 
 
 DEFAULT_RECORD_LIMIT = 64 * 2**20
@@ -78,6 +85,10 @@ async def operator(
     record: str | os.PathLike[str] | None = None,
     record_limit: int = DEFAULT_RECORD_LIMIT,
     record_random: bool = False,
+    memories: Any = None,
+    insights: Any = None,
+    indexers: Any = None,
+    _command: Any = None,
 ) -> None:
     """
     Run an operator in the current event loop until it is stopped.
@@ -102,6 +113,9 @@ async def operator(
     ``record_limit`` bytes, the oldest half is dropped. With ``record_random``, what handlers get by the module
     ``random`` can be replayed, too; and derived by whoever has the file.
 
+    ``memories``, ``insights``, ``indexers``, ``_command`` were for the internals of the original framework; they are
+    ignored with a warning.
+
     All else has defaults as described in the documentation.
 
     Large because the existing applications call it with these arguments.
@@ -111,6 +125,7 @@ async def operator(
     the operator; :class:`ActivityError` if a startup handler fails; and other errors that make it impossible to go on.
     """
     with _releasing(ready_flag):
+        _warn_of_ignored(memories=memories, insights=insights, indexers=indexers, _command=_command)
         registry = registry if registry is not None else get_default_registry()
         check_registry(registry)
         settings = settings if settings is not None else OperatorSettings()
@@ -151,6 +166,14 @@ async def operator(
             pathlib.Path(record), record_limit, kept, has_seed=record_random
         ):
             await _run_until_stopped(Operator(setup), stop_flag, settings)
+
+
+def _warn_of_ignored(**options: Any) -> None:
+    for name, value in options.items():
+        if value is not None:
+            logger.warning("The option %s= of operators is ignored: it was an internal one of Kopf 1.", name)
+            if asyncio.iscoroutine(value):
+                value.close()
 
 
 def _make_identity() -> str:

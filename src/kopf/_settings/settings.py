@@ -143,6 +143,15 @@ class QueueingSettings:
     error_delays: Delays = (1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610)
     """How long to leave an object alone after the 1st, 2nd, etc error of the framework or the API in a row."""
 
+    @property
+    def _batch_window(self) -> float:
+        """The newer name of it in the original framework."""
+        return self.batch_window
+
+    @_batch_window.setter
+    def _batch_window(self, value: float) -> None:
+        self.batch_window = value
+
 
 @dataclasses.dataclass
 class ScanningSettings:

@@ -114,6 +114,7 @@ class Patch(dict[str, Any]):
     ``patch.meta.labels['l'] = None``), or append transformation functions to ``patch.fns``.
     """
 
+    fns: list[PatchFn] = []  # noqa: RUF012  # each has its own; this is for those who look what there is
     authorship: Authorship | None = None  # most have none
 
     def __init__(
@@ -126,7 +127,7 @@ class Patch(dict[str, Any]):
         if src is not None:
             self.update(src)
         self._original = body
-        self.fns: list[PatchFn] = list(fns) if fns else []
+        self.fns = list(fns) if fns else []
         self.deliveries = Deliveries()
 
     def __bool__(self) -> bool:

@@ -21,8 +21,12 @@ from kopf._values.version import __version__
 if TYPE_CHECKING:
     from kopf._logging.configuration import make_formatter
     from kopf.cli.options import CLIControls, LogFormatParamType, logging_options
+    from kopf.cli.peering import freeze, resume
+    from kopf.cli.running import run
 
-__all__ = ["CLIControls", "LogFormatParamType", "logging_options", "main", "make_formatter"]
+__all__ = [
+    "CLIControls", "LogFormatParamType", "freeze", "logging_options", "main", "make_formatter", "resume", "run",
+]
 
 _COMMANDS = {
     "run": ("kopf.cli.running", "Run an operator: the handlers of the files (PATHS) and modules."),
@@ -92,5 +96,7 @@ if not TYPE_CHECKING:
         """Import the names that are offered to those who call the commands from Python."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name in _COMMANDS:
+            return main.commands[name]
         module = "kopf._logging.configuration" if name == "make_formatter" else "kopf.cli.options"
         return getattr(importlib.import_module(module), name)

@@ -26,6 +26,9 @@ from kopf._settings.settings import OperatorSettings
 DEBUG_KEY = "kopf.debug"
 """Where the contexts of click remember if the debugging is on."""
 
+DEV_PRIORITY = 666
+"""What ``--dev`` means: of higher priority than usual."""
+
 
 @dataclasses.dataclass
 class CLIControls:

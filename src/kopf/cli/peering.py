@@ -16,7 +16,7 @@ from kopf._operator.access import Access
 from kopf._operator.freezing import put_record
 from kopf._settings.settings import MAX_PRIORITY, OperatorSettings
 from kopf._values.errors import OperatorError
-from kopf.cli.options import CLIControls, logging_options
+from kopf.cli.options import DEV_PRIORITY, CLIControls, logging_options
 
 _PRIORITY = 1_000_000
 """More than any sensible operator has, random ones included."""
@@ -37,17 +37,20 @@ def _peering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
 @click.command()
 @logging_options
 @_peering_options
-@click.option("-p", "--priority", type=click.IntRange(-MAX_PRIORITY, MAX_PRIORITY), default=_PRIORITY,
-              show_default=True, metavar="N", help="Operators with higher priorities are not paused.")
+@click.option("-p", "--priority", type=click.IntRange(-MAX_PRIORITY, MAX_PRIORITY), metavar="N",
+              help=f"Operators with higher priorities are not paused.  [default: {_PRIORITY}]")
+@click.option("--dev", is_flag=True, help=f"The priority of operators in development: --priority={DEV_PRIORITY}.")
 @click.option("-t", "--lifetime", type=click.IntRange(1, MAX_LIFETIME), default=60, show_default=True,
               metavar="SECONDS", help="For how long they are paused.")
 @click.option("-m", "--message", default="", metavar="TEXT", help="The reason, for the logs of the operators.")
 @click.make_pass_decorator(CLIControls, ensure=True)
 def freeze(
-        controls: CLIControls, /, id: str | None, priority: int, lifetime: int, message: str, **where: Any,
+        controls: CLIControls, /, id: str | None, priority: int | None, dev: bool, lifetime: int, message: str,
+        **where: Any,
 ) -> None:
     """Pause the operators for some time, or until "kopf resume"."""
     identity = id or make_identity(manual=True)
+    priority = priority if priority is not None else DEV_PRIORITY if dev else _PRIORITY
     now = datetime.datetime.now(datetime.UTC)
     peer = Peer(identity, priority, lifetime, now, message)
     places = _put(controls, identity, peer.make_record(), **where)

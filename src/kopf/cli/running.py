@@ -30,12 +30,9 @@ from kopf.cli.event_loops import LoopFactory, find_loop_factory
 from kopf.cli.garbage import collect_rarely
 from kopf.cli.loading import LoadingError, explain_declarations, list_sources, load
 from kopf.cli.memory import give_back_freed_memory, trim_heap_regularly
-from kopf.cli.options import DEBUG_KEY, CLIControls, logging_options
+from kopf.cli.options import DEBUG_KEY, DEV_PRIORITY, CLIControls, logging_options
 
 logger = logging.getLogger("kopf.cli")
-
-DEV_PRIORITY = 666
-"""What ``--dev`` means: of higher priority than usual."""
 
 DEV_LOOP_TIMEOUT = 0.5
 """How long the event loop may be blocked in development, in seconds, until it is said who blocks it."""

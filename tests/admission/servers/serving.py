@@ -20,8 +20,10 @@ from tests.patience import PATIENCE
 class ImpatientServer(kopf.WebhookServer):
     """The same server, but those who test it have no time."""
 
-    CHECK_INTERVAL = 0.05
     PROPAGATION_DELAY = 0.1
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"file_check_interval": 0.05, **options})
 
 
 class Reviewer:

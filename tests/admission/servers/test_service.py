@@ -32,7 +32,6 @@ SECRET = f"{SECRETS}/my-operator-webhook-certs"
 class Server(kopf.WebhookServiceServer):
     """The same server, but those who test it have no time."""
 
-    CHECK_INTERVAL = 0.1
     PROPAGATION_DELAY = 0.1
 
 
@@ -49,7 +48,9 @@ async def cluster() -> AsyncIterator[LocalCluster]:
 
 
 def make_server(cls: type[kopf.WebhookServiceServer] = Server, **options: Any) -> kopf.WebhookServiceServer:
-    return cls("my-operator", namespace="default", **{"addr": "127.0.0.1", "port": find_free_port(), **options})
+    return cls("my-operator", namespace="default", **{
+        "addr": "127.0.0.1", "port": find_free_port(), "file_check_interval": 0.1, **options,
+    })
 
 
 async def call(config: WebhookClientConfig, server: kopf.WebhookServiceServer, path: str = "") -> int:

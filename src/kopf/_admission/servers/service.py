@@ -37,6 +37,7 @@ class ServerOptions(TypedDict, total=False):
     verify_capath: Path | None
     verify_cadata: str | bytes | None
     max_body: int | None
+    file_check_interval: float
     max_connections: int | None
 
 

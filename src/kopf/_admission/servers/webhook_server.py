@@ -58,7 +58,8 @@ class WebhookServer(WebhookContextManager):
       4096 by default, or a quarter of the files that may be open, if that is less.
     - ``insecure`` is for HTTP instead of HTTPS. Kubernetes does not support that, but tunnels & debugging do.
 
-    All files are read again every minute; if they have changed, new connections use the new ones.
+    All files are read again every ``file_check_interval`` seconds; if they have changed, new connections use the new
+    ones.
 
     Large because every option is an attribute, which inherited servers read and change.
 
@@ -68,9 +69,6 @@ class WebhookServer(WebhookContextManager):
 
     DEFAULT_HOST: str | None = None
     """The host name for the URL when it is not specified in ``host``."""
-
-    CHECK_INTERVAL: ClassVar[float] = 60.0
-    """How often to check if the files have changed, in seconds."""
 
     CERTIFICATE_LIFETIME: ClassVar[datetime.timedelta] = LIFETIME
     """How long the generated certificates are valid; they are renewed when a third of it is left."""
@@ -102,6 +100,7 @@ class WebhookServer(WebhookContextManager):
         verify_capath: Path | None = None,
         verify_cadata: str | bytes | None = None,
         max_body: int | None = None,
+        file_check_interval: float = 60.0,
         max_connections: int | None = None,
     ) -> None:
         """Large because these are the options that existing operators pass; see the class."""
@@ -123,6 +122,7 @@ class WebhookServer(WebhookContextManager):
         self.verify_cafile = verify_cafile
         self.verify_capath = verify_capath
         self.verify_cadata = verify_cadata
+        self.file_check_interval = file_check_interval
         self.max_body = max_body
         self.max_connections = max_connections
 
@@ -159,7 +159,7 @@ class WebhookServer(WebhookContextManager):
                     setup,
                     trust,
                     lambda context: endpoint.listen(sockets, context),
-                    interval=self.CHECK_INTERVAL,
+                    interval=self.file_check_interval,
                     delay=self.PROPAGATION_DELAY,
                 )
                 async with contextlib.aclosing(renewal.follow()) as bundles:
