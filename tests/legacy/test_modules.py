@@ -188,6 +188,16 @@ def test_changing_dicts() -> None:
         remove(data, None)
 
 
+def test_picking_from_dicts() -> None:
+    from kopf._legacy.dicts import cherrypick
+    source, target, shown = {"a": {"b": [1]}, "c": 2}, dict[str, Any](), dict[str, Any]()
+    cherrypick(source, target, ["a.b", "q"])
+    cherrypick(source, shown, ["a.b", ("c",)], picker=repr)
+    cherrypick(source, shown, None)
+    assert target == {"a": {"b": [1]}}
+    assert shown == {"a": {"b": "[1]"}, "c": "2"}
+
+
 def test_formatters(caplog: pytest.LogCaptureFixture) -> None:
     from kopf._legacy import formatters
     body = {"metadata": {"name": "name1", "namespace": "ns1"}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 
 from kopf._values import fields
@@ -51,3 +51,16 @@ def remove(d: MutableMapping[str, Any], field: FieldSpec) -> None:
             remove(child, rest)
             if not child:
                 del d[key]
+
+
+def cherrypick(
+    src: Mapping[str, Any],
+    dst: MutableMapping[str, Any],
+    fields: Iterable[FieldSpec] | None,
+    picker: Callable[[Any], Any] | None = None,
+) -> None:
+    """Copy those of the fields that are there, with the values changed by the picker, if there is one."""
+    for field in fields or ():
+        value = resolve(src, field, _Unset)
+        if value is not _Unset:
+            ensure(dst, field, value if picker is None else picker(value))

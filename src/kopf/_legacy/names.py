@@ -27,6 +27,10 @@ _CAUSES = """
     ActivityCause BaseCause=Cause ChangingCause DaemonCause=ResourceCause IndexingCause=ResourceCause ResourceCause
     SpawningCause=ResourceCause WatchingCause WebhookCause
 """
+_CONVENTIONS = """
+    CollisionEvadingConvention=AnnotationNaming StorageKeyFormingConvention=AnnotationNaming
+    StorageKeyMarkingConvention=AnnotationNaming
+"""
 _LIFECYCLES = """
     all_at_once=lifecycles.all_at_once asap=lifecycles.asap one_by_one=lifecycles.one_by_one
     randomized=lifecycles.randomized shuffled=lifecycles.shuffled
@@ -41,6 +45,10 @@ _PROTOCOLS = """
 _TABLE: Mapping[str, Mapping[str, str]] = {
     "kopf._cogs.clients.errors": {"kopf": "APIUnprocessableEntityError=APIUnprocessableError"},
     "kopf._cogs.configs.configuration": {"kopf._settings.settings": _SETTINGS},
+    "kopf._cogs.configs.conventions": {
+        "kopf._storage.annotation_names": _CONVENTIONS,
+        "kopf._storage.essence": "StorageStanzaCleaner=EssenceCleaner",
+    },
     "kopf._cogs.configs.diffbase": {},
     "kopf._cogs.configs.progress": {},
     "kopf._cogs.helpers.loaders": {"kopf.cli.loading": "preload=load"},
@@ -49,7 +57,7 @@ _TABLE: Mapping[str, Mapping[str, str]] = {
     "kopf._cogs.structs.bodies": {"kopf._values.bodies": "MetaEssence RawMeta"},
     "kopf._cogs.structs.credentials": {"kopf._client.auth.vault": "Vault"},
     "kopf._cogs.structs.dicts": {
-        "kopf._legacy.dicts": "ensure remove resolve",
+        "kopf._legacy.dicts": "cherrypick ensure remove resolve",
         "kopf._values.bodies": "MappingView",
         "kopf._values.fields": "parse_field",
     },
