@@ -16,7 +16,9 @@ from kopf._client.auth.vault import Vault
 from kopf._client.http import aiohttp_session
 from kopf._client.http.connections import Connection
 from kopf._client.http.direct_session import DirectSession
+from kopf._client.http.transport import read_body
 from kopf._settings.settings import OperatorSettings
+from tests.client.raw_server import PATIENT, RawServer, answer, echo, fetch
 
 ERROR = Exception("HTTP 401")
 
@@ -49,6 +51,11 @@ async def collect(vault: Vault) -> set[str | None]:
 async def until_closed(connection: Connection) -> None:
     while not connection.session.closed:
         await asyncio.sleep(0)
+
+
+async def until_open(session: DirectSession, count: int) -> None:
+    while len(session._wires) != count:
+        await asyncio.sleep(0.001)
 
 
 async def test_requests_wait_for_the_first_login(vault: Vault) -> None:
@@ -119,6 +126,28 @@ async def test_sessions_are_closed_after_their_last_request(vault: Vault) -> Non
     assert not connection.session.closed
     vault.release(connection)
     await until_closed(connection)
+
+
+async def test_unused_connections_are_not_kept_for_lost_credentials(vault: Vault) -> None:
+    """A stream goes on for minutes after its token has expired; what else is open then, is of no use to anybody."""
+    server = RawServer(answer(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}"), echo)
+    async with server.serve():
+        vault.populate([ConnectionInfo(server=server.url, token="a")])
+        streaming, late, connection = [await vault.acquire() for _ in range(3)]
+        session = connection.session
+        assert isinstance(session, DirectSession)
+        async with session.request("GET", "/", None, None, PATIENT) as stream:
+            async with session.request("GET", "/", None, None, PATIENT) as response:
+                await fetch(session)
+                vault.release(connection)
+                vault.invalidate(connection, ERROR)
+                await until_open(session, 2)
+                assert await read_body(response) == b"/"
+            vault.release(late)
+            await until_open(session, 1)
+            assert await stream.read_chunk() == b"{}"
+        vault.release(streaming)
+        await until_closed(connection)
 
 
 async def test_unused_sessions_are_closed_at_once(vault: Vault) -> None:

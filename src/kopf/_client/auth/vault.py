@@ -202,7 +202,9 @@ class Vault:
         self._connections.remove(connection)
         self._retired.add(connection)
         self._rank()
-        if not connection.users:
+        if connection.users:
+            connection.session.retire()
+        else:
             self._close_soon(connection)
 
     def _discard(self, connection: Connection) -> None:

@@ -64,6 +64,9 @@ class AiohttpSession:
         """Replace some headers."""
         self.raw.headers.update(headers)
 
+    def retire(self) -> None:
+        """Leave it to the library, which drops unused connections in time: ready-made sessions can be shared."""
+
     def shares_connections(self, other: Session) -> bool:
         """Tell if the other one has the same session of the library."""
         return isinstance(other, AiohttpSession) and other.raw is self.raw

@@ -56,6 +56,7 @@ class DirectSession:
         self._connector = Connector(address, context if address.is_secure else None, server_hostname)
         self._wires: set[Wire] = set()
         self._idle: dict[Wire, None] = {}  # the last one was used last
+        self._is_retired = False
         self._all_closed: asyncio.Future[None] | None = None
         self.deadlines = Deadlines(self._loop)
         """Those of the requests."""
@@ -74,6 +75,12 @@ class DirectSession:
     def shares_connections(self, other: Session) -> bool:
         """Tell if the other one is the same."""
         return other is self
+
+    def retire(self) -> None:
+        """Keep no unused connections from now on: the streams can go on for minutes."""
+        self._is_retired = True
+        while self._idle:
+            self._idle.popitem()[0].fail(DisconnectedError("The connection is unused"))
 
     def request(
         self, method: str, target: str, body: bytes | None, headers: Mapping[str, str] | None, limits: Limits
@@ -122,6 +129,9 @@ class DirectSession:
     def take_back(self, wire: Wire) -> None:
         """Keep the connection for other requests, or drop it."""
         if wire.give_back():
+            if self._is_retired:
+                wire.fail(DisconnectedError("The connection is unused"))
+                return
             wire.idle_since = self._loop.time()
             if not self._idle:
                 self.deadlines.follow(self, wire.idle_since + KEEPALIVE_TIMEOUT)

@@ -135,5 +135,8 @@ class Session(Protocol):
     def shares_connections(self, other: Session) -> bool:
         """Tell if the other one has no connections of its own, but these."""
 
+    def retire(self) -> None:
+        """Accept that there will be few new requests, if any: keep no unused connections for them."""
+
     async def close(self) -> None:
         """Close all connections."""
