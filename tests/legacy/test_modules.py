@@ -5,11 +5,13 @@ import asyncio
 import contextlib
 import importlib
 import operator
+import re
 import subprocess
 import sys
 import textwrap
 import warnings
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -120,7 +122,22 @@ def test_the_first_import_in_a_process() -> None:
     ("from kopf._kits.webhooks import ClusterDetector", ImportError),
 ])
 def test_what_has_no_counterpart_says_so(code: str, error: type[Exception]) -> None:
-    with pytest.raises(error, match=r"^There is no .* Use what the module 'kopf' offers\.$"):
+    with pytest.raises(error, match=r"^There is no .* internal part of Kopf 1\. Use .*\.$"):
+        exec(code, {})
+
+
+@pytest.mark.parametrize(("code", "replacement"), [
+    ("from kopf._cogs.structs.bodies import RawInput", "what the module 'kopf' offers."),
+    ("from kopf._cogs.aiokits import aiotoggles", "asyncio.Event"),
+    ("from kopf._cogs.clients import api", "client library"),
+    ("from kopf._cogs.clients.patching import patch_obj", "kwarg 'patch'"),
+    ("import kopf._core.actions.throttlers", "settings.queueing.error_delays"),
+    ("from kopf._core.engines import daemons", "@kopf.daemon"),
+    ("from kopf._core.engines.indexing import OperatorIndexers", "@kopf.index"),
+    ("from kopf._core.reactor.inventory import ResourceMemory", "kwarg 'memo'"),
+])
+def test_what_to_use_instead(code: str, replacement: str) -> None:
+    with pytest.raises(ImportError, match=f"Use .*{re.escape(replacement)}"):
         exec(code, {})
 
 
@@ -196,6 +213,33 @@ def test_picking_from_dicts() -> None:
     cherrypick(source, shown, None)
     assert target == {"a": {"b": [1]}}
     assert shown == {"a": {"b": "[1]"}, "c": "2"}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(("path", "reduced"), [
+    (
+        (),
+        [("change", ("spec", "a"), 1, 5), ("change", ("spec", "b", "c"), 2, 3), ("add", ("x",), None, {"y": {"z": 1}})],
+    ),
+    ("spec", [("change", ("a",), 1, 5), ("change", ("b", "c"), 2, 3)]),
+    (("spec", "b", "c"), [("change", (), 2, 3)]),
+    (("x", "y"), [("add", (), None, {"z": 1})]),
+    (("x", "y", "z", "none"), []),
+    ("absent", []),
+])
+def test_reducing_diffs(path: Any, reduced: list[Any]) -> None:
+    diffs = importlib.import_module("kopf._cogs.structs.diffs")
+    d = diffs.diff({"spec": {"a": 1, "b": {"c": 2}}}, {"spec": {"a": 5, "b": {"c": 3}}, "x": {"y": {"z": 1}}})
+    assert list(diffs.reduce(d, path)) == reduced
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_context_variables_for_a_block() -> None:
+    context = importlib.import_module("kopf._core.actions.invocation").context
+    one, two = ContextVar("one", default=1), ContextVar("two", default=2)
+    with context([(one, 10), (two, 20)]):
+        assert (one.get(), two.get()) == (10, 20)
+    assert (one.get(), two.get()) == (1, 2)
 
 
 def test_formatters(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import abc
+import contextlib
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 from kopf._handlers.causes import ChangingCause
@@ -34,6 +37,17 @@ class _CauseVariable(_Variable):
 class _HandlerVariable(_Variable):
     def _pick(self, context: SubhandlingContext) -> ChangingHandler:
         return context.parent
+
+
+@contextlib.contextmanager
+def context(values: Iterable[tuple[ContextVar[Any], Any]]) -> Iterator[None]:
+    """Set context variables for the time of the block."""
+    tokens = [(variable, variable.set(value)) for variable, value in values]
+    try:
+        yield
+    finally:
+        for variable, token in reversed(tokens):
+            variable.reset(token)
 
 
 cause_var = _CauseVariable()

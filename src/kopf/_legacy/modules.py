@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from types import FrameType, ModuleType
 from typing import Any
 
-from kopf._legacy.names import MODULES, Target, find_target
+from kopf._legacy.names import MODULES, Target, find_replacement, find_target
 
 _PUBLIC_PLACES = ("kopf", "kopf.testing")
 
@@ -37,7 +37,7 @@ class FormerFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             is_package = any(other.startswith(f"{fullname}.") for other in MODULES)
             return importlib.util.spec_from_loader(fullname, self, is_package=is_package)
         if fullname.startswith(("kopf._cogs.", "kopf._core.")):
-            raise ModuleNotFoundError(_explain(f"module {fullname!r}"), name=fullname)
+            raise ModuleNotFoundError(_explain(f"module {fullname!r}", fullname), name=fullname)
         return None
 
     def exec_module(self, module: ModuleType) -> None:
@@ -59,7 +59,7 @@ def get_former(module: str, name: str, *, stacklevel: int = 1) -> Any:
     target = None if name.startswith("__") else find_target(module, name)
     if target is None:
         error = ImportError if _is_import_by_name(sys._getframe(stacklevel)) else AttributeError
-        raise error(_explain(f"{name!r} in {module!r}"))
+        raise error(_explain(f"{name!r} in {module!r}", f"{module}.{name}"))
     warnings.warn(f"{module}.{name} is private. {_advise(target)}", DeprecationWarning, stacklevel=stacklevel + 1)
     return operator.attrgetter(target.name)(importlib.import_module(target.module))
 
@@ -68,11 +68,8 @@ def _is_import_by_name(frame: FrameType) -> bool:
     return frame.f_code.co_code[frame.f_lasti] == dis.opmap["IMPORT_FROM"]
 
 
-def _explain(what: str) -> str:
-    return (
-        f"There is no {what}, and nothing to replace it: it was an internal part of Kopf 1. "
-        f"Use what the module 'kopf' offers."
-    )
+def _explain(what: str, name: str) -> str:
+    return f"There is no {what} anymore: it was an internal part of Kopf 1. Use {find_replacement(name)}."
 
 
 def _advise(target: Target) -> str:

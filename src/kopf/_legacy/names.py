@@ -61,11 +61,12 @@ _TABLE: Mapping[str, Mapping[str, str]] = {
         "kopf._values.bodies": "MappingView",
         "kopf._values.fields": "parse_field",
     },
-    "kopf._cogs.structs.diffs": {"kopf._values.diffs": "EMPTY diff"},
+    "kopf._cogs.structs.diffs": {"kopf._legacy.diffs": "reduce", "kopf._values.diffs": "EMPTY diff"},
     "kopf._cogs.structs.ephemera": {"collections.abc": "Indices=Mapping", "typing": "AnyMemo=Any"},
     "kopf._cogs.structs.ids": {},
     "kopf._cogs.structs.patches": {"kopf._values.patches": "JSONPatchItem MetaPatch SpecPatch StatusPatch"},
     "kopf._cogs.structs.references": {
+        "builtins": "Namespace=str",
         "kopf._values.bodies": "NamespaceName",
         "kopf._values.resources": "CRDS EVENTS NAMESPACES",
         "kopf._values.selectors": "Marker Selector",
@@ -79,7 +80,10 @@ _TABLE: Mapping[str, Mapping[str, str]] = {
         "kopf._handlers.outcomes": "Outcome",
         "kopf._legacy.context": "cause_var handler_var",
     },
-    "kopf._core.actions.invocation": {"kopf._handlers.handlers": "is_async_fn=is_async"},
+    "kopf._core.actions.invocation": {
+        "kopf._handlers.handlers": "is_async_fn=is_async",
+        "kopf._legacy.context": "context",
+    },
     "kopf._core.actions.lifecycles": {"kopf": _LIFECYCLES},
     "kopf._core.actions.loggers": {
         "kopf._legacy.formatters": _FORMATTERS,
@@ -110,11 +114,22 @@ _TABLE: Mapping[str, Mapping[str, str]] = {
         "kopf": "SmartOperatorRegistry=OperatorRegistry",
         "kopf._values.ids": "get_callable_id",
     },
-    "kopf._core.intents.stoppers": {},
+    "kopf._core.intents.stoppers": {"kopf._controller.background.stopping": "DaemonStopper"},
     "kopf._core.reactor.running": {},
     "kopf._core.reactor.subhandling": {},
     "kopf._kits.runner": {"kopf.testing": "KopfRunner"},
     "kopf._kits.webhooks": {},
+}
+
+# What to use instead of those names and modules which are not there anymore, and are known to be used by operators.
+_REPLACEMENTS: Mapping[str, str] = {
+    "kopf._cogs.aiokits": "what asyncio offers, e.g. asyncio.Event",
+    "kopf._cogs.clients.api": "a client library, e.g. 'kubernetes'; or the kwarg 'patch' of handlers",
+    "kopf._cogs.clients.patching": "the kwarg 'patch' of handlers; or a client library, e.g. 'kubernetes'",
+    "kopf._core.actions.throttlers": "settings.queueing.error_delays",
+    "kopf._core.engines.daemons": "@kopf.daemon and @kopf.timer; in tests, kopf.testing.Simulation",
+    "kopf._core.engines.indexing.OperatorIndexers": "@kopf.index and kopf.Index; in tests, kopf.testing.Simulation",
+    "kopf._core.reactor.inventory": "the kwarg 'memo' of handlers, kopf.Memo",
 }
 
 MODULES = frozenset(
@@ -132,3 +147,8 @@ def find_target(module: str, name: str) -> Target | None:
                 return Target(place, new or old)
     is_public = module in _TABLE and name in importlib.import_module("kopf").__all__
     return Target("kopf", name) if is_public else None
+
+
+def find_replacement(name: str) -> str:
+    """Say what to use instead of a former module, or of a name in it, which is not there anymore."""
+    return _REPLACEMENTS.get(name, "what the module 'kopf' offers")

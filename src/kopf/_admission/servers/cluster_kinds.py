@@ -23,7 +23,8 @@ _DOCKER_DESKTOP_NODES = ("docker-desktop", "desktop-control-plane")
 class ClusterDetector:
     """Knows how the machine of the operator is called in local clusters of several kinds."""
 
-    async def guess_host(self) -> str | None:
+    @staticmethod
+    async def guess_host() -> str | None:
         """
         Give the host name by which the cluster can reach this machine; ``None`` if it is another kind of a cluster.
 
